@@ -1,0 +1,243 @@
+//! The time and the chance a program sees, as one handle that is passed in.
+//!
+//! A [`Clock`] answers three questions that a library must never ask the operating system directly:
+//!
+//! * [`Clock::now`]: what does the wall clock say (for what is due at a date: an expiry, a lease)?
+//! * [`Clock::since_boot`]: how much time has passed, *suspend included* (for judging a lease after
+//!   a laptop lid was closed)?
+//! * [`Clock::random`]: a number, from entropy in production and from a fixed seed in tests.
+//!
+//! Monotonic time for time-outs and delays stays with `tokio::time`. [`Clock::simulated`] follows it,
+//! so that under a paused runtime hours pass in milliseconds, for every part that holds the clock:
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
+//! use std::time::Duration;
+//! let clock = reeve_clock::Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 7);
+//! tokio::time::sleep(Duration::from_secs(3600)).await;
+//! assert_eq!(clock.now().to_string(), "2026-01-01T01:00:00Z");
+//! # });
+//! ```
+//!
+//! A wall clock can be set while the program runs. Whoever sleeps until a date awaits
+//! [`Clock::jumped`] beside the sleep and looks again when it returns.
+
+mod jump;
+mod random;
+
+pub use jump::Jump;
+pub use random::Random;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// Wall time, suspend-aware elapsed time and randomness. Cloning is cheap; clones share everything.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    time: Time,
+    random: Random,
+}
+
+#[derive(Clone, Debug)]
+enum Time {
+    System,
+    Simulated(Arc<Simulated>),
+}
+
+#[derive(Debug)]
+struct Simulated {
+    started: Instant,
+    start: Timestamp,
+    /// What [`Clock::jump`] added to wall time so far.
+    offset: Mutex<SignedDuration>,
+}
+
+// === impl Clock ===
+
+impl Clock {
+    /// The machine's clocks, and randomness from its entropy.
+    #[must_use]
+    pub fn system() -> Self {
+        Self {
+            time: Time::System,
+            random: Random::from_entropy(),
+        }
+    }
+
+    /// A clock that starts at `start` and follows `tokio::time`, with randomness from `seed`.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time enabled.
+    #[must_use]
+    pub fn simulated(start: Timestamp, seed: u64) -> Self {
+        let simulated = Simulated {
+            started: Instant::now(),
+            start,
+            offset: Mutex::new(SignedDuration::ZERO),
+        };
+        Self {
+            time: Time::Simulated(Arc::new(simulated)),
+            random: Random::seeded(seed),
+        }
+    }
+
+    /// What the wall clock says. It may be set back or forward at any moment.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        match &self.time {
+            #[allow(
+                clippy::disallowed_methods,
+                reason = "this is the one place that reads it"
+            )]
+            Time::System => Timestamp::now(),
+            Time::Simulated(simulated) => simulated.now(),
+        }
+    }
+
+    /// Time since an arbitrary fixed point, counting time spent suspended, never set back.
+    ///
+    /// `CLOCK_BOOTTIME` on Linux; elsewhere the monotonic clock, which may stand still in suspend.
+    #[must_use]
+    pub fn since_boot(&self) -> Duration {
+        match &self.time {
+            Time::System => system_since_boot(),
+            Time::Simulated(simulated) => simulated.started.elapsed(),
+        }
+    }
+
+    /// The source of randomness.
+    #[must_use]
+    pub fn random(&self) -> &Random {
+        &self.random
+    }
+
+    /// How long from now until the wall clock says `due`; zero when it is due or past.
+    #[must_use]
+    pub fn until(&self, due: Timestamp) -> Duration {
+        Duration::try_from(due.duration_since(self.now())).unwrap_or(Duration::ZERO)
+    }
+
+    /// Sets a simulated wall clock forward (or back), as an administrator or NTP would.
+    ///
+    /// Does nothing to a system clock.
+    pub fn jump(&self, by: SignedDuration) {
+        if let Time::Simulated(simulated) = &self.time {
+            let mut offset = simulated.offset.lock();
+            *offset = offset.saturating_add(by);
+        }
+    }
+
+    /// Returns when the wall clock has moved by more than `tolerance` against monotonic time.
+    ///
+    /// Looks every `interval`. A suspend counts as a jump: monotonic time stood still in it.
+    pub async fn jumped(&self, tolerance: Duration, interval: Duration) -> Jump {
+        let mut watcher = jump::Watcher::new(self.now(), Instant::now());
+        loop {
+            tokio::time::sleep(interval).await;
+            if let Some(jump) = watcher.observe(self.now(), Instant::now(), tolerance) {
+                return jump;
+            }
+        }
+    }
+}
+
+// === impl Simulated ===
+
+impl Simulated {
+    fn now(&self) -> Timestamp {
+        let elapsed =
+            SignedDuration::try_from(self.started.elapsed()).unwrap_or(SignedDuration::MAX);
+        self.start
+            .saturating_add(elapsed)
+            .and_then(|at| at.saturating_add(*self.offset.lock()))
+            .unwrap_or(Timestamp::MAX)
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn system_since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(
+        u64::try_from(now.tv_sec).unwrap_or(0),
+        u32::try_from(now.tv_nsec).unwrap_or(0),
+    )
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn system_since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(
+        u64::try_from(now.tv_sec).unwrap_or(0),
+        u32::try_from(now.tv_nsec).unwrap_or(0),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start() -> Timestamp {
+        "2026-01-01T00:00:00Z".parse().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn simulated_time_follows_tokio() {
+        let clock = Clock::simulated(start(), 1);
+        tokio::time::sleep(Duration::from_secs(90)).await;
+        assert_eq!(clock.now(), start() + SignedDuration::from_secs(90));
+        assert_eq!(clock.since_boot(), Duration::from_secs(90));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn until_is_zero_for_the_past() {
+        let clock = Clock::simulated(start(), 1);
+        assert_eq!(
+            clock.until(start() - SignedDuration::from_secs(1)),
+            Duration::ZERO
+        );
+        assert_eq!(
+            clock.until(start() + SignedDuration::from_secs(3)),
+            Duration::from_secs(3)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_jump_of_the_wall_clock_is_seen_and_measured() {
+        let clock = Clock::simulated(start(), 1);
+        let other = clock.clone();
+        let watch = tokio::spawn(async move {
+            other
+                .jumped(Duration::from_secs(1), Duration::from_secs(5))
+                .await
+        });
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(!watch.is_finished(), "time passing is no jump");
+        clock.jump(SignedDuration::from_hours(2));
+        let jump = watch.await.unwrap();
+        assert_eq!(jump.by, SignedDuration::from_hours(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_jump_moves_wall_time_only() {
+        let clock = Clock::simulated(start(), 1);
+        clock.jump(SignedDuration::from_secs(-30));
+        assert_eq!(clock.now(), start() - SignedDuration::from_secs(30));
+        assert_eq!(clock.since_boot(), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_system_clock_moves_forward() {
+        let clock = Clock::system();
+        let (before, now) = (clock.since_boot(), clock.now());
+        assert!(clock.since_boot() >= before);
+        assert!(now > start());
+    }
+}
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
