@@ -1,0 +1,152 @@
+//! An item that was handed out, to be settled exactly once.
+
+use std::fmt;
+use std::hash::Hash;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::builder::OnDrop;
+use crate::reason::{Reason, ReasonBits};
+use crate::shared::Shared;
+use crate::state::{Outcome, Taken};
+
+/// An item that was handed out: until it is settled, nobody else gets it.
+///
+/// Each way to settle it consumes it, so it is settled once (client-go accepts a `Done` for an item
+/// that nobody has, and may then queue it twice). Dropping it settles it as the queue was configured
+/// with [`Builder::on_drop`](crate::Builder::on_drop); so a worker that panics, or a future that is
+/// dropped, leaves the queue in order.
+#[must_use = "dropping an item settles it as `OnDrop` says"]
+pub struct Item<T: Hash + Eq + Clone + 'static> {
+    shared: Arc<Shared<T>>,
+    key: T,
+    /// Slot and flight.
+    place: (u32, u32),
+    priority: i32,
+    failures: u32,
+    reasons: ReasonBits,
+    /// What dropping it means; `None` when it is settled.
+    on_drop: Option<OnDrop>,
+}
+
+// === impl Item ===
+
+impl<T: Hash + Eq + Clone + 'static> Item<T> {
+    pub(crate) fn new(shared: &Arc<Shared<T>>, taken: Taken<T>) -> Self {
+        let item = Self {
+            shared: Arc::clone(shared),
+            key: taken.key,
+            place: (taken.slot, taken.flight),
+            priority: taken.priority,
+            failures: taken.failures,
+            reasons: taken.reasons,
+            on_drop: Some(shared.on_drop),
+        };
+        if let Some(metrics) = &shared.metrics {
+            metrics.started(taken.waited);
+        }
+        item
+    }
+
+    /// Processed. The failure record is left as it is (controller-runtime: a terminal error).
+    pub fn done(mut self) {
+        self.settle(Outcome::Done);
+    }
+
+    /// Processed well: the failure record is cleared.
+    pub fn forget(mut self) {
+        self.settle(Outcome::Forget);
+    }
+
+    /// Failed: counted, and back after the limiter's delay with the same priority. Returns the
+    /// item's own back-off; the wait for a token, if the limiter has any, comes on top.
+    ///
+    /// If the item was added again meanwhile it is back at once; the failure counts all the same.
+    pub fn retry(mut self) -> Duration {
+        let priority = self.priority;
+        self.settle(Outcome::Retry { priority })
+    }
+
+    /// Processed well, and wanted again after `delay` with the same priority: the failure record is
+    /// cleared. If the item was added again meanwhile it is back at once, and `delay` is forgotten.
+    pub fn requeue_after(mut self, delay: Duration) {
+        let priority = self.priority;
+        self.settle(Outcome::After { delay, priority });
+    }
+
+    /// The priority it was handed out with, or was set to since.
+    #[must_use]
+    pub fn priority(&self) -> i32 {
+        self.priority
+    }
+
+    /// The priority with which [`Item::retry`] and [`Item::requeue_after`] put it back.
+    pub fn set_priority(&mut self, priority: i32) {
+        self.priority = priority;
+    }
+
+    /// How often in a row it had failed when it was handed out: 0 for a first attempt.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.failures
+    }
+
+    /// Why it was added: the reasons of all adds that collapsed into this run.
+    #[must_use]
+    pub fn reasons(&self) -> Vec<Reason> {
+        if self.reasons == ReasonBits::default() {
+            return Vec::new();
+        }
+        let core = self.shared.core.lock();
+        core.state.custom_reasons.decode(self.reasons)
+    }
+
+    fn settle(&mut self, outcome: Outcome) -> Duration {
+        // A limiter that panics is not asked again when the item is dropped for that.
+        self.on_drop = Some(OnDrop::Done);
+        let place = self.place;
+        let needs_time = matches!(outcome, Outcome::Retry { .. } | Outcome::After { .. });
+        let (worked, delay) = self.shared.update(needs_time, |core, now, effects| {
+            core.state.settle(place, outcome, now, effects)
+        });
+        self.on_drop = None;
+        if let Some(metrics) = &self.shared.metrics {
+            metrics.finished(worked);
+        }
+        delay
+    }
+}
+
+impl<T: Hash + Eq + Clone + 'static> Drop for Item<T> {
+    fn drop(&mut self) {
+        match self.on_drop {
+            None => {}
+            Some(OnDrop::Done) => {
+                self.settle(Outcome::Done);
+            }
+            Some(OnDrop::Retry) => {
+                let priority = self.priority;
+                self.settle(Outcome::Retry { priority });
+            }
+        }
+    }
+}
+
+impl<T: Hash + Eq + Clone + 'static> Deref for Item<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.key
+    }
+}
+
+impl<T: Hash + Eq + Clone + fmt::Debug + 'static> fmt::Debug for Item<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Item")
+            .field("item", &self.key)
+            .field("priority", &self.priority)
+            .field("attempts", &self.failures)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,131 @@
+//! A work queue that deduplicates, delays, rate-limits and prioritises.
+//!
+//! Producers [`add`](Queue::add) keys, workers [`get`](Queue::get) them. What a key names may have
+//! changed once or a thousand times before a worker comes to it; it is processed once, and looks at
+//! how things are then.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! let queue = reeve_workqueue::Queue::new();
+//! queue.add("pod-1");
+//! queue.add("pod-1");
+//! let item = queue.get().await.unwrap();
+//! assert_eq!(*item, "pod-1");
+//! item.forget();
+//! assert!(queue.is_empty());
+//! # });
+//! ```
+//!
+//! # The rules
+//!
+//! | rule | source |
+//! |---|---|
+//! | An item is with one worker at a time; adds meanwhile make it run once more, after. | client-go: `Add`, `Get`, `Done` |
+//! | An item is settled exactly once, by its guard [`Item`]. | ours; client-go accepts a stray `Done` |
+//! | Higher priorities first; first come first served within one. Adds of a queued item merge to the higher priority; one that rises goes to the end of its new priority. | controller-runtime: `AddWithOpts` |
+//! | Of several delays the earlier counts. An immediate add removes the timer. A delayed add of an item that is ready changes nothing. | controller-runtime; client-go keeps the timer |
+//! | A delay counts from the call. | client-go; controller-runtime counts from a later flush |
+//! | Items that become ready by themselves do so in the order of their times, whoever looks and whenever. | ours |
+//! | A failed item waits its own back-off, then takes a token, first come first served. | ours; client-go reserves at the call and never gives back |
+//! | [`Item::retry`] and [`Item::requeue_after`] keep the priority. | controller-runtime |
+//! | [`Item::forget`] and [`Item::requeue_after`] clear the failures, [`Item::done`] does not. | controller-runtime: result table |
+//! | After shutdown adds are refused (and counted), what waits is dropped, what is ready is handed out. | client-go: `ShutDown` |
+//! | A drain waits for all that was ready, and for what was added again while it was worked on. | client-go's intent; it returns early when nothing is in flight |
+//! | An unsettled item that is dropped does what [`OnDrop`] says. | ours |
+//!
+//! # When things go wrong
+//!
+//! * *A worker panics, or its future is dropped*: its item is settled as [`OnDrop`] says. A controller
+//!   chooses [`OnDrop::Retry`], so that nothing is lost.
+//! * *A waiting `get` is dropped*: it passes on what it was woken for, and the timers if it drove them.
+//! * *A waiting `get` is neither polled nor dropped*: an item it was told of waits for another worker
+//!   to look, and timers it drives wait for the same. Anyone who looks takes both over.
+//! * *A limiter, a key's `Eq` or `Clone` panics*: the operation has not taken place, and the queue is
+//!   usable; an item whose limiter panicked is settled as done.
+//! * *Keys fail for ever*: a key's record is one slot; records of keys that nobody wants any more are
+//!   bounded by [`Builder::failure_records`].
+//! * *A task adds a great many items and never yields*: tokio keeps the worker that it woke on the
+//!   task's own thread, where it waits for the task to yield. Yield now and then, or add from a
+//!   blocking thread.
+//! * *Workers are slower than producers*: the queue holds each key once, so it is bounded by the number
+//!   of keys there are.
+//!
+//! # Which test has which counterpart
+//!
+//! | client-go | here, in `tests/client_go.rs` |
+//! |---|---|
+//! | TestBasic | `fifty_producers_and_ten_workers_until_shutdown`, `…_until_drained` |
+//! | TestAddWhileProcessing | `an_item_added_while_it_is_processed_runs_again` |
+//! | TestLen | `len_counts_distinct_items_that_are_queued` |
+//! | TestReinsert | `an_item_added_while_it_is_processed_is_queued_once_it_is_done` |
+//! | TestCollapse | `adds_of_a_queued_item_collapse` |
+//! | TestCollapseWhileProcessing | `adds_of_an_item_in_flight_collapse_and_no_second_worker_gets_it` |
+//! | TestQueueDrainageUsingShutDownWithDrain | `a_drain_returns_when_everything_is_done`, `a_drain_waits_for_what_is_queued_though_nothing_is_in_flight` |
+//! | TestNoQueueDrainageUsingShutDown | `an_immediate_shutdown_does_not_wait_for_items_in_flight` |
+//! | TestForceQueueShutdownUsingShutDown | `an_immediate_shutdown_ends_a_drain` |
+//! | TestQueueDrainageUsingShutDownWithDrainWithDirtyItem | `a_drain_includes_an_item_that_was_added_while_it_was_processed` |
+//! | TestGarbageCollection | `nothing_holds_on_to_items_that_are_done` |
+//! | TestSimpleQueue | `a_delayed_item_comes_when_it_is_due_and_not_before` |
+//! | TestDeduping | `of_two_delays_the_earlier_wins_in_either_order` |
+//! | TestAddTwoFireEarly | `two_items_with_different_delays_come_apart` |
+//! | TestCopyShifting | `items_added_late_still_come_in_the_order_of_their_times` |
+//! | TestRateLimitingQueue | `each_item_has_a_back_off_of_its_own_and_forget_resets_it` |
+//! | TestMetrics | `metrics_have_exact_values` |
+//! | TestMetricShutdown | `gauges_end_with_their_queue` (there is no task to stop) |
+//! | TestItemExponentialFailureRateLimiter, …OverFlow, TestItemFastSlowRateLimiter, TestMaxOfRateLimiter, TestWithMaxWaitRateLimiter | the tests in `src/limiter.rs`, `tests/limits.rs` |
+//! | TestParallelizeUntil | none: not a queue |
+//!
+//! | controller-runtime's priority queue | here, in `tests/priority.rs` |
+//! |---|---|
+//! | order, dedupe | `higher_priorities_come_first_and_equal_ones_in_the_order_of_adds`, `many_priorities_keep_their_order` |
+//! | max priority kept, never lowered | `an_item_added_twice_is_handed_out_once_with_the_higher_priority` |
+//! | priority raise | `an_item_whose_priority_rises_goes_to_the_end_of_its_new_priority` |
+//! | locked items, unlock hand-out | `an_item_in_flight_is_skipped_and_handed_out_after_with_its_new_priority` |
+//! | min delay | `of_two_delays_the_earlier_wins_in_either_order`, `of_a_delay_and_the_limiter_the_earlier_counts_and_so_does_the_failure` |
+//! | Len excludes delayed, ready exactly when due | `delayed_items_do_not_count_and_are_ready_exactly_when_due` |
+//! | delayed high beats low when due | `a_delayed_item_of_high_priority_beats_ready_ones_once_it_is_due` |
+//! | delayed re-added without delay | `a_delayed_item_added_without_delay_is_ready_now_and_its_timer_is_gone` |
+//! | rate-limited items independent | `each_item_has_a_back_off_of_its_own_and_forget_resets_it` |
+//! | shutdown unblocks Get, no deadlock | `shutdown_with_many_workers_never_hangs`, `tests/schedules.rs` |
+//! | metric consistency | the depth is read, not counted: `metrics_have_exact_values`, `tests/prometheus.rs` |
+//! | fuzz | `no_add_of_many_threads_is_missed_and_no_item_is_with_two_workers`, `tests/model` |
+//!
+//! `tests/model` holds random sequences of all operations against a reference implementation;
+//! `tests/schedules.rs` explores schedules of the lock and the wakers (with `--cfg shuttle`).
+//!
+//! # Features
+//!
+//! * `prometheus` (off by default): the seven workqueue metrics through `prometheus-client`.
+
+mod blocking;
+mod builder;
+mod item;
+pub mod limiter;
+pub mod metrics;
+#[cfg(feature = "prometheus")]
+pub mod prometheus;
+mod queue;
+mod ready;
+mod reason;
+mod shared;
+mod slots;
+mod snapshot;
+mod state;
+mod sync;
+mod timers;
+mod waiters;
+
+pub use builder::{Builder, OnDrop};
+pub use item::Item;
+pub use limiter::{
+    Delay, Failure, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, TokenBucket,
+    WithMaxWait, default_controller_rate_limiter,
+};
+pub use metrics::{Gauges, MetricsProvider, QueueMetrics, Readings};
+pub use queue::{AddOptions, LOW_PRIORITY, Queue};
+pub use reason::Reason;
+pub use snapshot::{Snapshot, SnapshotItem, Standing};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

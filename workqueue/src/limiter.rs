@@ -1,0 +1,507 @@
+//! How long a failed item waits, and how fast failed items leave together.
+//!
+//! The queue itself counts failures, in the slot of the key; a limiter turns the count into a
+//! [`Delay`]. A delay has two parts: the item's own back-off, and, where a [`TokenBucket`] is
+//! involved, the wait for a token after it. Tokens are taken when items are released, first come
+//! first served, so an item that is cancelled or merged with an immediate add leaves no debt
+//! (client-go reserves when the item is added, and the reservation is never given back).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use governor::clock::Clock as GovernorClock;
+use governor::middleware::NoOpMiddleware;
+use governor::nanos::Nanos;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter as Governor};
+use reeve_clock::Random;
+use tokio::time::Instant;
+
+/// Says how long a failed item waits.
+///
+/// Called with the queue locked: it must not block and must not use the queue.
+pub trait RateLimiter<T>: Send + Sync + 'static {
+    /// How long the item waits after this failure.
+    fn when(&self, failure: &Failure<'_, T>) -> Delay;
+
+    /// The item's failure record was cleared. For limiters that keep records of their own.
+    fn forget(&self, _item: &T) {}
+
+    /// May the first item in line leave at `at`? Takes a token, or says when to ask again.
+    ///
+    /// Asked only for items whose [`Delay`] leaves something to wait for after the back-off.
+    /// `at` does not go back, and may be a moment that has passed.
+    ///
+    /// # Errors
+    /// The earliest time at which there may be a token.
+    fn release(&self, _at: Instant) -> Result<(), Instant> {
+        Ok(())
+    }
+}
+
+/// A failure of an item, as a limiter sees it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Failure<'a, T> {
+    /// What failed.
+    pub item: &'a T,
+    /// How often it had failed in a row before: 0 for the first failure.
+    pub failures: u32,
+    /// Randomness, for jitter: the one of the queue's clock.
+    pub random: &'a Random,
+}
+
+/// How long a failed item waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delay {
+    /// The item's own back-off. After it the item gets in line for a token.
+    pub back_off: Duration,
+    /// When it goes without a token, counted like the back-off from the failure. `None`: never.
+    pub at_most: Option<Duration>,
+}
+
+/// `base · 2ⁿ` after `n` earlier failures in a row, `max` at most, with optional jitter.
+///
+/// client-go: `TypedItemExponentialFailureRateLimiter`.
+#[derive(Clone, Debug)]
+pub struct ItemExponentialFailure {
+    base: Duration,
+    max: Duration,
+    jitter: f64,
+}
+
+/// A short delay for the first failures in a row, a long one for those after.
+///
+/// client-go: `TypedItemFastSlowRateLimiter`.
+#[derive(Clone, Debug)]
+pub struct ItemFastSlow {
+    fast: Duration,
+    slow: Duration,
+    fast_attempts: u32,
+}
+
+/// So many failed items a second, all together, with a burst.
+///
+/// client-go: `TypedBucketRateLimiter`; but a token is taken when an item is released. Clones share
+/// the bucket, so several queues may draw from one.
+#[derive(Clone, Debug)]
+pub struct TokenBucket(Arc<Bucket>);
+
+#[derive(Debug)]
+struct Bucket {
+    governor: Governor<NotKeyed, InMemoryState, Moment, NoOpMiddleware<Nanos>>,
+    moment: Moment,
+    started: Instant,
+}
+
+/// The time governor sees: the moment whose release is being decided.
+#[derive(Clone, Debug, Default)]
+struct Moment(Arc<AtomicU64>);
+
+/// The longest delay of several limiters; an item needs a token of each that has tokens.
+///
+/// client-go: `TypedMaxOfRateLimiter`.
+pub struct MaxOf<T> {
+    members: Vec<Box<dyn RateLimiter<T>>>,
+    /// How many members have given the first item in line its token already.
+    granted: AtomicUsize,
+}
+
+/// A limiter whose delay, the wait for a token included, is cut at a maximum.
+///
+/// client-go: `TypedWithMaxWaitRateLimiter`.
+#[derive(Clone, Debug)]
+pub struct WithMaxWait<L> {
+    inner: L,
+    max: Duration,
+}
+
+/// What a controller uses: per item 5 ms · 2ⁿ up to 1000 s, all items together 10 a second with a
+/// burst of 100. client-go: `DefaultTypedControllerRateLimiter`.
+#[must_use]
+pub fn default_controller_rate_limiter<T: 'static>() -> MaxOf<T> {
+    MaxOf::new()
+        .and(ItemExponentialFailure::default())
+        .and(TokenBucket::new(10.0, 100))
+}
+
+// === impl Delay ===
+
+impl Delay {
+    /// This long, and no token.
+    #[must_use]
+    pub fn exactly(delay: Duration) -> Self {
+        Self {
+            back_off: delay,
+            at_most: Some(delay),
+        }
+    }
+
+    /// This long, then a token.
+    #[must_use]
+    pub fn then_token(back_off: Duration) -> Self {
+        Self {
+            back_off,
+            at_most: None,
+        }
+    }
+}
+
+impl From<Duration> for Delay {
+    fn from(delay: Duration) -> Self {
+        Self::exactly(delay)
+    }
+}
+
+// === impl ItemExponentialFailure ===
+
+impl ItemExponentialFailure {
+    /// `base` after the first failure, doubled by each further one, `max` at most.
+    #[must_use]
+    pub fn new(base: Duration, max: Duration) -> Self {
+        Self {
+            base,
+            max,
+            jitter: 0.0,
+        }
+    }
+
+    /// Lengthens each delay by up to `factor` of itself, chosen evenly; the maximum holds. Spreads
+    /// items that failed together.
+    #[must_use]
+    pub fn jitter(mut self, factor: f64) -> Self {
+        self.jitter = factor;
+        self
+    }
+
+    fn delay(&self, failures: u32) -> Duration {
+        1u32.checked_shl(failures)
+            .and_then(|factor| self.base.checked_mul(factor))
+            .or_else(|| {
+                // Beyond 2^31 times the base; only a tiny base is still below its maximum there.
+                let doubled = self.base.checked_mul(1 << 31)?;
+                doubled.checked_mul(1u32.checked_shl(failures - 31)?)
+            })
+            .map_or(self.max, |delay| delay.min(self.max))
+    }
+}
+
+/// 5 ms to 1000 s, as in client-go's default controller limiter and controller-runtime.
+impl Default for ItemExponentialFailure {
+    fn default() -> Self {
+        Self::new(Duration::from_millis(5), Duration::from_secs(1000))
+    }
+}
+
+impl<T> RateLimiter<T> for ItemExponentialFailure {
+    fn when(&self, failure: &Failure<'_, T>) -> Delay {
+        let delay = self.delay(failure.failures);
+        if self.jitter > 0.0 && delay < self.max {
+            let longer = failure.random.jitter(delay, self.jitter);
+            return Delay::exactly(longer.min(self.max));
+        }
+        Delay::exactly(delay)
+    }
+}
+
+// === impl ItemFastSlow ===
+
+impl ItemFastSlow {
+    /// `fast` after each of the first `fast_attempts` failures in a row, `slow` after later ones.
+    #[must_use]
+    pub fn new(fast: Duration, slow: Duration, fast_attempts: u32) -> Self {
+        Self {
+            fast,
+            slow,
+            fast_attempts,
+        }
+    }
+}
+
+impl<T> RateLimiter<T> for ItemFastSlow {
+    fn when(&self, failure: &Failure<'_, T>) -> Delay {
+        Delay::exactly(if failure.failures < self.fast_attempts {
+            self.fast
+        } else {
+            self.slow
+        })
+    }
+}
+
+// === impl TokenBucket ===
+
+impl TokenBucket {
+    /// `per_second` tokens a second, and `burst` at once when none was taken for long.
+    ///
+    /// A rate that is not above zero is taken as one token in 1000 s; a burst of 0 as 1.
+    #[must_use]
+    pub fn new(per_second: f64, burst: u32) -> Self {
+        const SLOWEST: Duration = Duration::from_secs(1000);
+        let period = Duration::try_from_secs_f64(1.0 / per_second)
+            .unwrap_or(SLOWEST)
+            .clamp(Duration::from_nanos(1), SLOWEST);
+        let burst = std::num::NonZeroU32::new(burst).unwrap_or(std::num::NonZeroU32::MIN);
+        let quota = Quota::with_period(period)
+            .expect("the period is at least a nanosecond")
+            .allow_burst(burst);
+        let moment = Moment::default();
+        Self(Arc::new(Bucket {
+            governor: Governor::direct_with_clock(quota, moment.clone()),
+            moment,
+            started: Instant::now(),
+        }))
+    }
+}
+
+impl<T> RateLimiter<T> for TokenBucket {
+    fn when(&self, _failure: &Failure<'_, T>) -> Delay {
+        Delay::then_token(Duration::ZERO)
+    }
+
+    fn release(&self, at: Instant) -> Result<(), Instant> {
+        let bucket = &*self.0;
+        let since = at.saturating_duration_since(bucket.started);
+        let nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        bucket.moment.0.store(nanos, Ordering::Relaxed);
+        bucket
+            .governor
+            .check()
+            .map_err(|not_until| at + not_until.wait_time_from(Nanos::from(nanos)))
+    }
+}
+
+// === impl Moment ===
+
+impl GovernorClock for Moment {
+    type Instant = Nanos;
+
+    fn now(&self) -> Nanos {
+        Nanos::from(self.0.load(Ordering::Relaxed))
+    }
+}
+
+// === impl MaxOf ===
+
+impl<T> MaxOf<T> {
+    /// No limiter yet: no delay.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            members: Vec::new(),
+            granted: AtomicUsize::new(0),
+        }
+    }
+
+    /// And this one.
+    #[must_use]
+    pub fn and(mut self, limiter: impl RateLimiter<T>) -> Self {
+        self.members.push(Box::new(limiter));
+        self
+    }
+}
+
+impl<T> Default for MaxOf<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> std::fmt::Debug for MaxOf<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MaxOf")
+            .field("members", &self.members.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: 'static> RateLimiter<T> for MaxOf<T> {
+    fn when(&self, failure: &Failure<'_, T>) -> Delay {
+        self.members.iter().map(|member| member.when(failure)).fold(
+            Delay::exactly(Duration::ZERO),
+            |one, other| Delay {
+                back_off: one.back_off.max(other.back_off),
+                at_most: one
+                    .at_most
+                    .zip(other.at_most)
+                    .map(|(one, other)| one.max(other)),
+            },
+        )
+    }
+
+    fn forget(&self, item: &T) {
+        for member in &self.members {
+            member.forget(item);
+        }
+    }
+
+    fn release(&self, at: Instant) -> Result<(), Instant> {
+        // The queue asks for one item at a time: a token that one member has given is kept for the
+        // first in line until the other members have given theirs.
+        let granted = self.granted.load(Ordering::Relaxed);
+        for (index, member) in self.members.iter().enumerate().skip(granted) {
+            if let Err(later) = member.release(at) {
+                self.granted.store(index, Ordering::Relaxed);
+                return Err(later);
+            }
+        }
+        self.granted.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+// === impl WithMaxWait ===
+
+impl<L> WithMaxWait<L> {
+    /// `inner`, but `max` at most.
+    #[must_use]
+    pub fn new(inner: L, max: Duration) -> Self {
+        Self { inner, max }
+    }
+}
+
+impl<T, L: RateLimiter<T>> RateLimiter<T> for WithMaxWait<L> {
+    fn when(&self, failure: &Failure<'_, T>) -> Delay {
+        let delay = self.inner.when(failure);
+        Delay {
+            back_off: delay.back_off.min(self.max),
+            at_most: Some(delay.at_most.unwrap_or(self.max).min(self.max)),
+        }
+    }
+
+    fn forget(&self, item: &T) {
+        self.inner.forget(item);
+    }
+
+    fn release(&self, at: Instant) -> Result<(), Instant> {
+        self.inner.release(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn when<L: RateLimiter<&'static str>>(limiter: &L, failures: u32) -> Delay {
+        limiter.when(&Failure {
+            item: &"key",
+            failures,
+            random: &Random::seeded(1),
+        })
+    }
+
+    #[test]
+    fn exponential_doubles_up_to_its_maximum() {
+        let limiter = ItemExponentialFailure::new(MS, 1000 * MS);
+        for (failures, delay) in [(0, 1), (1, 2), (2, 4), (3, 8), (9, 512), (10, 1000)] {
+            assert_eq!(when(&limiter, failures), Delay::exactly(delay * MS));
+        }
+    }
+
+    #[test]
+    fn exponential_does_not_overflow() {
+        let hours = Duration::from_secs(1000 * 3600);
+        for max in [Duration::from_secs(1000), hours, Duration::MAX] {
+            for base in [Duration::from_nanos(1), MS, hours] {
+                let limiter = ItemExponentialFailure::new(base, max);
+                let mut last = Duration::ZERO;
+                for failures in [0, 5, 29, 30, 31, 32, 33, 60, 61, 62, 63, 64, 200, u32::MAX] {
+                    let Delay { back_off, .. } = when(&limiter, failures);
+                    assert!(back_off >= last && back_off <= max, "{base:?} {failures}");
+                    last = back_off;
+                }
+                assert_eq!(last, max);
+            }
+        }
+    }
+
+    #[test]
+    fn jitter_lengthens_a_delay_within_its_factor_and_the_maximum() {
+        let limiter = ItemExponentialFailure::new(100 * MS, 300 * MS).jitter(0.5);
+        let random = Random::seeded(3);
+        let delay = |failures| {
+            let item = &"key";
+            let Delay { back_off, .. } = limiter.when(&Failure {
+                item,
+                failures,
+                random: &random,
+            });
+            back_off
+        };
+        let first: Vec<_> = (0..50).map(|_| delay(0)).collect();
+        assert!(first.iter().all(|&d| d >= 100 * MS && d <= 150 * MS));
+        assert!(first.iter().any(|&d| d != first[0]));
+        assert!((0..50).all(|_| delay(1) <= 300 * MS));
+    }
+
+    #[test]
+    fn fast_slow_is_fast_for_the_first_attempts() {
+        let limiter = ItemFastSlow::new(5 * MS, 10_000 * MS, 3);
+        let delays = [0, 1, 2, 3, 4].map(|failures| when(&limiter, failures).back_off / 5);
+        assert_eq!(delays, [MS, MS, MS, 2000 * MS, 2000 * MS]);
+    }
+
+    #[test]
+    fn the_longest_delay_of_several_counts() {
+        let limiter = MaxOf::new()
+            .and(ItemFastSlow::new(5 * MS, 3000 * MS, 3))
+            .and(ItemExponentialFailure::new(MS, 1000 * MS));
+        let delays = [0, 1, 2, 3, 4].map(|failures| when(&limiter, failures));
+        assert_eq!(
+            delays,
+            [5, 5, 5, 3000, 3000].map(|delay| Delay::exactly(delay * MS))
+        );
+    }
+
+    #[test]
+    fn a_maximum_wait_cuts_delays_and_the_wait_for_a_token() {
+        let limiter =
+            WithMaxWait::new(ItemExponentialFailure::new(500 * MS, 10_000 * MS), 800 * MS);
+        let delays = [0, 1, 9].map(|failures| when(&limiter, failures));
+        assert_eq!(
+            delays,
+            [500, 800, 800].map(|delay| Delay::exactly(delay * MS))
+        );
+        let limiter = WithMaxWait::new(TokenBucket::new(1.0, 1), 800 * MS);
+        assert_eq!(
+            when(&limiter, 0),
+            Delay {
+                back_off: Duration::ZERO,
+                at_most: Some(800 * MS)
+            }
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bucket_gives_its_burst_at_once_and_then_its_rate() {
+        let bucket = TokenBucket::new(10.0, 3);
+        let start = Instant::now();
+        let release = |after: Duration| RateLimiter::<u32>::release(&bucket, start + after);
+        for _ in 0..3 {
+            assert_eq!(release(Duration::ZERO), Ok(()));
+        }
+        assert_eq!(release(Duration::ZERO), Err(start + 100 * MS));
+        assert_eq!(release(60 * MS), Err(start + 100 * MS));
+        assert_eq!(release(100 * MS), Ok(()));
+        assert_eq!(release(150 * MS), Err(start + 200 * MS));
+        for _ in 0..3 {
+            assert_eq!(release(1000 * MS), Ok(()));
+        }
+        assert_eq!(release(1000 * MS), Err(start + 1100 * MS));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_of_one_bucket_is_kept_until_the_other_has_one() {
+        let (slow, fast) = (TokenBucket::new(1.0, 1), TokenBucket::new(10.0, 1));
+        let both: MaxOf<u32> = MaxOf::new().and(fast.clone()).and(slow);
+        let start = Instant::now();
+        assert_eq!(both.release(start), Ok(()));
+        assert_eq!(both.release(start), Err(start + 100 * MS));
+        assert_eq!(both.release(start + 100 * MS), Err(start + 1000 * MS));
+        assert_eq!(both.release(start + 1000 * MS), Ok(()));
+        let fast_has_one = RateLimiter::<u32>::release(&fast, start + 1000 * MS);
+        assert_eq!(fast_has_one, Ok(()), "only one token was taken at 100 ms");
+    }
+}

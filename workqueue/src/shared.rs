@@ -1,0 +1,191 @@
+//! The queue behind its handles: the state and the waiters under one lock.
+//!
+//! Every operation goes through [`Shared::update`]: lock, apply what time has brought, operate,
+//! restore the rules of the waiters, unlock; then wake, count, and drop what is to be dropped.
+
+use std::hash::{BuildHasher, Hash};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use hashbrown::DefaultHashBuilder;
+use tokio::time::Instant;
+
+use crate::builder::OnDrop;
+use crate::metrics::{Gauges, QueueMetrics, Readings};
+use crate::slots::{Place, fold};
+use crate::state::{Effects, State, Taken, nanoseconds};
+use crate::sync::Mutex;
+use crate::waiters::{Ticket, Waiters, Wakes};
+
+pub(crate) struct Shared<T> {
+    pub(crate) core: Mutex<Core<T>>,
+    pub(crate) name: String,
+    pub(crate) on_drop: OnDrop,
+    pub(crate) metrics: Option<Box<dyn QueueMetrics>>,
+    hasher: DefaultHashBuilder,
+    pub(crate) origin: Instant,
+}
+
+pub(crate) struct Core<T> {
+    pub(crate) state: State<T>,
+    pub(crate) waiters: Waiters,
+    /// Who waits for the end of a drain.
+    drains: Vec<Waker>,
+}
+
+/// What a look into the queue found.
+pub(crate) enum Look<T> {
+    Item(Taken<T>),
+    /// Shut down, and nothing left.
+    Closed,
+    /// Nothing yet. The driver of the timers sleeps until the time given.
+    Wait(Option<u64>),
+}
+
+// === impl Shared ===
+
+impl<T: Hash + Eq + Clone + 'static> Shared<T> {
+    pub(crate) fn new(
+        state: State<T>,
+        origin: Instant,
+        name: String,
+        on_drop: OnDrop,
+        metrics: Option<Box<dyn QueueMetrics>>,
+    ) -> Self {
+        Self {
+            core: Mutex::new(Core {
+                state,
+                waiters: Waiters::new(),
+                drains: Vec::new(),
+            }),
+            name,
+            on_drop,
+            metrics,
+            hasher: DefaultHashBuilder::default(),
+            origin,
+        }
+    }
+
+    pub(crate) fn hash(&self, key: &T) -> u32 {
+        fold(self.hasher.hash_one(key))
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        nanoseconds(Instant::now().saturating_duration_since(self.origin))
+    }
+
+    /// Runs an operation. The time is read if it `needs` it, or somebody else does; else it is 0.
+    pub(crate) fn update<R>(
+        &self,
+        needs_time: bool,
+        operation: impl FnOnce(&mut Core<T>, u64, &mut Effects<T>) -> R,
+    ) -> R {
+        let mut effects = Effects::default();
+        let mut wakes = Wakes::default();
+        // Read before the lock is taken, where nobody waits for it. So times may come a little out
+        // of order; nothing depends on it.
+        let early = (needs_time || self.metrics.is_some()).then(|| self.now());
+        let result = {
+            let core = &mut *self.core.lock();
+            let now = if core.state.is_timed() {
+                let now = early.unwrap_or_else(|| self.now());
+                core.state.advance(now, &mut effects);
+                now
+            } else {
+                early.unwrap_or(0)
+            };
+            let result = operation(core, now, &mut effects);
+            core.rouse(&mut wakes);
+            result
+        };
+        wakes.wake();
+        if let Some(metrics) = &self.metrics {
+            if effects.adds > 0 {
+                metrics.added(effects.adds);
+            }
+            if effects.retries > 0 {
+                metrics.retried(effects.retries);
+            }
+        }
+        result
+    }
+
+    /// Takes an item, or registers `waker` to be woken when there may be one.
+    pub(crate) fn look(&self, ticket: &mut Ticket, waker: &Waker) -> Look<T> {
+        let (look, old_waker) = self.update(true, |core, now, _| {
+            core.waiters.looks(*ticket);
+            if let Some(taken) = core.state.take(now) {
+                return (Look::Item(taken), core.waiters.leave(ticket));
+            }
+            if core.state.is_closed() {
+                return (Look::Closed, core.waiters.leave(ticket));
+            }
+            let next = core.state.next_event();
+            let until = core.waiters.park(ticket, waker, next, now);
+            (Look::Wait(until), None)
+        });
+        drop(old_waker);
+        look
+    }
+
+    /// A waiter goes away without an item.
+    pub(crate) fn leave(&self, ticket: &mut Ticket) {
+        if ticket.is_some() {
+            let waker = self.update(false, |core, _, _| core.waiters.leave(ticket));
+            drop(waker);
+        }
+    }
+
+    /// Ready when a drain has ended.
+    pub(crate) fn poll_drained(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let core = &mut *self.core.lock();
+        if core.state.is_drained() {
+            return Poll::Ready(());
+        }
+        if !core.drains.iter().any(|waker| waker.will_wake(cx.waker())) {
+            core.drains.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl<T: Hash + Eq + Clone + 'static> Core<T> {
+    fn rouse(&mut self, wakes: &mut Wakes) {
+        if self.waiters.waiting() > 0 {
+            let next = self.state.next_event();
+            self.waiters.rouse(self.state.ready.len(), next, wakes);
+            if self.state.is_closed() {
+                self.waiters.rouse_all(wakes);
+            }
+        }
+        if !self.drains.is_empty() && self.state.is_drained() {
+            for waker in self.drains.drain(..) {
+                wakes.push(Some(waker));
+            }
+        }
+    }
+}
+
+impl<T: Hash + Eq + Clone + Send + 'static> Gauges for Shared<T> {
+    fn read(&self) -> Readings {
+        self.update(true, |core, now, effects| {
+            while core.state.advance(now, effects) {}
+            let state = &core.state;
+            let mut readings = Readings {
+                depth: state.ready.depth().collect(),
+                ..Readings::default()
+            };
+            for flight in state.flights.iter() {
+                let took = Duration::from_nanos(now.saturating_sub(flight.started));
+                readings.unfinished += took;
+                readings.longest_running = readings.longest_running.max(took);
+                // Wanted again while in flight: counted as waiting, as the peers do.
+                let slot = &state.slots[flight.slot];
+                if slot.place == Place::Dirty {
+                    readings.count(slot.priority);
+                }
+            }
+            readings
+        })
+    }
+}

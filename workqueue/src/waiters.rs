@@ -1,0 +1,258 @@
+//! Who waits in `get`, who is to be woken, and who drives the timers.
+//!
+//! Waiters stand in one list. Two rules hold whenever the queue is unlocked, so no wake-up is lost:
+//!
+//! * As many waiters are *notified* (told to look, not yet seen looking) as there are ready items,
+//!   or none is left to notify.
+//! * If a time is due and someone waits, one waiter is the *driver*: it sleeps until that time. If
+//!   there is no driver, or it sleeps too long, a waiter has been woken to see to it.
+//!
+//! [`Waiters::rouse`] restores both from any state, so a waiter that goes away, notified or driving,
+//! only has to be taken out before it is called. A woken waiter is expected to poll or to be
+//! dropped. A driver that does neither holds up the timers only until anyone else looks: an overdue
+//! driver is replaced.
+
+use std::task::Waker;
+
+use crate::slots::NONE;
+
+#[derive(Debug, Default)]
+struct Waiter {
+    /// Taken when it is woken, so that it is woken once.
+    waker: Option<Waker>,
+    previous: u32,
+    next: u32,
+    state: Standing,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Standing {
+    #[default]
+    Vacant,
+    /// In the list.
+    Waits,
+    /// Woken for an item and out of the list.
+    Notified,
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiters {
+    waiters: Vec<Waiter>,
+    vacant: u32,
+    head: u32,
+    tail: u32,
+    /// How many are in the list.
+    waiting: usize,
+    notified: usize,
+    driver: u32,
+    driver_until: u64,
+}
+
+/// A place among the waiters, or none yet.
+pub(crate) type Ticket = Option<u32>;
+
+/// Wakers to be woken when the lock is released.
+#[derive(Debug, Default)]
+pub(crate) struct Wakes {
+    first: Option<Waker>,
+    rest: Vec<Waker>,
+}
+
+// === impl Wakes ===
+
+impl Wakes {
+    pub(crate) fn push(&mut self, waker: Option<Waker>) {
+        let Some(waker) = waker else { return };
+        if self.first.is_none() {
+            self.first = Some(waker);
+        } else {
+            self.rest.push(waker);
+        }
+    }
+
+    pub(crate) fn wake(self) {
+        if let Some(first) = self.first {
+            first.wake();
+        }
+        for waker in self.rest {
+            waker.wake();
+        }
+    }
+}
+
+// === impl Waiters ===
+
+impl Waiters {
+    pub(crate) fn new() -> Self {
+        Self {
+            waiters: Vec::new(),
+            vacant: NONE,
+            head: NONE,
+            tail: NONE,
+            waiting: 0,
+            notified: 0,
+            driver: NONE,
+            driver_until: 0,
+        }
+    }
+
+    /// How many stand in the list, to be woken.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// The waiter has come to look: it is notified no more.
+    pub(crate) fn looks(&mut self, ticket: Ticket) {
+        if let Some(index) = ticket
+            && self.waiters[index as usize].state == Standing::Notified
+        {
+            self.notified -= 1;
+            // It keeps its turn: whoever was told to look and came too late waits at the front.
+            self.link_front(index);
+        }
+    }
+
+    /// The waiter found nothing and waits on; `next` is when something is due. Returns how long it
+    /// shall sleep if it is the driver.
+    pub(crate) fn park(
+        &mut self,
+        ticket: &mut Ticket,
+        waker: &Waker,
+        next: Option<u64>,
+        now: u64,
+    ) -> Option<u64> {
+        let index = match *ticket {
+            Some(index) => index,
+            None => *ticket.insert(self.enter()),
+        };
+        let waiter = &mut self.waiters[index as usize];
+        match &waiter.waker {
+            Some(known) if known.will_wake(waker) => {}
+            _ => waiter.waker = Some(waker.clone()),
+        }
+        let overdue = self.driver_until <= now;
+        match next {
+            Some(at) if self.driver == NONE || self.driver == index || overdue => {
+                self.driver = index;
+                self.driver_until = at;
+                Some(at)
+            }
+            None if self.driver == index => {
+                self.driver = NONE;
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The waiter goes away, with an item or without. To be followed by [`Waiters::rouse`].
+    /// Gives back its waker, to be dropped outside the lock.
+    pub(crate) fn leave(&mut self, ticket: &mut Ticket) -> Option<Waker> {
+        let index = ticket.take()?;
+        match self.waiters[index as usize].state {
+            Standing::Waits => self.unlink(index),
+            Standing::Notified => self.notified -= 1,
+            Standing::Vacant => return None,
+        }
+        if self.driver == index {
+            self.driver = NONE;
+        }
+        let waiter = &mut self.waiters[index as usize];
+        waiter.state = Standing::Vacant;
+        waiter.next = self.vacant;
+        self.vacant = index;
+        waiter.waker.take()
+    }
+
+    /// Restores the two rules: enough waiters notified for `ready` items, and a driver for `next`.
+    pub(crate) fn rouse(&mut self, ready: usize, next: Option<u64>, wakes: &mut Wakes) {
+        while self.notified < ready && self.waiting > 0 {
+            let index = self.pick();
+            self.unlink(index);
+            let waiter = &mut self.waiters[index as usize];
+            waiter.state = Standing::Notified;
+            self.notified += 1;
+            wakes.push(waiter.waker.take());
+        }
+        let Some(next) = next else { return };
+        if self.driver != NONE {
+            if next < self.driver_until {
+                wakes.push(self.waiters[self.driver as usize].waker.take());
+            }
+        } else if self.notified == 0 && self.waiting > 0 {
+            // A notified waiter sees to it when it looks; without one, somebody is woken for it.
+            wakes.push(self.waiters[self.head as usize].waker.take());
+        }
+    }
+
+    /// Wakes everybody, without counting it as a notification: the queue shuts down.
+    pub(crate) fn rouse_all(&mut self, wakes: &mut Wakes) {
+        for waiter in &mut self.waiters {
+            wakes.push(waiter.waker.take());
+        }
+    }
+
+    /// Whom to notify: the first who waits, but rather not the driver, who would have to hand over.
+    fn pick(&self) -> u32 {
+        let next = self.waiters[self.head as usize].next;
+        if self.head == self.driver && next != NONE {
+            next
+        } else {
+            self.head
+        }
+    }
+
+    fn enter(&mut self) -> u32 {
+        let index = if self.vacant == NONE {
+            self.waiters.push(Waiter::default());
+            u32::try_from(self.waiters.len() - 1).expect("fewer than 2^32 waiters")
+        } else {
+            let index = self.vacant;
+            self.vacant = self.waiters[index as usize].next;
+            index
+        };
+        let tail = self.tail;
+        let waiter = &mut self.waiters[index as usize];
+        waiter.state = Standing::Waits;
+        waiter.previous = tail;
+        waiter.next = NONE;
+        if tail == NONE {
+            self.head = index;
+        } else {
+            self.waiters[tail as usize].next = index;
+        }
+        self.tail = index;
+        self.waiting += 1;
+        index
+    }
+
+    fn link_front(&mut self, index: u32) {
+        let head = self.head;
+        let waiter = &mut self.waiters[index as usize];
+        waiter.state = Standing::Waits;
+        waiter.previous = NONE;
+        waiter.next = head;
+        if head == NONE {
+            self.tail = index;
+        } else {
+            self.waiters[head as usize].previous = index;
+        }
+        self.head = index;
+        self.waiting += 1;
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let Waiter { previous, next, .. } = self.waiters[index as usize];
+        if previous == NONE {
+            self.head = next;
+        } else {
+            self.waiters[previous as usize].next = next;
+        }
+        if next == NONE {
+            self.tail = previous;
+        } else {
+            self.waiters[next as usize].previous = previous;
+        }
+        self.waiting -= 1;
+    }
+}
