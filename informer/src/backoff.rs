@@ -1,0 +1,121 @@
+//! How long to wait after a failure.
+
+use std::time::Duration;
+
+use reeve_clock::Random;
+use tokio::time::Instant;
+
+/// The numbers of an exponential back-off. The defaults are client-go's for reflectors.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BackoffOptions {
+    /// The first delay. Default 800 ms.
+    pub initial: Duration,
+    /// What each delay is multiplied with. Default 2.
+    pub factor: f64,
+    /// The longest delay before jitter. Default 30 s.
+    pub cap: Duration,
+    /// Each delay is lengthened by up to this part of itself. Default 1, so that a delay of 30 s is drawn
+    /// from 30 s to 60 s.
+    pub jitter: f64,
+    /// After so long without any delay the next one is the first again. Default 2 min. (client-go resets
+    /// every 2 min even in the middle of an outage, which doubles the load on a server that is down.)
+    pub reset: Duration,
+}
+
+impl Default for BackoffOptions {
+    fn default() -> Self {
+        Self {
+            initial: Duration::from_millis(800),
+            factor: 2.0,
+            cap: Duration::from_secs(30),
+            jitter: 1.0,
+            reset: Duration::from_secs(120),
+        }
+    }
+}
+
+/// An exponential back-off with jitter that starts over after a quiet time.
+#[derive(Debug)]
+pub struct Backoff {
+    options: BackoffOptions,
+    random: Random,
+    /// The delay of the next call, before jitter.
+    base: Duration,
+    /// When the last delay given out ends.
+    busy_until: Option<Instant>,
+}
+
+// === impl Backoff ===
+
+impl Backoff {
+    /// A back-off that has not waited yet.
+    #[must_use]
+    pub fn new(options: BackoffOptions, random: Random) -> Self {
+        Self {
+            base: options.initial,
+            options,
+            random,
+            busy_until: None,
+        }
+    }
+
+    /// The delay to wait from now on.
+    pub fn next_delay(&mut self) -> Duration {
+        let now = Instant::now();
+        let idle = self
+            .busy_until
+            .map(|end| now.saturating_duration_since(end));
+        if idle.is_some_and(|idle| idle >= self.options.reset) {
+            self.base = self.options.initial;
+        }
+        let delay = self.random.jitter(self.base, self.options.jitter);
+        self.base = self
+            .base
+            .mul_f64(self.options.factor.max(1.0))
+            .min(self.options.cap);
+        self.busy_until = Some(now + delay);
+        delay
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn delays_double_to_the_cap_with_jitter() {
+        let mut backoff = Backoff::new(BackoffOptions::default(), Random::seeded(1));
+        for expected in [800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000] {
+            let base = Duration::from_millis(expected);
+            let delay = backoff.next_delay();
+            assert!(delay >= base && delay < base * 2, "{delay:?} for {base:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_continuous_outage_never_starts_over() {
+        let mut backoff = Backoff::new(BackoffOptions::default(), Random::seeded(2));
+        let start = Instant::now();
+        let mut attempts = 0;
+        while start.elapsed() < Duration::from_secs(3600) {
+            tokio::time::sleep(backoff.next_delay()).await;
+            attempts += 1;
+        }
+        assert!(
+            (60..=120).contains(&attempts),
+            "{attempts} attempts in an hour"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_quiet_minutes_start_over() {
+        let mut backoff = Backoff::new(BackoffOptions::default(), Random::seeded(3));
+        for _ in 0..8 {
+            tokio::time::sleep(backoff.next_delay()).await;
+        }
+        tokio::time::sleep(Duration::from_secs(119)).await;
+        assert!(backoff.next_delay() >= Duration::from_secs(30));
+        tokio::time::sleep(Duration::from_secs(60 + 120)).await;
+        assert!(backoff.next_delay() < Duration::from_millis(1600));
+    }
+}

@@ -1,0 +1,280 @@
+//! Reading one line of a watch.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use kube_core::Status;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::list::EntrySeed;
+use super::{DecodeError, Decoding, Undecodable, redacted};
+use crate::entry::Stored;
+
+/// What one line of a watch says.
+#[derive(Debug)]
+pub(crate) enum Frame<S> {
+    Added(S),
+    Modified(S),
+    Deleted(S),
+    Bookmark {
+        resource_version: String,
+        /// All objects of a streaming list were sent.
+        initial_events_end: bool,
+    },
+    Error(Box<Status>),
+    /// An object came that cannot be read.
+    Undecodable {
+        object: Undecodable,
+        deleted: bool,
+    },
+    /// A type of event that did not exist when this was written.
+    Unknown,
+}
+
+/// The annotation, with the value "true" exactly, on the bookmark that ends a streaming list.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "UPPERCASE")]
+enum Type {
+    Added,
+    Modified,
+    Deleted,
+    Bookmark,
+    Error,
+    #[serde(other)]
+    Unknown,
+}
+
+#[derive(Deserialize)]
+struct BookmarkObject {
+    metadata: BookmarkMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BookmarkMetadata {
+    resource_version: String,
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl<S> From<BookmarkObject> for Frame<S> {
+    fn from(object: BookmarkObject) -> Self {
+        let annotations = object.metadata.annotations.unwrap_or_default();
+        Self::Bookmark {
+            resource_version: object.metadata.resource_version,
+            initial_events_end: annotations
+                .get(INITIAL_EVENTS_END)
+                .is_some_and(|value| value == "true"),
+        }
+    }
+}
+
+/// Reads a line: in one pass if all is well, else the object alone.
+pub(crate) fn decode_frame<S: Stored>(
+    line: &[u8],
+    decoding: &Decoding,
+) -> Result<Frame<S>, DecodeError> {
+    let mut document = serde_json::Deserializer::from_slice(line);
+    let whole = document
+        .deserialize_map(FrameVisitor::<S> {
+            decoding,
+            entry: std::marker::PhantomData,
+        })
+        .and_then(|frame| document.end().map(|()| frame));
+    match whole {
+        Ok(Some(frame)) => Ok(named(frame)),
+        Ok(None) | Err(_) => decode_parts(line, decoding).map(named),
+    }
+}
+
+/// An object without a name is something else.
+fn named<S: Stored>(frame: Frame<S>) -> Frame<S> {
+    match frame {
+        Frame::Added(object) | Frame::Modified(object) | Frame::Deleted(object)
+            if object.name().is_empty() =>
+        {
+            Frame::Undecodable {
+                object: Undecodable::nameless(&object),
+                deleted: false,
+            }
+        }
+        frame => frame,
+    }
+}
+
+/// The slow way: for a frame whose object cannot be read, or whose `type` comes after its object.
+fn decode_parts<S: Stored>(line: &[u8], decoding: &Decoding) -> Result<Frame<S>, DecodeError> {
+    #[derive(Deserialize)]
+    struct Parts<'a> {
+        r#type: Type,
+        #[serde(borrow)]
+        object: &'a RawValue,
+    }
+    let broken = |error: serde_json::Error| DecodeError {
+        what: "the watch event",
+        error: redacted(&error),
+    };
+    let Parts { r#type, object } = serde_json::from_slice(line).map_err(broken)?;
+    let wrap: fn(S) -> Frame<S> = match r#type {
+        Type::Added => Frame::Added,
+        Type::Modified => Frame::Modified,
+        Type::Deleted => Frame::Deleted,
+        Type::Bookmark => {
+            return serde_json::from_str::<BookmarkObject>(object.get())
+                .map(Into::into)
+                .map_err(broken);
+        }
+        Type::Error => {
+            return serde_json::from_str(object.get())
+                .map(Frame::Error)
+                .map_err(broken);
+        }
+        Type::Unknown => return Ok(Frame::Unknown),
+    };
+    match S::decode(
+        &mut serde_json::Deserializer::from_str(object.get()),
+        decoding,
+    ) {
+        Ok(entry) => Ok(wrap(entry)),
+        Err(error) => Ok(Frame::Undecodable {
+            object: Undecodable::probe(object.get(), &error),
+            deleted: r#type == Type::Deleted,
+        }),
+    }
+}
+
+struct FrameVisitor<'a, S> {
+    decoding: &'a Decoding,
+    entry: std::marker::PhantomData<fn() -> S>,
+}
+
+impl<'de, S: Stored> Visitor<'de> for FrameVisitor<'_, S> {
+    /// `None` if the object came before the type.
+    type Value = Option<Frame<S>>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a watch event")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut r#type = None;
+        let mut frame = None;
+        while let Some(field) = map.next_key::<Field>()? {
+            match (field, r#type) {
+                (Field::Type, _) => r#type = Some(map.next_value::<Type>()?),
+                (Field::Object, Some(known)) => {
+                    let seed = EntrySeed::<S>::new(self.decoding);
+                    frame = Some(match known {
+                        Type::Added => Frame::Added(map.next_value_seed(seed)?),
+                        Type::Modified => Frame::Modified(map.next_value_seed(seed)?),
+                        Type::Deleted => Frame::Deleted(map.next_value_seed(seed)?),
+                        Type::Bookmark => map.next_value::<BookmarkObject>()?.into(),
+                        Type::Error => Frame::Error(map.next_value()?),
+                        Type::Unknown => {
+                            map.next_value::<IgnoredAny>()?;
+                            Frame::Unknown
+                        }
+                    });
+                }
+                (Field::Object | Field::Other, _) => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(frame)
+    }
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(field_identifier, rename_all = "camelCase")]
+enum Field {
+    Type,
+    Object,
+    #[serde(other)]
+    Other,
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    fn read(line: &str) -> Result<Frame<ConfigMap>, DecodeError> {
+        decode_frame(line.as_bytes(), &Decoding::default())
+    }
+
+    #[test]
+    fn each_type_of_event_is_told_apart_in_either_order_of_its_fields() {
+        let object = r#""object":{"metadata":{"name":"a"}}"#;
+        assert!(matches!(
+            read(&format!(r#"{{"type":"ADDED",{object}}}"#)),
+            Ok(Frame::Added(_))
+        ));
+        assert!(matches!(
+            read(&format!(r#"{{{object},"type":"MODIFIED"}}"#)),
+            Ok(Frame::Modified(_))
+        ));
+        assert!(matches!(
+            read(&format!(r#"{{"type":"DELETED",{object}}}"#)),
+            Ok(Frame::Deleted(_))
+        ));
+        assert!(matches!(
+            read(&format!(r#"{{"type":"NEWLY",{object}}}"#)),
+            Ok(Frame::Unknown)
+        ));
+        let error = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}"#;
+        assert!(matches!(read(error), Ok(Frame::Error(status)) if status.code == 410));
+    }
+
+    #[test]
+    fn only_the_exact_annotation_ends_the_initial_events() {
+        for (annotations, ends) in [
+            (r#"{"k8s.io/initial-events-end":"true"}"#, true),
+            (r#"{"k8s.io/initial-events-end":"false"}"#, false),
+            ("null", false),
+            ("{}", false),
+        ] {
+            let line = format!(
+                r#"{{"type":"BOOKMARK","object":{{"kind":"ConfigMap","apiVersion":"v1",
+                "metadata":{{"resourceVersion":"9","creationTimestamp":null,"annotations":{annotations}}}}}}}"#
+            );
+            let Ok(Frame::Bookmark {
+                resource_version,
+                initial_events_end,
+            }) = read(&line)
+            else {
+                panic!("no bookmark: {line}");
+            };
+            assert_eq!((resource_version.as_str(), initial_events_end), ("9", ends));
+        }
+    }
+
+    #[test]
+    fn an_object_without_a_name_is_none() {
+        let line = r#"{"type":"ADDED","object":{"metadata":{"resourceVersion":"4"}}}"#;
+        assert!(matches!(
+            read(line),
+            Ok(Frame::Undecodable { object, .. }) if object.key.is_none()
+        ));
+    }
+
+    #[test]
+    fn an_undecodable_object_is_named_and_a_broken_line_is_an_error() {
+        let line = r#"{"type":"DELETED","object":{"metadata":{"name":"a","resourceVersion":"4"},"data":3}}"#;
+        let Ok(Frame::Undecodable {
+            object,
+            deleted: true,
+        }) = read(line)
+        else {
+            panic!("expected an undecodable deletion");
+        };
+        assert_eq!(object.resource_version.as_deref(), Some("4"));
+        assert!(read(r#"{"type":"ADDED","object":{"metad"#).is_err());
+        assert!(read(r#"{"type":"ADDED"}"#).is_err());
+    }
+}

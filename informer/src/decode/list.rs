@@ -1,0 +1,299 @@
+//! Reading a page of a list.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::{DecodeError, Decoding, Undecodable, redacted};
+use crate::entry::Stored;
+
+/// One page of a list.
+#[derive(Debug)]
+pub(crate) struct ListPage<S> {
+    pub(crate) resource_version: String,
+    /// The token of the next page, if there is one.
+    pub(crate) continue_token: Option<String>,
+    pub(crate) items: Vec<S>,
+    pub(crate) undecodable: Vec<Undecodable>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMetadata {
+    resource_version: Option<String>,
+    r#continue: Option<String>,
+}
+
+/// Reads a page: in one pass if all is well, else item by item.
+pub(crate) fn decode_list<S: Stored>(
+    body: &[u8],
+    decoding: &Decoding,
+) -> Result<ListPage<S>, DecodeError> {
+    let mut document = serde_json::Deserializer::from_slice(body);
+    let whole = ListSeed {
+        item: || EntrySeed::<S>::new(decoding),
+    }
+    .deserialize(&mut document)
+    .and_then(|list| document.end().map(|()| list));
+    match whole {
+        Ok(list) => finish(list.kind, list.metadata, list.items, Vec::new()),
+        Err(_) => decode_items(body, decoding),
+    }
+}
+
+/// The slow way: finds the items first, then reads each alone.
+fn decode_items<S: Stored>(body: &[u8], decoding: &Decoding) -> Result<ListPage<S>, DecodeError> {
+    let broken = |error: serde_json::Error| DecodeError {
+        what: "the list",
+        error: redacted(&error),
+    };
+    let mut document = serde_json::Deserializer::from_slice(body);
+    let list = ListSeed {
+        item: RawSeed::default,
+    }
+    .deserialize(&mut document)
+    .and_then(|list| document.end().map(|()| list))
+    .map_err(broken)?;
+    let mut items = Vec::with_capacity(list.items.len());
+    let mut undecodable = Vec::new();
+    for raw in list.items {
+        match S::decode(&mut serde_json::Deserializer::from_str(raw.get()), decoding) {
+            Ok(item) => items.push(item),
+            Err(error) => undecodable.push(Undecodable::probe(raw.get(), &error)),
+        }
+    }
+    finish(list.kind, list.metadata, items, undecodable)
+}
+
+fn finish<S: Stored>(
+    kind: Option<String>,
+    metadata: ListMetadata,
+    mut items: Vec<S>,
+    mut undecodable: Vec<Undecodable>,
+) -> Result<ListPage<S>, DecodeError> {
+    // A Table has rows and no items; read as a list it would empty the store (kubernetes#132926).
+    let refuse = |error: &str| {
+        Err(DecodeError {
+            what: "the list",
+            error: error.to_owned(),
+        })
+    };
+    if kind.as_deref() == Some("Table") {
+        return refuse("the server answered with a Table, expected a list of objects");
+    }
+    let Some(resource_version) = metadata.resource_version else {
+        return refuse("it has no metadata.resourceVersion");
+    };
+    items.retain(|item| {
+        let named = !item.name().is_empty();
+        if !named {
+            undecodable.push(Undecodable::nameless(item));
+        }
+        named
+    });
+    Ok(ListPage {
+        resource_version,
+        continue_token: metadata.r#continue.filter(|token| !token.is_empty()),
+        items,
+        undecodable,
+    })
+}
+
+struct RawList<T> {
+    kind: Option<String>,
+    metadata: ListMetadata,
+    items: Vec<T>,
+}
+
+/// Reads a list whose items are read by the seeds that `item` makes.
+struct ListSeed<F> {
+    item: F,
+}
+
+impl<'de, T: DeserializeSeed<'de>, F: Fn() -> T> DeserializeSeed<'de> for ListSeed<F> {
+    type Value = RawList<T::Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<Self::Value, D::Error> {
+        document.deserialize_map(self)
+    }
+}
+
+impl<'de, T: DeserializeSeed<'de>, F: Fn() -> T> Visitor<'de> for ListSeed<F> {
+    type Value = RawList<T::Value>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut list = RawList {
+            kind: None,
+            metadata: ListMetadata::default(),
+            items: Vec::new(),
+        };
+        while let Some(field) = map.next_key::<Field>()? {
+            match field {
+                Field::Kind => list.kind = map.next_value()?,
+                Field::Metadata => {
+                    list.metadata = map
+                        .next_value::<Option<ListMetadata>>()?
+                        .unwrap_or_default();
+                }
+                Field::Items => list.items = map.next_value_seed(ItemsSeed(&self.item))?,
+                Field::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(list)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(field_identifier, rename_all = "camelCase")]
+enum Field {
+    Kind,
+    Metadata,
+    Items,
+    #[serde(other)]
+    Other,
+}
+
+/// Reads `items`: an array, or null for none.
+struct ItemsSeed<'a, F>(&'a F);
+
+impl<'de, T: DeserializeSeed<'de>, F: Fn() -> T> DeserializeSeed<'de> for ItemsSeed<'_, F> {
+    type Value = Vec<T::Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<Self::Value, D::Error> {
+        document.deserialize_any(self)
+    }
+}
+
+impl<'de, T: DeserializeSeed<'de>, F: Fn() -> T> Visitor<'de> for ItemsSeed<'_, F> {
+    type Value = Vec<T::Value>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array of objects")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed((self.0)())? {
+            items.push(item);
+        }
+        Ok(items)
+    }
+}
+
+/// Reads one entry.
+pub(super) struct EntrySeed<'a, S> {
+    decoding: &'a Decoding,
+    entry: std::marker::PhantomData<fn() -> S>,
+}
+
+impl<'a, S> EntrySeed<'a, S> {
+    pub(super) fn new(decoding: &'a Decoding) -> Self {
+        Self {
+            decoding,
+            entry: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<'de, S: Stored> DeserializeSeed<'de> for EntrySeed<'_, S> {
+    type Value = S;
+
+    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<S, D::Error> {
+        S::decode(document, self.decoding)
+    }
+}
+
+/// Takes an item as it stands.
+#[derive(Default)]
+struct RawSeed;
+
+impl<'de> DeserializeSeed<'de> for RawSeed {
+    type Value = &'de RawValue;
+
+    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<Self::Value, D::Error> {
+        <&RawValue>::deserialize(document)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::key::ObjectKey;
+
+    fn read(body: &str) -> Result<ListPage<ConfigMap>, DecodeError> {
+        decode_list(body.as_bytes(), &Decoding::default())
+    }
+
+    #[test]
+    fn a_page_gives_its_items_version_and_token() {
+        let page = read(
+            r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"12","continue":"abc","remainingItemCount":3},
+                "items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"},"data":{"k":"v"}}]}"#,
+        )
+        .unwrap();
+        assert_eq!(page.resource_version, "12");
+        assert_eq!(page.continue_token.as_deref(), Some("abc"));
+        assert_eq!(page.items.len(), 2);
+        assert!(page.undecodable.is_empty());
+    }
+
+    #[test]
+    fn null_items_and_an_empty_token_are_an_empty_last_page() {
+        let page =
+            read(r#"{"metadata":{"resourceVersion":"1","continue":""},"items":null}"#).unwrap();
+        assert!(page.items.is_empty() && page.continue_token.is_none());
+    }
+
+    #[test]
+    fn one_undecodable_item_costs_that_item_only() {
+        let page = read(
+            r#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a"}},
+                {"metadata":{"name":"bad","namespace":"n"},"data":[1]},{"metadata":{"name":"c"}}, 7]}"#,
+        )
+        .unwrap();
+        let names: Vec<_> = page.items.iter().map(Stored::name).collect();
+        assert_eq!(names, ["a", "c"]);
+        assert_eq!(
+            page.undecodable[0].key,
+            Some(ObjectKey::namespaced("n", "bad"))
+        );
+        assert_eq!(page.undecodable[1].key, None);
+    }
+
+    #[test]
+    fn an_item_without_a_name_is_no_object() {
+        let page = read(
+            r#"{"metadata":{"resourceVersion":"1"},"items":[{"kind":"ConfigMap"},{"metadata":{"name":"a"}}]}"#,
+        )
+        .unwrap();
+        assert_eq!((page.items.len(), page.undecodable.len()), (1, 1));
+        assert!(page.undecodable[0].error.contains("no metadata.name"));
+    }
+
+    #[test]
+    fn a_truncated_page_a_table_and_a_list_without_version_are_refused() {
+        for body in [
+            r#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a"}"#,
+            r#"{"kind":"Table","metadata":{"resourceVersion":"1"},"rows":[]}"#,
+            r#"{"metadata":{},"items":[]}"#,
+            "<html>bad gateway</html>",
+            r#"{"metadata":{"resourceVersion":"1"},"items":[]} trailing"#,
+        ] {
+            assert!(read(body).is_err(), "{body}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! From bytes to entries, in one pass, without what nobody reads.
+//!
+//! A body is never logged, and no error quotes it: serde's messages name the wrong value, which may be a
+//! secret, so [`redacted`] keeps only what was expected and where.
+//!
+//! An object that cannot be read costs that object only. A list or a frame is read in one pass; only when
+//! that fails is it split into objects, each is tried alone, and those that fail become [`Undecodable`].
+
+mod frame;
+mod list;
+mod trim;
+
+pub(crate) use frame::{Frame, decode_frame};
+pub(crate) use list::{ListPage, decode_list};
+pub use trim::{Decoding, Trimmed};
+
+use serde::Deserialize;
+
+use crate::entry::Stored;
+use crate::key::ObjectKey;
+
+/// An object that was sent and could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Undecodable {
+    /// Which object, if that much could be read.
+    pub key: Option<ObjectKey>,
+    /// Its version, if that much could be read.
+    pub resource_version: Option<String>,
+    /// What was wrong, without any of the object's content.
+    pub error: String,
+}
+
+/// A document that could not be read at all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} cannot be read: {error}")]
+pub struct DecodeError {
+    /// Which document.
+    pub what: &'static str,
+    /// What was wrong, without any of its content.
+    pub error: String,
+}
+
+/// The little that says which object a document is about.
+#[derive(Default, Deserialize)]
+struct Identity {
+    #[serde(default)]
+    metadata: Option<IdentityMetadata>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct IdentityMetadata {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    namespace: Option<String>,
+    #[serde(default)]
+    resource_version: Option<String>,
+}
+
+impl Undecodable {
+    /// Describes an object that could be read and has no name: it is something else (a Table, a Status).
+    fn nameless<S: Stored>(object: &S) -> Self {
+        Self {
+            key: None,
+            resource_version: Some(object.resource_version().to_owned()),
+            error: "it has no metadata.name".to_owned(),
+        }
+    }
+
+    /// Describes an object that failed with `error`, as far as `document` tells.
+    fn probe(document: &str, error: &serde_json::Error) -> Self {
+        let metadata = serde_json::from_str::<Identity>(document)
+            .ok()
+            .and_then(|identity| identity.metadata)
+            .unwrap_or_default();
+        let key = metadata
+            .name
+            .map(|name| ObjectKey::namespaced(metadata.namespace.unwrap_or_default(), name));
+        Self {
+            key,
+            resource_version: metadata.resource_version,
+            error: redacted(error),
+        }
+    }
+}
+
+/// What serde complained about, without the values it quotes.
+pub(crate) fn redacted(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    // "missing field `x`" names a field of the type, not of the document; everything else may quote data.
+    if text.starts_with("missing field") {
+        return text;
+    }
+    let place = format!("line {} column {}", error.line(), error.column());
+    let problem = match error.classify() {
+        serde_json::error::Category::Data => text
+            .split([':', '`', '"'])
+            .next()
+            .unwrap_or_default()
+            .trim(),
+        serde_json::error::Category::Eof => "the document ends too early",
+        serde_json::error::Category::Syntax => "not valid JSON",
+        serde_json::error::Category::Io => "reading failed",
+    };
+    // The last ", expected " is serde's own: what follows it comes from the type.
+    let expected = text.rfind(", expected ").map_or("", |at| &text[at..]);
+    let expected = expected.split(" at line ").next().unwrap_or_default();
+    format!("{problem}{expected} at {place}")
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_was_expected_and_never_what_was_there() {
+        let document = r#"{"metadata":{"name":"s"},"data":"hunter2, expected nothing"}"#;
+        let error = serde_json::from_str::<Secret>(document).unwrap_err();
+        assert!(
+            error.to_string().contains("hunter2"),
+            "else the test proves nothing"
+        );
+        let text = redacted(&error);
+        assert!(!text.contains("hunter2"), "{text}");
+        assert!(
+            text.contains("invalid type, expected a map at line 1"),
+            "{text}"
+        );
+    }
+
+    const LINES: [&str; 4] = [
+        r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","namespace":"n","uid":"u","resourceVersion":"5","managedFields":[{"manager":"m","fieldsV1":{"f:a":{}}}]},"data":{"k":"dg=="},"type":"Opaque"}}"#,
+        r#"{"type":"BOOKMARK","object":{"kind":"Secret","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
+        r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old","details":{"causes":[{"reason":"x"}],"retryAfterSeconds":3}}}"#,
+        r#"{"kind":"SecretList","metadata":{"resourceVersion":"12","continue":"abc"},"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"},"data":{"k":"dg=="}}]}"#,
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+
+        /// Whatever a broken server or proxy makes of the bytes, reading them ends in a value or an error.
+        #[test]
+        fn damaged_documents_never_panic_and_errors_never_quote_them(
+            line in 0..LINES.len(),
+            damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3_u8), 1..5),
+        ) {
+            let mut bytes = LINES[line].as_bytes().to_vec();
+            for (place, byte, how) in damage {
+                let place = place.index(bytes.len().max(1)).min(bytes.len().saturating_sub(1));
+                match how {
+                    0 => bytes[place] = byte,
+                    1 => bytes.insert(place, byte),
+                    _ => bytes.truncate(place + 1),
+                }
+            }
+            let decoding = Decoding { api_version: Some("v1".into()), kind: Some("Secret".into()) };
+            let mut errors = Vec::new();
+            match decode_frame::<Secret>(&bytes, &decoding) {
+                Ok(Frame::Undecodable { object, .. }) => errors.push(object.error),
+                Ok(_) => {}
+                Err(error) => errors.push(error.to_string()),
+            }
+            match decode_list::<kube_core::DynamicObject>(&bytes, &decoding) {
+                Ok(page) => errors.extend(page.undecodable.into_iter().map(|object| object.error)),
+                Err(error) => errors.push(error.to_string()),
+            }
+            for error in errors {
+                prop_assert!(!error.contains("dg=="), "{}", error);
+            }
+        }
+
+        /// The slow way reads what the fast way reads.
+        #[test]
+        fn one_broken_item_changes_nothing_about_the_others(count in 0..6_usize, broken in 0..6_usize) {
+            let item = |number: usize| format!(r#"{{"metadata":{{"name":"o{number}"}},"data":{{"k":"dg=="}}}}"#);
+            let mut items: Vec<_> = (0..count).map(item).collect();
+            let page = |items: &[String]| format!(
+                r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{}]}}"#,
+                items.join(",")
+            );
+            let fast = decode_list::<Secret>(page(&items).as_bytes(), &Decoding::default()).unwrap();
+            items.insert(broken.min(count), r#"{"metadata":{"name":"bad"},"data":7}"#.to_owned());
+            let slow = decode_list::<Secret>(page(&items).as_bytes(), &Decoding::default()).unwrap();
+            prop_assert_eq!(fast.items, slow.items);
+            prop_assert_eq!(slow.undecodable.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_broken_object_is_still_named() {
+        let document =
+            r#"{"metadata":{"name":"s","namespace":"n","resourceVersion":"7"},"data":1}"#;
+        let error = serde_json::from_str::<Secret>(document).unwrap_err();
+        let found = Undecodable::probe(document, &error);
+        assert_eq!(found.key, Some(ObjectKey::namespaced("n", "s")));
+        assert_eq!(found.resource_version.as_deref(), Some("7"));
+    }
+}

@@ -1,0 +1,351 @@
+//! A deserializer that leaves out `metadata.managedFields` and puts in a missing `apiVersion` and `kind`.
+//!
+//! `managedFields` is often a third of an object and read by nobody here; building it costs a tree of JSON
+//! values an object. This adapter stands between serde_json and the type: it hands every call through, but
+//! in the object and in its `metadata` it looks at the keys and skips that one as bytes.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::value::CowStrDeserializer;
+use serde::de::{
+    DeserializeSeed, Deserializer, EnumAccess, Error, IgnoredAny, IntoDeserializer, MapAccess,
+    SeqAccess, Visitor,
+};
+
+/// How objects are read.
+#[derive(Clone, Debug, Default)]
+pub struct Decoding {
+    /// The `apiVersion` to assume for an object without one (items of a built-in kind's list have none).
+    pub api_version: Option<String>,
+    /// The `kind` to assume for an object without one.
+    pub kind: Option<String>,
+}
+
+/// Where in the object the deserializer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Object,
+    Metadata,
+}
+
+/// A [`Deserializer`] that reads through to `inner` and trims what it reads.
+#[derive(Debug)]
+pub struct Trimmed<'a, D> {
+    inner: D,
+    decoding: &'a Decoding,
+    place: Place,
+}
+
+// === impl Trimmed ===
+
+impl<'a, D> Trimmed<'a, D> {
+    /// Reads a whole object from `inner`.
+    pub fn object(inner: D, decoding: &'a Decoding) -> Self {
+        Self {
+            inner,
+            decoding,
+            place: Place::Object,
+        }
+    }
+}
+
+macro_rules! through {
+    ($($method:ident ($($argument:ident: $type:ty),*))*) => {
+        $(fn $method<V: Visitor<'de>>(self $(, $argument: $type)*, visitor: V) -> Result<V::Value, D::Error> {
+            let trim = Trim { inner: visitor, decoding: self.decoding, place: self.place };
+            self.inner.$method($($argument,)* trim)
+        })*
+    };
+}
+
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Trimmed<'_, D> {
+    type Error = D::Error;
+
+    through! {
+        deserialize_any()
+        deserialize_bool()
+        deserialize_i8() deserialize_i16() deserialize_i32() deserialize_i64() deserialize_i128()
+        deserialize_u8() deserialize_u16() deserialize_u32() deserialize_u64() deserialize_u128()
+        deserialize_f32() deserialize_f64()
+        deserialize_char() deserialize_str() deserialize_string()
+        deserialize_bytes() deserialize_byte_buf()
+        deserialize_option() deserialize_unit()
+        deserialize_unit_struct(name: &'static str)
+        deserialize_newtype_struct(name: &'static str)
+        deserialize_seq() deserialize_tuple(len: usize)
+        deserialize_tuple_struct(name: &'static str, len: usize)
+        deserialize_map()
+        deserialize_struct(name: &'static str, fields: &'static [&'static str])
+        deserialize_enum(name: &'static str, variants: &'static [&'static str])
+        deserialize_identifier() deserialize_ignored_any()
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.inner.is_human_readable()
+    }
+}
+
+/// The wrapper of a visitor (which is given maps), of a seed and of map access.
+struct Trim<'a, T> {
+    inner: T,
+    decoding: &'a Decoding,
+    place: Place,
+}
+
+macro_rules! visit_through {
+    ($($method:ident: $type:ty),* $(,)?) => {
+        $(fn $method<E: Error>(self, value: $type) -> Result<V::Value, E> {
+            self.inner.$method(value)
+        })*
+    };
+}
+
+impl<'de, V: Visitor<'de>> Visitor<'de> for Trim<'_, V> {
+    type Value = V::Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.expecting(formatter)
+    }
+
+    visit_through! {
+        visit_bool: bool,
+        visit_i8: i8, visit_i16: i16, visit_i32: i32, visit_i64: i64, visit_i128: i128,
+        visit_u8: u8, visit_u16: u16, visit_u32: u32, visit_u64: u64, visit_u128: u128,
+        visit_f32: f32, visit_f64: f64, visit_char: char,
+        visit_str: &str, visit_borrowed_str: &'de str, visit_string: String,
+        visit_bytes: &[u8], visit_borrowed_bytes: &'de [u8], visit_byte_buf: Vec<u8>,
+    }
+
+    fn visit_none<E: Error>(self) -> Result<V::Value, E> {
+        self.inner.visit_none()
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<V::Value, E> {
+        self.inner.visit_unit()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, document: D) -> Result<V::Value, D::Error> {
+        self.inner.visit_some(Trimmed {
+            inner: document,
+            decoding: self.decoding,
+            place: self.place,
+        })
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, document: D) -> Result<V::Value, D::Error> {
+        self.inner.visit_newtype_struct(Trimmed {
+            inner: document,
+            decoding: self.decoding,
+            place: self.place,
+        })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<V::Value, A::Error> {
+        self.inner.visit_seq(seq)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
+        self.inner.visit_map(TrimmedMap {
+            inner: map,
+            decoding: self.decoding,
+            place: self.place,
+            at_metadata: false,
+            saw: (false, false),
+            added: None,
+            ended: false,
+        })
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<V::Value, A::Error> {
+        self.inner.visit_enum(data)
+    }
+}
+
+struct TrimmedMap<'a, A> {
+    inner: A,
+    decoding: &'a Decoding,
+    place: Place,
+    /// The key handed out last is the object's `metadata`.
+    at_metadata: bool,
+    /// Whether `apiVersion` and `kind` were there.
+    saw: (bool, bool),
+    /// The value of a key that was put in.
+    added: Option<&'a str>,
+    ended: bool,
+}
+
+impl<'a, A> TrimmedMap<'a, A> {
+    /// The next key to put in after the document's own, with its value.
+    fn missing(&mut self) -> Option<(&'static str, &'a str)> {
+        if self.place != Place::Object {
+            return None;
+        }
+        if !std::mem::replace(&mut self.saw.0, true)
+            && let Some(value) = &self.decoding.api_version
+        {
+            return Some(("apiVersion", value));
+        }
+        if !std::mem::replace(&mut self.saw.1, true)
+            && let Some(value) = &self.decoding.kind
+        {
+            return Some(("kind", value));
+        }
+        None
+    }
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrimmedMap<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, A::Error> {
+        while !self.ended {
+            let Some(Key(key)) = self.inner.next_key()? else {
+                self.ended = true;
+                break;
+            };
+            match (self.place, key.as_ref()) {
+                (Place::Metadata, "managedFields") => {
+                    self.inner.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+                (Place::Object, "metadata") => self.at_metadata = true,
+                (Place::Object, "apiVersion") => self.saw.0 = true,
+                (Place::Object, "kind") => self.saw.1 = true,
+                _ => {}
+            }
+            let key: CowStrDeserializer<'_, A::Error> = key.into_deserializer();
+            return seed.deserialize(key).map(Some);
+        }
+        let Some((key, value)) = self.missing() else {
+            return Ok(None);
+        };
+        self.added = Some(value);
+        let key: CowStrDeserializer<'_, A::Error> = Cow::Borrowed(key).into_deserializer();
+        seed.deserialize(key).map(Some)
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
+        if let Some(value) = self.added.take() {
+            let value: CowStrDeserializer<'_, A::Error> = Cow::Borrowed(value).into_deserializer();
+            return seed.deserialize(value);
+        }
+        if std::mem::take(&mut self.at_metadata) {
+            return self.inner.next_value_seed(Trim {
+                inner: seed,
+                decoding: self.decoding,
+                place: Place::Metadata,
+            });
+        }
+        self.inner.next_value_seed(seed)
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        self.inner.size_hint()
+    }
+}
+
+impl<'de, T: DeserializeSeed<'de>> DeserializeSeed<'de> for Trim<'_, T> {
+    type Value = T::Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<T::Value, D::Error> {
+        self.inner.deserialize(Trimmed {
+            inner: document,
+            decoding: self.decoding,
+            place: self.place,
+        })
+    }
+}
+
+/// A key of a map, borrowed from the document where it has no escapes.
+struct Key<'de>(Cow<'de, str>);
+
+impl<'de> serde::Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(document: D) -> Result<Self, D::Error> {
+        struct KeyVisitor;
+        impl<'de> Visitor<'de> for KeyVisitor {
+            type Value = Key<'de>;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a key")
+            }
+            fn visit_borrowed_str<E: Error>(self, key: &'de str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Borrowed(key)))
+            }
+            fn visit_str<E: Error>(self, key: &str) -> Result<Key<'de>, E> {
+                Ok(Key(Cow::Owned(key.to_owned())))
+            }
+        }
+        document.deserialize_str(KeyVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+    use kube_core::DynamicObject;
+    use kube_core::metadata::PartialObjectMeta;
+
+    use super::*;
+    use crate::entry::Stored;
+
+    const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"n","uid":"u",
+        "resourceVersion":"5","labels":{"managedFields":"kept"},"managedFields":[{"manager":"m","fieldsV1":{"f:a":{}}}],
+        "annotations":{"a":"b"}},"spec":{"containers":[{"name":"c","env":[{"name":"managedFields"}]}]}}"#;
+
+    fn read<S: Stored>(document: &str, decoding: &Decoding) -> S {
+        S::decode(&mut serde_json::Deserializer::from_str(document), decoding).unwrap()
+    }
+
+    #[test]
+    fn managed_fields_are_left_out_and_nothing_else() {
+        let pod: Pod = read(POD, &Decoding::default());
+        let mut whole: Pod = serde_json::from_str(POD).unwrap();
+        assert!(whole.metadata.managed_fields.is_some());
+        assert_ne!(pod, whole);
+        whole.metadata.managed_fields = None;
+        assert_eq!(pod, whole);
+    }
+
+    #[test]
+    fn untyped_and_metadata_only_objects_are_trimmed_too() {
+        let object: DynamicObject = read(POD, &Decoding::default());
+        assert!(object.metadata.managed_fields.is_none());
+        assert_eq!(
+            object.data["spec"]["containers"][0]["env"][0]["name"],
+            "managedFields"
+        );
+        let partial: PartialObjectMeta<Pod> = read(POD, &Decoding::default());
+        assert!(partial.metadata.managed_fields.is_none());
+        assert_eq!(partial.metadata.name.as_deref(), Some("p"));
+    }
+
+    #[test]
+    fn a_missing_type_is_put_in_and_a_given_one_kept() {
+        let decoding = Decoding {
+            api_version: Some("v1".to_owned()),
+            kind: Some("ConfigMap".to_owned()),
+        };
+        let object: DynamicObject = read(r#"{"metadata":{"name":"c"}}"#, &decoding);
+        let types = object.types.unwrap();
+        assert_eq!(
+            (types.api_version.as_str(), types.kind.as_str()),
+            ("v1", "ConfigMap")
+        );
+        let typed: ConfigMap = read(r#"{"metadata":{"name":"c"},"data":{"a":"b"}}"#, &decoding);
+        assert_eq!(typed.data.unwrap()["a"], "b");
+        let object: DynamicObject = read(POD, &decoding);
+        assert_eq!(object.types.unwrap().kind, "Pod");
+    }
+
+    #[test]
+    fn null_metadata_and_escaped_keys_are_read() {
+        let map: ConfigMap = read(
+            r#"{"metadata":null,"\u0064ata":{"k":"v"}}"#,
+            &Decoding::default(),
+        );
+        assert_eq!(map.data.unwrap()["k"], "v");
+    }
+}

@@ -1,0 +1,213 @@
+//! What handlers are told.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::entry::Stored;
+use crate::key::ObjectKey;
+
+/// A change of one object, as a handler sees it.
+///
+/// For every key a handler sees a legal history: `Added`, any number of `Updated`, `Deleted`, and so on. An
+/// object that was deleted and created again under the same key is `Deleted` and then `Added`, also when the
+/// informer learnt of both at once.
+pub enum Event<S> {
+    /// The object is new to this handler.
+    Added {
+        /// The object.
+        object: Arc<S>,
+        /// True if it was there when the informer (or this handler) started, not created since.
+        initial: bool,
+    },
+    /// The object changed, or is shown again.
+    Updated {
+        /// What this handler was last told.
+        old: Arc<S>,
+        /// What is true now; the same as `old` in a resync.
+        new: Arc<S>,
+        /// Why it is shown.
+        reason: UpdateReason,
+    },
+    /// The object is gone.
+    Deleted {
+        /// Its key.
+        key: ObjectKey,
+        /// The last state known, if any.
+        last: Option<Arc<S>>,
+        /// True if the deletion was not seen, only found out: `last` may be out of date (client-go:
+        /// `DeletedFinalStateUnknown`).
+        tombstone: bool,
+    },
+}
+
+/// Why an [`Event::Updated`] was sent. The order is by weight: when updates are merged, the heaviest stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum UpdateReason {
+    /// Nothing changed: the handler asked to see every object once a period.
+    Resync,
+    /// The change was found by listing again, so changes in between may have gone unseen.
+    Relist,
+    /// The API server reported the change.
+    Changed,
+}
+
+// === impl Event ===
+
+impl<S: Stored> Event<S> {
+    /// The key of the object.
+    #[must_use]
+    pub fn key(&self) -> ObjectKey {
+        match self {
+            Self::Added { object, .. } => object.key(),
+            Self::Updated { new, .. } => new.key(),
+            Self::Deleted { key, .. } => key.clone(),
+        }
+    }
+}
+
+impl<S> Event<S> {
+    /// The newest state in the event: of a deletion the last one known.
+    #[must_use]
+    pub fn object(&self) -> Option<&Arc<S>> {
+        match self {
+            Self::Added { object, .. } => Some(object),
+            Self::Updated { new, .. } => Some(new),
+            Self::Deleted { last, .. } => last.as_ref(),
+        }
+    }
+
+    pub(crate) fn is_resync(&self) -> bool {
+        matches!(
+            self,
+            Self::Updated {
+                reason: UpdateReason::Resync,
+                ..
+            }
+        )
+    }
+
+    /// True for an object that was there at the start.
+    #[must_use]
+    pub fn is_initial(&self) -> bool {
+        matches!(self, Self::Added { initial: true, .. })
+    }
+}
+
+impl<S> Clone for Event<S> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Added { object, initial } => Self::Added {
+                object: Arc::clone(object),
+                initial: *initial,
+            },
+            Self::Updated { old, new, reason } => Self::Updated {
+                old: Arc::clone(old),
+                new: Arc::clone(new),
+                reason: *reason,
+            },
+            Self::Deleted {
+                key,
+                last,
+                tombstone,
+            } => Self::Deleted {
+                key: key.clone(),
+                last: last.clone(),
+                tombstone: *tombstone,
+            },
+        }
+    }
+}
+
+impl<S: Stored> fmt::Debug for Event<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Added { object, initial } => f
+                .debug_struct("Added")
+                .field("key", &object.key())
+                .field("version", &object.resource_version())
+                .field("initial", initial)
+                .finish(),
+            Self::Updated { old, new, reason } => f
+                .debug_struct("Updated")
+                .field("key", &new.key())
+                .field("from", &old.resource_version())
+                .field("to", &new.resource_version())
+                .field("reason", reason)
+                .finish(),
+            Self::Deleted {
+                key,
+                last,
+                tombstone,
+            } => f
+                .debug_struct("Deleted")
+                .field("key", key)
+                .field(
+                    "last",
+                    &last.as_ref().map(|last| last.resource_version().to_owned()),
+                )
+                .field("tombstone", tombstone)
+                .finish(),
+        }
+    }
+}
+
+/// Two events of one key that wait together, made into what the handler still has to be told.
+#[derive(Debug)]
+pub(crate) enum Merged<S: Stored> {
+    /// One event stands for both.
+    One(Event<S>),
+    /// The handler never saw the object, and now it is gone.
+    Nothing,
+    /// Both are needed, in this order.
+    Both(Event<S>, Event<S>),
+}
+
+/// Merges `next` into `waiting`, which the handler has not seen yet.
+pub(crate) fn merge<S: Stored>(waiting: Event<S>, next: Event<S>) -> Merged<S> {
+    use Event::{Added, Deleted, Updated};
+    match (waiting, next) {
+        (Added { initial, .. }, Updated { new: object, .. } | Added { object, .. }) => {
+            Merged::One(Added { object, initial })
+        }
+        (Added { .. }, Deleted { .. }) => Merged::Nothing,
+        (
+            Updated {
+                old, reason: first, ..
+            },
+            Updated {
+                new,
+                reason: second,
+                ..
+            },
+        ) => Merged::One(Updated {
+            old,
+            new,
+            reason: first.max(second),
+        }),
+        (Updated { .. }, deleted @ Deleted { .. }) => Merged::One(deleted),
+        (
+            Deleted {
+                key,
+                last: Some(last),
+                tombstone,
+            },
+            Added { object, initial },
+        ) => {
+            if last.uid() == object.uid() {
+                Merged::One(Updated {
+                    old: last,
+                    new: object,
+                    reason: UpdateReason::Changed,
+                })
+            } else {
+                let deleted = Deleted {
+                    key,
+                    last: Some(last),
+                    tombstone,
+                };
+                Merged::Both(deleted, Added { object, initial })
+            }
+        }
+        (waiting, next) => Merged::Both(waiting, next),
+    }
+}

@@ -1,0 +1,167 @@
+//! The ordered stream (client-go: `RealFIFO`, with atomic events).
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::{Batch, Delta, Fifo, Snapshot};
+use crate::entry::Stored;
+use crate::version::ResourceVersion;
+
+/// The most deltas in one batch (client-go's number).
+const BATCH: usize = 1000;
+
+/// One ordered stream of deltas across all objects: nothing is merged, nothing jumps the line, and a list is
+/// one delta.
+///
+/// A batch ends at 1,000 deltas and before and after anything that concerns the whole store. A key may come
+/// twice in a batch: it is applied in order under one lock.
+#[derive(Debug)]
+pub struct RealFifo<S> {
+    inner: Mutex<Inner<S>>,
+    capacity: usize,
+    readable: Notify,
+    writable: Notify,
+}
+
+#[derive(Debug)]
+struct Inner<S> {
+    deltas: VecDeque<Delta<S>>,
+    sync: Sync,
+}
+
+/// How far the first list has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sync {
+    /// There was none yet.
+    Waiting,
+    /// It waits as one delta.
+    Queued,
+    /// It was processed.
+    Done,
+}
+
+// === impl RealFifo ===
+
+impl<S: Stored> RealFifo<S> {
+    /// A queue in which up to `capacity` deltas wait before producers are held (client-go: 2,000).
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                deltas: VecDeque::new(),
+                sync: Sync::Waiting,
+            }),
+            capacity: capacity.max(1),
+            readable: Notify::new(),
+            writable: Notify::new(),
+        }
+    }
+
+    fn append(&self, delta: Delta<S>) {
+        let mut inner = self.inner.lock();
+        if inner.sync == Sync::Waiting {
+            // client-go: a queue that is added to before any list counts as synced.
+            inner.sync = match &delta {
+                Delta::ReplacedAll(_) => Sync::Queued,
+                Delta::Bookmark(_) | Delta::SyncAll => Sync::Waiting,
+                _ => Sync::Done,
+            };
+        }
+        // A run of bookmarks says no more than its last.
+        if let (Delta::Bookmark(version), Some(Delta::Bookmark(last))) =
+            (&delta, inner.deltas.back_mut())
+        {
+            last.clone_from(version);
+        } else {
+            inner.deltas.push_back(delta);
+        }
+        drop(inner);
+        self.readable.notify_one();
+    }
+}
+
+impl<S: Stored> Default for RealFifo<S> {
+    fn default() -> Self {
+        Self::new(2 * BATCH)
+    }
+}
+
+impl<S: Stored> Fifo<S> for RealFifo<S> {
+    fn push(&self, delta: Delta<S>) {
+        self.append(delta);
+    }
+
+    fn replace(&self, snapshot: Snapshot<S>) {
+        self.append(Delta::ReplacedAll(snapshot));
+    }
+
+    fn resync(&self) {
+        self.append(Delta::SyncAll);
+    }
+
+    fn bookmark(&self, version: ResourceVersion) {
+        self.append(Delta::Bookmark(version));
+    }
+
+    fn process(&self, process: &mut dyn FnMut(Batch<S>)) -> bool {
+        let batch = {
+            let mut inner = self.inner.lock();
+            let Some(first) = inner.deltas.pop_front() else {
+                return false;
+            };
+            // Only what comes up to the first list is initial.
+            let initial = inner.sync != Sync::Done;
+            let alone = first.key_ref().is_none();
+            let mut deltas = vec![first];
+            while !alone
+                && deltas.len() < BATCH
+                && inner
+                    .deltas
+                    .front()
+                    .is_some_and(|next| next.key_ref().is_some())
+            {
+                deltas.extend(inner.deltas.pop_front());
+            }
+            let resource_version = deltas
+                .last()
+                .and_then(Delta::object)
+                .map(|object| ResourceVersion::from(object.resource_version()));
+            Batch {
+                deltas,
+                initial,
+                resource_version,
+            }
+        };
+        let was_list = matches!(batch.deltas[..], [Delta::ReplacedAll(_)]);
+        process(batch);
+        let mut inner = self.inner.lock();
+        if was_list {
+            inner.sync = Sync::Done;
+        }
+        drop(inner);
+        self.writable.notify_one();
+        true
+    }
+
+    fn has_synced(&self) -> bool {
+        self.inner.lock().sync == Sync::Done
+    }
+
+    fn len(&self) -> usize {
+        self.inner.lock().deltas.len()
+    }
+
+    fn has_room(&self) -> bool {
+        self.len() < self.capacity
+    }
+
+    fn readable(&self) -> &Notify {
+        &self.readable
+    }
+
+    fn writable(&self) -> &Notify {
+        &self.writable
+    }
+}

@@ -1,0 +1,402 @@
+//! client-go's FIFO cases, for both types.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::*;
+use crate::sample::{map, text};
+
+/// What the consumer of the queue holds.
+#[derive(Default)]
+struct Known(parking_lot::Mutex<Vec<Arc<ConfigMap>>>);
+
+impl Known {
+    fn of(objects: &[&str]) -> Arc<Self> {
+        let known = Self::default();
+        known
+            .0
+            .lock()
+            .extend(objects.iter().map(|object| map(object)));
+        Arc::new(known)
+    }
+}
+
+impl KnownObjects<ConfigMap> for Known {
+    fn known(&self, key: KeyRef<'_>) -> Option<Arc<ConfigMap>> {
+        self.0
+            .lock()
+            .iter()
+            .find(|object| object.key_ref() == key)
+            .cloned()
+    }
+    fn known_objects(&self) -> Vec<Arc<ConfigMap>> {
+        self.0.lock().clone()
+    }
+}
+
+fn delta_fifo(known: &[&str]) -> DeltaFifo<ConfigMap> {
+    DeltaFifo::new(Known::of(known), 10)
+}
+
+fn add(object: &str) -> Delta<ConfigMap> {
+    Delta::Added(map(object))
+}
+
+fn update(object: &str) -> Delta<ConfigMap> {
+    Delta::Updated(map(object))
+}
+
+fn delete(object: &str) -> Delta<ConfigMap> {
+    Delta::Deleted(Deletion::Seen(map(object)))
+}
+
+fn all(objects: &[&str], version: &str) -> Snapshot<ConfigMap> {
+    Snapshot {
+        objects: objects.iter().map(|object| map(object)).collect(),
+        retained: Vec::new(),
+        new_epoch: false,
+        resource_version: version.into(),
+    }
+}
+
+fn short(delta: &Delta<ConfigMap>) -> String {
+    match delta {
+        Delta::Added(object) => format!("added {}", text(object)),
+        Delta::Updated(object) => format!("updated {}", text(object)),
+        Delta::Replaced(object) => format!("replaced {}", text(object)),
+        Delta::Sync(object) => format!("sync {}", text(object)),
+        Delta::Deleted(Deletion::Seen(object)) => format!("deleted {}", text(object)),
+        Delta::Deleted(Deletion::FinalStateUnknown { key, last }) => {
+            format!(
+                "lost {} {}",
+                key.name,
+                last.as_ref().map_or("?", |last| last.resource_version())
+            )
+        }
+        Delta::ReplacedAll(snapshot) => {
+            format!(
+                "all {:?}@{}",
+                snapshot
+                    .objects
+                    .iter()
+                    .map(|map| text(map))
+                    .collect::<Vec<_>>(),
+                snapshot.resource_version
+            )
+        }
+        Delta::SyncAll => "sync all".to_owned(),
+        Delta::Bookmark(version) => format!("bookmark {version}"),
+    }
+}
+
+/// One batch: its deltas, and `*` in front if it is initial.
+fn next(fifo: &dyn Fifo<ConfigMap>) -> Option<Vec<String>> {
+    let mut popped = None;
+    fifo.process(&mut |batch| {
+        let mut deltas: Vec<_> = batch.deltas.iter().map(short).collect();
+        if batch.initial {
+            deltas[0].insert(0, '*');
+        }
+        popped = Some(deltas);
+    });
+    popped
+}
+
+fn drain(fifo: &dyn Fifo<ConfigMap>) -> Vec<Vec<String>> {
+    std::iter::from_fn(|| next(fifo)).collect()
+}
+
+// === Both ===
+
+#[test]
+fn nothing_is_synced_before_the_first_list_was_processed() {
+    for fifo in [&RealFifo::new(10) as &dyn Fifo<ConfigMap>, &delta_fifo(&[])] {
+        assert!(!fifo.has_synced());
+        fifo.replace(all(&["a@1"], "5"));
+        assert!(!fifo.has_synced());
+        let mut during = None;
+        assert!(fifo.process(&mut |_| during = Some(fifo.has_synced())));
+        assert_eq!(during, Some(false), "not before the last object was shown");
+        assert!(fifo.has_synced());
+        fifo.replace(all(&["b@6"], "7"));
+        assert!(fifo.has_synced(), "it stays so");
+    }
+}
+
+#[test]
+fn a_change_before_any_list_counts_as_synced() {
+    for fifo in [&RealFifo::new(10) as &dyn Fifo<ConfigMap>, &delta_fifo(&[])] {
+        fifo.push(add("a@1"));
+        assert!(fifo.has_synced());
+    }
+}
+
+#[test]
+fn producers_are_held_at_the_capacity_and_let_go_when_there_is_room() {
+    for fifo in [
+        &RealFifo::new(2) as &dyn Fifo<ConfigMap>,
+        &DeltaFifo::new(Known::of(&[]), 2),
+    ] {
+        fifo.push(add("a@1"));
+        assert!(fifo.has_room());
+        fifo.push(add("b@2"));
+        assert!(!fifo.has_room());
+        next(fifo);
+        assert!(fifo.has_room());
+    }
+}
+
+#[tokio::test]
+async fn whoever_waits_is_told_of_data_and_of_room() {
+    for fifo in [
+        &RealFifo::new(1) as &dyn Fifo<ConfigMap>,
+        &DeltaFifo::new(Known::of(&[]), 1),
+    ] {
+        fifo.push(add("a@1"));
+        fifo.readable().notified().await;
+        next(fifo);
+        fifo.writable().notified().await;
+    }
+}
+
+// === RealFifo ===
+
+#[test]
+fn the_ordered_stream_keeps_every_delta_in_order() {
+    let fifo = RealFifo::new(10);
+    for delta in [
+        add("a@1"),
+        add("b@2"),
+        update("a@3"),
+        delete("b@4"),
+        add("b@5"),
+    ] {
+        fifo.push(delta);
+    }
+    assert_eq!(
+        drain(&fifo),
+        [[
+            "added a@1",
+            "added b@2",
+            "updated a@3",
+            "deleted b@4",
+            "added b@5"
+        ]]
+    );
+}
+
+#[test]
+fn a_list_is_one_delta_and_a_batch_of_its_own() {
+    let fifo = RealFifo::new(10);
+    fifo.replace(all(&["a@1", "b@2"], "5"));
+    fifo.push(update("a@6"));
+    fifo.replace(all(&["a@6"], "7"));
+    fifo.push(update("a@8"));
+    let batches: Vec<_> = drain(&fifo).into_iter().flatten().collect();
+    assert_eq!(
+        batches,
+        [
+            "*all [\"a@1\", \"b@2\"]@5",
+            "updated a@6",
+            "all [\"a@6\"]@7",
+            "updated a@8"
+        ]
+    );
+}
+
+#[test]
+fn an_empty_list_is_synced_only_after_it_was_processed() {
+    let fifo = RealFifo::new(10);
+    fifo.replace(all(&[], "5"));
+    assert!(!fifo.has_synced());
+    next(&fifo);
+    assert!(fifo.has_synced());
+}
+
+#[test]
+fn batches_end_at_a_thousand_deltas() {
+    let fifo = RealFifo::new(10_000);
+    for version in 1..=2500 {
+        fifo.push(update(&format!("a@{version}")));
+    }
+    let sizes: Vec<_> = drain(&fifo).iter().map(Vec::len).collect();
+    assert_eq!(sizes, [1000, 1000, 500]);
+}
+
+#[test]
+fn a_batch_bears_the_version_of_its_last_delta() {
+    let fifo = RealFifo::new(10);
+    fifo.push(add("a@1"));
+    fifo.push(delete("a@7"));
+    let mut version = None;
+    fifo.process(&mut |batch| version = batch.resource_version.map(|version| version.to_string()));
+    assert_eq!(version.as_deref(), Some("7"));
+}
+
+#[test]
+fn bookmarks_and_resyncs_keep_their_place_and_bookmarks_in_a_row_are_one() {
+    let fifo = RealFifo::new(10);
+    fifo.replace(all(&["a@1"], "5"));
+    fifo.bookmark("6".into());
+    fifo.bookmark("7".into());
+    fifo.push(update("a@8"));
+    fifo.resync();
+    fifo.bookmark("9".into());
+    let batches: Vec<_> = drain(&fifo).into_iter().flatten().collect();
+    assert_eq!(
+        batches[1..],
+        ["bookmark 7", "updated a@8", "sync all", "bookmark 9"]
+    );
+}
+
+// === DeltaFifo ===
+
+#[test]
+fn deltas_of_a_key_are_handed_out_together_in_the_order_of_keys() {
+    let fifo = delta_fifo(&[]);
+    for delta in [add("a@1"), add("b@2"), update("a@3"), delete("a@4")] {
+        fifo.push(delta);
+    }
+    assert_eq!(
+        fifo.waiting(&ObjectKey::namespaced("n", "a")),
+        ["Added@1", "Updated@3", "Deleted@4"]
+    );
+    assert_eq!(
+        drain(&fifo),
+        [
+            vec!["added a@1", "updated a@3", "deleted a@4"],
+            vec!["added b@2"],
+            vec!["bookmark 4"]
+        ]
+    );
+}
+
+#[test]
+fn no_key_jumps_the_line() {
+    let fifo = delta_fifo(&[]);
+    fifo.push(add("a@1"));
+    fifo.push(add("b@2"));
+    next(&fifo);
+    fifo.push(add("a@3"));
+    fifo.push(update("b@4"));
+    assert_eq!(next(&fifo).unwrap(), ["added b@2", "updated b@4"]);
+    assert_eq!(next(&fifo).unwrap(), ["added a@3"]);
+}
+
+#[test]
+fn of_two_deletions_in_a_row_the_one_that_knows_more_stays() {
+    let fifo = delta_fifo(&["a@1"]);
+    let lost = || {
+        Delta::Deleted(Deletion::FinalStateUnknown {
+            key: ObjectKey::namespaced("n", "a"),
+            last: None,
+        })
+    };
+    fifo.push(delete("a@2"));
+    fifo.push(lost());
+    assert_eq!(next(&fifo).unwrap(), ["deleted a@2"]);
+    fifo.push(lost());
+    fifo.push(delete("a@2"));
+    assert_eq!(next(&fifo).unwrap(), ["deleted a@2"]);
+}
+
+#[test]
+fn the_deletion_of_what_nobody_knows_is_dropped() {
+    let fifo = delta_fifo(&["b@1"]);
+    fifo.push(delete("a@2"));
+    fifo.push(delete("b@3"));
+    assert_eq!(drain(&fifo), [vec!["deleted b@3"], vec!["bookmark 3"]]);
+}
+
+#[test]
+fn a_list_makes_tombstones_of_known_and_of_queued_objects_that_it_lacks() {
+    let fifo = delta_fifo(&["known@1", "stays@1"]);
+    fifo.push(add("queued@2"));
+    fifo.push(update("queued@3"));
+    fifo.replace(all(&["stays@4", "new@5"], "6"));
+    assert_eq!(
+        drain(&fifo),
+        [
+            vec!["added queued@2", "updated queued@3", "lost queued 3"],
+            vec!["replaced stays@4"],
+            vec!["replaced new@5"],
+            vec!["lost known 1"],
+            vec!["bookmark 6"],
+        ]
+    );
+}
+
+#[test]
+fn an_object_that_is_queued_as_deleted_and_listed_is_deleted_and_then_replaced() {
+    let fifo = delta_fifo(&["a@1"]);
+    fifo.push(delete("a@2"));
+    fifo.replace(all(&["a@3"], "5"));
+    assert_eq!(next(&fifo).unwrap(), ["deleted a@2", "replaced a@3"]);
+}
+
+#[test]
+fn an_object_that_is_queued_as_deleted_gets_no_tombstone() {
+    let fifo = delta_fifo(&["a@1"]);
+    fifo.push(delete("a@2"));
+    fifo.replace(all(&[], "5"));
+    assert_eq!(next(&fifo).unwrap(), ["deleted a@2"]);
+}
+
+#[test]
+fn retained_objects_get_no_tombstone() {
+    let fifo = delta_fifo(&["a@1"]);
+    let mut snapshot = all(&[], "5");
+    snapshot.retained = vec![ObjectKey::namespaced("n", "a")];
+    fifo.replace(snapshot);
+    assert_eq!(drain(&fifo), [["bookmark 5"]]);
+    assert!(fifo.has_synced());
+}
+
+#[test]
+fn lists_are_replaced_or_sync_deltas_as_asked() {
+    let fifo = delta_fifo(&[]).emit_replaced(false);
+    fifo.replace(all(&["a@1"], "5"));
+    assert_eq!(next(&fifo).unwrap(), ["*sync a@1"]);
+}
+
+#[test]
+fn all_of_the_first_list_and_its_tombstones_are_counted_for_sync() {
+    let fifo = delta_fifo(&["gone@1"]);
+    fifo.replace(all(&["a@1", "b@2"], "5"));
+    for _ in 0..3 {
+        assert!(!fifo.has_synced());
+        assert!(next(&fifo).unwrap()[0].starts_with('*'));
+    }
+    assert!(fifo.has_synced());
+    let empty = delta_fifo(&[]);
+    empty.replace(all(&[], "5"));
+    assert!(empty.has_synced(), "an empty list is synced at once");
+}
+
+#[test]
+fn a_resync_shows_what_is_known_and_not_queued() {
+    let fifo = delta_fifo(&["a@1", "b@1"]);
+    fifo.push(delete("a@2"));
+    fifo.resync();
+    assert_eq!(
+        drain(&fifo),
+        [vec!["deleted a@2"], vec!["sync b@1"], vec!["bookmark 2"]]
+    );
+}
+
+#[test]
+fn the_version_is_passed_on_only_when_the_queue_is_empty() {
+    let fifo = delta_fifo(&[]);
+    fifo.push(add("a@1"));
+    fifo.push(add("b@2"));
+    fifo.bookmark("9".into());
+    assert_eq!(drain(&fifo).pop().unwrap(), ["bookmark 9"]);
+    assert_eq!(next(&fifo), None);
+    fifo.replace(all(&[], "3"));
+    assert_eq!(
+        next(&fifo).unwrap(),
+        ["bookmark 3"],
+        "a list begins a new reckoning"
+    );
+}

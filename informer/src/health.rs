@@ -1,0 +1,295 @@
+//! How an informer is doing, for readiness, metrics and people.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use indexmap::IndexMap;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use reeve_clock::Clock;
+
+use crate::decode::Undecodable;
+use crate::key::ObjectKey;
+use crate::version::ResourceVersion;
+
+/// How many quarantined objects are described one by one; all are counted.
+const DESCRIBED: usize = 1000;
+
+/// What the informer is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activity {
+    /// It was not started.
+    #[default]
+    Idle,
+    /// It reads everything there is.
+    Listing,
+    /// It follows changes.
+    Watching,
+    /// It waits after a failure; what is in the store grows old.
+    BackingOff,
+    /// It ended.
+    Stopped,
+}
+
+/// The state of one informer at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CacheHealth {
+    /// The informer's name.
+    pub name: Arc<str>,
+    /// True once the first list is in the store.
+    pub synced: bool,
+    /// What it is doing.
+    pub activity: Activity,
+    /// Since when.
+    pub since: Timestamp,
+    /// The last failure, if it was not followed by success.
+    pub failure: Option<Failure>,
+    /// When the API server was heard last (an event, a bookmark, a list).
+    pub last_heard: Option<Timestamp>,
+    /// How many objects the store holds.
+    pub objects: usize,
+    /// The version of the store's content.
+    pub resource_version: ResourceVersion,
+    /// Objects that cannot be read, as far as they can be named (at most 1,000).
+    pub quarantined: Vec<Quarantined>,
+    /// How many objects cannot be read.
+    pub quarantined_count: usize,
+    /// How many lists and events were refused because they were older than what is known.
+    pub stale: u64,
+    /// How often the server's history began anew.
+    pub epochs: u64,
+    /// The handlers.
+    pub handlers: Vec<HandlerHealth>,
+}
+
+/// Why an informer makes no progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The class: `connection`, `status`, `expired`, …
+    pub class: &'static str,
+    /// What went wrong.
+    pub message: String,
+    /// When it happened first in this row.
+    pub since: Timestamp,
+    /// How often in a row.
+    pub times: u32,
+}
+
+/// An object that the server sends and that cannot be read as its type. What the store held of it before
+/// stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// Which object.
+    pub key: ObjectKey,
+    /// Its version.
+    pub resource_version: Option<String>,
+    /// What is wrong with it, without any of its content.
+    pub error: String,
+}
+
+/// The state of one handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HandlerHealth {
+    /// The handler's name.
+    pub name: Arc<str>,
+    /// It was shown everything of the first list.
+    pub synced: bool,
+    /// How many events wait for it.
+    pub backlog: usize,
+    /// How many events it was given.
+    pub delivered: u64,
+    /// How many events were dropped because it did not keep up.
+    pub dropped: u64,
+    /// How often it panicked.
+    pub panics: u64,
+}
+
+// === impl CacheHealth ===
+
+impl CacheHealth {
+    /// True if the store holds a complete state and follows it.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.synced && matches!(self.activity, Activity::Watching | Activity::Listing)
+    }
+
+    /// One line that says what is wrong, or `None` if nothing is.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        if let Some(failure) = &self.failure {
+            return Some(format!(
+                "{}: failing {} times since {}: {}",
+                self.name, failure.times, failure.since, failure.message
+            ));
+        }
+        if !self.synced {
+            return Some(format!(
+                "{}: not synced, {:?} since {}",
+                self.name, self.activity, self.since
+            ));
+        }
+        (self.quarantined_count > 0).then(|| {
+            format!(
+                "{}: {} objects cannot be read",
+                self.name, self.quarantined_count
+            )
+        })
+    }
+}
+
+/// The part of the health that the reflector writes.
+#[derive(Debug)]
+pub(crate) struct HealthCell {
+    clock: Clock,
+    state: Mutex<State>,
+    /// There is a failure, or an object in quarantine: what the way of the data asks for each event, and is
+    /// nearly always told no. Only the reflector changes them.
+    failing: AtomicBool,
+    holding: AtomicBool,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) activity: Activity,
+    pub(crate) since: Timestamp,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) last_heard: Option<Timestamp>,
+    pub(crate) quarantined: IndexMap<ObjectKey, Quarantined>,
+    /// Objects in quarantine that have no name, or too many before them.
+    pub(crate) quarantined_besides: usize,
+    pub(crate) stale: u64,
+    pub(crate) epochs: u64,
+}
+
+// === impl HealthCell ===
+
+impl HealthCell {
+    pub(crate) fn new(clock: Clock) -> Self {
+        let state = State {
+            activity: Activity::Idle,
+            since: clock.now(),
+            failure: None,
+            last_heard: None,
+            quarantined: IndexMap::new(),
+            quarantined_besides: 0,
+            stale: 0,
+            epochs: 0,
+        };
+        Self {
+            clock,
+            state: Mutex::new(state),
+            failing: AtomicBool::new(false),
+            holding: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&State) -> R) -> R {
+        read(&self.state.lock())
+    }
+
+    pub(crate) fn enter(&self, activity: Activity) {
+        let mut state = self.state.lock();
+        if state.activity != activity {
+            state.activity = activity;
+            state.since = self.clock.now();
+        }
+    }
+
+    /// The server said something.
+    pub(crate) fn heard(&self) {
+        self.state.lock().last_heard = Some(self.clock.now());
+    }
+
+    /// Something worked: what failed before is over.
+    pub(crate) fn recovered(&self) -> Option<Failure> {
+        if !self.failing.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        self.state.lock().failure.take()
+    }
+
+    /// Notes a failure; true if it is not the same as the one before (and so worth a log line).
+    pub(crate) fn failed(&self, class: &'static str, message: String) -> bool {
+        self.failing.store(true, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        match &mut state.failure {
+            Some(failure) => {
+                let news = failure.class != class;
+                failure.times = failure.times.saturating_add(1);
+                failure.class = class;
+                failure.message = message;
+                news
+            }
+            none => {
+                *none = Some(Failure {
+                    class,
+                    message,
+                    since: self.clock.now(),
+                    times: 1,
+                });
+                true
+            }
+        }
+    }
+
+    pub(crate) fn stale(&self) {
+        self.state.lock().stale += 1;
+    }
+
+    pub(crate) fn new_epoch(&self) {
+        self.state.lock().epochs += 1;
+    }
+
+    /// True if this version of the object is in quarantine already.
+    pub(crate) fn is_quarantined(&self, object: &Undecodable) -> bool {
+        let state = self.state.lock();
+        let known = object
+            .key
+            .as_ref()
+            .and_then(|key| state.quarantined.get(key));
+        known.is_some_and(|known| known.resource_version == object.resource_version)
+    }
+
+    pub(crate) fn quarantine(&self, object: &Undecodable) {
+        self.holding.store(true, Ordering::Relaxed);
+        self.state.lock().quarantine(object);
+    }
+
+    /// A list was read: only what it held is in quarantine now.
+    pub(crate) fn quarantine_only(&self, objects: &[Undecodable]) {
+        self.holding.store(!objects.is_empty(), Ordering::Relaxed);
+        let mut state = self.state.lock();
+        state.quarantined.clear();
+        state.quarantined_besides = 0;
+        for object in objects {
+            state.quarantine(object);
+        }
+    }
+
+    /// An object that can be read, or is gone, is out of quarantine.
+    pub(crate) fn release(&self, key: crate::key::KeyRef<'_>) {
+        if self.holding.load(Ordering::Relaxed) {
+            self.state.lock().quarantined.swap_remove(&key);
+        }
+    }
+}
+
+impl State {
+    fn quarantine(&mut self, object: &Undecodable) {
+        match &object.key {
+            Some(key)
+                if self.quarantined.len() < DESCRIBED || self.quarantined.contains_key(key) =>
+            {
+                let described = Quarantined {
+                    key: key.clone(),
+                    resource_version: object.resource_version.clone(),
+                    error: object.error.clone(),
+                };
+                self.quarantined.insert(key.clone(), described);
+            }
+            _ => self.quarantined_besides += 1,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+use k8s_openapi::api::core::v1::ConfigMap;
+use proptest::prelude::*;
+
+use super::*;
+use crate::fifo::{Deletion, Delta};
+use crate::sample::{map, text, told};
+
+fn events(change: Change<ConfigMap>) -> Vec<String> {
+    match change {
+        Change::Known => vec![],
+        Change::Stale => vec!["stale".to_owned()],
+        Change::One(event) => vec![told(&event)],
+        Change::Recreated(deleted, added) => vec![told(&deleted), told(&added)],
+    }
+}
+
+fn apply(indexer: &Indexer<ConfigMap>, delta: Delta<ConfigMap>) -> Vec<String> {
+    events(indexer.change(|change| change.apply(delta, false)))
+}
+
+fn snapshot(objects: &[&str], version: &str) -> Snapshot<ConfigMap> {
+    Snapshot {
+        objects: objects.iter().map(|object| map(object)).collect(),
+        retained: Vec::new(),
+        new_epoch: false,
+        resource_version: version.into(),
+    }
+}
+
+fn contents(indexer: &Indexer<ConfigMap>) -> Vec<String> {
+    let mut contents: Vec<_> = indexer.list().iter().map(|map| text(map)).collect();
+    contents.sort();
+    contents
+}
+
+#[test]
+fn changes_make_the_events_that_tell_of_them() {
+    let indexer = Indexer::new();
+    let seen = |object| Delta::Deleted(Deletion::Seen(map(object)));
+    let cases: Vec<(Delta<ConfigMap>, &[&str])> = vec![
+        (Delta::Added(map("a@1")), &["+a@1"]),
+        (Delta::Added(map("a@1")), &[]),
+        (Delta::Updated(map("a@3")), &["~a@1-3"]),
+        (Delta::Updated(map("b@4")), &["+b@4"]),
+        (seen("a@2"), &["stale"]),
+        (seen("a@9/other"), &["stale"]),
+        (seen("a@5"), &["-a@5"]),
+        (seen("a@5"), &[]),
+        (Delta::Added(map("b@6/new")), &["-b@4!", "+b@6"]),
+        (Delta::Sync(map("b@6/new")), &["~b@6-6s"]),
+        (Delta::Sync(map("c@6")), &[]),
+        (
+            Delta::Deleted(Deletion::FinalStateUnknown {
+                key: ObjectKey::namespaced("n", "b"),
+                last: None,
+            }),
+            &["-b@6!"],
+        ),
+    ];
+    for (number, (delta, expected)) in cases.into_iter().enumerate() {
+        // What a server's stream has told so far.
+        indexer.change(|change| change.advance("100".into()));
+        assert_eq!(apply(&indexer, delta), expected, "case {number}");
+    }
+    assert!(indexer.is_empty());
+}
+
+#[test]
+fn an_older_state_is_refused_but_by_a_list_or_after_a_new_epoch() {
+    let indexer = Indexer::new();
+    indexer.change(|change| change.advance("100".into()));
+    apply(&indexer, Delta::Added(map("a@50")));
+    assert_eq!(apply(&indexer, Delta::Updated(map("a@49"))), ["stale"]);
+    assert_eq!(apply(&indexer, Delta::Replaced(map("a@20"))), ["~a@50-20r"]);
+    apply(&indexer, Delta::Updated(map("a@90")));
+    // A list of a restored server could not read `a`, and kept it.
+    let mut restored = snapshot(&[], "30");
+    restored.retained = vec![ObjectKey::namespaced("n", "a")];
+    assert!(indexer.replace(restored, false).is_empty());
+    assert_eq!(apply(&indexer, Delta::Updated(map("a@31"))), ["~a@90-31"]);
+}
+
+#[test]
+fn the_version_of_the_store_only_goes_back_with_a_list() {
+    let indexer = Indexer::<ConfigMap>::new();
+    indexer.change(|change| change.advance("10".into()));
+    indexer.change(|change| change.advance("9".into()));
+    indexer.change(|change| change.advance("".into()));
+    assert_eq!(indexer.resource_version().as_str(), "10");
+    indexer.replace(snapshot(&[], "5"), false);
+    assert_eq!(indexer.resource_version().as_str(), "5");
+}
+
+#[test]
+fn in_a_new_epoch_equal_versions_do_not_mean_equal_objects() {
+    let indexer = Indexer::new();
+    indexer.replace(snapshot(&["a@1"], "5"), true);
+    assert!(indexer.replace(snapshot(&["a@1"], "6"), false).is_empty());
+    let mut anew = snapshot(&["a@1"], "3");
+    anew.new_epoch = true;
+    let events = indexer.replace(anew, false);
+    assert_eq!(events.iter().map(told).collect::<Vec<_>>(), ["~a@1-1r"]);
+}
+
+#[test]
+fn of_two_objects_with_one_key_in_a_list_the_later_counts() {
+    let indexer = Indexer::new();
+    indexer.replace(snapshot(&["a@1", "b@1", "a@2"], "5"), true);
+    assert_eq!(contents(&indexer), ["a@2", "b@1"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Whatever is done, an index holds exactly what a scan finds.
+    #[test]
+    fn indexes_always_agree_with_a_scan(
+        steps in proptest::collection::vec((0..3_u8, 0..6_u8, 0..4_u8), 0..60),
+        late in 0..60_usize,
+    ) {
+        let indexer = Indexer::<ConfigMap>::new();
+        // Two values an object, one of which depends on its version.
+        let values = |map: &ConfigMap| -> Vec<String> {
+            let version: u64 = map.resource_version().parse().unwrap();
+            vec![map.name().to_owned(), format!("mod{}", version % 3)]
+        };
+        let function = move |map: &ConfigMap| -> IndexValues {
+            if map.resource_version().ends_with('7') {
+                return Err("sevens fail".to_owned());
+            }
+            Ok(values(map).into_iter().map(Arc::from).collect())
+        };
+        indexer.add_index("early", function).unwrap();
+        let mut version = 0;
+        for (number, (what, object, recreated)) in steps.iter().enumerate() {
+            if number == late {
+                indexer.add_index("late", function).unwrap();
+            }
+            version += 1;
+            let object = format!("o{object}@{version}/{recreated}");
+            match what {
+                0 => { apply(&indexer, Delta::Updated(map(&object))); }
+                1 => { apply(&indexer, Delta::Deleted(Deletion::FinalStateUnknown { key: map(&object).key(), last: None })); }
+                _ => {
+                    let mut objects: Vec<_> = indexer.list();
+                    objects.truncate(3);
+                    objects.push(map(&object));
+                    let state = Snapshot { objects, retained: vec![], new_epoch: false, resource_version: version.to_string().into() };
+                    indexer.replace(state, false);
+                }
+            }
+            for name in indexer.index_names() {
+                let mut indexed = Vec::new();
+                for value in indexer.index_values(&name).unwrap() {
+                    let objects = indexer.by_index(&name, &value).unwrap();
+                    prop_assert!(!objects.is_empty(), "an empty set stays for {}", value);
+                    prop_assert_eq!(objects.len(), indexer.index_keys(&name, &value).unwrap().len());
+                    indexed.extend(objects.iter().map(|map| format!("{value}:{}", text(map))));
+                }
+                let mut scanned = Vec::new();
+                for map in indexer.list() {
+                    if &*name == NAMESPACE_INDEX {
+                        scanned.push(format!("n:{}", text(&map)));
+                    } else if let Ok(values) = function(&map) {
+                        scanned.extend(values.iter().map(|value| format!("{value}:{}", text(&map))));
+                    }
+                }
+                indexed.sort();
+                scanned.sort();
+                prop_assert_eq!(indexed, scanned);
+            }
+        }
+    }
+
+    /// Applying the events of a replace to the old state gives the new one.
+    #[test]
+    fn the_events_of_a_replace_lead_from_the_old_state_to_the_new(
+        before in proptest::collection::btree_map(0..8_u8, (0..5_u8, 0..2_u8), 0..8),
+        after in proptest::collection::btree_map(0..8_u8, (0..5_u8, 0..2_u8), 0..8),
+    ) {
+        let state = |objects: &std::collections::BTreeMap<u8, (u8, u8)>| Snapshot {
+            objects: objects.iter().map(|(name, (version, uid))| map(&format!("o{name}@{version}/{uid}"))).collect(),
+            retained: vec![], new_epoch: false,
+            resource_version: "9".into(),
+        };
+        let indexer = Indexer::new();
+        indexer.replace(state(&before), true);
+        let mut known: std::collections::BTreeMap<_, _> =
+            indexer.list().into_iter().map(|map| (map.key(), map)).collect();
+        for event in indexer.replace(state(&after), false) {
+            match event {
+                Event::Added { object, .. } => prop_assert!(known.insert(object.key(), object).is_none()),
+                Event::Updated { old, new, .. } => {
+                    let was = known.insert(new.key(), new);
+                    prop_assert!(was.is_some_and(|was| Arc::ptr_eq(&was, &old)));
+                }
+                Event::Deleted { key, .. } => prop_assert!(known.remove(&key).is_some()),
+            }
+        }
+        let known: Vec<_> = known.values().map(|map| text(map)).collect();
+        prop_assert_eq!(known, contents(&indexer));
+    }
+}

@@ -1,0 +1,248 @@
+//! The shared informer: one watch, one store, many handlers.
+
+mod builder;
+mod run;
+mod wait;
+
+pub use builder::Builder;
+pub use run::RunError;
+pub use wait::WaitError;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_client::Client;
+use kube_core::Resource;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
+use crate::entry::Stored;
+use crate::fifo::Fifo;
+use crate::health::{Activity, CacheHealth, HandlerHealth, HealthCell};
+use crate::indexer::{self, IndexValues, Indexer};
+use crate::lister::Lister;
+use crate::metrics::Recorder;
+use crate::processor::{EventHandler, HandlerHandle, HandlerOptions, Listener, Processor};
+use crate::reflector::Reflector;
+use crate::transport::{Endpoint, Selection};
+use crate::version::ResourceVersion;
+
+/// Keeps a store equal to what an API server holds of one kind and selection, and tells handlers what
+/// changes. Cloning gives another handle to the same.
+///
+/// It does nothing until [`SharedInformer::run`] is awaited, by the caller or by an
+/// [`InformerFactory`](crate::InformerFactory).
+pub struct SharedInformer<S: Stored> {
+    inner: Arc<Inner<S>>,
+}
+
+pub(crate) struct Inner<S: Stored> {
+    name: Arc<str>,
+    endpoint: Endpoint,
+    selection: Selection,
+    default_resync: Option<Duration>,
+    indexer: Arc<Indexer<S>>,
+    fifo: Arc<dyn Fifo<S>>,
+    reflector: Reflector<S>,
+    health: Arc<HealthCell>,
+    recorder: Recorder,
+    processor: Mutex<Processor<S>>,
+    /// A handler was added, or its resync schedule is new.
+    handlers_changed: Notify,
+    stage: watch::Sender<Stage>,
+    synced: watch::Sender<bool>,
+    version: watch::Sender<ResourceVersion>,
+}
+
+/// Where an informer is in its life. It goes one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Created,
+    Running,
+    Stopped,
+}
+
+/// The informer has stopped and takes no more handlers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the informer {name} has stopped; build a new one")]
+pub struct Stopped {
+    /// The informer's name.
+    pub name: Arc<str>,
+}
+
+// === impl SharedInformer ===
+
+impl<K> SharedInformer<K>
+where
+    K: Stored + Resource,
+    K::DynamicType: Default,
+{
+    /// Begins an informer of a kind that is known at compile time.
+    pub fn builder(client: Client) -> Builder<K> {
+        Builder::new(client, Endpoint::of::<K>())
+    }
+}
+
+impl<S: Stored> SharedInformer<S> {
+    /// Begins an informer of the kind at `endpoint`.
+    pub fn builder_for(client: Client, endpoint: Endpoint) -> Builder<S> {
+        Builder::new(client, endpoint)
+    }
+
+    /// The informer's name, for logs and metrics.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// The kind.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.inner.endpoint
+    }
+
+    /// Which objects of the kind.
+    #[must_use]
+    pub fn selection(&self) -> &Selection {
+        &self.inner.selection
+    }
+
+    /// Tells `handler` of every change from now on, and first of every object that is in the store. This may
+    /// be done before the informer runs and while it does; the same handler may be added many times.
+    ///
+    /// # Errors
+    /// [`Stopped`] if the informer has stopped.
+    pub fn add_handler(
+        &self,
+        handler: impl EventHandler<S>,
+        options: HandlerOptions,
+    ) -> Result<HandlerHandle<S>, Stopped> {
+        let inner = &self.inner;
+        let mut processor = inner.processor.lock();
+        if *inner.stage.borrow() == Stage::Stopped {
+            return Err(Stopped {
+                name: Arc::clone(&inner.name),
+            });
+        }
+        let id = processor.next_id();
+        let listener = Listener::new(
+            id,
+            Box::new(handler),
+            options,
+            inner.recorder.clone(),
+            inner.default_resync,
+        );
+        let listener = Arc::new(listener);
+        processor.prune();
+        processor.add(Arc::clone(&listener), &inner.indexer);
+        drop(processor);
+        inner.handlers_changed.notify_one();
+        Ok(HandlerHandle::new(listener))
+    }
+
+    /// Adds a named index, before or after the start. See [`Indexer::add_index`].
+    ///
+    /// # Errors
+    /// [`indexer::Error::Exists`] if there is an index of this name.
+    pub fn add_indexer(
+        &self,
+        name: impl Into<Arc<str>>,
+        function: impl Fn(&S) -> IndexValues + Send + Sync + 'static,
+    ) -> Result<(), indexer::Error> {
+        self.inner.indexer.add_index(name, function)
+    }
+
+    /// Reads from the store.
+    #[must_use]
+    pub fn lister(&self) -> Lister<S> {
+        Lister::new(Arc::clone(&self.inner.indexer))
+    }
+
+    /// The store itself, for reading.
+    #[must_use]
+    pub fn indexer(&self) -> &Arc<Indexer<S>> {
+        &self.inner.indexer
+    }
+
+    /// True once the first list is in the store. It stays so.
+    #[must_use]
+    pub fn has_synced(&self) -> bool {
+        *self.inner.synced.borrow()
+    }
+
+    /// True once the informer has ended, or its run was dropped.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        *self.inner.stage.borrow() == Stage::Stopped
+    }
+
+    /// The version of the store's content (client-go: `LastSyncResourceVersion`).
+    #[must_use]
+    pub fn last_sync_resource_version(&self) -> ResourceVersion {
+        self.inner.version.borrow().clone()
+    }
+
+    /// Tells of each new version of the store's content, after handlers' queues have the changes.
+    #[must_use]
+    pub fn versions(&self) -> watch::Receiver<ResourceVersion> {
+        self.inner.version.subscribe()
+    }
+
+    /// How the informer is doing.
+    #[must_use]
+    pub fn health(&self) -> CacheHealth {
+        let inner = &self.inner;
+        let handlers = inner
+            .processor
+            .lock()
+            .listeners()
+            .iter()
+            .map(|listener| HandlerHealth {
+                name: Arc::clone(&listener.name),
+                synced: listener.has_synced(),
+                backlog: listener.backlog(),
+                delivered: listener.delivered(),
+                dropped: listener.dropped(),
+                panics: listener.panics(),
+            })
+            .collect();
+        let stopped = self.is_stopped();
+        inner.health.read(|state| CacheHealth {
+            name: Arc::clone(&inner.name),
+            synced: self.has_synced(),
+            activity: if stopped {
+                Activity::Stopped
+            } else {
+                state.activity
+            },
+            since: state.since,
+            failure: state.failure.clone(),
+            last_heard: state.last_heard,
+            objects: inner.indexer.len(),
+            resource_version: inner.indexer.resource_version(),
+            quarantined: state.quarantined.values().cloned().collect(),
+            quarantined_count: state.quarantined.len() + state.quarantined_besides,
+            stale: state.stale,
+            epochs: state.epochs,
+            handlers,
+        })
+    }
+}
+
+impl<S: Stored> Clone for SharedInformer<S> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+        }
+    }
+}
+
+impl<S: Stored> std::fmt::Debug for SharedInformer<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedInformer")
+            .field("name", &self.inner.name)
+            .field("synced", &self.has_synced())
+            .field("objects", &self.inner.indexer.len())
+            .finish_non_exhaustive()
+    }
+}

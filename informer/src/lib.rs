@@ -1,0 +1,69 @@
+//! Informers for Kubernetes: a store that stays equal to what an API server holds of one kind, and handlers
+//! that are told what changes.
+//!
+//! ```text
+//! API server ──LIST/WATCH──▶ Reflector ──deltas──▶ Fifo ──batch──▶ Indexer ──▶ handler 1..n (bounded each)
+//! ```
+//!
+//! The parts are client-go's, under its names:
+//!
+//! * [`SharedInformer`]: all of it for one kind and selection. [`SharedInformer::builder`], `add_handler`,
+//!   `add_indexer`, `lister`, `run`, `wait_synced`, `wait_for_resource_version`, `health`, `versions`.
+//! * [`InformerFactory`]: one informer for each kind, scope and selector; `informer::<K>`, `start`,
+//!   `wait_for_cache_sync`, `shutdown`.
+//! * [`Event`] with [`UpdateReason`]; [`EventHandler`] (any `Fn(Event<S>)`), [`Filtered`], [`HandlerOptions`],
+//!   [`Policy`] of a queue, [`HandlerHandle`].
+//! * [`Lister`] and [`Indexer`] with named indexes; [`ObjectKey`], [`KeyRef`], [`ResourceVersion`].
+//! * [`Stored`]: what the store keeps. Every Kubernetes type is an entry of itself.
+//! * [`Reflector`] with [`ReflectorOptions`], [`FirstList`], [`BackoffOptions`]; its recovery rules are in
+//!   [`reflector`].
+//! * [`Fifo`] with its two types [`RealFifo`] and [`DeltaFifo`]; [`Delta`], [`Deletion`], [`Snapshot`].
+//! * [`CacheHealth`], and [`Metrics`] with [`Measurement`] to count.
+//! * [`Endpoint`], [`Scope`], [`Selection`]: which objects; [`transport`]: requests with deadlines that never
+//!   log a body.
+//!
+//! Handlers should only note what happened; whoever acts on it reads the present state from the [`Lister`].
+//! What it returns is shared: clone an object to change it.
+//!
+//! Time is tokio's; dates and jitter come from a [`reeve_clock::Clock`]. Everything that runs is owned by the
+//! future of [`SharedInformer::run`] and ends with it.
+
+pub mod backoff;
+mod decode;
+mod entry;
+mod event;
+mod factory;
+pub mod fifo;
+mod health;
+pub mod indexer;
+mod informer;
+mod key;
+pub mod lister;
+mod metrics;
+mod processor;
+pub mod reflector;
+#[cfg(test)]
+mod sample;
+pub mod transport;
+mod version;
+
+pub use backoff::{Backoff, BackoffOptions};
+pub use decode::{DecodeError, Decoding, Trimmed};
+pub use entry::{Stored, ViewError};
+pub use event::{Event, UpdateReason};
+pub use factory::{InformerFactory, NotSynced};
+pub use fifo::{Batch, Deletion, Delta, DeltaFifo, Fifo, KnownObjects, RealFifo, Snapshot};
+pub use health::{Activity, CacheHealth, Failure, HandlerHealth, Quarantined};
+pub use indexer::{IndexFunction, IndexValues, Indexer, NAMESPACE_INDEX};
+pub use informer::{Builder, RunError, SharedInformer, Stopped, WaitError};
+pub use key::{KeyRef, ObjectKey, ParseKeyError};
+pub use lister::Lister;
+pub use metrics::{Measurement, Metrics};
+pub use processor::{EventHandler, Filtered, HandlerEnded, HandlerHandle, HandlerOptions, Policy};
+pub use reflector::{FirstList, Reflector, ReflectorOptions};
+pub use transport::{Endpoint, Scope, Selection};
+pub use version::{ResourceVersion, compare};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,94 @@
+//! What the user keeps of a handler that was added.
+
+use std::sync::Arc;
+
+use super::listener::{Listener, Phase};
+use crate::entry::Stored;
+
+/// A registered handler (client-go: `ResourceEventHandlerRegistration`). Dropping it leaves the handler in
+/// place.
+#[must_use = "keep it to know when the handler has synced, or to remove it"]
+pub struct HandlerHandle<S> {
+    listener: Arc<Listener<S>>,
+}
+
+/// The informer stopped, or the handler was removed, before it had synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the handler ended before it had been shown everything")]
+pub struct HandlerEnded;
+
+// === impl HandlerHandle ===
+
+impl<S: Stored> HandlerHandle<S> {
+    pub(crate) fn new(listener: Arc<Listener<S>>) -> Self {
+        Self { listener }
+    }
+
+    /// True once the informer has synced and the handler was shown every object of the first list.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.listener.has_synced()
+    }
+
+    /// Returns when [`HandlerHandle::is_synced`].
+    ///
+    /// # Errors
+    /// [`HandlerEnded`] if that will not be.
+    pub async fn has_synced(&self) -> Result<(), HandlerEnded> {
+        let (mut synced, mut phase) = (self.listener.synced(), self.listener.phase());
+        tokio::select! {
+            biased;
+            Ok(_) = synced.wait_for(|synced| *synced) => Ok(()),
+            _ = phase.wait_for(|phase| *phase == Phase::Ended) => Err(HandlerEnded),
+        }
+    }
+
+    /// Removes the handler: what waits for it is dropped. A callback in flight may still run; to know that it
+    /// is over, use [`HandlerHandle::remove`].
+    pub fn unregister(&self) {
+        self.listener.close();
+    }
+
+    /// Removes the handler, and returns when no callback runs any more (client-go: `ShutDownEventHandler`).
+    /// Removing it again is nothing.
+    pub async fn remove(&self) {
+        self.listener.close();
+        let mut phase = self.listener.phase();
+        // The sender lives in the listener, which this handle holds.
+        let _ = phase.wait_for(|phase| *phase == Phase::Ended).await;
+    }
+
+    /// The handler's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.listener.name
+    }
+
+    /// How many events were delivered to the handler.
+    #[must_use]
+    pub fn delivered(&self) -> u64 {
+        self.listener.delivered()
+    }
+
+    /// How many events wait for the handler.
+    #[must_use]
+    pub fn backlog(&self) -> usize {
+        self.listener.backlog()
+    }
+
+    /// How often the handler panicked.
+    #[must_use]
+    pub fn panics(&self) -> u64 {
+        self.listener.panics()
+    }
+}
+
+impl<S: Stored> std::fmt::Debug for HandlerHandle<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HandlerHandle")
+            .field("name", &self.listener.name)
+            .field("synced", &self.is_synced())
+            .field("backlog", &self.backlog())
+            .finish()
+    }
+}

@@ -1,0 +1,142 @@
+//! What users hand in: handlers and how they want to be told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::event::Event;
+
+/// Is told of every change. It runs on a worker thread of the runtime, one event at a time: it should note
+/// what happened (put a key into a queue) and return.
+///
+/// Every `Fn(Event<S>)` is a handler.
+pub trait EventHandler<S>: Send + Sync + 'static {
+    /// Takes note of `event`. A panic is caught and counted, and costs this event only.
+    fn handle(&self, event: Event<S>);
+}
+
+impl<S, F: Fn(Event<S>) + Send + Sync + 'static> EventHandler<S> for F {
+    fn handle(&self, event: Event<S>) {
+        self(event);
+    }
+}
+
+/// What happens when a handler does not keep up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Past `bound` waiting events, those of one object are merged: `Added`+`Updated` is `Added` of the new;
+    /// two `Updated` are one from the first old to the last new; `Updated`+`Deleted` is `Deleted`;
+    /// `Added`+`Deleted` is nothing, the handler never saw it; `Deleted`+`Added` are both kept when the uid
+    /// differs, else one `Updated`. So at most `bound` events and two an object wait. The default, with 1,024.
+    Coalesce {
+        /// How many events wait as they came.
+        bound: usize,
+    },
+    /// Past `bound` waiting events the informer stops until there is room: every event is seen, and a slow
+    /// handler makes the store old for everyone. The queue may exceed the bound by one batch.
+    Block {
+        /// How many events may wait.
+        bound: usize,
+    },
+    /// Past `bound` waiting events further ones are dropped and counted; when the handler has caught up it is
+    /// told the difference between what it last saw of the objects concerned and what the store holds now.
+    DropToResync {
+        /// How many events may wait.
+        bound: usize,
+    },
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self::Coalesce { bound: 1024 }
+    }
+}
+
+/// How a handler wants to be told.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct HandlerOptions {
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) policy: Policy,
+    pub(crate) resync: Option<Duration>,
+}
+
+// === impl HandlerOptions ===
+
+impl HandlerOptions {
+    /// The defaults: coalescing past 1,024 events, no resync.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A name for logs, health and metrics. Default: the number of the handler.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// What happens when the handler does not keep up.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Show every object again once in `period`, at least a second. Default: the informer's, or never.
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.resync = Some(period);
+        self
+    }
+}
+
+/// Passes on what concerns objects that satisfy a condition (client-go: `FilteringResourceEventHandler`).
+///
+/// An object that begins to satisfy it is added, one that ceases to is deleted.
+#[derive(Debug)]
+pub struct Filtered<P, H> {
+    condition: P,
+    handler: H,
+}
+
+// === impl Filtered ===
+
+impl<P, H> Filtered<P, H> {
+    /// Tells `handler` about objects that satisfy `condition`.
+    pub fn new(condition: P, handler: H) -> Self {
+        Self { condition, handler }
+    }
+}
+
+impl<S, P, H> EventHandler<S> for Filtered<P, H>
+where
+    S: crate::Stored,
+    P: Fn(&S) -> bool + Send + Sync + 'static,
+    H: EventHandler<S>,
+{
+    fn handle(&self, event: Event<S>) {
+        let passed = match event {
+            Event::Updated { old, new, reason } => {
+                match ((self.condition)(&old), (self.condition)(&new)) {
+                    (true, true) => Some(Event::Updated { old, new, reason }),
+                    (false, true) => Some(Event::Added {
+                        object: new,
+                        initial: false,
+                    }),
+                    (true, false) => Some(Event::Deleted {
+                        key: old.key(),
+                        last: Some(old),
+                        tombstone: false,
+                    }),
+                    (false, false) => None,
+                }
+            }
+            Event::Added { ref object, .. } => (self.condition)(object).then_some(event),
+            // What is unknown may have satisfied it: better one deletion too many than one too few.
+            Event::Deleted { ref last, .. } => last
+                .as_ref()
+                .is_none_or(|last| (self.condition)(last))
+                .then_some(event),
+        };
+        if let Some(event) = passed {
+            self.handler.handle(event);
+        }
+    }
+}

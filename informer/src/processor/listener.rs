@@ -1,0 +1,359 @@
+//! One handler with its queue, and the task that feeds it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::MINIMUM_RESYNC;
+use super::handler::{EventHandler, HandlerOptions};
+use super::queue::{EventQueue, Pushed};
+use crate::entry::Stored;
+use crate::event::Event;
+use crate::key::ObjectKey;
+use crate::metrics::{Measurement, Recorder};
+
+/// How many events a handler's task takes from its queue at once.
+const CHUNK: usize = 128;
+
+pub(crate) struct Listener<S> {
+    pub(crate) name: Arc<str>,
+    handler: Box<dyn EventHandler<S>>,
+    resync: Option<Duration>,
+    recorder: Recorder,
+    waiting: Mutex<Waiting<S>>,
+    /// There is something to hand out, or the listener ended.
+    wake: Notify,
+    /// The queue became shorter.
+    room: Notify,
+    removed: AtomicBool,
+    panics: AtomicU64,
+    dropped: AtomicU64,
+    delivered: AtomicU64,
+    synced: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
+}
+
+/// What became of a listener's task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The informer does not run yet.
+    Idle,
+    Running,
+    Ended,
+}
+
+struct Waiting<S> {
+    /// Objects that were there when the handler came; shown before the queue.
+    replay: std::vec::IntoIter<Arc<S>>,
+    queue: EventQueue<S>,
+    /// Initial additions that the handler has not been shown.
+    initial: usize,
+    upstream_synced: bool,
+    /// When the next resync is due.
+    next_resync: Option<Instant>,
+    /// A resync is due.
+    due: bool,
+}
+
+/// What a handler's task does next.
+enum Next<S> {
+    Deliver(Vec<Event<S>>),
+    CatchUp,
+    Wait,
+}
+
+// === impl Listener ===
+
+impl<S: Stored> Listener<S> {
+    pub(crate) fn new(
+        id: u64,
+        handler: Box<dyn EventHandler<S>>,
+        options: HandlerOptions,
+        recorder: Recorder,
+        default_resync: Option<Duration>,
+    ) -> Self {
+        let period = options
+            .resync
+            .or(default_resync)
+            .filter(|period| !period.is_zero());
+        Self {
+            name: options
+                .name
+                .unwrap_or_else(|| Arc::from(format!("handler-{id}"))),
+            handler,
+            resync: period.map(|period| period.max(MINIMUM_RESYNC)),
+            recorder,
+            waiting: Mutex::new(Waiting {
+                replay: Vec::new().into_iter(),
+                queue: EventQueue::new(options.policy),
+                initial: 0,
+                upstream_synced: false,
+                next_resync: None,
+                due: false,
+            }),
+            wake: Notify::new(),
+            room: Notify::new(),
+            removed: AtomicBool::new(false),
+            panics: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            delivered: AtomicU64::new(0),
+            synced: watch::Sender::new(false),
+            phase: watch::Sender::new(Phase::Idle),
+        }
+    }
+
+    /// Shows `objects` before anything that comes later.
+    pub(super) fn replay(&self, objects: Vec<Arc<S>>) {
+        let mut waiting = self.waiting.lock();
+        waiting.initial = objects.len();
+        waiting.replay = objects.into_iter();
+        drop(waiting);
+        self.wake.notify_one();
+    }
+
+    pub(super) fn extend(&self, events: impl Iterator<Item = Event<S>>) {
+        if self.is_removed() {
+            return;
+        }
+        let mut waiting = self.waiting.lock();
+        let mut dropped = 0;
+        for event in events {
+            if self.resync.is_none() && event.is_resync() {
+                continue;
+            }
+            waiting.initial += usize::from(event.is_initial());
+            let pushed = waiting.queue.push(event);
+            waiting.account(pushed);
+            dropped += pushed.dropped;
+        }
+        self.publish(&waiting);
+        drop(waiting);
+        if dropped > 0 {
+            self.dropped.fetch_add(dropped as u64, Ordering::Relaxed);
+            self.recorder
+                .record(Measurement::HandlerDropped { events: dropped });
+        }
+        self.wake.notify_one();
+    }
+
+    pub(super) fn upstream_synced(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.upstream_synced = true;
+        self.publish(&waiting);
+    }
+
+    pub(super) fn is_blocking(&self) -> bool {
+        !self.is_removed() && self.waiting.lock().queue.is_blocking()
+    }
+
+    /// Returns when a blocking queue has room again.
+    pub(crate) async fn room(&self) {
+        while self.is_blocking() {
+            self.room.notified().await;
+        }
+    }
+
+    pub(super) fn next_resync(&self) -> Option<Instant> {
+        let period = self.resync.filter(|_| !self.is_removed())?;
+        let mut waiting = self.waiting.lock();
+        Some(
+            *waiting
+                .next_resync
+                .get_or_insert_with(|| Instant::now() + period),
+        )
+    }
+
+    pub(super) fn mark_due(&self, now: Instant) -> bool {
+        let Some(period) = self.resync else {
+            return false;
+        };
+        let mut waiting = self.waiting.lock();
+        if waiting.next_resync.is_none_or(|at| at > now) {
+            return false;
+        }
+        waiting.next_resync = Some(now + period);
+        waiting.due = true;
+        true
+    }
+
+    pub(super) fn take_resync(&self) -> bool {
+        std::mem::take(&mut self.waiting.lock().due)
+    }
+
+    pub(crate) fn is_removed(&self) -> bool {
+        self.removed.load(Ordering::Acquire)
+    }
+
+    /// Ends the listener: what is queued is dropped, a callback in flight finishes.
+    pub(crate) fn close(&self) {
+        self.removed.store(true, Ordering::Release);
+        let mut waiting = self.waiting.lock();
+        waiting.queue.clear();
+        waiting.replay = Vec::new().into_iter();
+        drop(waiting);
+        self.phase.send_if_modified(|phase| {
+            let idle = *phase == Phase::Idle;
+            if idle {
+                *phase = Phase::Ended;
+            }
+            idle
+        });
+        self.wake.notify_one();
+        self.room.notify_one();
+    }
+
+    pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    pub(crate) fn synced(&self) -> watch::Receiver<bool> {
+        self.synced.subscribe()
+    }
+
+    pub(crate) fn has_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    pub(crate) fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn backlog(&self) -> usize {
+        let waiting = self.waiting.lock();
+        waiting.replay.len() + waiting.queue.len()
+    }
+
+    /// Claims the right to run; false if it runs already or has ended.
+    pub(crate) fn start(&self) -> bool {
+        self.phase.send_if_modified(|phase| {
+            let idle = *phase == Phase::Idle;
+            if idle {
+                *phase = Phase::Running;
+            }
+            idle
+        })
+    }
+
+    /// Feeds the handler until the listener is closed. `catch_up` makes up for dropped events: it calls
+    /// [`Listener::catch_up`] while the store cannot change.
+    pub(crate) fn run(
+        self: Arc<Self>,
+        catch_up: impl Fn(&Self) + Send,
+    ) -> impl Future<Output = ()> + Send {
+        // Made here and not in the future: whoever waits for the end is told also when the task is aborted
+        // before it was polled once.
+        let end = End(self);
+        async move {
+            let listener = &end.0;
+            while !listener.is_removed() {
+                match listener.next() {
+                    Next::Deliver(events) => {
+                        listener.deliver(events);
+                        listener.room.notify_one();
+                        // A handler with much to do is not to keep the thread from others.
+                        tokio::task::yield_now().await;
+                    }
+                    Next::CatchUp => catch_up(listener),
+                    Next::Wait => listener.wake.notified().await,
+                }
+            }
+        }
+    }
+
+    /// Queues what makes up for dropped events. The store must not change meanwhile.
+    pub(crate) fn catch_up(&self, now: impl Fn(&ObjectKey) -> Option<Arc<S>>) {
+        let mut waiting = self.waiting.lock();
+        let pushed = waiting.queue.catch_up(now);
+        waiting.account(pushed);
+        self.publish(&waiting);
+    }
+
+    fn next(&self) -> Next<S> {
+        let mut waiting = self.waiting.lock();
+        let mut events: Vec<_> = waiting
+            .replay
+            .by_ref()
+            .take(CHUNK)
+            .map(|object| Event::Added {
+                object,
+                initial: true,
+            })
+            .collect();
+        if events.is_empty() {
+            while events.len() < CHUNK
+                && let Some(event) = waiting.queue.pop()
+            {
+                events.push(event);
+            }
+        }
+        if !events.is_empty() {
+            Next::Deliver(events)
+        } else if waiting.queue.has_missed() {
+            Next::CatchUp
+        } else {
+            Next::Wait
+        }
+    }
+
+    fn deliver(&self, events: Vec<Event<S>>) {
+        let mut initial = 0;
+        for event in events {
+            if self.is_removed() {
+                return;
+            }
+            initial += usize::from(event.is_initial());
+            let about = event.object().cloned();
+            if catch_unwind(AssertUnwindSafe(|| self.handler.handle(event))).is_err() {
+                self.panics.fetch_add(1, Ordering::Relaxed);
+                self.recorder.record(Measurement::HandlerPanicked);
+                tracing::error!(
+                    handler = %self.name,
+                    object = about.map(|object| tracing::field::display(object.key())),
+                    "the handler panicked; the event is lost to it"
+                );
+            }
+            self.delivered.fetch_add(1, Ordering::Relaxed);
+        }
+        if initial > 0 {
+            // A panic counts as shown: the handler's sync must not hang on it (kubernetes#129024).
+            let mut waiting = self.waiting.lock();
+            waiting.initial = waiting.initial.saturating_sub(initial);
+            self.publish(&waiting);
+        }
+    }
+
+    fn publish(&self, waiting: &Waiting<S>) {
+        if waiting.upstream_synced && waiting.initial == 0 {
+            self.synced
+                .send_if_modified(|synced| !std::mem::replace(synced, true));
+        }
+    }
+}
+
+impl<S> Waiting<S> {
+    fn account(&mut self, pushed: Pushed) {
+        self.initial = self.initial.saturating_sub(pushed.initial_gone);
+    }
+}
+
+/// Says that a listener's task is over, when dropped.
+struct End<S>(Arc<Listener<S>>);
+
+impl<S> Drop for End<S> {
+    fn drop(&mut self) {
+        self.0.phase.send_replace(Phase::Ended);
+    }
+}

@@ -1,0 +1,292 @@
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use proptest::prelude::*;
+
+use super::*;
+use crate::event::UpdateReason::{Changed, Relist, Resync};
+use crate::sample::{added, deleted, initial, map, text, told, updated};
+
+fn drain(queue: &mut EventQueue<ConfigMap>) -> Vec<String> {
+    std::iter::from_fn(|| queue.pop())
+        .map(|event| told(&event))
+        .collect()
+}
+
+/// A queue that merges from the second event on, with `events` after one of another object.
+fn merged(events: Vec<Event<ConfigMap>>) -> Vec<String> {
+    let mut queue = EventQueue::new(Policy::Coalesce { bound: 1 });
+    queue.push(added("other@1"));
+    for event in events {
+        queue.push(event);
+    }
+    let mut told = drain(&mut queue);
+    assert_eq!(told.remove(0), "+other@1");
+    assert_eq!(queue.len(), 0);
+    told
+}
+
+#[test]
+fn the_merge_table_is_as_promised() {
+    type Case = (&'static str, Vec<Event<ConfigMap>>, &'static [&'static str]);
+    let cases: Vec<Case> = vec![
+        (
+            "an addition and updates are the addition of the last",
+            vec![
+                initial("a@1"),
+                updated("a@1", "a@2", Changed),
+                updated("a@2", "a@3", Relist),
+            ],
+            &["+a@3*"],
+        ),
+        (
+            "updates are one from the first old to the last new, for the weightiest reason",
+            vec![
+                updated("a@1", "a@1", Resync),
+                updated("a@1", "a@2", Changed),
+                updated("a@2", "a@3", Relist),
+            ],
+            &["~a@1-3"],
+        ),
+        (
+            "resyncs stay one",
+            vec![updated("a@1", "a@1", Resync), updated("a@1", "a@1", Resync)],
+            &["~a@1-1s"],
+        ),
+        (
+            "an update and a deletion are the deletion",
+            vec![updated("a@1", "a@2", Changed), deleted("a@3")],
+            &["-a@3"],
+        ),
+        (
+            "what was never seen and is gone is nothing",
+            vec![added("a@1"), updated("a@1", "a@2", Changed), deleted("a@3")],
+            &[],
+        ),
+        (
+            "a deletion and an addition of another are both kept",
+            vec![deleted("a@1/x"), added("a@2/y")],
+            &["-a@1", "+a@2"],
+        ),
+        (
+            "a deletion and an addition of the same are an update",
+            vec![deleted("a@1"), added("a@2")],
+            &["~a@1-2"],
+        ),
+        (
+            "another that came and went leaves the deletion of the first",
+            vec![deleted("a@1/x"), added("a@2/y"), deleted("a@3/y")],
+            &["-a@1"],
+        ),
+        (
+            "after that the next is an addition again",
+            vec![
+                deleted("a@1/x"),
+                added("a@2/y"),
+                deleted("a@3/y"),
+                added("a@4/z"),
+            ],
+            &["-a@1", "+a@4"],
+        ),
+    ];
+    for (case, events, expected) in cases {
+        assert_eq!(merged(events), expected, "{case}");
+    }
+}
+
+#[test]
+fn nothing_is_merged_below_the_bound() {
+    let mut queue = EventQueue::new(Policy::Coalesce { bound: 3 });
+    for version in 1..=3 {
+        queue.push(updated("a@0", &format!("a@{version}"), Changed));
+    }
+    assert_eq!(queue.len(), 3);
+    queue.push(updated("a@3", "a@4", Changed));
+    assert_eq!(drain(&mut queue), ["~a@0-1", "~a@0-2", "~a@0-4"]);
+}
+
+#[test]
+fn an_object_that_comes_and_goes_for_ever_takes_no_room() {
+    let mut queue = EventQueue::new(Policy::Coalesce { bound: 1 });
+    queue.push(added("other@1"));
+    for _ in 0..10_000 {
+        queue.push(added("a@1"));
+        queue.push(deleted("a@2"));
+    }
+    assert_eq!(queue.len(), 1);
+    assert!(queue.events.len() < 200, "{} slots", queue.events.len());
+    queue.push(added("a@3"));
+    assert_eq!(drain(&mut queue), ["+other@1", "+a@3"]);
+}
+
+#[test]
+fn initial_additions_that_are_merged_away_are_reported() {
+    let mut queue = EventQueue::new(Policy::Coalesce { bound: 1 });
+    queue.push(initial("a@1"));
+    assert_eq!(queue.push(deleted("a@2")).initial_gone, 1);
+    queue.push(added("other@1"));
+    queue.push(deleted("b@1"));
+    assert_eq!(
+        queue.push(initial("b@2")).initial_gone,
+        1,
+        "it became an update"
+    );
+}
+
+#[test]
+fn dropped_events_are_made_up_for_by_the_difference() {
+    let mut queue = EventQueue::new(Policy::DropToResync { bound: 1 });
+    queue.push(added("first@1"));
+    let mut dropped = 0;
+    for event in [
+        added("new@2"),
+        initial("gone@2"),
+        deleted("gone@3"),
+        updated("changed@1", "changed@4", Changed),
+        updated("changed@4", "changed@5", Changed),
+        updated("same@1", "same@1", Resync),
+        deleted("lost@6"),
+        deleted("again@1/x"),
+        added("again@7/y"),
+    ] {
+        dropped += queue.push(event).dropped;
+    }
+    assert_eq!(dropped, 9);
+    assert!(!queue.has_missed(), "not before it has caught up");
+    assert_eq!(drain(&mut queue), ["+first@1"]);
+    let now = |key: &ObjectKey| match &*key.name {
+        "new" => Some(map("new@2")),
+        "changed" => Some(map("changed@5")),
+        "same" => Some(map("same@1")),
+        "again" => Some(map("again@7/y")),
+        _ => None,
+    };
+    let (mut told, mut gone) = (Vec::new(), 0);
+    while queue.has_missed() {
+        gone += queue.catch_up(now).initial_gone;
+        told.extend(drain(&mut queue));
+    }
+    assert_eq!(
+        told,
+        [
+            "+new@2",
+            "~changed@1-5r",
+            "-lost@6!",
+            "-again@1!",
+            "+again@7"
+        ]
+    );
+    assert_eq!(gone, 1);
+}
+
+/// One step of a history: an object changes, or the handler takes an event.
+#[derive(Clone, Debug)]
+enum Step {
+    Change {
+        object: u8,
+        delete: bool,
+        recreate: bool,
+    },
+    Resync {
+        object: u8,
+    },
+    Take,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..4_u8, any::<bool>(), any::<bool>())
+            .prop_map(|(object, delete, recreate)| Step::Change { object, delete, recreate }),
+        1 => (0..4_u8).prop_map(|object| Step::Resync { object }),
+        2 => Just(Step::Take),
+    ];
+    proptest::collection::vec(step, 0..80)
+}
+
+fn policies() -> impl Strategy<Value = Policy> {
+    (1..4_usize, 0..3).prop_map(|(bound, kind)| match kind {
+        0 => Policy::Coalesce { bound },
+        1 => Policy::Block { bound },
+        _ => Policy::DropToResync { bound },
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn a_handler_sees_a_legal_story_with_the_right_end_under_every_policy(policy in policies(), steps in steps()) {
+        let mut queue = EventQueue::new(policy);
+        let mut server: BTreeMap<ObjectKey, Arc<ConfigMap>> = BTreeMap::new();
+        let mut believed: BTreeMap<ObjectKey, Arc<ConfigMap>> = BTreeMap::new();
+        let mut version = 0;
+        let mut uid = 0;
+        let mut take = |queue: &mut EventQueue<ConfigMap>, server: &BTreeMap<ObjectKey, Arc<ConfigMap>>| {
+            if queue.has_missed() {
+                queue.catch_up(|key| server.get(key).cloned());
+            }
+            let Some(event) = queue.pop() else { return Ok(false) };
+            let before = believed.get(&event.key());
+            match &event {
+                Event::Added { object, .. } => {
+                    prop_assert!(before.is_none(), "{} twice", told(&event));
+                    believed.insert(event.key(), Arc::clone(object));
+                }
+                Event::Updated { old, new, .. } => {
+                    prop_assert_eq!(before.map(|map| text(map)), Some(text(old)));
+                    prop_assert_eq!(old.uid(), new.uid());
+                    believed.insert(event.key(), Arc::clone(new));
+                }
+                Event::Deleted { last, .. } => {
+                    prop_assert_eq!(before.map(|map| map.uid()), last.as_ref().map(|map| map.uid()));
+                    believed.remove(&event.key());
+                }
+            }
+            Ok(true)
+        };
+        for step in steps {
+            match step {
+                Step::Take => { take(&mut queue, &server)?; }
+                Step::Resync { object } => {
+                    let key = ObjectKey::namespaced("n", format!("o{object}"));
+                    if let Some(known) = server.get(&key) {
+                        queue.push(Event::Updated { old: Arc::clone(known), new: Arc::clone(known), reason: Resync });
+                    }
+                }
+                Step::Change { object, delete, recreate } => {
+                    version += 1;
+                    let key = ObjectKey::namespaced("n", format!("o{object}"));
+                    let known = server.remove(&key);
+                    if known.is_none() || recreate { uid += 1; }
+                    let now_uid = match &known {
+                        Some(known) if !recreate => known.uid().to_owned(),
+                        _ => uid.to_string(),
+                    };
+                    let new = map(&format!("o{object}@{version}/{now_uid}"));
+                    match known {
+                        Some(last) if delete => {
+                            queue.push(Event::Deleted { key, last: Some(last), tombstone: false });
+                        }
+                        Some(last) if recreate => {
+                            queue.push(Event::Deleted { key: key.clone(), last: Some(last), tombstone: true });
+                            queue.push(Event::Added { object: Arc::clone(&new), initial: false });
+                            server.insert(key, new);
+                        }
+                        Some(old) => {
+                            queue.push(Event::Updated { old, new: Arc::clone(&new), reason: Changed });
+                            server.insert(key, new);
+                        }
+                        None => {
+                            queue.push(Event::Added { object: Arc::clone(&new), initial: false });
+                            server.insert(key, new);
+                        }
+                    }
+                }
+            }
+        }
+        while take(&mut queue, &server)? || queue.has_missed() {}
+        let texts = |state: &BTreeMap<ObjectKey, Arc<ConfigMap>>| state.values().map(|map| text(map)).collect::<Vec<_>>();
+        prop_assert_eq!(texts(&believed), texts(&server));
+        prop_assert_eq!(queue.len(), 0);
+    }
+}

@@ -1,0 +1,253 @@
+//! Reading the present state: as a stream, or in pages.
+
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use tokio::time::{Instant, timeout_at};
+
+use super::options::FirstList;
+use super::react::refuses_streaming;
+use super::{Error, Progress, Reflector};
+use crate::decode::{Frame, ListPage, Undecodable, decode_frame, decode_list};
+use crate::entry::Stored;
+use crate::key::ObjectKey;
+use crate::metrics::Measurement;
+use crate::transport::{self, Lines, ListRequest};
+use crate::version::ResourceVersion;
+
+/// Everything a list held.
+struct Listed<S> {
+    objects: Vec<Arc<S>>,
+    undecodable: Vec<Undecodable>,
+    version: ResourceVersion,
+    /// It came in more than one page.
+    paginated: bool,
+}
+
+impl<S: Stored> Reflector<S> {
+    /// Reads the present state into the queue. A streaming list goes on as the watch that is returned.
+    pub(super) async fn list(&self, progress: &mut Progress) -> Result<Option<Lines>, Error> {
+        let started = Instant::now();
+        // A server that seems to be behind is asked for its newest state until that is settled.
+        let streaming = self.options.streaming
+            && progress.behind == 0
+            && progress
+                .streaming_after
+                .is_none_or(|after| started >= after);
+        if streaming {
+            match self.stream(progress).await {
+                Ok(lines) => return Ok(Some(lines)),
+                Err(error) => self.judge_stream(progress, error)?,
+            }
+        }
+        let version = self.list_version(progress);
+        let (listed, consistent) = match self.pages(progress, version.clone()).await {
+            Err(error)
+                if version.is_some() && (error.is_expired() || error.is_too_large_version()) =>
+            {
+                progress.unavailable = true;
+                (self.pages(progress, None).await?, true)
+            }
+            listed => (listed?, version.is_none()),
+        };
+        if version.as_deref() == Some("0") && listed.paginated {
+            progress.pages_without_cache = true;
+        }
+        self.recorder.record(Measurement::Listed {
+            items: listed.objects.len(),
+            duration: started.elapsed(),
+            streamed: false,
+        });
+        self.accept(
+            progress,
+            listed.objects,
+            &listed.undecodable,
+            listed.version,
+            consistent,
+        )?;
+        Ok(None)
+    }
+
+    /// Whether a failed streaming list is followed by pages now, or is a failure.
+    fn judge_stream(&self, progress: &mut Progress, error: Error) -> Result<(), Error> {
+        let (refused, fatal) = match &error {
+            Error::Transport(error) => {
+                let refused = refuses_streaming(error);
+                let version = error.is_expired() || error.is_too_large_version();
+                progress.unavailable |= version;
+                (refused, !refused && !version)
+            }
+            Error::Endless { .. } => (true, false),
+            // Once may be chance.
+            Error::Incomplete => {
+                progress.incomplete += 1;
+                (progress.incomplete > 1, false)
+            }
+            Error::Behind { .. } | Error::LowBookmarks { .. } => (false, true),
+        };
+        if refused {
+            tracing::debug!(kind = %self.endpoint, %error, "no streaming lists here; reading pages");
+            progress.streaming_after = Some(Instant::now() + self.options.streaming_retry);
+        }
+        if fatal { Err(error) } else { Ok(()) }
+    }
+
+    fn list_version(&self, progress: &Progress) -> Option<String> {
+        match self.options.first_list {
+            FirstList::Any if !progress.unavailable => {
+                let known = progress.version.as_ref();
+                Some(known.map_or_else(|| "0".to_owned(), ToString::to_string))
+            }
+            _ => None,
+        }
+    }
+
+    /// Reads all pages, or, when their token expires meanwhile, everything at once.
+    async fn pages(
+        &self,
+        progress: &Progress,
+        version: Option<String>,
+    ) -> Result<Listed<S>, transport::Error> {
+        // A list at a known version comes from the server's cache, which a limit would bypass.
+        let from_cache = version.as_deref().is_some_and(|version| version != "0");
+        let limit = if from_cache && !progress.pages_without_cache {
+            0
+        } else {
+            self.options.page_size
+        };
+        let first = self.page(ListRequest {
+            resource_version: version.clone(),
+            limit,
+            continue_token: None,
+        });
+        let mut page = first.await?;
+        let resource_version = ResourceVersion::from(std::mem::take(&mut page.resource_version));
+        let mut listed = Listed {
+            objects: Vec::new(),
+            undecodable: Vec::new(),
+            version: resource_version,
+            paginated: page.continue_token.is_some(),
+        };
+        loop {
+            listed.objects.extend(
+                page.items
+                    .into_iter()
+                    .map(|object| self.reuse(progress, object)),
+            );
+            listed.undecodable.append(&mut page.undecodable);
+            let Some(token) = page.continue_token else {
+                return Ok(listed);
+            };
+            let next = ListRequest {
+                resource_version: None,
+                limit,
+                continue_token: Some(token),
+            };
+            page = match self.page(next).await {
+                Err(error) if error.is_expired() => {
+                    // client-go: FullListIfExpired.
+                    let all = ListRequest {
+                        resource_version: version.clone(),
+                        limit: 0,
+                        continue_token: None,
+                    };
+                    let mut page = self.page(all).await?;
+                    listed.objects.clear();
+                    listed.undecodable.clear();
+                    listed.version =
+                        ResourceVersion::from(std::mem::take(&mut page.resource_version));
+                    page
+                }
+                page => page?,
+            };
+        }
+    }
+
+    /// The newest version there is, by the smallest of lists.
+    pub(super) async fn newest_version(&self) -> Result<ResourceVersion, transport::Error> {
+        let request = ListRequest {
+            resource_version: None,
+            limit: 1,
+            continue_token: None,
+        };
+        Ok(self.page(request).await?.resource_version.into())
+    }
+
+    async fn page(&self, request: ListRequest) -> Result<ListPage<S>, transport::Error> {
+        let request = request.build(&self.endpoint, &self.selection)?;
+        let body = self.transport.fetch(request).await?;
+        Ok(decode_list(&body, &self.decoding)?)
+    }
+
+    /// Reads the present state as a stream of initial events (client-go: `watchList`).
+    async fn stream(&self, progress: &mut Progress) -> Result<Lines, Error> {
+        let started = Instant::now();
+        let version = progress.version.as_ref().filter(|_| !progress.unavailable);
+        let consistent = version.is_none();
+        let version = version.cloned().unwrap_or_default();
+        let mut lines = self.open(&version, true).await?;
+        let deadline = started + self.options.streaming_deadline;
+        let endless = |_| Error::Endless {
+            after: self.options.streaming_deadline,
+        };
+        // Deletions and updates that come before the end belong to the state.
+        let mut objects: IndexMap<ObjectKey, Arc<S>> = IndexMap::new();
+        let mut undecodable: IndexMap<Option<ObjectKey>, Undecodable> = IndexMap::new();
+        loop {
+            let line = timeout_at(deadline, lines.next_line(self.options.streaming_idle))
+                .await
+                .map_err(endless)??;
+            let Some(line) = line else {
+                return Err(Error::Incomplete);
+            };
+            match decode_frame::<S>(&line, &self.decoding).map_err(transport::Error::from)? {
+                Frame::Added(object) | Frame::Modified(object) => {
+                    let object = self.reuse(progress, object);
+                    let key = object.key();
+                    if !undecodable.is_empty() {
+                        undecodable.swap_remove(&Some(key.clone()));
+                    }
+                    objects.insert(key, object);
+                }
+                Frame::Deleted(object) => {
+                    let key = object.key();
+                    undecodable.swap_remove(&Some(key.clone()));
+                    objects.swap_remove(&key);
+                }
+                Frame::Undecodable { object, deleted } => {
+                    if let Some(key) = &object.key {
+                        objects.swap_remove(key);
+                    }
+                    if deleted {
+                        undecodable.swap_remove(&object.key);
+                    } else {
+                        undecodable.insert(object.key.clone(), object);
+                    }
+                }
+                Frame::Bookmark {
+                    resource_version,
+                    initial_events_end: true,
+                } => {
+                    self.recorder.record(Measurement::Listed {
+                        items: objects.len(),
+                        duration: started.elapsed(),
+                        streamed: true,
+                    });
+                    let objects = objects.into_values().collect();
+                    let undecodable: Vec<_> = undecodable.into_values().collect();
+                    progress.incomplete = 0;
+                    self.accept(
+                        progress,
+                        objects,
+                        &undecodable,
+                        resource_version.into(),
+                        consistent,
+                    )?;
+                    return Ok(lines);
+                }
+                Frame::Error(status) => return Err(transport::Error::from_status(status).into()),
+                Frame::Bookmark { .. } | Frame::Unknown => {}
+            }
+        }
+    }
+}

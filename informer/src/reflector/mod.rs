@@ -1,0 +1,322 @@
+//! Keeps a queue fed with what the API server says: list, then watch, for ever.
+//!
+//! # When things fail
+//!
+//! | what happens | what the reflector does |
+//! |---|---|
+//! | the server offers no streaming lists, or never ends one | reads pages; remembers it for an hour |
+//! | a continue token expires in the middle of paging | reads everything at once |
+//! | the watch ends, or the connection breaks | watches again from the last version |
+//! | the watch ends at once, again and again | backs off between attempts |
+//! | 410, as HTTP status or in the stream | lists again, after a back-off |
+//! | 429, 5xx, no connection | backs off (at least `Retry-After`) and watches again, without listing |
+//! | the watch is silent for 90 s | opens a second at the last version, then drops the first |
+//! | an object cannot be read | quarantines it; the others go on |
+//! | a list is older than what is known | refuses it; after three in a row, accepts that history began anew |
+//! | an event is not newer than what is known | drops it |
+//!
+//! Every wait ends when the reflector is stopped.
+
+mod list;
+mod options;
+mod react;
+mod watch;
+
+pub use options::{FirstList, ReflectorOptions};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_client::Client;
+use reeve_clock::Clock;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::backoff::Backoff;
+use crate::decode::{Decoding, Undecodable};
+use crate::entry::Stored;
+use crate::fifo::{Fifo, KnownObjects};
+use crate::health::{Activity, HealthCell};
+use crate::indexer::{Snapshot, is_same};
+use crate::metrics::{Measurement, Recorder};
+use crate::transport::{self, Endpoint, Selection, Transport};
+use crate::version::ResourceVersion;
+
+/// Changes an object before anyone sees it: to drop what is not needed.
+pub type Transform<S> = Arc<dyn Fn(&mut S) + Send + Sync>;
+
+/// Lists and watches one selection of one kind, into one queue.
+pub struct Reflector<S: Stored> {
+    pub(crate) transport: Transport,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) selection: Selection,
+    pub(crate) decoding: Decoding,
+    pub(crate) options: ReflectorOptions,
+    pub(crate) transform: Option<Transform<S>>,
+    pub(crate) fifo: Arc<dyn Fifo<S>>,
+    /// What the consumer of the queue holds: an object of a list that is there already is not kept twice.
+    pub(crate) known: Option<Arc<dyn KnownObjects<S>>>,
+    pub(crate) clock: Clock,
+    pub(crate) health: Arc<HealthCell>,
+    pub(crate) recorder: Recorder,
+}
+
+/// Why there is no present state to go on from.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(transparent)]
+    Transport(#[from] transport::Error),
+    #[error(
+        "the server answered with version {got}, and {known} is known already; it lags behind, or was restored"
+    )]
+    Behind {
+        known: ResourceVersion,
+        got: ResourceVersion,
+    },
+    #[error("the streaming list ended before it was complete")]
+    Incomplete,
+    #[error("the streaming list did not end within {after:?}")]
+    Endless { after: Duration },
+    #[error(
+        "the server repeatedly says that less happened than is known (version {known}); it may have been restored"
+    )]
+    LowBookmarks { known: ResourceVersion },
+}
+
+/// What a reflector knows from one request to the next.
+struct Progress {
+    /// The newest version seen.
+    version: Option<ResourceVersion>,
+    /// The server no longer knows that version: only the newest state will do (client-go:
+    /// `isLastSyncResourceVersionUnavailable`).
+    unavailable: bool,
+    /// A list at "any" version came in pages: the server has no cache for this kind, so go on in pages.
+    pages_without_cache: bool,
+    /// Streaming lists are not asked for until then.
+    streaming_after: Option<Instant>,
+    /// How many streaming lists in a row ended before they were complete.
+    incomplete: u32,
+    /// How many consistent lists in a row were older than what is known.
+    behind: u32,
+    /// How many bookmarks in a row were older than what is known.
+    low_bookmarks: u32,
+    /// How often in a row a watch was silent.
+    silences: u32,
+    /// How many watches in a row failed.
+    failures: u32,
+    backoff: Backoff,
+}
+
+// === impl Error ===
+
+impl Error {
+    fn class(&self) -> &'static str {
+        match self {
+            Self::Transport(error) => error.class(),
+            Self::Behind { .. } | Self::LowBookmarks { .. } => "behind",
+            Self::Incomplete | Self::Endless { .. } => "incomplete",
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Transport(error) => error.retry_after(),
+            _ => None,
+        }
+    }
+}
+
+// === impl Reflector ===
+
+impl<S: Stored> Reflector<S> {
+    /// A reflector of its own, for whoever brings a queue and a consumer (client-go: `NewReflector`). An
+    /// informer makes its own.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        endpoint: Endpoint,
+        selection: Selection,
+        options: ReflectorOptions,
+        fifo: Arc<dyn Fifo<S>>,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            transport: Transport::new(client, options.limits),
+            decoding: Decoding {
+                api_version: Some(endpoint.api_version()),
+                kind: Some(endpoint.kind().to_owned()),
+            },
+            health: Arc::new(HealthCell::new(clock.clone())),
+            recorder: Recorder::new(Arc::from(endpoint.to_string()), None),
+            endpoint,
+            selection,
+            options,
+            transform: None,
+            fifo,
+            known: None,
+            clock,
+        }
+    }
+
+    /// Lists and watches until `stop` is cancelled. No wait and no request outlives that.
+    pub async fn run(&self, stop: CancellationToken) {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = self.run_forever() => {}
+        }
+        self.health.enter(Activity::Stopped);
+    }
+
+    async fn run_forever(&self) {
+        let mut progress = Progress {
+            version: None,
+            unavailable: false,
+            pages_without_cache: false,
+            streaming_after: None,
+            incomplete: 0,
+            behind: 0,
+            low_bookmarks: 0,
+            silences: 0,
+            failures: 0,
+            backoff: Backoff::new(self.options.backoff, self.clock.random().clone()),
+        };
+        loop {
+            self.health.enter(Activity::Listing);
+            let error = match self.list(&mut progress).await {
+                Ok(opened) => self.follow(&mut progress, opened).await,
+                Err(error) => {
+                    self.recorder.record(Measurement::ListFailed);
+                    error
+                }
+            };
+            self.back_off(&mut progress, &error).await;
+        }
+    }
+
+    /// Notes a failure and waits for as long as it takes.
+    async fn back_off(&self, progress: &mut Progress, error: &Error) {
+        self.note(error);
+        self.health.enter(Activity::BackingOff);
+        let delay = progress.backoff.next_delay();
+        tokio::time::sleep(delay.max(error.retry_after().unwrap_or_default())).await;
+    }
+
+    /// Logs a failure once, not each time it comes back.
+    fn note(&self, error: &Error) {
+        let news = self.health.failed(error.class(), error.to_string());
+        if news {
+            tracing::warn!(kind = %self.endpoint, %error, "cannot follow the API server; retrying");
+        } else {
+            tracing::debug!(kind = %self.endpoint, %error, "still cannot follow the API server");
+        }
+    }
+
+    fn recovered(&self) {
+        if let Some(failure) = self.health.recovered() {
+            tracing::info!(kind = %self.endpoint, since = %failure.since, attempts = failure.times, "follows the API server again");
+        }
+    }
+
+    /// Counts and logs an object that cannot be read, once a version.
+    fn report(&self, object: &Undecodable) {
+        if self.health.is_quarantined(object) {
+            return;
+        }
+        self.recorder.record(Measurement::Quarantined);
+        tracing::warn!(
+            kind = %self.endpoint,
+            object = object.key.as_ref().map(tracing::field::display),
+            version = object.resource_version.as_deref(),
+            error = %object.error,
+            "an object cannot be read and is left as it was"
+        );
+    }
+
+    /// An object of a list: the entry that is held already, if it is of the same version, so that a list does
+    /// not double what is kept. Not while the server seems to be behind: a version then may come twice.
+    fn reuse(&self, progress: &Progress, object: S) -> Arc<S> {
+        let known = self
+            .known
+            .as_ref()
+            .filter(|_| progress.behind == 0)
+            .and_then(|known| known.known(object.key_ref()))
+            .filter(|known| is_same::<S>(known, &object));
+        known.unwrap_or_else(|| self.prepare(object))
+    }
+
+    fn prepare(&self, mut object: S) -> Arc<S> {
+        if let Some(transform) = &self.transform {
+            transform(&mut object);
+        }
+        Arc::new(object)
+    }
+
+    /// Hands a complete state on, unless it is older than what is known. `consistent` says that the server
+    /// was asked for its newest.
+    fn accept(
+        &self,
+        progress: &mut Progress,
+        objects: Vec<Arc<S>>,
+        undecodable: &[Undecodable],
+        version: ResourceVersion,
+        consistent: bool,
+    ) -> Result<(), Error> {
+        let mut anew = false;
+        if let Some(known) = progress
+            .version
+            .as_ref()
+            .filter(|known| version.is_older_than(known))
+        {
+            let new_epoch = self.options.epoch_lists.max(2);
+            progress.behind += u32::from(consistent);
+            // The next list shall count.
+            progress.unavailable = true;
+            if progress.behind < new_epoch {
+                self.health.stale();
+                self.recorder.record(Measurement::StaleList);
+                return Err(Error::Behind {
+                    known: known.clone(),
+                    got: version,
+                });
+            }
+            tracing::warn!(
+                kind = %self.endpoint, %known, now = %version, lists = progress.behind,
+                "the server's history began anew; its present state replaces what was known"
+            );
+            self.health.new_epoch();
+            self.recorder.record(Measurement::NewEpoch);
+            anew = true;
+        }
+        for object in undecodable {
+            self.report(object);
+        }
+        self.health.quarantine_only(undecodable);
+        self.health.heard();
+        progress.behind = 0;
+        progress.low_bookmarks = 0;
+        progress.failures = 0;
+        progress.unavailable = false;
+        progress.version = Some(version.clone());
+        self.fifo.replace(Snapshot {
+            objects,
+            retained: undecodable
+                .iter()
+                .filter_map(|object| object.key.clone())
+                .collect(),
+            resource_version: version,
+            new_epoch: anew,
+        });
+        Ok(())
+    }
+}
+
+impl<S: Stored> std::fmt::Debug for Reflector<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reflector")
+            .field("endpoint", &self.endpoint)
+            .field("selection", &self.selection)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}

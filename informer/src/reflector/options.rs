@@ -1,0 +1,67 @@
+//! How a reflector lists and watches.
+
+use std::time::Duration;
+
+use crate::backoff::BackoffOptions;
+use crate::transport::Limits;
+
+/// How the present state is read first, and again when a watch cannot go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FirstList {
+    /// The newest state there is (resourceVersion unset): never older than what anyone has seen. The default.
+    #[default]
+    Consistent,
+    /// What the API server has at hand (resourceVersion "0", later the last one seen): cheaper for the
+    /// server, and possibly old at the start. client-go's choice.
+    Any,
+}
+
+/// How a reflector lists and watches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReflectorOptions {
+    /// How the first state is read. Default [`FirstList::Consistent`].
+    pub first_list: FirstList,
+    /// Ask for lists as streams, and fall back to pages where the server does not offer it. Default true.
+    pub streaming: bool,
+    /// Give a streaming list up when nothing comes for so long before its end. Default 10 s.
+    pub streaming_idle: Duration,
+    /// Give a streaming list up when its end has not come by then. Default 5 min.
+    pub streaming_deadline: Duration,
+    /// How long a server that did not offer streaming lists is not asked again. Default 1 h.
+    pub streaming_retry: Duration,
+    /// How many objects a page holds. Default 500.
+    pub page_size: u32,
+    /// The server ends a watch after this to twice this time, drawn anew each time. Default 5 min; less is
+    /// raised to it, as in client-go.
+    pub watch_timeout: Duration,
+    /// A watch that is silent for so long is replaced. Default 90 s: servers send a bookmark each minute.
+    pub watch_idle: Duration,
+    /// How long to wait after failures.
+    pub backoff: BackoffOptions,
+    /// How many consistent lists in a row must be older than what is known until the server's history counts
+    /// as begun anew. Default 3, at least 2.
+    pub epoch_lists: u32,
+    /// Limits of requests.
+    pub limits: Limits,
+}
+
+impl Default for ReflectorOptions {
+    fn default() -> Self {
+        Self {
+            first_list: FirstList::default(),
+            streaming: true,
+            streaming_idle: Duration::from_secs(10),
+            streaming_deadline: Duration::from_secs(300),
+            streaming_retry: Duration::from_secs(3600),
+            page_size: 500,
+            watch_timeout: MINIMUM_WATCH_TIMEOUT,
+            watch_idle: Duration::from_secs(90),
+            backoff: BackoffOptions::default(),
+            epoch_lists: 3,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// client-go: `defaultMinWatchTimeout`.
+pub(super) const MINIMUM_WATCH_TIMEOUT: Duration = Duration::from_secs(300);

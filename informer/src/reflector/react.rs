@@ -1,0 +1,108 @@
+//! What to do when a watch cannot go on: the decisions, without the doing.
+
+use std::time::Duration;
+
+use crate::transport::Error;
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reaction {
+    /// Back off, then watch again from the last version.
+    Rewatch,
+    /// Read everything again.
+    Relist,
+}
+
+/// How often in a row the same trouble may come back from a watch until everything is read again.
+const PATIENCE: u32 = 3;
+
+/// A watch that ended within this, and brought nothing, is as good as refused (client-go:
+/// `VeryShortWatchError`).
+pub(super) const SHORT: Duration = Duration::from_secs(1);
+
+/// What to do about `error`, the `times`-th in a row (from 1) that a watch failed with. `in_stream` says that
+/// the watch was open.
+///
+/// Watching again is cheap for both sides; a list of a large kind is not, and many at once bring servers down
+/// (kubernetes#86430). So everything that does not say the version is of no use is answered by watching again.
+pub(super) fn react(error: &Error, in_stream: bool, times: u32) -> Reaction {
+    let lost =
+        error.is_expired() || matches!(error.code(), Some(400 | 404 | 405 | 406 | 415 | 422));
+    // These may come from one object or one version, and then come again from the same place.
+    let stuck = error.is_too_large_version()
+        || matches!(
+            error,
+            Error::Decode(_) | Error::TooLarge { .. } | Error::Request { .. }
+        )
+        || (in_stream && error.code().is_some_and(|code| code != 429));
+    if lost || (stuck && times >= PATIENCE) {
+        Reaction::Relist
+    } else {
+        Reaction::Rewatch
+    }
+}
+
+/// Whether a failed streaming list says that the server does not offer them.
+pub(super) fn refuses_streaming(error: &Error) -> bool {
+    // A server that knows no streaming lists refuses the parameters, or ignores them and stays silent.
+    matches!(error.code(), Some(400 | 405 | 406 | 415 | 422 | 501))
+        || matches!(error, Error::Silent { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use kube_core::Status;
+
+    use super::*;
+
+    fn status(code: u16, reason: &str) -> Error {
+        Error::from_status(Box::new(Status {
+            code,
+            reason: reason.to_owned(),
+            ..Status::default()
+        }))
+    }
+
+    #[test]
+    fn expired_versions_relist_at_once_in_both_forms() {
+        for in_stream in [true, false] {
+            assert_eq!(
+                react(&status(410, "Expired"), in_stream, 1),
+                Reaction::Relist
+            );
+            assert_eq!(react(&status(0, "Gone"), in_stream, 1), Reaction::Relist);
+        }
+    }
+
+    #[test]
+    fn a_busy_or_broken_server_never_causes_a_relist() {
+        for code in [401, 403, 429, 500, 502, 503, 504] {
+            assert_eq!(
+                react(&status(code, ""), false, 100),
+                Reaction::Rewatch,
+                "{code}"
+            );
+        }
+        assert_eq!(react(&status(429, ""), true, 100), Reaction::Rewatch);
+        assert_eq!(
+            react(&Error::Silent { after: SHORT }, true, 100),
+            Reaction::Rewatch
+        );
+    }
+
+    #[test]
+    fn an_error_that_keeps_coming_from_the_stream_relists() {
+        let error = status(500, "InternalError");
+        assert_eq!(react(&error, true, 2), Reaction::Rewatch);
+        assert_eq!(react(&error, true, 3), Reaction::Relist);
+    }
+
+    #[test]
+    fn only_a_refusal_or_silence_says_that_streaming_is_not_offered() {
+        assert!(refuses_streaming(&status(422, "Invalid")));
+        assert!(refuses_streaming(&Error::Silent { after: SHORT }));
+        for code in [401, 403, 404, 410, 429, 500, 503] {
+            assert!(!refuses_streaming(&status(code, "")), "{code}");
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Following changes, from one watch to the next.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::options::MINIMUM_WATCH_TIMEOUT;
+use super::react::{Reaction, SHORT, react};
+use super::{Error, Progress, Reflector};
+use crate::decode::{Frame, decode_frame};
+use crate::entry::Stored;
+use crate::fifo::{Deletion, Delta};
+use crate::health::Activity;
+use crate::metrics::Measurement;
+use crate::transport::{self, Lines, WatchRequest};
+use crate::version::ResourceVersion;
+
+/// How many bookmarks in a row may be older than what is known.
+const LOW_BOOKMARKS: u32 = 3;
+
+/// After this many silent deadlines in a row, and then each time their number is a multiple of the second, the
+/// server is asked where it stands.
+const PROBED_SILENCE: u32 = 2;
+const PROBED_SILENCES: u32 = 10;
+
+/// How many watches in a row may end within a second, each after some events, until that is slowed down.
+const BRIEF_WATCHES: u32 = 3;
+
+/// One watch, from open to end.
+struct Session {
+    started: Instant,
+    /// Changes that were news.
+    events: u64,
+}
+
+/// How a watch ended.
+enum End {
+    /// The server closed it.
+    Closed,
+    /// It was silent, and this one took over.
+    Replaced(Lines),
+    Failed(Error),
+}
+
+/// What one line did.
+enum Step {
+    Next,
+    Failed(Error),
+}
+
+impl<S: Stored> Reflector<S> {
+    /// Follows changes until everything has to be read again, and says why.
+    pub(super) async fn follow(&self, progress: &mut Progress, opened: Option<Lines>) -> Error {
+        let mut opened = opened;
+        let mut brief = 0;
+        loop {
+            let lines = match opened.take() {
+                Some(lines) => lines,
+                None => match self
+                    .open(&progress.version.clone().unwrap_or_default(), false)
+                    .await
+                {
+                    Ok(lines) => lines,
+                    Err(error) => {
+                        self.recorder.record(Measurement::WatchFailed);
+                        match self.recover(progress, error.into(), false).await {
+                            Ok(()) => continue,
+                            Err(error) => return error,
+                        }
+                    }
+                },
+            };
+            self.health.enter(Activity::Watching);
+            let mut session = Session {
+                started: Instant::now(),
+                events: 0,
+            };
+            let end = self.consume(progress, lines, &mut session).await;
+            let lasted = session.started.elapsed();
+            let short = lasted < SHORT && session.events == 0;
+            self.recorder.record(Measurement::Watched {
+                events: session.events,
+                duration: lasted,
+                short,
+            });
+            brief = if lasted < SHORT { brief + 1 } else { 0 };
+            match end {
+                End::Replaced(lines) => opened = Some(lines),
+                End::Closed if short || brief >= BRIEF_WATCHES => {
+                    self.back_off(progress, &Error::Incomplete).await;
+                }
+                End::Closed => {}
+                End::Failed(error) => {
+                    if let Err(error) = self.recover(progress, error, true).await {
+                        return error;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits before the next watch, or says that it would be of no use.
+    async fn recover(
+        &self,
+        progress: &mut Progress,
+        error: Error,
+        in_stream: bool,
+    ) -> Result<(), Error> {
+        progress.failures += 1;
+        let reaction = match &error {
+            Error::Transport(error) => react(error, in_stream, progress.failures),
+            _ => Reaction::Relist,
+        };
+        if reaction == Reaction::Relist {
+            return Err(error);
+        }
+        self.back_off(progress, &error).await;
+        Ok(())
+    }
+
+    /// Opens a watch after `version`, or a streaming list not older than it.
+    pub(super) async fn open(
+        &self,
+        version: &ResourceVersion,
+        initial: bool,
+    ) -> Result<Lines, transport::Error> {
+        let shortest = self.options.watch_timeout.max(MINIMUM_WATCH_TIMEOUT);
+        let request = WatchRequest {
+            resource_version: version.to_string(),
+            send_initial_events: initial,
+            timeout: self.clock.random().jitter(shortest, 1.0),
+        };
+        self.transport
+            .watch(request.build(&self.endpoint, &self.selection)?)
+            .await
+    }
+
+    async fn consume(
+        &self,
+        progress: &mut Progress,
+        mut lines: Lines,
+        session: &mut Session,
+    ) -> End {
+        let mut proven = false;
+        let mut frames = 0;
+        loop {
+            let next = lines.next_line(self.options.watch_idle);
+            let line = if proven {
+                next.await
+            } else if let Ok(line) = timeout(SHORT, next).await {
+                line
+            } else {
+                // Open and quiet: what failed before is over.
+                proven = true;
+                self.recovered();
+                continue;
+            };
+            if frames != lines.frames() {
+                frames = lines.frames();
+                self.health.heard();
+            }
+            match self.step(progress, line, session) {
+                Ok(Some(Step::Next)) => {}
+                Ok(Some(Step::Failed(error))) => return End::Failed(error),
+                Ok(None) => return End::Closed,
+                Err(transport::Error::Silent { after }) => {
+                    self.recorder.record(Measurement::WatchStalled);
+                    progress.silences += 1;
+                    if let Err(error) = self.probe(progress).await {
+                        return End::Failed(error);
+                    }
+                    match self.replace(progress, &mut lines, after, session).await {
+                        Some(end) => return end,
+                        None => continue,
+                    }
+                }
+                Err(error) => return End::Failed(error.into()),
+            }
+            // A store that falls behind is felt by the server, not by memory.
+            while !self.fifo.has_room() {
+                self.fifo.writable().notified().await;
+            }
+        }
+    }
+
+    /// A server that was restored from a backup says nothing to a watch whose version it has not reached, not
+    /// even bookmarks. So after some silence it is asked where it stands.
+    async fn probe(&self, progress: &Progress) -> Result<(), Error> {
+        let Some(known) = &progress.version else {
+            return Ok(());
+        };
+        if progress.silences != PROBED_SILENCE && !progress.silences.is_multiple_of(PROBED_SILENCES)
+        {
+            return Ok(());
+        }
+        match self.newest_version().await {
+            Ok(got) if got.is_older_than(known) => Err(Error::Behind {
+                known: known.clone(),
+                got,
+            }),
+            // That it does not answer is found out by the next watch.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// A silent watch may be dead, or its server have nothing to say: a second one is opened at the last
+    /// version before the first is dropped, so that no moment goes unwatched.
+    async fn replace(
+        &self,
+        progress: &mut Progress,
+        lines: &mut Lines,
+        silent: Duration,
+        session: &mut Session,
+    ) -> Option<End> {
+        let version = progress.version.clone().unwrap_or_default();
+        let opening = self.open(&version, false);
+        tokio::pin!(opening);
+        loop {
+            tokio::select! {
+                biased;
+                line = lines.next_line(silent) => match self.step(progress, line, session) {
+                    // It speaks after all.
+                    Ok(Some(Step::Next)) => return None,
+                    Ok(Some(Step::Failed(error))) => return Some(End::Failed(error)),
+                    Ok(None) => return Some(End::Closed),
+                    Err(transport::Error::Silent { .. }) => {}
+                    Err(error) => return Some(End::Failed(error.into())),
+                },
+                opened = &mut opening => return Some(match opened {
+                    Ok(second) => End::Replaced(second),
+                    Err(error) => End::Failed(error.into()),
+                }),
+            }
+        }
+    }
+
+    /// Takes one line. `Ok(None)` is the end of the stream.
+    fn step(
+        &self,
+        progress: &mut Progress,
+        line: Result<Option<bytes::Bytes>, transport::Error>,
+        session: &mut Session,
+    ) -> Result<Option<Step>, transport::Error> {
+        let Some(line) = line? else {
+            return Ok(None);
+        };
+        progress.silences = 0;
+        let frame = decode_frame::<S>(&line, &self.decoding)?;
+        Ok(Some(self.take(progress, frame, session)))
+    }
+
+    fn take(&self, progress: &mut Progress, frame: Frame<S>, session: &mut Session) -> Step {
+        match frame {
+            Frame::Added(object) | Frame::Modified(object)
+                if progress.is_old(object.resource_version()) =>
+            {
+                // The server was asked for what comes after the version known: this was seen, or undone.
+                tracing::debug!(kind = %self.endpoint, object = %object.key_ref(), version = object.resource_version(), "dropped an old event");
+                self.health.stale();
+                self.recorder.record(Measurement::StaleEvent);
+            }
+            Frame::Added(object) => self.push(progress, object, session, Delta::Added),
+            Frame::Modified(object) => self.push(progress, object, session, Delta::Updated),
+            // The store knows whether an old deletion still means something: some servers send the object's
+            // last version and not the deletion's.
+            Frame::Deleted(object) => {
+                self.push(progress, object, session, |object| {
+                    Delta::Deleted(Deletion::Seen(object))
+                });
+            }
+            Frame::Undecodable { object, deleted } => {
+                self.report(&object);
+                let version = object.resource_version.clone().unwrap_or_default();
+                let advanced = progress.advance(&version);
+                session.events += u64::from(advanced);
+                if deleted {
+                    if let Some(key) = object.key {
+                        self.health.release(key.as_ref());
+                        self.fifo.push(Delta::Deleted(Deletion::FinalStateUnknown {
+                            key,
+                            last: None,
+                        }));
+                    }
+                } else {
+                    self.health.quarantine(&object);
+                }
+                if advanced {
+                    // All that can be known of this version is.
+                    self.fifo.bookmark(version.into());
+                }
+                self.proceed(progress);
+            }
+            Frame::Bookmark {
+                resource_version, ..
+            } => {
+                let version = ResourceVersion::from(resource_version);
+                if let Some(known) = progress
+                    .version
+                    .clone()
+                    .filter(|known| version.is_older_than(known))
+                {
+                    progress.low_bookmarks += 1;
+                    if progress.low_bookmarks >= LOW_BOOKMARKS {
+                        return Step::Failed(Error::LowBookmarks { known });
+                    }
+                } else {
+                    progress.low_bookmarks = 0;
+                    progress.version = Some(version.clone());
+                    self.fifo.bookmark(version);
+                    self.proceed(progress);
+                }
+            }
+            Frame::Error(status) => {
+                return Step::Failed(transport::Error::from_status(status).into());
+            }
+            Frame::Unknown => {}
+        }
+        Step::Next
+    }
+
+    fn push(
+        &self,
+        progress: &mut Progress,
+        object: S,
+        session: &mut Session,
+        delta: impl FnOnce(std::sync::Arc<S>) -> Delta<S>,
+    ) {
+        session.events += u64::from(progress.advance(object.resource_version()));
+        let object = self.prepare(object);
+        self.health.release(object.key_ref());
+        self.fifo.push(delta(object));
+        self.proceed(progress);
+    }
+
+    /// The watch works.
+    fn proceed(&self, progress: &mut Progress) {
+        progress.failures = 0;
+        self.recovered();
+    }
+}
+
+// === impl Progress ===
+
+impl Progress {
+    /// True if `version` is known not to be news. That two opaque versions are equal says nothing: they are of
+    /// two objects.
+    fn is_old(&self, version: &str) -> bool {
+        self.version.as_ref().is_some_and(|known| {
+            match crate::version::compare(version, known.as_str()) {
+                Some(std::cmp::Ordering::Less) => true,
+                Some(std::cmp::Ordering::Equal) => crate::version::is_number(version),
+                _ => false,
+            }
+        })
+    }
+
+    /// Moves on to `version`; true if it is news.
+    fn advance(&mut self, version: &str) -> bool {
+        if version.is_empty() || self.is_old(version) {
+            return false;
+        }
+        self.low_bookmarks = 0;
+        self.version = Some(ResourceVersion::from(version));
+        true
+    }
+}

@@ -1,0 +1,84 @@
+//! Objects for unit tests.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use crate::entry::Stored;
+use crate::event::{Event, UpdateReason};
+
+/// `name@version` or `name@version/uid`.
+pub(crate) fn map(text: &str) -> Arc<ConfigMap> {
+    let (name, rest) = text.split_once('@').expect("name@version");
+    let (version, uid) = rest.split_once('/').unwrap_or((rest, "u"));
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.to_owned());
+    map.metadata.namespace = Some("n".to_owned());
+    map.metadata.uid = Some(uid.to_owned());
+    map.metadata.resource_version = Some(version.to_owned());
+    Arc::new(map)
+}
+
+pub(crate) fn text(map: &ConfigMap) -> String {
+    format!("{}@{}", map.name(), map.resource_version())
+}
+
+/// `+a@1`, `~a@1-2`, `-a@2`; `*` marks initial, `!` a tombstone, `s` a resync, `r` a relist.
+pub(crate) fn told(event: &Event<ConfigMap>) -> String {
+    match event {
+        Event::Added { object, initial } => {
+            format!("+{}{}", text(object), if *initial { "*" } else { "" })
+        }
+        Event::Updated { old, new, reason } => {
+            let mark = match reason {
+                UpdateReason::Changed => "",
+                UpdateReason::Relist => "r",
+                UpdateReason::Resync => "s",
+            };
+            format!("~{}-{}{mark}", text(old), new.resource_version())
+        }
+        Event::Deleted {
+            key,
+            last,
+            tombstone,
+        } => {
+            let version = last.as_ref().map_or("?", |last| last.resource_version());
+            format!(
+                "-{}@{version}{}",
+                key.name,
+                if *tombstone { "!" } else { "" }
+            )
+        }
+    }
+}
+
+pub(crate) fn added(object: &str) -> Event<ConfigMap> {
+    Event::Added {
+        object: map(object),
+        initial: false,
+    }
+}
+
+pub(crate) fn initial(object: &str) -> Event<ConfigMap> {
+    Event::Added {
+        object: map(object),
+        initial: true,
+    }
+}
+
+pub(crate) fn updated(old: &str, new: &str, reason: UpdateReason) -> Event<ConfigMap> {
+    Event::Updated {
+        old: map(old),
+        new: map(new),
+        reason,
+    }
+}
+
+pub(crate) fn deleted(object: &str) -> Event<ConfigMap> {
+    let last = map(object);
+    Event::Deleted {
+        key: last.key(),
+        last: Some(last),
+        tombstone: false,
+    }
+}

@@ -1,0 +1,177 @@
+//! The informer against the built-in API server, under paused time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_client::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube_client::{Api, Client};
+use reeve_apiserver::ApiServer;
+use reeve_apiserver::faults::Rule;
+use reeve_clock::Clock;
+use reeve_informer::{HandlerOptions, ObjectKey, ResourceVersion, Scope, SharedInformer, Stored};
+use tokio_util::sync::CancellationToken;
+
+async fn server(streaming: bool) -> ApiServer {
+    let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
+    ApiServer::builder()
+        .clock(clock)
+        .streaming_lists(streaming)
+        .start()
+        .await
+        .unwrap()
+}
+
+fn start(server: &ApiServer) -> (SharedInformer<ConfigMap>, CancellationToken) {
+    let informer = SharedInformer::<ConfigMap>::builder(server.client())
+        .scope(Scope::namespace("default"))
+        .clock(server.clock().clone())
+        .build();
+    let stop = CancellationToken::new();
+    tokio::spawn({
+        let (informer, stop) = (informer.clone(), stop.clone());
+        async move { informer.run(stop).await.unwrap() }
+    });
+    (informer, stop)
+}
+
+fn map(name: &str, value: &str) -> ConfigMap {
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some(name.to_owned());
+    map.data = Some(BTreeMap::from([("value".to_owned(), value.to_owned())]));
+    map
+}
+
+/// Every ConfigMap of the namespace: name, version, value.
+fn texts<'a>(maps: impl IntoIterator<Item = &'a ConfigMap>) -> Vec<String> {
+    let mut texts: Vec<_> = maps
+        .into_iter()
+        .map(|map| format!("{}@{} {:?}", map.name(), map.resource_version(), map.data))
+        .collect();
+    texts.sort();
+    texts
+}
+
+async fn assert_same(client: &Client, informer: &SharedInformer<ConfigMap>) {
+    let listed = Api::<ConfigMap>::namespaced(client.clone(), "default")
+        .list(&Default::default())
+        .await
+        .unwrap();
+    let stored = informer.lister().list();
+    assert_eq!(
+        texts(stored.iter().map(AsRef::as_ref)),
+        texts(&listed.items)
+    );
+    assert!(
+        stored
+            .iter()
+            .all(|map| map.metadata.managed_fields.is_none())
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_follows_writes_with_streaming_lists_and_without() {
+    for streaming in [true, false] {
+        let server = server(streaming).await;
+        let client = server.client();
+        let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
+        for number in 0..20 {
+            maps.create(&PostParams::default(), &map(&format!("m{number}"), "first"))
+                .await
+                .unwrap();
+        }
+        let (informer, stop) = start(&server);
+        let told = std::sync::Arc::new(parking_lot::Mutex::new(0));
+        let count = std::sync::Arc::clone(&told);
+        let handle = informer
+            .add_handler(move |_| *count.lock() += 1, HandlerOptions::new())
+            .unwrap();
+        handle.has_synced().await.unwrap();
+        assert_eq!(*told.lock(), informer.lister().len());
+        assert_same(&client, &informer).await;
+        // Reading one's own writes.
+        let patch = serde_json::json!({"data": {"value": "second"}});
+        let written = maps
+            .patch("m1", &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .unwrap();
+        let version = ResourceVersion::from(written.resource_version());
+        informer
+            .wait_for_resource_version(&Scope::namespace("default"), &version)
+            .await
+            .unwrap();
+        let read = informer
+            .lister()
+            .get(&ObjectKey::namespaced("default", "m1"))
+            .unwrap()
+            .unwrap();
+        assert_eq!(read.data.as_ref().unwrap()["value"], "second");
+        maps.delete("m2", &DeleteParams::default()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(
+            informer
+                .lister()
+                .get(&ObjectKey::namespaced("default", "m2"))
+                .unwrap()
+                .is_none()
+        );
+        assert_same(&client, &informer).await;
+        stop.cancel();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_converges_through_an_outage_compaction_and_faults() {
+    for streaming in [true, false] {
+        let server = server(streaming).await;
+        let client = server.client();
+        let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
+        let (informer, stop) = start(&server);
+        informer.wait_synced().await.unwrap();
+        for round in 0..6 {
+            for number in 0..10 {
+                let _ = maps
+                    .create(
+                        &PostParams::default(),
+                        &map(&format!("m{round}-{number}"), "x"),
+                    )
+                    .await;
+            }
+            if round > 0 {
+                maps.delete(&format!("m{}-0", round - 1), &DeleteParams::default())
+                    .await
+                    .unwrap();
+            }
+            match round {
+                0 => server.close_watches(),
+                1 => {
+                    server.close_watches();
+                    server.compact(None);
+                }
+                2 => {
+                    server.go_down();
+                    tokio::time::sleep(Duration::from_secs(20)).await;
+                    server.come_up();
+                }
+                3 => {
+                    server
+                        .faults()
+                        .add(Rule::new().verb("watch").times(3).status(429, "busy"));
+                    server.close_watches();
+                }
+                4 => {
+                    server
+                        .faults()
+                        .add(Rule::new().verb("watch").times(2).stall_after(1));
+                    server.close_watches();
+                }
+                _ => {}
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert_same(&client, &informer).await;
+        assert!(informer.health().is_ready(), "{:?}", informer.health());
+        stop.cancel();
+    }
+}

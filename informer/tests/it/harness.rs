@@ -1,0 +1,144 @@
+//! An informer under test, with what its handlers were told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+use reeve_clock::Clock;
+use reeve_informer::{Builder, Event, HandlerHandle, HandlerOptions, SharedInformer, Stored};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::script::Script;
+
+pub type Maps = SharedInformer<ConfigMap>;
+
+/// What a handler was told, shortened: `+a@5`, `~a@5-6`, `-a@6`, with `!` for a tombstone, `*` for initial,
+/// `r` for relist and `s` for resync.
+#[derive(Clone, Default)]
+pub struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Told {
+    pub fn handler(&self) -> impl Fn(Event<ConfigMap>) + Send + Sync + 'static + use<> {
+        let told = Arc::clone(&self.0);
+        move |event| told.lock().push(short(&event))
+    }
+
+    pub fn last(&self) -> Option<String> {
+        self.0.lock().last().cloned()
+    }
+
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+pub fn short<S: Stored>(event: &Event<S>) -> String {
+    match event {
+        Event::Added { object, initial } => {
+            let mark = if *initial { "*" } else { "" };
+            format!("+{}@{}{mark}", object.name(), object.resource_version())
+        }
+        Event::Updated { old, new, reason } => {
+            let mark = match reason {
+                reeve_informer::UpdateReason::Changed => "",
+                reeve_informer::UpdateReason::Relist => "r",
+                reeve_informer::UpdateReason::Resync => "s",
+            };
+            format!(
+                "~{}@{}-{}{mark}",
+                new.name(),
+                old.resource_version(),
+                new.resource_version()
+            )
+        }
+        Event::Deleted {
+            key,
+            last,
+            tombstone,
+        } => {
+            let version = last.as_ref().map_or("?", |last| last.resource_version());
+            format!(
+                "-{}@{version}{}",
+                key.name,
+                if *tombstone { "!" } else { "" }
+            )
+        }
+    }
+}
+
+pub struct Running {
+    pub informer: Maps,
+    pub told: Told,
+    pub handle: HandlerHandle<ConfigMap>,
+    pub stop: CancellationToken,
+    pub task: JoinHandle<()>,
+}
+
+pub fn clock() -> Clock {
+    Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 7)
+}
+
+pub fn builder(script: &Script) -> Builder<ConfigMap> {
+    SharedInformer::<ConfigMap>::builder(script.client()).clock(clock())
+}
+
+/// Runs an informer of ConfigMaps with one handler.
+pub fn start(script: &Script) -> Running {
+    run(builder(script).build())
+}
+
+pub fn run(informer: Maps) -> Running {
+    let told = Told::default();
+    let handle = informer
+        .add_handler(told.handler(), HandlerOptions::new())
+        .unwrap();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn({
+        let (informer, stop) = (informer.clone(), stop.clone());
+        async move { informer.run(stop).await.unwrap() }
+    });
+    Running {
+        informer,
+        told,
+        handle,
+        stop,
+        task,
+    }
+}
+
+impl Running {
+    /// What the store holds: `a@5 b@6`.
+    pub fn store(&self) -> String {
+        contents(&self.informer)
+    }
+
+    /// Stops the informer; it must end at once.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        tokio::time::timeout(Duration::from_millis(1), self.task)
+            .await
+            .expect("it ends at once")
+            .unwrap();
+    }
+}
+
+pub fn contents(informer: &Maps) -> String {
+    let mut objects: Vec<_> = informer
+        .lister()
+        .list()
+        .iter()
+        .map(|object| format!("{}@{}", object.name(), object.resource_version()))
+        .collect();
+    objects.sort();
+    objects.join(" ")
+}
+
+pub async fn seconds(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+pub async fn millis(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await;
+}

@@ -1,0 +1,985 @@
+//! The shared informer: handlers, indexes, life cycle. Named cases of client-go's shared informer tests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+use reeve_informer::{
+    Event, Filtered, HandlerOptions, InformerFactory, Measurement, Metrics, ObjectKey, Policy,
+    ResourceVersion, RunError, Scope, Selection, SharedInformer, Stored, WaitError, indexer,
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::harness::{Told, builder, clock, contents, millis, run, seconds, start};
+use crate::script::*;
+
+/// A server with three objects and a watch that says what is sent here.
+fn three() -> (Script, impl Fn(Bit)) {
+    let (sender, receiver) = mpsc::unbounded_channel::<Bit>();
+    let receiver = Arc::new(Mutex::new(receiver));
+    let script = Script::new([
+        no_streaming(),
+        list(
+            "10",
+            &[object("a", "1"), object("b", "2"), object("c", "3")],
+        ),
+        Answer::Live(receiver),
+    ]);
+    (script, move |bit| sender.send(bit).unwrap())
+}
+
+// === Handlers ===
+
+#[tokio::test(start_paused = true)]
+async fn handlers_are_told_what_was_there_and_then_what_changes() {
+    let (script, say) = three();
+    let running = start(&script);
+    running.handle.has_synced().await.unwrap();
+    assert_eq!(running.told.take(), ["+a@1*", "+b@2*", "+c@3*"]);
+    say(added("d", "11"));
+    say(modified("a", "12"));
+    say(deleted("b", "13"));
+    millis(1).await;
+    assert_eq!(running.told.take(), ["+d@11", "~a@1-12", "-b@13"]);
+    assert_eq!(running.store(), "a@12 c@3 d@11");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_handler_is_first_told_what_is_there() {
+    let (script, say) = three();
+    let running = start(&script);
+    running.informer.wait_synced().await.unwrap();
+    say(modified("a", "12"));
+    millis(1).await;
+    let told = Told::default();
+    let handle = running
+        .informer
+        .add_handler(told.handler(), HandlerOptions::new())
+        .unwrap();
+    assert!(!handle.is_synced(), "not before it was shown everything");
+    handle.has_synced().await.unwrap();
+    assert_eq!(told.take(), ["+a@12*", "+b@2*", "+c@3*"]);
+    say(deleted("c", "13"));
+    millis(1).await;
+    assert_eq!(told.take(), ["-c@13"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_created_again_is_deleted_and_then_added() {
+    let (script, say) = three();
+    let running = start(&script);
+    running.handle.has_synced().await.unwrap();
+    running.told.take();
+    // The deletion was missed; the watch shows the new one only.
+    say(event("ADDED", &object_of("a", "12", "other")));
+    millis(1).await;
+    assert_eq!(running.told.take(), ["-a@1!", "+a@12"]);
+    // A late word about the former one means nothing.
+    say(event("DELETED", &object_of("a", "13", "uid-a")));
+    millis(1).await;
+    assert_eq!(running.told.take(), Vec::<String>::new());
+    assert_eq!(running.store(), "a@12 b@2 c@3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relist_tells_what_is_gone_first_then_the_rest_in_order_and_keeps_what_is_unchanged() {
+    let script = Script::new([
+        no_streaming(),
+        list(
+            "10",
+            &[
+                object("a", "1"),
+                object("b", "2"),
+                object("c", "3"),
+                object("d", "4"),
+            ],
+        ),
+        ending([wait(5), error(410, "Expired")]),
+        list(
+            "20",
+            &[
+                object("e", "15"),
+                object_of("b", "16", "other"),
+                object("a", "1"),
+                object("c", "17"),
+            ],
+        ),
+        watch([]),
+    ]);
+    let running = start(&script);
+    running.handle.has_synced().await.unwrap();
+    running.told.take();
+    let key = ObjectKey::namespaced("n", "a");
+    let before = running.informer.lister().get(&key).unwrap().unwrap();
+    seconds(10).await;
+    assert_eq!(
+        running.told.take(),
+        ["-b@2!", "-d@4!", "+e@15", "+b@16", "~c@3-17r"]
+    );
+    let after = running.informer.lister().get(&key).unwrap().unwrap();
+    assert!(
+        Arc::ptr_eq(&before, &after),
+        "an unchanged object keeps its entry"
+    );
+    assert_eq!(running.informer.last_sync_resource_version().as_str(), "20");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panicking_handler_is_isolated_and_still_syncs() {
+    let (script, say) = three();
+    let running = start(&script);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let handle = running
+        .informer
+        .add_handler(
+            {
+                let calls = Arc::clone(&calls);
+                move |_: Event<ConfigMap>| {
+                    calls.fetch_add(1, Ordering::SeqCst);
+                    panic!("on purpose");
+                }
+            },
+            HandlerOptions::new().name("bad"),
+        )
+        .unwrap();
+    handle.has_synced().await.unwrap();
+    say(added("d", "11"));
+    millis(1).await;
+    assert_eq!((calls.load(Ordering::SeqCst), handle.panics()), (4, 4));
+    assert_eq!(
+        running.told.take().len(),
+        4,
+        "the other handler is not disturbed"
+    );
+    let health = running.informer.health();
+    let bad = health
+        .handlers
+        .iter()
+        .find(|handler| &*handler.name == "bad")
+        .unwrap();
+    assert_eq!((bad.panics, bad.synced, bad.delivered), (4, true, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_handler_is_told_nothing_more_and_others_stay() {
+    let (script, say) = three();
+    let running = start(&script);
+    let told = Told::default();
+    let handle = running
+        .informer
+        .add_handler(told.handler(), HandlerOptions::new())
+        .unwrap();
+    let twice = running
+        .informer
+        .add_handler(told.handler(), HandlerOptions::new())
+        .unwrap();
+    twice.has_synced().await.unwrap();
+    handle.has_synced().await.unwrap();
+    assert_eq!(told.take().len(), 6, "each registration is its own");
+    handle.remove().await;
+    handle.remove().await;
+    say(added("d", "11"));
+    millis(1).await;
+    assert_eq!(told.take(), ["+d@11"]);
+    assert_eq!(running.informer.health().handlers.len(), 2);
+}
+
+#[test]
+fn removing_a_handler_waits_for_its_callback_in_flight() {
+    // Real threads, since the callback blocks one; no time passes.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (script, _say) = three();
+        let informer = SharedInformer::<ConfigMap>::builder(script.client()).build();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn({
+            let (informer, stop) = (informer.clone(), stop.clone());
+            async move { informer.run(stop).await }
+        });
+        let (entered, mut was_entered) = mpsc::unbounded_channel();
+        let (leave, left) = std::sync::mpsc::channel::<()>();
+        let left = Mutex::new(left);
+        let over = Arc::new(AtomicBool::new(false));
+        let handle = informer
+            .add_handler(
+                {
+                    let over = Arc::clone(&over);
+                    move |_: Event<ConfigMap>| {
+                        entered.send(()).unwrap();
+                        left.lock().recv().unwrap();
+                        over.store(true, Ordering::SeqCst);
+                    }
+                },
+                HandlerOptions::new(),
+            )
+            .unwrap();
+        was_entered.recv().await.unwrap();
+        let removal = handle.remove();
+        tokio::pin!(removal);
+        assert!(futures_are_pending(&mut removal), "the callback still runs");
+        leave.send(()).unwrap();
+        removal.await;
+        assert!(over.load(Ordering::SeqCst));
+        assert_eq!(handle.delivered(), 1, "what was queued is dropped");
+        stop.cancel();
+        task.await.unwrap().unwrap();
+    });
+}
+
+fn futures_are_pending<F: Future + Unpin>(future: &mut F) -> bool {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    std::pin::Pin::new(future).poll(&mut context).is_pending()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_handler_has_its_own_resync_period() {
+    let script =
+        Script::new([no_streaming(), list("10", &[object("a", "1")])]).otherwise(|_| watch([]));
+    let informer = builder(&script).build();
+    let told: Vec<_> = [0, 2, 3]
+        .into_iter()
+        .map(|period| {
+            let told = Told::default();
+            let mut options = HandlerOptions::new();
+            if period > 0 {
+                options = options.resync(Duration::from_secs(period));
+            }
+            let handle = informer.add_handler(told.handler(), options).unwrap();
+            (told, handle)
+        })
+        .collect();
+    let running = run(informer);
+    seconds(12).await;
+    millis(1).await;
+    let resyncs: Vec<_> = told
+        .iter()
+        .map(|(told, _)| {
+            told.take()
+                .iter()
+                .filter(|event| *event == "~a@1-1s")
+                .count()
+        })
+        .collect();
+    assert_eq!(resyncs, [0, 6, 4]);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resync_period_below_a_second_is_a_second() {
+    let script =
+        Script::new([no_streaming(), list("10", &[object("a", "1")])]).otherwise(|_| watch([]));
+    let informer = builder(&script).resync(Duration::from_millis(1)).build();
+    let running = run(informer);
+    millis(10_500).await;
+    assert_eq!(running.told.take().len(), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn filtered_handlers_see_objects_come_and_go() {
+    let (script, say) = three();
+    let running = start(&script);
+    let told = Told::default();
+    let odd = |map: &ConfigMap| {
+        !map.resource_version()
+            .parse::<u64>()
+            .unwrap()
+            .is_multiple_of(2)
+    };
+    let handler = Filtered::new(odd, told.handler());
+    let handle = running
+        .informer
+        .add_handler(handler, HandlerOptions::new())
+        .unwrap();
+    handle.has_synced().await.unwrap();
+    assert_eq!(told.take(), ["+a@1*", "+c@3*"]);
+    for bit in [
+        modified("a", "11"),
+        modified("a", "12"),
+        modified("b", "13"),
+        deleted("a", "14"),
+        deleted("c", "15"),
+    ] {
+        say(bit);
+    }
+    millis(1).await;
+    assert_eq!(told.take(), ["~a@1-11", "-a@11", "+b@13", "-c@15"]);
+}
+
+// === Handlers that do not keep up ===
+
+#[test]
+fn a_blocking_handler_holds_the_informer_and_a_coalescing_one_does_not() {
+    for (policy, held) in [
+        (Policy::Block { bound: 5 }, true),
+        (Policy::Coalesce { bound: 5 }, false),
+    ] {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(3)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (script, say) = three();
+            let informer = SharedInformer::<ConfigMap>::builder(script.client()).build();
+            let stop = CancellationToken::new();
+            let task = tokio::spawn({
+                let (informer, stop) = (informer.clone(), stop.clone());
+                async move { informer.run(stop).await }
+            });
+            let (leave, left) = std::sync::mpsc::channel::<()>();
+            let left = Mutex::new(left);
+            let told = Told::default();
+            let tell = told.handler();
+            let handle = informer
+                .add_handler(
+                    move |event: Event<ConfigMap>| {
+                        let _ = left.lock().recv();
+                        tell(event);
+                    },
+                    HandlerOptions::new().policy(policy),
+                )
+                .unwrap();
+            informer.wait_synced().await.unwrap();
+            for number in 0..5_000 {
+                say(modified("a", &format!("{}", 11 + number)));
+            }
+            let last = ResourceVersion::from("5010");
+            let waited = tokio::time::timeout(
+                Duration::from_millis(if held { 200 } else { 20_000 }),
+                informer.wait_for_resource_version(&Scope::Cluster, &last),
+            )
+            .await;
+            assert_eq!(waited.is_err(), held, "{policy:?}");
+            assert!(handle.backlog() <= 1100, "{} events wait", handle.backlog());
+            // Once it moves, it sees the last state in either case.
+            drop(leave);
+            informer
+                .wait_for_resource_version(&Scope::Cluster, &last)
+                .await
+                .unwrap();
+            for _ in 0..1000 {
+                if told.last().is_some_and(|event| event.ends_with("-5010")) {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            let events = told.take();
+            assert_eq!(events.len() == 5_003, held, "{policy:?}: {}", events.len());
+            assert!(events.last().unwrap().ends_with("-5010"));
+            stop.cancel();
+            task.await.unwrap().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_handler_that_drops_is_told_the_difference_when_it_has_caught_up() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(3)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (script, say) = three();
+        let informer = SharedInformer::<ConfigMap>::builder(script.client()).build();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn({
+            let (informer, stop) = (informer.clone(), stop.clone());
+            async move { informer.run(stop).await }
+        });
+        let (entered, mut was_entered) = mpsc::unbounded_channel();
+        let (leave, left) = std::sync::mpsc::channel::<()>();
+        let left = Mutex::new(left);
+        let told = Told::default();
+        let tell = told.handler();
+        let handle = informer
+            .add_handler(
+                move |event: Event<ConfigMap>| {
+                    let _ = entered.send(());
+                    let _ = left.lock().recv();
+                    tell(event);
+                },
+                HandlerOptions::new().policy(Policy::DropToResync { bound: 1 }),
+            )
+            .unwrap();
+        was_entered.recv().await.unwrap();
+        informer.wait_synced().await.unwrap();
+        for bit in [
+            modified("a", "11"),
+            added("d", "12"),
+            deleted("b", "13"),
+            modified("a", "14"),
+            added("e", "15"),
+            deleted("e", "16"),
+            deleted("c", "17"),
+            event("ADDED", &object_of("c", "18", "other")),
+        ] {
+            say(bit);
+        }
+        informer
+            .wait_for_resource_version(&Scope::Cluster, &ResourceVersion::from("18"))
+            .await
+            .unwrap();
+        assert!(informer.health().handlers[0].dropped >= 5);
+        assert!(!handle.is_synced(), "it was not shown everything");
+        drop(leave);
+        handle.has_synced().await.unwrap();
+        for _ in 0..1000 {
+            if handle.backlog() == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        handle.remove().await;
+        // What it was told leads to what is there, object by object.
+        let mut state = std::collections::BTreeMap::new();
+        let events = told.take();
+        for event in &events {
+            let name = event[1..2].to_owned();
+            match event.as_bytes()[0] {
+                b'+' => assert!(state.insert(name, event.clone()).is_none(), "{events:?}"),
+                b'~' => assert!(state.insert(name, event.clone()).is_some(), "{events:?}"),
+                _ => assert!(state.remove(&name).is_some(), "{events:?}"),
+            }
+        }
+        let names: Vec<_> = state.keys().cloned().collect();
+        assert_eq!(names, ["a", "c", "d"], "{events:?}");
+        assert!(
+            state["a"].contains("14") && state["c"].contains("18"),
+            "{events:?}"
+        );
+        stop.cancel();
+        task.await.unwrap().unwrap();
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_that_come_and_go_during_a_storm_disturb_nobody() {
+    let bits: Vec<_> = (0..2000)
+        .map(|number| modified("a", &format!("{}", 11 + number)))
+        .collect();
+    let (script, say) = three();
+    let running = start(&script);
+    running.informer.wait_synced().await.unwrap();
+    let mut handles = Vec::new();
+    for (number, bit) in bits.into_iter().enumerate() {
+        say(bit);
+        if number % 20 == 0 {
+            let told = Told::default();
+            let handle = running
+                .informer
+                .add_handler(told.handler(), HandlerOptions::new())
+                .unwrap();
+            handles.push((told, handle));
+            tokio::task::yield_now().await;
+        }
+        if number % 60 == 0 {
+            let (_, handle) = handles.remove(0);
+            handle.remove().await;
+        }
+    }
+    millis(10).await;
+    for (told, handle) in &handles {
+        assert!(handle.is_synced());
+        let events = told.take();
+        assert!(
+            events[0].starts_with("+a@") && events[0].ends_with('*'),
+            "{:?}",
+            &events[..1]
+        );
+        // Each event goes on where the one before ended.
+        let mut version = events[0][3..].trim_end_matches('*').to_owned();
+        for event in events.iter().filter(|event| event.starts_with('~')) {
+            let (from, to) = event[3..].split_once('-').unwrap();
+            assert_eq!(from, version);
+            version = to.to_owned();
+        }
+        assert_eq!(version, "2010");
+    }
+}
+
+// === Life cycle ===
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_runs_once_and_takes_no_handlers_after_its_end() {
+    let (script, _say) = three();
+    let running = start(&script);
+    running.informer.wait_synced().await.unwrap();
+    let again = running.informer.run(CancellationToken::new()).await;
+    assert!(matches!(again, Err(RunError::StartedBefore { .. })));
+    let informer = running.informer.clone();
+    running.stop().await;
+    assert!(informer.is_stopped());
+    assert!(
+        informer
+            .add_handler(|_: Event<ConfigMap>| {}, HandlerOptions::new())
+            .is_err()
+    );
+    assert_eq!(
+        contents(&informer),
+        "a@1 b@2 c@3",
+        "the store can still be read"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_run_stops_everything_and_tells_who_waits() {
+    let script = Script::default();
+    let running = start(&script);
+    millis(1).await;
+    let informer = running.informer.clone();
+    let waiting = tokio::spawn(async move { informer.wait_synced().await });
+    millis(1).await;
+    running.task.abort();
+    assert!(matches!(
+        waiting.await.unwrap(),
+        Err(WaitError::Stopped { .. })
+    ));
+    assert!(running.handle.has_synced().await.is_err());
+    running.handle.remove().await;
+    assert!(running.informer.is_stopped());
+    // The handler's task held its handler; nothing does any more but the informer itself.
+    assert_eq!(script.open(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_can_be_removed_before_the_informer_runs() {
+    let (script, _say) = three();
+    let informer = builder(&script).build();
+    let told = Told::default();
+    let handle = informer
+        .add_handler(told.handler(), HandlerOptions::new())
+        .unwrap();
+    handle.remove().await;
+    let running = run(informer);
+    running.handle.has_synced().await.unwrap();
+    assert!(told.take().is_empty());
+}
+
+// === Indexes, waiting, transforms ===
+
+#[tokio::test(start_paused = true)]
+async fn indexes_are_added_before_the_start_and_to_a_full_store() {
+    let (script, say) = three();
+    let informer = builder(&script).build();
+    let parity = |map: &ConfigMap| {
+        let version: u64 = map
+            .resource_version()
+            .parse()
+            .map_err(|_| "no number".to_owned())?;
+        Ok(vec![Arc::from(if version.is_multiple_of(2) {
+            "even"
+        } else {
+            "odd"
+        })])
+    };
+    informer.add_indexer("before", parity).unwrap();
+    let running = run(informer.clone());
+    informer.wait_synced().await.unwrap();
+    informer.add_indexer("after", parity).unwrap();
+    assert!(matches!(
+        informer.add_indexer("after", parity),
+        Err(indexer::Error::Exists { .. })
+    ));
+    say(modified("a", "12"));
+    say(deleted("c", "13"));
+    millis(1).await;
+    for name in ["before", "after"] {
+        let even = informer.indexer().index_keys(name, "even").unwrap();
+        assert_eq!(
+            even.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["n/b", "n/a"]
+        );
+        assert!(informer.lister().by_index(name, "odd").unwrap().is_empty());
+        assert_eq!(
+            informer.indexer().index_values(name).unwrap().len(),
+            1,
+            "no empty sets stay"
+        );
+    }
+    assert_eq!(informer.lister().namespace("n").len(), 2);
+    assert!(informer.lister().namespace("m").is_empty());
+    let error = informer
+        .lister()
+        .by_index("none", "x")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("\"none\"") && error.contains("before"),
+        "{error}"
+    );
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_that_fails_or_panics_is_counted_and_costs_only_itself() {
+    let (script, _say) = three();
+    let informer = builder(&script).build();
+    informer
+        .add_indexer("fails", |map: &ConfigMap| match map.name() {
+            "a" => Err("no value".to_owned()),
+            "b" => panic!("on purpose"),
+            _ => Ok(vec!["x".into()]),
+        })
+        .unwrap();
+    let running = run(informer.clone());
+    informer.wait_synced().await.unwrap();
+    assert_eq!(running.store(), "a@1 b@2 c@3");
+    assert_eq!(informer.lister().by_index("fails", "x").unwrap().len(), 1);
+    let (failures, last) = informer.indexer().index_failures("fails").unwrap();
+    assert_eq!(failures, 2);
+    assert!(last.unwrap().contains("n/b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_a_version_ends_when_readers_see_it() {
+    let (script, say) = three();
+    let running = start(&script);
+    let informer = running.informer.clone();
+    let waiting = tokio::spawn(async move {
+        informer
+            .wait_for_resource_version(&Scope::namespace("n"), &ResourceVersion::from("12"))
+            .await
+            .unwrap();
+        contents(&informer)
+    });
+    seconds(1).await;
+    say(modified("a", "11"));
+    seconds(1).await;
+    assert!(!waiting.is_finished());
+    say(modified("a", "12"));
+    assert_eq!(waiting.await.unwrap(), "a@12 b@2 c@3");
+    say(bookmark("40"));
+    running
+        .informer
+        .wait_for_resource_version(&Scope::Cluster, &ResourceVersion::from("40"))
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_where_the_informer_does_not_watch_is_an_error() {
+    let script = Script::default();
+    let informer = builder(&script).scope(Scope::namespace("n")).build();
+    for scope in [Scope::Cluster, Scope::namespace("m")] {
+        let waited = informer
+            .wait_for_resource_version(&scope, &ResourceVersion::from("1"))
+            .await;
+        assert!(matches!(waited, Err(WaitError::OutOfScope { .. })));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transform_runs_once_an_object_before_anyone_sees_it() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    for script in [
+        Script::new([
+            no_streaming(),
+            list("10", &[object("a", "1"), object("b", "2")]),
+            watch([added("c", "11")]),
+        ]),
+        Script::new([watch([
+            added("a", "1"),
+            added("b", "2"),
+            initial_end("10"),
+            added("c", "11"),
+        ])]),
+    ] {
+        runs.store(0, Ordering::SeqCst);
+        let informer = builder(&script)
+            .transform({
+                let runs = Arc::clone(&runs);
+                move |map: &mut ConfigMap| {
+                    runs.fetch_add(1, Ordering::SeqCst);
+                    map.data = None;
+                }
+            })
+            .build();
+        let running = run(informer);
+        seconds(2).await;
+        assert_eq!(running.store(), "a@1 b@2 c@11");
+        assert!(
+            running
+                .informer
+                .lister()
+                .list()
+                .iter()
+                .all(|map| map.data.is_none())
+        );
+        assert_eq!(runs.load(Ordering::SeqCst), 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_relist_neither_transforms_nor_keeps_again_what_did_not_change() {
+    for delta_fifo in [false, true] {
+        let runs = Arc::new(AtomicUsize::new(0));
+        let script = Script::new([
+            no_streaming(),
+            list("10", &[object("a", "1"), object("b", "2")]),
+            ending([wait(5), error(410, "Expired")]),
+            list("20", &[object("a", "1"), object("b", "12")]),
+            watch([]),
+        ]);
+        let counted = Arc::clone(&runs);
+        let mut builder = builder(&script).transform(move |_: &mut ConfigMap| {
+            counted.fetch_add(1, Ordering::SeqCst);
+        });
+        if delta_fifo {
+            builder = builder.delta_fifo();
+        }
+        let running = run(builder.build());
+        seconds(10).await;
+        assert_eq!(running.told.take(), ["+a@1*", "+b@2*", "~b@2-12r"]);
+        assert_eq!(runs.load(Ordering::SeqCst), 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_may_use_its_informer() {
+    let (script, say) = three();
+    let running = start(&script);
+    let informer = running.informer.clone();
+    let late = Told::default();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let handle = running
+        .informer
+        .add_handler(
+            {
+                let (informer, late, seen) = (informer.clone(), late.clone(), Arc::clone(&seen));
+                move |event: Event<ConfigMap>| {
+                    // The store is at least as new as the event.
+                    let stored = informer.lister().get(&event.key()).unwrap();
+                    seen.lock()
+                        .push(stored.map(|map| map.resource_version().to_owned()));
+                    let _ = informer.health();
+                    if event.key().name.as_ref() == "d" {
+                        informer
+                            .add_handler(late.handler(), HandlerOptions::new())
+                            .unwrap()
+                            .unregister();
+                        let handle = informer
+                            .add_handler(late.handler(), HandlerOptions::new())
+                            .unwrap();
+                        assert!(!handle.is_synced());
+                    }
+                }
+            },
+            HandlerOptions::new(),
+        )
+        .unwrap();
+    handle.has_synced().await.unwrap();
+    say(added("d", "11"));
+    say(deleted("a", "12"));
+    millis(10).await;
+    assert_eq!(handle.panics(), 0);
+    let versions: Vec<_> = seen
+        .lock()
+        .iter()
+        .map(|version| version.as_deref().unwrap_or("gone").to_owned())
+        .collect();
+    assert_eq!(versions, ["1", "2", "3", "11", "gone"]);
+    assert!(late.take().contains(&"+d@11*".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delta_fifo_leads_to_the_same() {
+    let script = Script::new([
+        no_streaming(),
+        list(
+            "10",
+            &[object("a", "1"), object("b", "2"), object("c", "3")],
+        ),
+        ending([
+            modified("a", "11"),
+            deleted("b", "12"),
+            added("d", "13"),
+            wait(5),
+            error(410, "Expired"),
+        ]),
+        list("30", &[object("a", "11"), object_of("c", "25", "other")]),
+        watch([wait(1), bookmark("31")]),
+    ]);
+    let informer = builder(&script).delta_fifo().build();
+    let resynced = Told::default();
+    let handle = informer
+        .add_handler(
+            resynced.handler(),
+            HandlerOptions::new().resync(Duration::from_secs(4)),
+        )
+        .unwrap();
+    let running = run(informer);
+    seconds(10).await;
+    assert_eq!(running.store(), "a@11 c@25");
+    assert_eq!(
+        running.told.take(),
+        [
+            "+a@1*", "+b@2*", "+c@3*", "~a@1-11", "-b@12", "+d@13", "-c@3!", "+c@25", "-d@13!"
+        ]
+    );
+    assert_eq!(running.informer.last_sync_resource_version().as_str(), "31");
+    assert!(handle.is_synced());
+    assert!(resynced.take().iter().any(|event| event == "~a@11-11s"));
+}
+
+// === Factory ===
+
+#[tokio::test(start_paused = true)]
+async fn a_factory_makes_one_informer_for_each_kind_scope_and_selector() {
+    let script = Script::default().otherwise(|asked| match asked.verb() {
+        "list" => list("10", &[object("a", "1")]),
+        "stream" => no_streaming(),
+        _ => watch([]),
+    });
+    let factory = InformerFactory::new(script.client(), clock());
+    let all = factory.informer::<ConfigMap>(Selection::default());
+    let same = factory.informer::<ConfigMap>(Selection::default());
+    let other = factory.informer::<ConfigMap>(Selection {
+        labels: "a=b".into(),
+        ..Selection::default()
+    });
+    assert!(Arc::ptr_eq(all.indexer(), same.indexer()));
+    assert!(!Arc::ptr_eq(all.indexer(), other.indexer()));
+    factory.start();
+    factory.start();
+    factory
+        .wait_for_cache_sync(Duration::from_secs(5))
+        .await
+        .unwrap();
+    assert_eq!(script.count("list"), 2, "starting twice is starting once");
+    let late = factory.informer::<ConfigMap>(Selection {
+        scope: Scope::namespace("n"),
+        ..Selection::default()
+    });
+    assert!(!late.has_synced());
+    factory.start();
+    late.wait_synced().await.unwrap();
+    assert_eq!(script.count("list"), 3);
+    factory.shutdown().await;
+    assert!(all.is_stopped() && other.is_stopped() && late.is_stopped());
+    millis(1).await;
+    assert_eq!(script.open(), 0);
+    let after = factory.informer::<ConfigMap>(Selection {
+        labels: "c=d".into(),
+        ..Selection::default()
+    });
+    factory.start();
+    millis(100).await;
+    assert!(!after.has_synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_factory_names_what_did_not_sync_and_why() {
+    let script =
+        Script::default().otherwise(|asked| match (asked.verb(), asked.get("labelSelector")) {
+            ("list", "a=b") => status(403, "Forbidden"),
+            ("list", _) => list("10", &[]),
+            ("stream", _) => no_streaming(),
+            _ => watch([]),
+        });
+    let factory = InformerFactory::new(script.client(), clock());
+    let _good = factory.informer::<ConfigMap>(Selection::default());
+    let _bad = factory.informer::<ConfigMap>(Selection {
+        labels: "a=b".into(),
+        ..Selection::default()
+    });
+    factory.start();
+    let error = factory
+        .wait_for_cache_sync(Duration::from_secs(30))
+        .await
+        .unwrap_err();
+    assert_eq!(error.waiting.len(), 1);
+    assert!(
+        error.to_string().contains("configmaps") && error.to_string().contains("Forbidden"),
+        "{error}"
+    );
+    factory.shutdown().await;
+}
+
+// === Metrics ===
+
+#[derive(Default)]
+struct Counted(Mutex<Vec<Measurement>>);
+
+impl Metrics for Counted {
+    fn record(&self, informer: &str, measurement: Measurement) {
+        assert_eq!(informer, "configmaps");
+        self.0.lock().push(measurement);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_stays_undecodable_is_counted_once_a_version() {
+    let script = Script::new([
+        no_streaming(),
+        list("10", &[broken("a", "2")]),
+        ending([
+            wait(2),
+            event("MODIFIED", &broken("a", "11")),
+            error(410, "Expired"),
+        ]),
+        list("20", &[broken("a", "11")]),
+    ])
+    .otherwise(|_| watch([]));
+    let counted = Arc::new(Counted::default());
+    let running = run(builder(&script).metrics(Arc::clone(&counted) as _).build());
+    seconds(10).await;
+    let sightings = counted
+        .0
+        .lock()
+        .iter()
+        .filter(|found| matches!(found, Measurement::Quarantined))
+        .count();
+    assert_eq!(sightings, 2);
+    assert_eq!(running.informer.health().quarantined_count, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_watches_and_batches_are_measured() {
+    let script = Script::new([
+        no_streaming(),
+        list("10", &[object("a", "1"), broken("b", "2")]),
+        ending([added("c", "11")]),
+        Answer::Refuse,
+    ])
+    .otherwise(|_| watch([]));
+    let counted = Arc::new(Counted::default());
+    let running = run(builder(&script).metrics(Arc::clone(&counted) as _).build());
+    seconds(10).await;
+    running.stop().await;
+    let measured = counted.0.lock();
+    let count =
+        |wanted: fn(&Measurement) -> bool| measured.iter().filter(|found| wanted(found)).count();
+    assert_eq!(
+        count(|found| matches!(
+            found,
+            Measurement::Listed {
+                items: 1,
+                streamed: false,
+                ..
+            }
+        )),
+        1
+    );
+    assert_eq!(count(|found| matches!(found, Measurement::Quarantined)), 1);
+    assert_eq!(
+        count(|found| matches!(
+            found,
+            Measurement::Watched {
+                events: 1,
+                short: false,
+                ..
+            }
+        )),
+        1
+    );
+    assert_eq!(count(|found| matches!(found, Measurement::WatchFailed)), 1);
+    assert!(count(|found| matches!(found, Measurement::Processed { .. })) >= 2);
+}

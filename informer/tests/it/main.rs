@@ -1,0 +1,15 @@
+//! The informer against scripted servers and random histories, under paused time.
+
+#![allow(
+    unreachable_pub,
+    reason = "the modules of a test binary share what they like"
+)]
+
+mod framing;
+mod harness;
+mod history;
+mod informer;
+mod reflecting;
+mod reflector;
+mod script;
+mod world;
