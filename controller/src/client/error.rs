@@ -1,0 +1,144 @@
+//! What a request to the API server can end in.
+
+use std::time::Duration;
+
+use kube_core::response::Status;
+
+/// Why a request failed. The message names the verb and the object, never a body: it may hold a Secret.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server said no.
+    #[error("{request}: {} ({})", status.message, status.code)]
+    Api {
+        /// The verb and the object.
+        request: String,
+        /// The server's answer.
+        status: Box<Status>,
+    },
+    /// No answer in time. A write may have happened.
+    #[error("{request}: no answer within {after:?}")]
+    Deadline {
+        /// The verb and the object.
+        request: String,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The connection could not be made, or broke. Unless `sent` is false, a write may have happened.
+    #[error(
+        "{request}: the API server could not be reached: {}",
+        crate::error_chain(source)
+    )]
+    Transport {
+        /// The verb and the object.
+        request: String,
+        /// Whether the request may have reached the server.
+        sent: bool,
+        /// What broke.
+        source: Box<kube_client::Error>,
+    },
+    /// The answer is not what the type says.
+    #[error(
+        "{request}: the answer does not decode as {kind} at line {line} column {column} ({category})"
+    )]
+    Decode {
+        /// The verb and the object.
+        request: String,
+        /// The kind that was wanted.
+        kind: String,
+        /// Where in the answer, from 1.
+        line: usize,
+        /// Where in the line, from 1.
+        column: usize,
+        /// What is wrong there, without the text.
+        category: &'static str,
+    },
+    /// The answer is larger than the client takes.
+    #[error("{request}: the answer is larger than {limit} bytes; list in pages (`limit`)")]
+    TooLarge {
+        /// The verb and the object.
+        request: String,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The object or the parameters do not make a request.
+    #[error("{request}: not a valid request: {message}")]
+    Invalid {
+        /// The verb and the object.
+        request: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// Not sent: this process does not hold the lease its controller needs.
+    #[error("{request}: not sent, this process is not the leader")]
+    NotLeader {
+        /// The verb and the object.
+        request: String,
+    },
+}
+
+// === impl Error ===
+
+impl Error {
+    /// The server's status, if it answered with one.
+    #[must_use]
+    pub fn status(&self) -> Option<&Status> {
+        match self {
+            Self::Api { status, .. } => Some(status),
+            _ => None,
+        }
+    }
+
+    /// The server has no such object (404).
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.code() == Some(404)
+    }
+
+    /// The object was changed since it was read (409 with reason Conflict).
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        self.status()
+            .is_some_and(|status| status.code == 409 && status.reason != "AlreadyExists")
+    }
+
+    /// An object of that name exists (409 with reason AlreadyExists).
+    #[must_use]
+    pub fn is_already_exists(&self) -> bool {
+        self.status()
+            .is_some_and(|status| status.reason == "AlreadyExists")
+    }
+
+    /// The server refuses the object as it is (422, or 400): trying again cannot help.
+    #[must_use]
+    pub fn is_invalid(&self) -> bool {
+        matches!(self.code(), Some(400 | 422))
+    }
+
+    /// Whether a write that ended so may have happened all the same.
+    #[must_use]
+    pub fn is_ambiguous(&self) -> bool {
+        match self {
+            Self::Api { status, .. } => status.code >= 500,
+            Self::Deadline { .. } | Self::Decode { .. } | Self::TooLarge { .. } => true,
+            Self::Transport { sent, .. } => *sent,
+            Self::Invalid { .. } | Self::NotLeader { .. } => false,
+        }
+    }
+
+    fn code(&self) -> Option<u16> {
+        self.status().map(|status| status.code)
+    }
+}
+
+/// `None` instead of an error that says "not found".
+///
+/// # Errors
+/// Every other error.
+pub fn optional<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

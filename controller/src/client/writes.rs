@@ -1,0 +1,305 @@
+//! The writes of one reconcile, noted as they are made, and whether a store has seen them.
+//!
+//! A reconcile that follows its own write must not look at a cache from before it: it would decide the same
+//! thing again. So the client of a [`Context`](crate::Context) notes each write, and the controller holds the
+//! key back until the caches show them. The rules, case by case:
+//!
+//! * **create, update, patch**: seen when the store holds the object at the answered resourceVersion or later,
+//!   or has passed that version altogether (the object is outside its selector, or was deleted since);
+//! * **a write that changes nothing** answers the version the object already had, so it is seen at once;
+//! * **delete**: seen when the store no longer holds the uid. An object that waits for finalizers or for its
+//!   grace period is answered with a new version, and is a change like another;
+//! * **a failed write** that certainly did not happen notes nothing; one that **may have happened** (no answer,
+//!   a server error, a cancelled call) is settled by one live read of the object before the next reconcile;
+//! * a kind that no cache of this process holds is not waited for;
+//! * past the **time-out** the reconcile runs anyway, and that is counted.
+
+use std::any::TypeId;
+use std::sync::Arc;
+
+use kube_core::ObjectMeta;
+use parking_lot::Mutex;
+use reeve_informer::ObjectKey;
+
+/// A bound on the distinct objects noted in one reconcile; past it, the oldest notes are forgotten.
+const MAX_NOTES: usize = 1024;
+
+/// One write of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Write {
+    pub(crate) kind: TypeId,
+    pub(crate) key: ObjectKey,
+    pub(crate) effect: Effect,
+}
+
+/// What the write did to the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// The object now has this version.
+    Version {
+        uid: Option<String>,
+        version: String,
+    },
+    /// The object with this uid is gone.
+    Gone { uid: Option<String> },
+    /// Unknown: it may have happened.
+    Unknown,
+}
+
+/// What a store shows for one key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct View {
+    /// The uid and version of the object it holds.
+    pub(crate) object: Option<(Option<String>, Option<String>)>,
+    /// The version up to which it has seen everything in its scope.
+    pub(crate) through: Option<String>,
+}
+
+/// Where the client of one reconcile notes its writes.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    writes: Mutex<Vec<Write>>,
+}
+
+// === impl Notes ===
+
+impl Notes {
+    pub(crate) fn note(&self, write: Write) {
+        let mut writes = self.writes.lock();
+        writes.retain(|other| other.kind != write.kind || other.key != write.key);
+        if writes.len() == MAX_NOTES {
+            writes.remove(0);
+        }
+        writes.push(write);
+    }
+
+    /// Notes that a write to `key` is under way; settled by the guard, or unknown when that is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, kind: TypeId, key: ObjectKey) -> Begun {
+        Begun {
+            notes: Arc::clone(self),
+            write: Some((kind, key)),
+        }
+    }
+
+    pub(crate) fn take(&self) -> Vec<Write> {
+        std::mem::take(&mut *self.writes.lock())
+    }
+}
+
+/// A write under way. Dropped without an answer (the reconcile was cancelled), it is noted as unknown.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    notes: Arc<Notes>,
+    write: Option<(TypeId, ObjectKey)>,
+}
+
+// === impl Begun ===
+
+impl Begun {
+    /// The write had this effect on `key`, which a create with a generated name learns only now.
+    pub(crate) fn settle(mut self, key: ObjectKey, effect: Effect) {
+        if let Some((kind, _)) = self.write.take() {
+            self.notes.note(Write { kind, key, effect });
+        }
+    }
+
+    /// The write certainly did not happen.
+    pub(crate) fn discard(mut self) {
+        self.write = None;
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some((kind, key)) = self.write.take()
+            && !key.name.is_empty()
+        {
+            self.notes.note(Write {
+                kind,
+                key,
+                effect: Effect::Unknown,
+            });
+        }
+    }
+}
+
+// === impl Effect ===
+
+impl Effect {
+    /// What a write answered with `meta` did.
+    pub(crate) fn of_written(meta: &ObjectMeta) -> Self {
+        match &meta.resource_version {
+            // A server that sends no version has nothing to wait for.
+            None => Self::Version {
+                uid: meta.uid.clone(),
+                version: String::new(),
+            },
+            Some(version) => Self::Version {
+                uid: meta.uid.clone(),
+                version: version.clone(),
+            },
+        }
+    }
+
+    /// What a delete answered with the object `meta` did: gone, or marked and waiting.
+    pub(crate) fn of_deleted(meta: &ObjectMeta) -> Self {
+        let waits = meta.deletion_timestamp.is_some()
+            && (meta.finalizers.as_ref().is_some_and(|all| !all.is_empty())
+                || meta.deletion_grace_period_seconds.unwrap_or(0) > 0);
+        if waits {
+            Self::of_written(meta)
+        } else {
+            Self::Gone {
+                uid: meta.uid.clone(),
+            }
+        }
+    }
+
+    /// Whether a store that shows `view` has seen it. Unknown effects are never seen: resolve them first.
+    pub(crate) fn is_seen(&self, view: &View) -> bool {
+        match self {
+            Self::Unknown => false,
+            Self::Gone { uid } => match &view.object {
+                None => true,
+                Some((held, _)) => uid.is_some() && held != uid,
+            },
+            Self::Version { version, .. } if version.is_empty() => true,
+            Self::Version { version, .. } => {
+                let passed = |seen: &Option<String>| {
+                    seen.as_deref().is_some_and(|seen| at_least(seen, version))
+                };
+                view.object.as_ref().is_some_and(|(_, held)| passed(held)) || passed(&view.through)
+            }
+        }
+    }
+}
+
+/// Whether version `seen` is `wanted` or later. Decimal strings of any length compare as numbers; what is not
+/// one fails open, for a version is opaque and waiting on it would be for ever.
+fn at_least(seen: &str, wanted: &str) -> bool {
+    let (Some(seen), Some(wanted)) = (digits(seen), digits(wanted)) else {
+        return true;
+    };
+    (seen.len(), seen) >= (wanted.len(), wanted)
+}
+
+fn digits(version: &str) -> Option<&str> {
+    let decimal = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
+    decimal.then(|| version.trim_start_matches('0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(version: &str) -> Effect {
+        Effect::Version {
+            uid: Some("u".into()),
+            version: version.into(),
+        }
+    }
+
+    fn holds(uid: &str, version: &str) -> View {
+        View {
+            object: Some((Some(uid.into()), Some(version.into()))),
+            through: None,
+        }
+    }
+
+    fn through(version: &str) -> View {
+        View {
+            object: None,
+            through: Some(version.into()),
+        }
+    }
+
+    #[test]
+    fn each_kind_of_write_is_seen_when_the_store_shows_it() {
+        let gone = Effect::Gone {
+            uid: Some("u".into()),
+        };
+        for (case, effect, view, seen) in [
+            ("older copy", version("10"), holds("u", "9"), false),
+            (
+                "a no-op keeps the version",
+                version("9"),
+                holds("u", "9"),
+                true,
+            ),
+            ("same version", version("10"), holds("u", "10"), true),
+            ("longer is later", version("99"), holds("u", "100"), true),
+            ("made again since", version("10"), holds("v", "12"), true),
+            ("absent, store behind", version("10"), through("9"), false),
+            (
+                "outside the selector, passed",
+                version("10"),
+                through("11"),
+                true,
+            ),
+            ("nothing known", version("10"), View::default(), false),
+            ("opaque fails open", version("abc"), holds("u", "9"), true),
+            ("deleted, still held", gone.clone(), holds("u", "9"), false),
+            ("deleted, absent", gone.clone(), View::default(), true),
+            ("deleted, made again", gone, holds("v", "12"), true),
+            (
+                "unknown is never seen",
+                Effect::Unknown,
+                holds("u", "99"),
+                false,
+            ),
+        ] {
+            assert_eq!(effect.is_seen(&view), seen, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_delete_that_waits_for_finalizers_is_a_change() {
+        let mut meta = ObjectMeta {
+            uid: Some("u".into()),
+            resource_version: Some("5".into()),
+            deletion_timestamp: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+                "2026-01-01T00:00:00Z".parse().unwrap(),
+            )),
+            finalizers: Some(vec!["a/b".into()]),
+            ..ObjectMeta::default()
+        };
+        assert_eq!(Effect::of_deleted(&meta), version("5"));
+        meta.finalizers = None;
+        assert_eq!(
+            Effect::of_deleted(&meta),
+            Effect::Gone {
+                uid: Some("u".into())
+            }
+        );
+    }
+
+    #[test]
+    fn a_write_dropped_without_an_answer_is_unknown() {
+        let notes = Arc::new(Notes::default());
+        let key = ObjectKey::namespaced("ns", "a");
+        drop(notes.begin(TypeId::of::<()>(), key.clone()));
+        notes
+            .begin(TypeId::of::<()>(), ObjectKey::namespaced("ns", "b"))
+            .discard();
+        let writes = notes.take();
+        assert_eq!(writes.len(), 1);
+        assert_eq!(
+            (&writes[0].key, &writes[0].effect),
+            (&key, &Effect::Unknown)
+        );
+    }
+
+    #[test]
+    fn the_last_write_to_a_key_is_the_one_waited_for() {
+        let notes = Arc::new(Notes::default());
+        let key = ObjectKey::namespaced("ns", "a");
+        for number in ["3", "4"] {
+            notes
+                .begin(TypeId::of::<()>(), key.clone())
+                .settle(key.clone(), version(number));
+        }
+        let writes = notes.take();
+        assert_eq!(writes.len(), 1);
+        assert_eq!(writes[0].effect, version("4"));
+    }
+}

@@ -1,0 +1,156 @@
+//! What a reconcile is given beside its request.
+
+use std::fmt;
+use std::sync::Arc;
+
+use reeve_clock::Clock;
+use reeve_informer::Lister;
+use reeve_workqueue::Reason;
+use tokio_util::sync::CancellationToken;
+
+use crate::caches::{Caches, NotCached};
+use crate::client::{Client, Error, Object};
+use crate::events::Recorder;
+
+/// The surroundings of one reconcile. Cheap to clone.
+#[derive(Clone)]
+pub struct Context(Arc<Inner>);
+
+/// What is the same for every reconcile of a controller.
+pub(crate) struct Surroundings {
+    pub(crate) controller: Arc<str>,
+    pub(crate) clock: Clock,
+    pub(crate) caches: Caches,
+    pub(crate) recorder: Recorder,
+    pub(crate) stopping: CancellationToken,
+}
+
+pub(crate) struct Inner {
+    pub(crate) around: Arc<Surroundings>,
+    pub(crate) client: Client,
+    pub(crate) id: ReconcileId,
+    pub(crate) attempt: u32,
+    pub(crate) priority: i32,
+    pub(crate) reasons: Vec<Reason>,
+}
+
+/// Names one reconcile in logs; printed as a UUID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReconcileId(u128);
+
+// === impl Context ===
+
+impl Context {
+    pub(crate) fn new(inner: Inner) -> Self {
+        Self(Arc::new(inner))
+    }
+
+    /// The name of the controller.
+    #[must_use]
+    pub fn controller(&self) -> &str {
+        &self.0.around.controller
+    }
+
+    /// Wall time and randomness.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.0.around.clock
+    }
+
+    /// The client to write through. The key is not reconciled again before the caches show what it wrote.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// Whether this process may still act for its controller: always without leader election, else while the
+    /// lease is certainly ours. The client asks it before each write; a reconciler asks it before each step
+    /// that is not a write to the API server, such as a call to another system. What was already sent may still
+    /// arrive.
+    ///
+    /// # Errors
+    /// [`Error::NotLeader`], which names `step`. Return it: the key is tried
+    /// again if this process leads again.
+    pub fn check_fence(&self, step: &str) -> Result<(), Error> {
+        self.0.client.check_fence(step)
+    }
+
+    /// Reads of kind `K` from the cache.
+    ///
+    /// # Errors
+    /// When no controller watches `K` and it was not asked for with
+    /// [`Caches::informer`](crate::Caches::informer).
+    pub fn lister<K: Object>(&self) -> Result<Lister<K>, NotCached> {
+        self.0.around.caches.lister()
+    }
+
+    /// Records events under the controller's name.
+    #[must_use]
+    pub fn events(&self) -> &Recorder {
+        &self.0.around.recorder
+    }
+
+    /// What names this reconcile in the logs.
+    #[must_use]
+    pub fn reconcile_id(&self) -> ReconcileId {
+        self.0.id
+    }
+
+    /// How often this key has failed in a row before this time.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.0.attempt
+    }
+
+    /// The priority the key was handed out with.
+    #[must_use]
+    pub fn priority(&self) -> i32 {
+        self.0.priority
+    }
+
+    /// Why the key was wanted, merged over every event since the last time.
+    #[must_use]
+    pub fn reasons(&self) -> &[Reason] {
+        &self.0.reasons
+    }
+
+    /// Cancelled when the controller is to stop. A reconcile may then end early, or go on for the grace period.
+    #[must_use]
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.0.around.stopping
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("controller", &self.0.around.controller)
+            .field("reconcile_id", &self.0.id)
+            .field("attempt", &self.0.attempt)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl ReconcileId ===
+
+impl ReconcileId {
+    pub(crate) fn new(clock: &Clock) -> Self {
+        let random = clock.random();
+        Self(u128::from(random.next_u64()) << 64 | u128::from(random.next_u64()))
+    }
+}
+
+impl fmt::Display for ReconcileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.0;
+        write!(
+            f,
+            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            id >> 96,
+            (id >> 80) & 0xffff,
+            (id >> 64) & 0xffff,
+            (id >> 48) & 0xffff,
+            id & 0xffff_ffff_ffff
+        )
+    }
+}

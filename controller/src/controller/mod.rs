@@ -1,0 +1,75 @@
+//! Controllers: watches that name requests, a queue that holds them, workers that reconcile them.
+
+mod builder;
+mod settle;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::fmt;
+
+use reeve_clock::Clock;
+
+pub use builder::{BuildError, Builder, NoWatch};
+pub use reeve_workqueue::LOW_PRIORITY;
+
+use crate::caches::Caches;
+use crate::client::Client;
+use crate::events::Recorder;
+use crate::manager::Runnable;
+use crate::metrics::Metrics;
+use crate::reconcile::{Request, RequestKey};
+
+/// How long a key waits for its own writes to appear in the caches, unless a controller says otherwise.
+pub const OWN_WRITES_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// A controller, ready to be added to a [`Manager`](crate::Manager).
+pub struct Controller {
+    pub(crate) name: String,
+    pub(crate) needs_leader_election: bool,
+    pub(crate) prepare: Box<dyn FnOnce(Parts) -> Prepared + Send>,
+}
+
+/// What a manager lends a controller.
+pub(crate) struct Parts {
+    pub(crate) clock: Clock,
+    pub(crate) client: Client,
+    pub(crate) caches: Caches,
+    pub(crate) metrics: Metrics,
+    pub(crate) recorder: Recorder,
+}
+
+/// What a controller runs: its sources from the start, its workers when it may.
+pub(crate) struct Prepared {
+    pub(crate) sources: Option<Runnable>,
+    pub(crate) workers: Runnable,
+}
+
+// === impl Controller ===
+
+impl Controller {
+    /// A controller of object keys. The name appears in logs, metrics and events, and is unique in a manager.
+    pub fn builder(name: impl Into<String>) -> Builder<Request> {
+        Builder::new(name.into())
+    }
+
+    /// A controller of requests of another type.
+    pub fn typed<R: RequestKey>(name: impl Into<String>) -> Builder<R> {
+        Builder::new(name.into())
+    }
+
+    /// The controller's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Debug for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller")
+            .field("name", &self.name)
+            .field("needs_leader_election", &self.needs_leader_election)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,335 @@
+//! What becomes of an event: a new object, one more of a series, or nothing. No I/O.
+//!
+//! Two events that say the same of the same object are one event with a series (client-go: `tools/events`): the
+//! second one writes `series.count` (once the first is stored), later ones are only counted, and the count is written every
+//! [`REFRESH`] and once the series has been quiet for [`FINISH`]. Unlike client-go the note counts as part of
+//! what is said, or `kubectl describe` would go on showing the first one. What that lets through is held back
+//! per object by a token bucket (client-go: `tools/record`, [`BURST`] and [`REFILL`]).
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How often the count of a running series is written.
+pub const REFRESH: Duration = Duration::from_secs(30 * 60);
+/// How long a series is quiet before it ends.
+pub const FINISH: Duration = Duration::from_secs(6 * 60);
+/// How many new events an object may have at once.
+pub const BURST: u32 = 25;
+/// How long it takes until an object may have one more.
+pub const REFILL: Duration = Duration::from_secs(300);
+/// How many series and objects are remembered; the oldest are forgotten first.
+const REMEMBERED: usize = 4096;
+
+/// What makes two events the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Identity {
+    pub(crate) object: ObjectIdentity,
+    pub(crate) related: Option<ObjectIdentity>,
+    pub(crate) warning: bool,
+    pub(crate) reason: String,
+    pub(crate) action: String,
+    pub(crate) note: String,
+    pub(crate) controller: String,
+}
+
+/// Which object an event is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ObjectIdentity {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+/// What to do with an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Create an event object of this name.
+    Create,
+    /// Write the count of the series into the event object that exists.
+    Count { name: String, count: i32 },
+    /// Counted in memory; the series is written later.
+    Later,
+    /// The object has had too many.
+    Spam,
+}
+
+#[derive(Debug)]
+struct Series {
+    /// The event object's name.
+    name: String,
+    /// The server has it: before that its count cannot be written.
+    created: bool,
+    count: i32,
+    last: Instant,
+    written: Instant,
+    written_count: i32,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    tokens: f64,
+    filled: Instant,
+}
+
+/// The memory of one recorder.
+#[derive(Debug, Default)]
+pub(crate) struct Correlator {
+    series: HashMap<Identity, Series>,
+    /// The order in which series end, for those to be forgotten.
+    ends: BTreeMap<(Instant, u64), Identity>,
+    sequence: u64,
+    buckets: HashMap<ObjectIdentity, Bucket>,
+}
+
+// === impl Correlator ===
+
+impl Correlator {
+    /// Decides about one more event, `name` being the name of the object it would make.
+    pub(crate) fn take(&mut self, identity: &Identity, name: &str, now: Instant) -> Verdict {
+        if let Some(series) = self.series.get_mut(identity)
+            && now.duration_since(series.last) < FINISH
+        {
+            series.count = series.count.saturating_add(1);
+            series.last = now;
+            if series.written_count > 1 || !series.created {
+                return Verdict::Later;
+            }
+            series.written = now;
+            series.written_count = series.count;
+            return Verdict::Count {
+                name: series.name.clone(),
+                count: series.count,
+            };
+        }
+        if !self.take_token(&identity.object, now) {
+            return Verdict::Spam;
+        }
+        self.remember(identity, name, now);
+        Verdict::Create
+    }
+
+    /// The counts that are due to be written: of series that ended, and of those not written for long.
+    pub(crate) fn due(&mut self, now: Instant) -> Vec<(Identity, String, i32)> {
+        let mut due = Vec::new();
+        let mut ended = Vec::new();
+        // In the order of their making: never in that of a hash map.
+        for (place, identity) in &self.ends {
+            let Some(series) = self.series.get_mut(identity) else {
+                ended.push(*place);
+                continue;
+            };
+            let quiet = now.duration_since(series.last) >= FINISH;
+            let stale = now.duration_since(series.written) >= REFRESH;
+            if (quiet || stale) && series.created && series.count > series.written_count {
+                series.written = now;
+                series.written_count = series.count;
+                due.push((identity.clone(), series.name.clone(), series.count));
+            }
+            if quiet {
+                ended.push(*place);
+            }
+        }
+        for place in ended {
+            if let Some(identity) = self.ends.remove(&place) {
+                self.series.remove(&identity);
+            }
+        }
+        self.buckets
+            .retain(|_, bucket| bucket.level(now) < f64::from(BURST));
+        due
+    }
+
+    /// The server has the event object now. If more of its kind came meanwhile, their count is to be written.
+    pub(crate) fn created(&mut self, identity: &Identity, now: Instant) -> Option<(String, i32)> {
+        let series = self.series.get_mut(identity)?;
+        series.created = true;
+        if series.count == series.written_count {
+            return None;
+        }
+        series.written = now;
+        series.written_count = series.count;
+        Some((series.name.clone(), series.count))
+    }
+
+    /// The event object is gone: the next event of the kind makes a new one.
+    pub(crate) fn forget(&mut self, identity: &Identity) {
+        self.series.remove(identity);
+        self.ends.retain(|_, other| other != identity);
+    }
+
+    fn remember(&mut self, identity: &Identity, name: &str, now: Instant) {
+        self.forget(identity);
+        if self.series.len() >= REMEMBERED
+            && let Some((_, oldest)) = self.ends.pop_first()
+        {
+            self.series.remove(&oldest);
+        }
+        self.sequence += 1;
+        self.ends.insert((now, self.sequence), identity.clone());
+        let series = Series {
+            name: name.to_owned(),
+            created: false,
+            count: 1,
+            last: now,
+            written: now,
+            written_count: 1,
+        };
+        self.series.insert(identity.clone(), series);
+    }
+
+    fn take_token(&mut self, object: &ObjectIdentity, now: Instant) -> bool {
+        if self.buckets.len() >= REMEMBERED && !self.buckets.contains_key(object) {
+            // Full of objects that were busy lately: forget the one that may say most again.
+            let fullest = self
+                .buckets
+                .iter()
+                .max_by(|(one, a), (other, b)| {
+                    a.level(now).total_cmp(&b.level(now)).then(one.cmp(other))
+                })
+                .map(|(object, _)| object.clone());
+            if let Some(object) = fullest {
+                self.buckets.remove(&object);
+            }
+        }
+        let bucket = self.buckets.entry(object.clone()).or_insert(Bucket {
+            tokens: f64::from(BURST),
+            filled: now,
+        });
+        bucket.tokens = bucket.level(now);
+        bucket.filled = now;
+        if bucket.tokens < 1.0 {
+            return false;
+        }
+        bucket.tokens -= 1.0;
+        true
+    }
+}
+
+// === impl Bucket ===
+
+impl Bucket {
+    fn level(&self, now: Instant) -> f64 {
+        let gained = now.duration_since(self.filled).as_secs_f64() / REFILL.as_secs_f64();
+        (self.tokens + gained).min(f64::from(BURST))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(note: &str) -> Identity {
+        Identity {
+            object: ObjectIdentity {
+                kind: "Pod".into(),
+                name: "web".into(),
+                ..ObjectIdentity::default()
+            },
+            related: None,
+            warning: false,
+            reason: "Started".into(),
+            action: "Start".into(),
+            note: note.into(),
+            controller: "example.com/test".into(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_second_of_a_kind_is_written_and_later_ones_are_counted() {
+        let mut correlator = Correlator::default();
+        let now = Instant::now();
+        let one = identity("up");
+        assert_eq!(correlator.take(&one, "web.1", now), Verdict::Create);
+        assert_eq!(correlator.created(&one, now), None);
+        let second = Verdict::Count {
+            name: "web.1".into(),
+            count: 2,
+        };
+        assert_eq!(correlator.take(&one, "web.2", now), second);
+        for _ in 0..100 {
+            assert_eq!(correlator.take(&one, "web.3", now), Verdict::Later);
+        }
+        assert!(correlator.due(now).is_empty(), "nothing is due yet");
+        let due = correlator.due(now + FINISH);
+        assert_eq!(due, [(one.clone(), "web.1".into(), 102)]);
+        assert!(correlator.due(now + FINISH * 2).is_empty(), "it ended");
+        assert_eq!(
+            correlator.take(&one, "web.9", now + FINISH * 2),
+            Verdict::Create
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_series_that_goes_on_is_written_every_half_hour() {
+        let mut correlator = Correlator::default();
+        let start = Instant::now();
+        let one = identity("up");
+        let mut writes = 0;
+        for minute in 0..61 {
+            let now = start + Duration::from_secs(60 * minute);
+            let _ = correlator.take(&one, "web.1", now);
+            if minute == 0 {
+                assert_eq!(correlator.created(&one, now), None);
+            }
+            writes += correlator.due(now).len();
+        }
+        assert_eq!(writes, 1, "half an hour after the second, once in the hour");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_count_waits_until_the_server_has_the_event() {
+        let mut correlator = Correlator::default();
+        let now = Instant::now();
+        let one = identity("up");
+        assert_eq!(correlator.take(&one, "web.1", now), Verdict::Create);
+        for _ in 0..3 {
+            assert_eq!(correlator.take(&one, "web.2", now), Verdict::Later);
+        }
+        let count = Some(("web.1".to_owned(), 4));
+        assert_eq!(correlator.created(&one, now), count);
+        assert_eq!(correlator.take(&one, "web.3", now), Verdict::Later);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_note_is_another_event() {
+        let mut correlator = Correlator::default();
+        let now = Instant::now();
+        for note in ["up", "up again"] {
+            assert_eq!(
+                correlator.take(&identity(note), "web.1", now),
+                Verdict::Create
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_with_too_many_events_is_held_back_and_recovers() {
+        let mut correlator = Correlator::default();
+        let now = Instant::now();
+        let created = (0..100)
+            .filter(|i| correlator.take(&identity(&i.to_string()), "n", now) == Verdict::Create)
+            .count();
+        assert_eq!(created, BURST as usize);
+        let later = now + REFILL;
+        assert_eq!(correlator.take(&identity("x"), "n", later), Verdict::Create);
+        assert_eq!(correlator.take(&identity("y"), "n", later), Verdict::Spam);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_is_bounded() {
+        let mut correlator = Correlator::default();
+        let now = Instant::now();
+        for i in 0..(REMEMBERED + 100) {
+            let mut one = identity("up");
+            one.object.name = i.to_string();
+            assert_eq!(correlator.take(&one, "n", now), Verdict::Create);
+        }
+        assert_eq!(correlator.series.len(), REMEMBERED);
+        assert_eq!(correlator.ends.len(), REMEMBERED);
+        assert_eq!(correlator.buckets.len(), REMEMBERED);
+    }
+}

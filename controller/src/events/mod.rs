@@ -1,0 +1,194 @@
+//! Events (events.k8s.io/v1): what `kubectl describe` shows happened to an object.
+//!
+//! [`Recorder::event`] never waits and never fails. The event goes into a bounded queue; one writer makes
+//! series of repeated events, holds back an object that has too many, and tries each write up to
+//! [`TRIES`] times. What is dropped is counted (`reeve_events_dropped_total`). The queue is written out when the
+//! manager stops, as far as its grace period allows.
+//!
+//! Needs `create` and `patch` on `events` in `events.k8s.io`, and nothing else.
+
+mod correlate;
+#[cfg(test)]
+#[path = "tests.rs"]
+mod recording;
+mod writer;
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube_core::{Resource, ResourceExt};
+use prometheus_client::metrics::counter::Counter;
+use reeve_clock::Clock;
+use tokio::sync::mpsc;
+
+pub use correlate::{BURST, FINISH, REFILL, REFRESH};
+use correlate::{Identity, ObjectIdentity};
+pub use writer::TRIES;
+pub(crate) use writer::Writer;
+
+/// How many events wait to be written at most.
+pub const QUEUE: usize = 1000;
+
+/// Whether an event is good news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    /// Information.
+    Normal,
+    /// Something to look at.
+    Warning,
+}
+
+/// Records events under the name of one controller. Cheap to clone.
+#[derive(Clone)]
+pub struct Recorder {
+    controller: Arc<str>,
+    queue: mpsc::Sender<Recorded>,
+    dropped: Counter,
+    clock: Clock,
+}
+
+/// An event on its way to the writer.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    regarding: ObjectReference,
+    related: Option<ObjectReference>,
+    identity: Identity,
+    at: Timestamp,
+    dropped: Counter,
+}
+
+// === impl Recorder ===
+
+impl Recorder {
+    pub(crate) fn new(
+        controller: &str,
+        queue: mpsc::Sender<Recorded>,
+        dropped: Counter,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            controller: controller.into(),
+            queue,
+            dropped,
+            clock,
+        }
+    }
+
+    /// Records that `reason` happened to `object` while the controller did `action`; `note` says it to people.
+    ///
+    /// `reason` and `action` are words for machines, in CamelCase, of at most 128 characters; `note` is cut at
+    /// 1024 bytes.
+    pub fn event<K: Resource<DynamicType = ()>>(
+        &self,
+        object: &K,
+        event_type: EventType,
+        reason: &str,
+        action: &str,
+        note: impl Into<String>,
+    ) {
+        self.event_for(&reference(object), None, event_type, reason, action, note);
+    }
+
+    /// As [`Recorder::event`], by reference, and with a second object that is part of the story.
+    pub fn event_for(
+        &self,
+        regarding: &ObjectReference,
+        related: Option<&ObjectReference>,
+        event_type: EventType,
+        reason: &str,
+        action: &str,
+        note: impl Into<String>,
+    ) {
+        let action = if action.is_empty() { reason } else { action };
+        let recorded = Recorded {
+            regarding: regarding.clone(),
+            related: related.cloned(),
+            identity: Identity {
+                object: identity_of(regarding),
+                related: related.map(identity_of),
+                warning: event_type == EventType::Warning,
+                reason: cut(reason, 128),
+                action: cut(action, 128),
+                note: cut(&note.into(), 1024),
+                controller: self.controller.to_string(),
+            },
+            at: self.clock.now(),
+            dropped: self.dropped.clone(),
+        };
+        if self.queue.try_send(recorded).is_err() {
+            self.dropped.inc();
+        }
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder")
+            .field("controller", &self.controller)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A reference to `object`, with its uid and version if it has them.
+pub fn reference<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(K::api_version(&()).into_owned()),
+        kind: Some(K::kind(&()).into_owned()),
+        namespace: object.namespace(),
+        name: object.meta().name.clone(),
+        uid: object.uid(),
+        resource_version: object.resource_version(),
+        field_path: None,
+    }
+}
+
+fn identity_of(reference: &ObjectReference) -> ObjectIdentity {
+    let text = |field: &Option<String>| field.clone().unwrap_or_default();
+    ObjectIdentity {
+        api_version: text(&reference.api_version),
+        kind: text(&reference.kind),
+        namespace: text(&reference.namespace),
+        name: text(&reference.name),
+        uid: text(&reference.uid),
+    }
+}
+
+/// The start of `text`, at most `bytes` long, ending at a character.
+fn cut(text: &str, bytes: usize) -> String {
+    let end = (0..=bytes.min(text.len()))
+        .rev()
+        .find(|end| text.is_char_boundary(*end));
+    text[..end.unwrap_or(0)].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_drops_and_counts_and_never_waits() {
+        let (queue, mut waiting) = mpsc::channel(2);
+        let dropped = Counter::default();
+        let recorder = Recorder::new("example.com/test", queue, dropped.clone(), Clock::system());
+        for _ in 0..5 {
+            recorder.event_for(
+                &ObjectReference::default(),
+                None,
+                EventType::Normal,
+                "A",
+                "",
+                "b",
+            );
+        }
+        assert_eq!(dropped.get(), 3);
+        assert_eq!(waiting.try_recv().unwrap().identity.action, "A");
+    }
+
+    #[test]
+    fn text_is_cut_at_a_character() {
+        assert_eq!(cut("äää", 3), "ä");
+        assert_eq!(cut("abc", 128), "abc");
+    }
+}

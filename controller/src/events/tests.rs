@@ -1,0 +1,173 @@
+//! The writer against a small API server, under paused time.
+
+use std::time::Duration;
+
+use http::Method;
+use k8s_openapi::api::core::v1::ConfigMap;
+use prometheus_client::metrics::counter::Counter;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::client::Client;
+use crate::fake::{Fake, Fate, clock, eventually};
+
+const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/ns/events";
+
+struct Setup {
+    fake: Fake,
+    recorder: Recorder,
+    dropped: Counter,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+fn setup() -> Setup {
+    let (fake, clock) = (Fake::default(), clock());
+    let client = Client::new(fake.client());
+    let (writer, queue) = Writer::new(client, clock.clone(), "pod-0".into());
+    let dropped = Counter::default();
+    let recorder = Recorder::new("example.com/test", queue, dropped.clone(), clock);
+    let stop = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(writer.run(stop.clone()));
+    Setup {
+        fake,
+        recorder,
+        dropped,
+        stop,
+        tasks,
+    }
+}
+
+fn object() -> ConfigMap {
+    let mut object = ConfigMap::default();
+    object.metadata.namespace = Some("ns".into());
+    object.metadata.name = Some("web".into());
+    object.metadata.uid = Some("u".into());
+    object
+}
+
+impl Setup {
+    fn record(&self, note: &str) {
+        let warning = EventType::Warning;
+        self.recorder
+            .event(&object(), warning, "Failed", "Apply", note);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_written_as_the_api_wants_it() {
+    let setup = setup();
+    setup.record("no route");
+    eventually("written", || !setup.fake.objects(EVENTS).is_empty()).await;
+    let event = setup.fake.objects(EVENTS).remove(0);
+    assert_eq!(event["apiVersion"], "events.k8s.io/v1");
+    for (field, value) in [
+        ("type", "Warning"),
+        ("reason", "Failed"),
+        ("action", "Apply"),
+        ("note", "no route"),
+        ("reportingController", "example.com/test"),
+        ("reportingInstance", "pod-0"),
+        ("eventTime", "2026-01-01T00:00:00.000000Z"),
+    ] {
+        assert_eq!(event[field], value, "{field}");
+    }
+    let regarding = json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "ns", "name": "web", "uid": "u"});
+    assert_eq!(event["regarding"], regarding);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_event_becomes_a_series_in_one_object() {
+    let setup = setup();
+    for _ in 0..10 {
+        setup.record("no route");
+        sleep(Duration::from_secs(1)).await;
+    }
+    let first = |setup: &Setup| setup.fake.objects(EVENTS).remove(0);
+    assert_eq!(setup.fake.objects(EVENTS).len(), 1);
+    assert_eq!(first(&setup)["series"]["count"], 2);
+    sleep(FINISH + Duration::from_secs(120)).await;
+    assert_eq!(first(&setup)["series"]["count"], 10);
+    let writes = setup.fake.log();
+    let verbs: Vec<&str> = writes
+        .iter()
+        .map(|line| &line[..line.find(' ').unwrap()])
+        .collect();
+    assert_eq!(
+        verbs,
+        ["POST", "PATCH", "PATCH"],
+        "create and patch, nothing else"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_events_of_one_moment_have_two_names() {
+    let setup = setup();
+    setup.record("one");
+    setup.record("two");
+    eventually("both written", || setup.fake.objects(EVENTS).len() == 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_series_whose_object_expired_starts_anew() {
+    let setup = setup();
+    setup.record("no route");
+    eventually("written", || setup.fake.objects(EVENTS).len() == 1).await;
+    let name = setup.fake.objects(EVENTS)[0]["metadata"]["name"].clone();
+    setup
+        .fake
+        .remove(&format!("{EVENTS}/{}", name.as_str().unwrap()));
+    setup.record("no route");
+    eventually("written again", || setup.fake.objects(EVENTS).len() == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn writing_is_tried_again_until_the_server_answers() {
+    let setup = setup();
+    let mut times = 0;
+    setup.fake.hook(move |method, _| {
+        times += i32::from(*method == Method::POST);
+        match times {
+            1 => Some(Fate::Refuse(503)),
+            2 => Some(Fate::Lose),
+            _ => None,
+        }
+    });
+    setup.record("no route");
+    eventually("written", || setup.fake.log().len() == 3).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(
+        setup.fake.objects(EVENTS).len(),
+        1,
+        "the lost answer did not double it"
+    );
+    assert_eq!(setup.dropped.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_refuses_or_never_takes_is_dropped_and_counted() {
+    let setup = setup();
+    setup.fake.hook(|_, _| Some(Fate::Refuse(403)));
+    setup.record("forbidden");
+    eventually("dropped", || setup.dropped.get() == 1).await;
+    assert_eq!(setup.fake.log().len(), 1, "a refusal is not tried again");
+    setup.fake.hook(|_, _| Some(Fate::Refuse(500)));
+    setup.record("down");
+    eventually("dropped", || setup.dropped.get() == 2).await;
+    assert_eq!(setup.fake.log().len(), 1 + TRIES as usize);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_queued_at_the_stop_is_still_written_once() {
+    let mut setup = setup();
+    setup.record("last words");
+    setup.stop.cancel();
+    setup.tasks.join_next().await.unwrap().unwrap();
+    assert_eq!(setup.fake.objects(EVENTS).len(), 1);
+    setup.record("too late");
+    assert_eq!(setup.dropped.get(), 1);
+}

@@ -1,0 +1,318 @@
+//! Takes events from the queue and writes them.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube_core::params::{Patch, PatchParams};
+use reeve_clock::Clock;
+use reeve_informer::ObjectKey;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::correlate::{Correlator, Identity, Verdict};
+use super::{QUEUE, Recorded};
+use crate::client::{self, Client};
+
+/// How often one write is tried (client-go: `maxTriesPerEvent`).
+pub const TRIES: u32 = 12;
+/// How long between two tries, with up to a quarter more.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Writes under way at once.
+const WRITES: usize = 8;
+/// How often running series are looked at.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Writes what the recorders of one manager record.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    client: Client,
+    clock: Clock,
+    /// The Pod's name.
+    instance: String,
+    queue: mpsc::Receiver<Recorded>,
+    correlator: Correlator,
+    /// The time in the last name, so that two events of one moment have two names.
+    named: i128,
+}
+
+/// One write.
+#[derive(Clone, Debug)]
+struct Job {
+    recorded: Recorded,
+    name: String,
+    /// `None` creates the event, a count patches its series.
+    count: Option<i32>,
+}
+
+/// A write that found its event gone, or gave up.
+#[derive(Debug)]
+enum Ended {
+    Written(Job),
+    Gone(Job),
+    Dropped(Job),
+}
+
+// === impl Writer ===
+
+impl Writer {
+    /// A writer, and the queue recorders send to.
+    pub(crate) fn new(
+        client: Client,
+        clock: Clock,
+        instance: String,
+    ) -> (Self, mpsc::Sender<Recorded>) {
+        let (sender, queue) = mpsc::channel(QUEUE);
+        let writer = Self {
+            client,
+            clock,
+            instance: super::cut(&instance, 128),
+            queue,
+            correlator: Correlator::default(),
+            named: 0,
+        };
+        (writer, sender)
+    }
+
+    /// Writes until `stop`; then what is queued, each tried once.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let mut writes: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
+        let mut sweep = interval(SWEEP);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut stopping = false;
+        loop {
+            if stopping && self.queue.is_empty() && writes.is_empty() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled(), if !stopping => {
+                    stopping = true;
+                    self.queue.close();
+                }
+                Some(ended) = writes.next(), if !writes.is_empty() => {
+                    if let Some(job) = self.settle(ended) {
+                        writes.push(self.write(job, &stop));
+                    }
+                }
+                _ = sweep.tick(), if !stopping => {
+                    for (identity, name, count) in self.correlator.due(Instant::now()) {
+                        if let Some(job) = self.count(identity, name, count) {
+                            writes.push(self.write(job, &stop));
+                        }
+                    }
+                }
+                Some(recorded) = self.queue.recv(), if writes.len() < WRITES => {
+                    if let Some(job) = self.decide(recorded) {
+                        writes.push(self.write(job, &stop));
+                    }
+                }
+                else => return,
+            }
+        }
+    }
+
+    fn name(&mut self, regarding: &ObjectReference, at: Timestamp) -> String {
+        self.named = at.as_nanosecond().max(self.named + 1);
+        event_name(regarding, self.named, &self.clock)
+    }
+
+    fn decide(&mut self, recorded: Recorded) -> Option<Job> {
+        let name = self.name(&recorded.regarding, recorded.at);
+        let verdict = self
+            .correlator
+            .take(&recorded.identity, &name, Instant::now());
+        let (name, count) = match verdict {
+            Verdict::Create => (name, None),
+            Verdict::Count { name, count } => (name, Some(count)),
+            Verdict::Later => return None,
+            Verdict::Spam => {
+                recorded.dropped.inc();
+                tracing::debug!(object = ?recorded.identity.object, "too many events of one object; dropped");
+                return None;
+            }
+        };
+        Some(Job {
+            recorded,
+            name,
+            count,
+        })
+    }
+
+    /// The write of a series' count, made of what identifies it.
+    fn count(&self, identity: Identity, name: String, count: i32) -> Option<Job> {
+        let object = &identity.object;
+        let regarding = ObjectReference {
+            api_version: Some(object.api_version.clone()),
+            kind: Some(object.kind.clone()),
+            namespace: Some(object.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+            name: Some(object.name.clone()),
+            uid: Some(object.uid.clone()).filter(|uid| !uid.is_empty()),
+            ..ObjectReference::default()
+        };
+        let recorded = Recorded {
+            regarding,
+            related: None,
+            identity,
+            at: self.clock.now(),
+            dropped: Default::default(),
+        };
+        Some(Job {
+            recorded,
+            name,
+            count: Some(count),
+        })
+    }
+
+    /// A series whose event object has expired starts again with a new one (client-go: 404 on patch → create).
+    fn settle(&mut self, ended: Ended) -> Option<Job> {
+        match ended {
+            Ended::Written(job) if job.count.is_none() => {
+                let identity = job.recorded.identity;
+                let (name, count) = self.correlator.created(&identity, Instant::now())?;
+                self.count(identity, name, count)
+            }
+            Ended::Written(_) => None,
+            Ended::Dropped(job) => {
+                job.recorded.dropped.inc();
+                if job.count.is_none() {
+                    self.correlator.forget(&job.recorded.identity);
+                }
+                None
+            }
+            Ended::Gone(mut job) => {
+                self.correlator.forget(&job.recorded.identity);
+                job.name = self.name(&job.recorded.regarding, self.clock.now());
+                let _ = self
+                    .correlator
+                    .take(&job.recorded.identity, &job.name, Instant::now());
+                job.count = None;
+                Some(job)
+            }
+        }
+    }
+
+    fn write(&self, job: Job, stop: &CancellationToken) -> BoxFuture<'static, Ended> {
+        let (client, clock, stop) = (self.client.clone(), self.clock.clone(), stop.clone());
+        let instance = self.instance.clone();
+        async move {
+            let mut tries = 0;
+            loop {
+                let Err(error) = try_write(&client, &job, &instance).await else {
+                    return Ended::Written(job);
+                };
+                tries += 1;
+                if job.count.is_some() && error.is_not_found() {
+                    return Ended::Gone(job);
+                }
+                if tries > 1 && error.is_already_exists() {
+                    // Our own first try, whose answer was lost.
+                    return Ended::Written(job);
+                }
+                let final_answer = error
+                    .status()
+                    .is_some_and(|status| status.code < 500 && status.code != 429);
+                if final_answer || tries == TRIES || stop.is_cancelled() {
+                    tracing::warn!(event = %job.name, %error, tries, "an event could not be written");
+                    return Ended::Dropped(job);
+                }
+                let pause = clock.random().jitter(PAUSE, 0.25);
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => {}
+                    () = sleep(pause) => {}
+                }
+            }
+        }
+        .boxed()
+    }
+}
+
+async fn try_write(client: &Client, job: &Job, instance: &str) -> Result<(), client::Error> {
+    let recorded = &job.recorded;
+    let namespace = namespace_of(&recorded.regarding);
+    if let Some(count) = job.count {
+        let key = ObjectKey::namespaced(namespace, job.name.as_str());
+        let series =
+            json!({"series": {"count": count, "lastObservedTime": MicroTime(recorded.at)}});
+        let patch = Patch::Merge(series);
+        return client
+            .patch::<Event, _>(&key, &PatchParams::default(), &patch)
+            .await
+            .map(|_| ());
+    }
+    let identity = &recorded.identity;
+    let event_type = if identity.warning {
+        "Warning"
+    } else {
+        "Normal"
+    };
+    let mut event = Event {
+        action: Some(identity.action.clone()),
+        event_time: Some(MicroTime(recorded.at)),
+        note: Some(identity.note.clone()),
+        reason: Some(identity.reason.clone()),
+        regarding: Some(recorded.regarding.clone()),
+        related: recorded.related.clone(),
+        reporting_controller: Some(identity.controller.clone()),
+        reporting_instance: Some(instance.to_owned()),
+        type_: Some(event_type.to_owned()),
+        ..Event::default()
+    };
+    event.metadata.name = Some(job.name.clone());
+    event.metadata.namespace = Some(namespace.to_owned());
+    client.create(&event).await.map(|_| ())
+}
+
+/// An event lives in the namespace of its object; those of cluster-scoped objects in `default`.
+fn namespace_of(regarding: &ObjectReference) -> &str {
+    regarding
+        .namespace
+        .as_deref()
+        .filter(|namespace| !namespace.is_empty())
+        .unwrap_or("default")
+}
+
+/// `<object>.<nanoseconds in hex>`; something random where the object's name leaves no room for that.
+fn event_name(regarding: &ObjectReference, nanos: i128, clock: &Clock) -> String {
+    let object = regarding.name.as_deref().unwrap_or_default();
+    let fits = !object.is_empty() && object.len() <= 253 - 17;
+    let plain = object
+        .bytes()
+        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte));
+    if fits && plain {
+        format!("{object}.{nanos:x}")
+    } else {
+        let random = clock.random();
+        format!("{:016x}{:016x}", random.next_u64(), random.next_u64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_dns_subdomains() {
+        let clock = Clock::system();
+        let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let named = |name: &str| {
+            let reference = ObjectReference {
+                name: Some(name.into()),
+                ..ObjectReference::default()
+            };
+            event_name(&reference, at.as_nanosecond(), &clock)
+        };
+        assert_eq!(named("web-1"), format!("web-1.{:x}", at.as_nanosecond()));
+        assert_eq!(named("").len(), 32);
+        assert_eq!(named("system:node").len(), 32);
+        assert!(named(&"a".repeat(253)).len() == 32);
+    }
+}

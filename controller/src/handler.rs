@@ -1,0 +1,285 @@
+//! From events to requests.
+//!
+//! A handler only names requests; the controller adds them to its queue, those of the initial list and of a
+//! resync at [`LOW_PRIORITY`](reeve_workqueue::LOW_PRIORITY) (controller-runtime: package handler).
+
+use std::any::TypeId;
+use std::marker::PhantomData;
+
+use k8s_openapi::ClusterResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use reeve_informer::{Event, ObjectKey, UpdateReason};
+
+use crate::client::{Object, key_of};
+use crate::reconcile::Request;
+
+/// Names the requests an event calls for.
+pub trait Handler<K, R = Request>: Send + Sync + 'static {
+    /// Calls `request` with each. It may name one twice; the queue holds it once.
+    fn requests(&self, event: &Event<K>, request: &mut dyn FnMut(R));
+}
+
+/// Requests the object itself.
+#[derive(Clone, Copy, Debug)]
+pub struct ForObject;
+
+/// Requests the object itself (controller-runtime: `EnqueueRequestForObject`).
+#[must_use]
+pub fn for_object() -> ForObject {
+    ForObject
+}
+
+impl<K: Object> Handler<K> for ForObject {
+    fn requests(&self, event: &Event<K>, request: &mut dyn FnMut(Request)) {
+        request(match event {
+            Event::Added { object, .. } => key_of(object.meta()),
+            Event::Updated { new, .. } => key_of(new.meta()),
+            Event::Deleted { key, .. } => key.clone(),
+        });
+    }
+}
+
+/// Requests the owners of kind `O`.
+#[derive(Debug)]
+pub struct ForOwner<O> {
+    every: bool,
+    owner: PhantomData<fn() -> O>,
+}
+
+/// Requests the owner of kind `O` that controls the object; of an update, the old and the new one
+/// (controller-runtime: `EnqueueRequestForOwner` with `OnlyControllerOwner`).
+///
+/// Group and kind of the owner reference must match, its version need not.
+#[must_use]
+pub fn for_owner<O: Object>() -> ForOwner<O> {
+    ForOwner {
+        every: false,
+        owner: PhantomData,
+    }
+}
+
+// === impl ForOwner ===
+
+impl<O: Object> ForOwner<O> {
+    /// Every owner of the kind, not only the one that controls the object.
+    #[must_use]
+    pub fn every_owner(mut self) -> Self {
+        self.every = true;
+        self
+    }
+
+    fn owners<K: Object>(&self, object: &K, request: &mut dyn FnMut(Request)) {
+        let references = object.meta().owner_references.iter().flatten();
+        let wanted = references
+            .filter(|reference| self.every || reference.controller == Some(true))
+            .filter(|reference| is_kind::<O>(reference));
+        for reference in wanted {
+            let namespace = object.meta().namespace.as_deref();
+            request(match namespace {
+                Some(namespace) if is_namespaced::<O>() => {
+                    ObjectKey::namespaced(namespace, reference.name.as_str())
+                }
+                _ => ObjectKey::cluster(reference.name.as_str()),
+            });
+        }
+    }
+}
+
+fn is_kind<O: Object>(reference: &OwnerReference) -> bool {
+    let group = reference
+        .api_version
+        .split_once('/')
+        .map_or("", |(group, _)| group);
+    reference.kind == O::kind(&()) && group == O::group(&())
+}
+
+pub(crate) fn is_namespaced<O: Object>() -> bool {
+    TypeId::of::<O::Scope>() != TypeId::of::<ClusterResourceScope>()
+}
+
+impl<K: Object, O: Object> Handler<K> for ForOwner<O> {
+    fn requests(&self, event: &Event<K>, request: &mut dyn FnMut(Request)) {
+        for_each_state(event, |object| self.owners(object, request));
+    }
+}
+
+/// Requests what a function names.
+#[derive(Clone, Copy, Debug)]
+pub struct Map<F>(F);
+
+/// Requests what `function` names for an object; of an update, for the old and the new one
+/// (controller-runtime: `EnqueueRequestsFromMapFunc`).
+///
+/// It runs where events are handed out: look things up in a lister, do not wait.
+#[must_use]
+pub fn map<K, R, F, I>(function: F) -> Map<F>
+where
+    F: Fn(&K) -> I + Send + Sync + 'static,
+    I: IntoIterator<Item = R>,
+{
+    Map(function)
+}
+
+impl<K, R, F, I> Handler<K, R> for Map<F>
+where
+    K: Object,
+    F: Fn(&K) -> I + Send + Sync + 'static,
+    I: IntoIterator<Item = R>,
+{
+    fn requests(&self, event: &Event<K>, request: &mut dyn FnMut(R)) {
+        for_each_state(event, |object| {
+            (self.0)(object).into_iter().for_each(&mut *request);
+        });
+    }
+}
+
+fn for_each_state<K>(event: &Event<K>, mut visit: impl FnMut(&K)) {
+    match event {
+        Event::Added { object, .. } => visit(object),
+        Event::Updated { old, new, .. } => {
+            if !std::sync::Arc::ptr_eq(old, new) {
+                visit(old);
+            }
+            visit(new);
+        }
+        Event::Deleted { last, .. } => {
+            if let Some(last) = last {
+                visit(last);
+            }
+        }
+    }
+}
+
+/// Whether `event` tells nothing that was not known: the initial list, a resync, the same version again
+/// (controller-runtime: `WithLowPriorityWhenUnchanged`).
+pub(crate) fn is_unchanged<K: Object>(event: &Event<K>) -> bool {
+    match event {
+        Event::Added { initial, .. } => *initial,
+        Event::Updated { old, new, reason } => {
+            *reason == UpdateReason::Resync
+                || old.meta().resource_version == new.meta().resource_version
+        }
+        Event::Deleted { .. } => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::apps::v1::Deployment;
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+
+    use super::*;
+
+    fn owned(references: &[(&str, &str, &str, bool)]) -> Arc<ConfigMap> {
+        let mut object = ConfigMap::default();
+        object.metadata.namespace = Some("ns".into());
+        object.metadata.name = Some("child".into());
+        let owner =
+            |(api_version, kind, name, controller): &(&str, &str, &str, bool)| OwnerReference {
+                api_version: (*api_version).into(),
+                kind: (*kind).into(),
+                name: (*name).into(),
+                controller: controller.then_some(true),
+                ..OwnerReference::default()
+            };
+        object.metadata.owner_references = Some(references.iter().map(owner).collect());
+        Arc::new(object)
+    }
+
+    fn added(object: &Arc<ConfigMap>) -> Event<ConfigMap> {
+        Event::Added {
+            object: Arc::clone(object),
+            initial: false,
+        }
+    }
+
+    fn collect(handler: &impl Handler<ConfigMap>, event: &Event<ConfigMap>) -> Vec<String> {
+        let mut keys = Vec::new();
+        handler.requests(event, &mut |key| keys.push(key.to_string()));
+        keys
+    }
+
+    #[test]
+    fn owners_are_matched_by_group_and_kind_whatever_the_version() {
+        let object = owned(&[
+            ("apps/v1beta2", "Deployment", "web", true),
+            ("apps/v1", "Deployment", "second", false),
+            ("other/v1", "Deployment", "foreign", true),
+            ("v1", "Node", "worker", true),
+        ]);
+        let event = added(&object);
+        assert_eq!(collect(&for_owner::<Deployment>(), &event), ["ns/web"]);
+        assert_eq!(
+            collect(&for_owner::<Deployment>().every_owner(), &event),
+            ["ns/web", "ns/second"]
+        );
+        assert_eq!(collect(&for_owner::<Node>(), &event), ["worker"]);
+    }
+
+    #[test]
+    fn an_update_requests_the_owners_before_and_after() {
+        let event = Event::Updated {
+            old: owned(&[("apps/v1", "Deployment", "one", true)]),
+            new: owned(&[("apps/v1", "Deployment", "two", true)]),
+            reason: UpdateReason::Changed,
+        };
+        assert_eq!(
+            collect(&for_owner::<Deployment>(), &event),
+            ["ns/one", "ns/two"]
+        );
+    }
+
+    #[test]
+    fn a_map_sees_the_last_state_of_what_is_gone() {
+        let handler = map(|object: &ConfigMap| {
+            vec![ObjectKey::cluster(object.metadata.name.clone().unwrap())]
+        });
+        let gone = Event::Deleted {
+            key: ObjectKey::namespaced("ns", "child"),
+            last: Some(owned(&[])),
+            tombstone: false,
+        };
+        assert_eq!(collect(&handler, &gone), ["child"]);
+        assert_eq!(collect(&for_object(), &gone), ["ns/child"]);
+    }
+
+    #[test]
+    fn the_initial_list_a_resync_and_the_same_version_are_no_news() {
+        let object = owned(&[]);
+        let update = |new: &Arc<ConfigMap>, reason| Event::Updated {
+            old: Arc::clone(&object),
+            new: Arc::clone(new),
+            reason,
+        };
+        let mut newer = ConfigMap::clone(&object);
+        newer.metadata.resource_version = Some("2".into());
+        let newer = Arc::new(newer);
+        for (case, event, unchanged) in [
+            ("added", added(&object), false),
+            (
+                "initial",
+                Event::Added {
+                    object: Arc::clone(&object),
+                    initial: true,
+                },
+                true,
+            ),
+            ("resync", update(&object, UpdateReason::Resync), true),
+            (
+                "relisted, same",
+                update(&object, UpdateReason::Relist),
+                true,
+            ),
+            (
+                "relisted, newer",
+                update(&newer, UpdateReason::Relist),
+                false,
+            ),
+            ("changed", update(&newer, UpdateReason::Changed), false),
+        ] {
+            assert_eq!(is_unchanged(&event), unchanged, "{case}");
+        }
+    }
+}

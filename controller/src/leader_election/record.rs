@@ -1,0 +1,257 @@
+//! The election record a Lease holds, what is known of it locally, and what to do next. No I/O.
+//!
+//! Another holder's lease is judged only by the time *we* saw it change, never by the times written in it: so
+//! skewed clocks do no harm, and only a difference in clock *rate* of LeaseDuration to RenewDeadline would
+//! (client-go: package leaderelection).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
+/// What a Lease says about who leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Who holds the lease; empty when nobody does.
+    pub holder: String,
+    /// How long the others wait after the last change they saw.
+    pub duration: Duration,
+    /// When the holder took it.
+    pub acquired: Option<Timestamp>,
+    /// When the holder last renewed it.
+    pub renewed: Option<Timestamp>,
+    /// How often it changed hands.
+    pub transitions: i32,
+}
+
+/// A record, and when this process first saw it so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Observed {
+    pub(crate) record: Record,
+    /// On the clock that counts suspend.
+    pub(crate) at: Duration,
+}
+
+/// What to do about the lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// There is none: create it with this record.
+    Create(Record),
+    /// Write this record over the one that was read.
+    Update(Record),
+    /// Another holds it, for at least this much longer.
+    Held { holder: String, remaining: Duration },
+}
+
+// === impl Record ===
+
+impl Record {
+    pub(crate) fn of(lease: &Lease) -> Self {
+        let spec = lease.spec.clone().unwrap_or_default();
+        let seconds = spec.lease_duration_seconds.unwrap_or(0);
+        Self {
+            holder: spec.holder_identity.unwrap_or_default(),
+            duration: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
+            acquired: spec.acquire_time.map(|time| time.0),
+            renewed: spec.renew_time.map(|time| time.0),
+            transitions: spec.lease_transitions.unwrap_or(0),
+        }
+    }
+
+    /// Writes the record into `lease`, leaving all else in it alone.
+    pub(crate) fn apply(&self, lease: &mut Lease) {
+        let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
+        spec.holder_identity = Some(self.holder.clone());
+        spec.lease_duration_seconds =
+            Some(i32::try_from(self.duration.as_secs()).unwrap_or(i32::MAX));
+        spec.acquire_time = self.acquired.map(MicroTime);
+        spec.renew_time = self.renewed.map(MicroTime);
+        spec.lease_transitions = Some(self.transitions);
+    }
+
+    /// What a holder leaves behind: nobody, for a second (client-go: `LeaderElector.release`).
+    pub(crate) fn released(&self, now: Timestamp) -> Self {
+        Self {
+            holder: String::new(),
+            duration: Duration::from_secs(1),
+            acquired: Some(now),
+            renewed: Some(now),
+            transitions: self.transitions,
+        }
+    }
+}
+
+// === impl Observed ===
+
+impl Observed {
+    /// Takes note of `record` as read at `now`; the time moves only when the record changed.
+    pub(crate) fn note(current: &mut Option<Self>, record: Record, now: Duration) {
+        if current.as_ref().is_none_or(|seen| seen.record != record) {
+            *current = Some(Self { record, at: now });
+        }
+    }
+
+    /// How much longer the holder must be respected.
+    pub(crate) fn remaining(&self, now: Duration) -> Duration {
+        (self.at + self.record.duration).saturating_sub(now)
+    }
+}
+
+/// What `identity` does about the lease as it is `observed` (client-go: `tryAcquireOrRenew`).
+pub(crate) fn decide(
+    observed: Option<&Observed>,
+    identity: &str,
+    duration: Duration,
+    wall: Timestamp,
+    now: Duration,
+) -> Decision {
+    let ours = |acquired, transitions| Record {
+        holder: identity.to_owned(),
+        duration,
+        acquired: Some(acquired),
+        renewed: Some(wall),
+        transitions,
+    };
+    let Some(observed) = observed else {
+        return Decision::Create(ours(wall, 0));
+    };
+    let record = &observed.record;
+    if record.holder == identity {
+        return Decision::Update(ours(record.acquired.unwrap_or(wall), record.transitions));
+    }
+    let remaining = observed.remaining(now);
+    if !record.holder.is_empty() && !remaining.is_zero() {
+        return Decision::Held {
+            holder: record.holder.clone(),
+            remaining,
+        };
+    }
+    Decision::Update(ours(wall, record.transitions.saturating_add(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DURATION: Duration = Duration::from_secs(10);
+
+    fn wall() -> Timestamp {
+        "2026-01-01T00:00:00Z".parse().unwrap()
+    }
+
+    fn before() -> Timestamp {
+        "2025-12-31T23:59:00Z".parse().unwrap()
+    }
+
+    fn held(holder: &str, seconds: u64, seen_ago: u64) -> Option<Observed> {
+        Some(Observed {
+            record: Record {
+                holder: holder.into(),
+                duration: Duration::from_secs(seconds),
+                acquired: Some(before()),
+                renewed: Some(before()),
+                transitions: 4,
+            },
+            at: Duration::from_secs(1000 - seen_ago),
+        })
+    }
+
+    /// The eight states of client-go's `TestTryAcquireOrRenewLeases`.
+    #[test]
+    fn the_eight_states_of_a_lease() {
+        let ours = |acquired, transitions| Record {
+            holder: "baz".into(),
+            duration: DURATION,
+            acquired: Some(acquired),
+            renewed: Some(wall()),
+            transitions,
+        };
+        let blank = Some(Observed {
+            record: Record::default(),
+            at: Duration::from_secs(1000),
+        });
+        for (case, observed, expected) in [
+            ("no object", None, Decision::Create(ours(wall(), 0))),
+            (
+                "object without a record",
+                blank,
+                Decision::Update(ours(wall(), 1)),
+            ),
+            (
+                "led, but past the duration in the record",
+                held("bing", 3, 4),
+                Decision::Update(ours(wall(), 5)),
+            ),
+            (
+                "unled, seen long ago",
+                held("", 10, 600),
+                Decision::Update(ours(wall(), 5)),
+            ),
+            (
+                "led, seen long ago",
+                held("bing", 10, 600),
+                Decision::Update(ours(wall(), 5)),
+            ),
+            (
+                "unled, just seen",
+                held("", 10, 0),
+                Decision::Update(ours(wall(), 5)),
+            ),
+            (
+                "led by another, just seen",
+                held("bing", 10, 1),
+                Decision::Held {
+                    holder: "bing".into(),
+                    remaining: Duration::from_secs(9),
+                },
+            ),
+            (
+                "led by us",
+                held("baz", 10, 1),
+                Decision::Update(ours(before(), 4)),
+            ),
+        ] {
+            let decision = decide(
+                observed.as_ref(),
+                "baz",
+                DURATION,
+                wall(),
+                Duration::from_secs(1000),
+            );
+            assert_eq!(decision, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn reading_the_same_record_again_does_not_prolong_it() {
+        let mut observed = held("bing", 10, 8);
+        let record = observed.as_ref().unwrap().record.clone();
+        Observed::note(&mut observed, record.clone(), Duration::from_secs(1000));
+        assert_eq!(observed.as_ref().unwrap().at, Duration::from_secs(992));
+        let renewed = Record {
+            renewed: Some(wall()),
+            ..record
+        };
+        Observed::note(&mut observed, renewed, Duration::from_secs(1000));
+        assert_eq!(observed.unwrap().at, Duration::from_secs(1000));
+    }
+
+    #[test]
+    fn a_record_survives_the_trip_through_a_lease_with_all_else_in_it() {
+        let mut lease = Lease::default();
+        lease.metadata.name = Some("lock".into());
+        lease.spec = Some(LeaseSpec {
+            strategy: Some("OldestEmulationVersion".into()),
+            ..LeaseSpec::default()
+        });
+        let record = held("bing", 15, 0).unwrap().record;
+        record.apply(&mut lease);
+        assert_eq!(Record::of(&lease), record);
+        assert_eq!(
+            lease.spec.unwrap().strategy.unwrap(),
+            "OldestEmulationVersion"
+        );
+        assert_eq!(Record::of(&Lease::default()), Record::default());
+    }
+}

@@ -1,0 +1,149 @@
+//! Controllers for Kubernetes: the counterpart of controller-runtime on [`reeve_informer`] and [`reeve_workqueue`].
+//!
+//! A [`Manager`] owns what the controllers of a program share: caches, a client, leader election, the servers of
+//! health and metrics, the writer of events. A [`Controller`] watches kinds, maps their events to requests, and hands
+//! each request to a [`Reconciler`], never twice at once, again after a failure with growing delays. A reconciler
+//! reads the present state from listers ([`Context::lister`]), writes through [`Context::client`], and says with an
+//! [`Outcome`] what is next. What it wrote it sees: the key is held back until the caches show it.
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube_core::params::{Patch, PatchParams};
+//! use reeve_controller::events::EventType;
+//! use reeve_controller::{Context, Controller, Manager, Outcome, Reconciler, Request};
+//! use reeve_controller::{client, finalizer, leader_election, predicate, reconcile, source};
+//! use serde_json::json;
+//! use std::time::Duration;
+//!
+//! struct Greeter;
+//!
+//! impl Reconciler for Greeter {
+//!     type Error = reconcile::Error;
+//!
+//!     async fn reconcile(&self, ctx: Context, request: Request) -> Result<Outcome, Self::Error> {
+//!         // Read from the cache; what is there is shared, clone to change it.
+//!         let Some(map) = ctx.lister::<ConfigMap>()?.get(&request)? else {
+//!             return Ok(Outcome::done());
+//!         };
+//!         if finalizer::is_deleting(&*map) {
+//!             return Ok(Outcome::done());
+//!         }
+//!         let data = map.data.clone().unwrap_or_default();
+//!         let Some(name) = data.get("name") else {
+//!             return Ok(Outcome::terminal(reconcile::Error::message("no name to greet")));
+//!         };
+//!         let greeting = format!("Hello {name}");
+//!         if data.get("greeting") != Some(&greeting) {
+//!             let patch = Patch::Merge(json!({"data": {"greeting": greeting}}));
+//!             let params = PatchParams::default();
+//!             // `optional` makes "not found" a `None`.
+//!             client::optional(ctx.client().patch::<ConfigMap, _>(&request, &params, &patch).await)?;
+//!             ctx.events().event(&*map, EventType::Normal, "Greeted", "Greet", greeting);
+//!         }
+//!         // Look again in an hour, whatever happens.
+//!         Ok(Outcome::requeue_after(Duration::from_secs(3600)))
+//!     }
+//! }
+//!
+//! async fn run(client: kube_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+//!     let clock = reeve_clock::Clock::system();
+//!     let lease = leader_election::Options::new("default", "greeter", leader_election::identity(&clock));
+//!     let manager = Manager::builder(client)
+//!         .clock(clock)
+//!         .namespace("default")
+//!         .leader_election(lease)
+//!         .health_address(([0, 0, 0, 0], 8081).into())
+//!         .metrics_address(([0, 0, 0, 0], 8080).into())
+//!         .build()
+//!         .await?;
+//!     // Requests may also come from elsewhere.
+//!     let (again, requests) = source::channel::<Request>(100);
+//!     let controller = Controller::builder("greeter")
+//!         .for_kind::<ConfigMap>()
+//!         .with_predicate(predicate::resource_version_changed())
+//!         .watches_source(requests)
+//!         .workers(4)
+//!         .complete(Greeter)?;
+//!     manager.add_controller(controller)?;
+//!     again.try_send(Request::namespaced("default", "greeting"))?;
+//!     // Until SIGTERM or SIGINT; a second signal exits at once.
+//!     manager.run_until_signal().await?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! | to find | look at |
+//! |---|---|
+//! | what each result does to the queue | [`reconcile`] |
+//! | how a controller is put together | [`controller::Builder`], [`handler`], [`predicate`], [`source`] |
+//! | the order of start and stop, the grace period | [`manager`] |
+//! | a client that finds dead peers and does not retry behind your back | [`client::connect`] |
+//! | read your writes, rule by rule | [`client::Client`], [`controller::Builder::own_writes_timeout`] |
+//! | the lease | [`leader_election`] |
+//! | events, finalizers | [`events`], [`finalizer`] |
+//! | `/healthz`, `/readyz`, `/metrics`, limits | [`health`], [`metrics`], [`server`] |
+//! | caches of some objects only | [`Caches::informer_of`] |
+//!
+//! Time is tokio's; dates and randomness come from a [`reeve_clock::Clock`]. Everything that is spawned belongs to
+//! the future of [`Manager::run`] and ends with it.
+
+pub mod caches;
+pub mod client;
+pub mod context;
+pub mod controller;
+pub mod events;
+#[cfg(test)]
+mod fake;
+pub mod finalizer;
+pub mod handler;
+pub mod health;
+pub mod leader_election;
+pub mod manager;
+pub mod metrics;
+pub mod predicate;
+mod process;
+pub mod reconcile;
+pub mod server;
+pub mod source;
+
+pub use caches::Caches;
+pub use client::Client;
+pub use context::Context;
+pub use controller::Controller;
+pub use events::Recorder;
+pub use manager::{Manager, Runnable};
+pub use metrics::Metrics;
+pub use reconcile::{Outcome, Reconciler, Request};
+pub use reeve_informer::{Event, Lister, ObjectKey};
+
+use std::fmt;
+
+/// An error and its sources on one line, each said once.
+pub(crate) struct Chain<'a>(&'a (dyn std::error::Error + 'static));
+
+/// Prints `error` and what it came from.
+pub(crate) fn error_chain<'a>(error: &'a (dyn std::error::Error + 'static)) -> Chain<'a> {
+    Chain(error)
+}
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = self.0.to_string();
+        f.write_str(&said)?;
+        let mut next = self.0.source();
+        while let Some(error) = next {
+            let text = error.to_string();
+            // Many errors print their source themselves.
+            if !said.contains(&text) {
+                write!(f, ": {text}")?;
+                said.push_str(&text);
+            }
+            next = error.source();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

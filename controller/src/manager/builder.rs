@@ -1,0 +1,214 @@
+//! How a manager is put together.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reeve_clock::Clock;
+use tokio::sync::watch;
+
+use super::{Addresses, Error, GRACE_PERIOD, Group, Manager, Runnable, Shared, Stage, State};
+use crate::caches::Caches;
+use crate::client::Client;
+use crate::events::Writer;
+use crate::health::Health;
+use crate::leader_election::{self, Fence};
+use crate::metrics::Metrics;
+use crate::server::{self, Server};
+
+/// Puts a manager together. Unless said otherwise it serves nothing, elects nobody and watches every namespace.
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct Builder {
+    client: kube_client::Client,
+    clock: Clock,
+    metrics: Metrics,
+    health: Health,
+    namespace: Option<String>,
+    election: Option<leader_election::Options>,
+    health_address: Option<SocketAddr>,
+    metrics_address: Option<SocketAddr>,
+    instance: Option<String>,
+    grace: Duration,
+    cache_timeout: Duration,
+    resync: Option<Duration>,
+}
+
+// === impl Builder ===
+
+impl Builder {
+    pub(super) fn new(client: kube_client::Client) -> Self {
+        Self {
+            client,
+            clock: Clock::system(),
+            metrics: Metrics::new(),
+            health: Health::new(),
+            namespace: None,
+            election: None,
+            health_address: None,
+            metrics_address: None,
+            instance: None,
+            grace: GRACE_PERIOD,
+            cache_timeout: Duration::from_secs(120),
+            resync: None,
+        }
+    }
+
+    /// Takes wall time and randomness from `clock`; the system's unless said.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Counts into `metrics`, which the client may count into as well.
+    pub fn metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Watches namespaced kinds in this namespace only.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Lets one replica lead at a time.
+    pub fn leader_election(mut self, options: leader_election::Options) -> Self {
+        self.election = Some(options);
+        self
+    }
+
+    /// Serves `/healthz` and `/readyz` there. Port 0 takes a free one.
+    pub fn health_address(mut self, address: SocketAddr) -> Self {
+        self.health_address = Some(address);
+        self
+    }
+
+    /// Serves `/metrics` there. Port 0 takes a free one.
+    pub fn metrics_address(mut self, address: SocketAddr) -> Self {
+        self.metrics_address = Some(address);
+        self
+    }
+
+    /// Names this replica in events; the identity of the election, or [`leader_election::identity`], unless said.
+    pub fn instance(mut self, instance: impl Into<String>) -> Self {
+        self.instance = Some(instance.into());
+        self
+    }
+
+    /// How long a stop may take, [`GRACE_PERIOD`] unless said. Zero drops everything at once.
+    pub fn grace_period(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// How long the start waits for caches that neither fill nor fail, 2 minutes unless said. Controllers wait for
+    /// theirs on their own, without limit.
+    pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
+        self.cache_timeout = timeout;
+        self
+    }
+
+    /// Shows every object again this often; never unless said.
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.resync = Some(period);
+        self
+    }
+
+    /// Binds the servers and makes the manager.
+    ///
+    /// # Errors
+    /// When an address cannot be bound, or the options of the election do not fit together.
+    pub async fn build(self) -> Result<Manager, Error> {
+        if let Some(options) = &self.election {
+            options.validate()?;
+        }
+        let client = Client::new(self.client.clone());
+        let instance = self
+            .instance
+            .or_else(|| {
+                self.election
+                    .as_ref()
+                    .map(|options| options.identity.clone())
+            })
+            .unwrap_or_else(|| leader_election::identity(&self.clock));
+        let (writer, events) = Writer::new(client.clone(), self.clock.clone(), instance);
+        let caches = Caches::new(self.client, self.clock.clone(), self.namespace, self.resync);
+        let checked = caches.clone();
+        self.health
+            .ready()
+            .add("informers", move || checked.check());
+        let mut runnables = vec![
+            Runnable::new("events", move |stop| async move {
+                writer.run(stop).await;
+                Ok::<_, std::convert::Infallible>(())
+            })
+            .in_group(Group::Events),
+        ];
+        let mut addresses = Addresses::default();
+        if let Some(address) = self.health_address {
+            let server = bind("health", address, self.health.handler()).await?;
+            addresses.health = server.local_addr().ok();
+            runnables.push(serving("health", server));
+        }
+        if let Some(address) = self.metrics_address {
+            let server = bind("metrics", address, self.metrics.handler()).await?;
+            addresses.metrics = server.local_addr().ok();
+            runnables.push(serving("metrics", server));
+        }
+        let fence = self
+            .election
+            .as_ref()
+            .map(|_| Fence::closed(self.clock.clone()));
+        let leading = watch::channel(false).0;
+        if let Some(fence) = fence.clone() {
+            // A leader whose lease is over should have ended: its runtime must be stuck (client-go: HealthzAdaptor).
+            let leads = leading.subscribe();
+            self.health.live().add("leader-election", move || {
+                if *leads.borrow() && !fence.is_open() {
+                    return Err("leading without a valid lease".to_owned());
+                }
+                Ok(())
+            });
+        }
+        Ok(Manager {
+            shared: Arc::new(Shared {
+                clock: self.clock,
+                client,
+                caches,
+                metrics: self.metrics,
+                health: self.health,
+                fence,
+                election: self.election,
+                grace: self.grace,
+                cache_timeout: self.cache_timeout,
+                addresses,
+                events,
+                state: Mutex::new(State {
+                    stage: Stage::Building(runnables),
+                    controllers: Vec::new(),
+                }),
+                leading,
+            }),
+        })
+    }
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("namespace", &self.namespace)
+            .field("election", &self.election)
+            .finish_non_exhaustive()
+    }
+}
+
+async fn bind(name: &str, address: SocketAddr, handler: server::Handler) -> Result<Server, Error> {
+    Server::bind(name, address, handler)
+        .await
+        .map_err(Error::Bind)
+}
+
+fn serving(name: &str, server: Server) -> Runnable {
+    Runnable::new(format!("{name} server"), move |stop| server.run(stop)).as_server()
+}

@@ -1,0 +1,95 @@
+//! What a manager runs.
+
+use std::fmt;
+
+use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+use tower::BoxError;
+
+/// When a runnable starts; they stop in the order [`Group::STOP`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Group {
+    /// HTTP servers: first up, last down.
+    Servers,
+    /// The writer of events.
+    Events,
+    /// What runs on every replica.
+    Others,
+    /// The elector.
+    Election,
+    /// What runs on the leader only.
+    Leader,
+}
+
+// === impl Group ===
+
+impl Group {
+    /// Workers first; the lease is given up when they have ended; probes answer until the end.
+    pub(crate) const STOP: [Self; 5] = [
+        Self::Leader,
+        Self::Election,
+        Self::Others,
+        Self::Events,
+        Self::Servers,
+    ];
+}
+
+type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> + Send>;
+
+/// Something a manager runs until it stops. On the leader only, unless said otherwise.
+pub struct Runnable {
+    pub(crate) name: String,
+    pub(crate) group: Group,
+    pub(crate) run: Run,
+}
+
+// === impl Runnable ===
+
+impl Runnable {
+    /// Runs what `run` makes, given a token that is cancelled when it is to end.
+    ///
+    /// An `Ok` means it had nothing more to do, and the manager goes on. An `Err` brings the manager down.
+    pub fn new<F, Fut, E>(name: impl Into<String>, run: F) -> Self
+    where
+        F: FnOnce(CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: Into<BoxError> + 'static,
+    {
+        Self {
+            name: name.into(),
+            group: Group::Leader,
+            run: Box::new(move |stop| {
+                let future = run(stop);
+                Box::pin(async move { future.await.map_err(Into::into) })
+            }),
+        }
+    }
+
+    /// Runs on every replica, once the caches are filled.
+    #[must_use]
+    pub fn without_leader_election(mut self) -> Self {
+        self.group = Group::Others;
+        self
+    }
+
+    /// Runs on every replica, before the caches are filled, and ends last: an HTTP server.
+    #[must_use]
+    pub fn as_server(mut self) -> Self {
+        self.group = Group::Servers;
+        self
+    }
+
+    pub(crate) fn in_group(mut self, group: Group) -> Self {
+        self.group = group;
+        self
+    }
+}
+
+impl fmt::Debug for Runnable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runnable")
+            .field("name", &self.name)
+            .field("group", &self.group)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,342 @@
+//! Managers against a small API server, under paused time.
+
+use std::convert::Infallible;
+
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::*;
+use crate::fake::{Fake, Fate, clock, eventually};
+use crate::leader_election::Options as Election;
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// A runnable that says when it starts and when it ends, which takes `ending`.
+fn logged(log: &Log, name: &str, ending: Duration) -> Runnable {
+    let (log, name) = (Arc::clone(log), name.to_owned());
+    Runnable::new(name.clone(), move |stop: CancellationToken| async move {
+        log.lock().push(format!("+{name}"));
+        stop.cancelled().await;
+        sleep(ending).await;
+        log.lock().push(format!("-{name}"));
+        Ok::<_, Infallible>(())
+    })
+}
+
+fn failing(after: Duration) -> Runnable {
+    Runnable::new("broken", move |_| async move {
+        sleep(after).await;
+        Err::<(), _>("it broke")
+    })
+}
+
+async fn manager(fake: &Fake) -> Manager {
+    Manager::builder(fake.client())
+        .clock(clock())
+        .build()
+        .await
+        .unwrap()
+}
+
+fn spawn(manager: &Manager) -> (CancellationToken, JoinHandle<Result<(), Error>>) {
+    let stop = CancellationToken::new();
+    let (manager, token) = (manager.clone(), stop.clone());
+    (stop, tokio::spawn(async move { manager.run(token).await }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_start_in_order_and_stop_in_the_reverse() {
+    let fake = Fake::default();
+    let log = Log::default();
+    let manager = Manager::builder(fake.client())
+        .clock(clock())
+        .leader_election(Election::new("ns", "lock", "me"))
+        .build()
+        .await
+        .unwrap();
+    let second = Duration::from_secs(1);
+    manager.add(logged(&log, "worker", second)).unwrap();
+    manager
+        .add(logged(&log, "other", second).without_leader_election())
+        .unwrap();
+    manager
+        .add(logged(&log, "server", Duration::ZERO).as_server())
+        .unwrap();
+    let (stop, run) = spawn(&manager);
+    eventually("started", || log.lock().len() == 3).await;
+    stop.cancel();
+    run.await.unwrap().unwrap();
+    let log = log.lock().clone();
+    assert_eq!(
+        log,
+        [
+            "+server", "+other", "+worker", "-worker", "-other", "-server"
+        ]
+    );
+    let lease = fake
+        .object("/apis/coordination.k8s.io/v1/namespaces/ns/leases/lock")
+        .unwrap();
+    assert_eq!(
+        lease["spec"]["holderIdentity"], "",
+        "released after the worker ended"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_runs_all_but_what_needs_the_lease() {
+    let fake = Fake::default();
+    let log = Log::default();
+    let mut runs = Vec::new();
+    for name in ["one", "two"] {
+        let manager = Manager::builder(fake.client())
+            .clock(clock())
+            .leader_election(Election::new("ns", "lock", name))
+            .build()
+            .await
+            .unwrap();
+        manager
+            .add(logged(&log, &format!("worker {name}"), Duration::ZERO))
+            .unwrap();
+        let other = logged(&log, &format!("other {name}"), Duration::ZERO);
+        manager.add(other.without_leader_election()).unwrap();
+        runs.push(spawn(&manager));
+        sleep(Duration::from_secs(30)).await;
+    }
+    assert_eq!(*log.lock(), ["+other one", "+worker one", "+other two"]);
+    let (stop, run) = runs.remove(0);
+    stop.cancel();
+    run.await.unwrap().unwrap();
+    eventually("fail-over", || {
+        log.lock().contains(&"+worker two".to_owned())
+    })
+    .await;
+    let (stop, run) = runs.remove(0);
+    stop.cancel();
+    run.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_runnable_brings_the_manager_down_with_its_error() {
+    let log = Log::default();
+    let manager = manager(&Fake::default()).await;
+    manager
+        .add(logged(&log, "other", Duration::from_secs(1)).without_leader_election())
+        .unwrap();
+    manager.add(failing(Duration::from_secs(5))).unwrap();
+    let (_stop, run) = spawn(&manager);
+    let error = run.await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "broken failed: it broke");
+    assert_eq!(
+        *log.lock(),
+        ["+other", "-other"],
+        "the rest stopped in order"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_runnable_is_a_failure() {
+    let manager = manager(&Fake::default()).await;
+    let runnable = Runnable::new("wild", |_| async {
+        assert!(clock().now().as_second() < 0, "boom");
+        Ok::<_, Infallible>(())
+    });
+    manager.add(runnable).unwrap();
+    let (_stop, run) = spawn(&manager);
+    let error = run.await.unwrap().unwrap_err();
+    assert!(error.to_string().starts_with("wild failed: "), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runnable_that_ends_well_is_let_go() {
+    let manager = manager(&Fake::default()).await;
+    manager
+        .add(Runnable::new("short", |_| async {
+            Ok::<_, Infallible>(())
+        }))
+        .unwrap();
+    let (stop, run) = spawn(&manager);
+    sleep(Duration::from_secs(60)).await;
+    assert!(!run.is_finished());
+    stop.cancel();
+    run.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_outlives_the_grace_period_is_dropped_and_named() {
+    let log = Log::default();
+    let manager = Manager::builder(Fake::default().client())
+        .clock(clock())
+        .grace_period(Duration::from_secs(5))
+        .build()
+        .await
+        .unwrap();
+    manager
+        .add(logged(&log, "stubborn", Duration::from_secs(3600)))
+        .unwrap();
+    let (stop, run) = spawn(&manager);
+    eventually("started", || log.lock().len() == 1).await;
+    let start = Instant::now();
+    stop.cancel();
+    let error = run.await.unwrap().unwrap_err();
+    let took = start.elapsed();
+    assert!(
+        took > Duration::from_secs(4) && took <= Duration::from_secs(5),
+        "{took:?}"
+    );
+    assert!(
+        matches!(&error, Error::GraceExpired { names, .. } if names == &["stubborn"]),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_the_failure_and_the_bad_stop_are_reported() {
+    let log = Log::default();
+    let manager = Manager::builder(Fake::default().client())
+        .clock(clock())
+        .grace_period(Duration::from_secs(5))
+        .build()
+        .await
+        .unwrap();
+    manager
+        .add(logged(&log, "stubborn", Duration::from_secs(3600)))
+        .unwrap();
+    manager.add(failing(Duration::from_secs(1))).unwrap();
+    let (_stop, run) = spawn(&manager);
+    let text = run.await.unwrap().unwrap_err().to_string();
+    assert!(
+        text.contains("it broke") && text.contains("stubborn"),
+        "{text}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_drops_the_workers_at_once_and_is_an_error() {
+    let fake = Fake::default();
+    let log = Log::default();
+    let manager = Manager::builder(fake.client())
+        .clock(clock())
+        .leader_election(Election::new("ns", "lock", "me"))
+        .build()
+        .await
+        .unwrap();
+    manager
+        .add(logged(&log, "worker", Duration::from_secs(3600)))
+        .unwrap();
+    let (_stop, run) = spawn(&manager);
+    eventually("leading", || log.lock().len() == 1).await;
+    let renewed = Instant::now();
+    fake.hook(|_, path| path.contains("leases").then_some(Fate::Hang));
+    let error = run.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::LeadershipLost(_)), "{error}");
+    assert!(
+        renewed.elapsed() <= Duration::from_secs(13),
+        "before the lease of 15 s is over"
+    );
+    assert_eq!(*log.lock(), ["+worker"], "dropped, not ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_lost_during_the_stop_ends_the_grace_of_the_workers() {
+    let fake = Fake::default();
+    let log = Log::default();
+    let manager = Manager::builder(fake.client())
+        .clock(clock())
+        .leader_election(Election::new("ns", "lock", "me"))
+        .grace_period(Duration::from_secs(600))
+        .build()
+        .await
+        .unwrap();
+    manager
+        .add(logged(&log, "worker", Duration::from_secs(300)))
+        .unwrap();
+    let (stop, run) = spawn(&manager);
+    eventually("leading", || log.lock().len() == 1).await;
+    stop.cancel();
+    sleep(Duration::from_secs(60)).await;
+    let renewed = Instant::now();
+    fake.hook(|_, path| path.contains("leases").then_some(Fate::Hang));
+    let error = run.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::LeadershipLost(_)), "{error}");
+    assert!(
+        renewed.elapsed() <= Duration::from_secs(13),
+        "{:?}",
+        renewed.elapsed()
+    );
+    assert_eq!(*log.lock(), ["+worker"], "dropped, not ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_runs_once_and_takes_nothing_after() {
+    let manager = manager(&Fake::default()).await;
+    let (stop, run) = spawn(&manager);
+    sleep(Duration::from_secs(1)).await;
+    let again = manager.run(CancellationToken::new()).await;
+    assert!(matches!(again, Err(Error::AlreadyRun)));
+    stop.cancel();
+    run.await.unwrap().unwrap();
+    let late = manager.add(failing(Duration::ZERO));
+    assert!(matches!(late, Err(Error::Stopping(name)) if name == "broken"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runnable_added_while_running_starts_at_once() {
+    let log = Log::default();
+    let manager = manager(&Fake::default()).await;
+    let (stop, run) = spawn(&manager);
+    sleep(Duration::from_secs(5)).await;
+    manager.add(logged(&log, "late", Duration::ZERO)).unwrap();
+    eventually("started", || log.lock().len() == 1).await;
+    stop.cancel();
+    run.await.unwrap().unwrap();
+    assert_eq!(*log.lock(), ["+late", "-late"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_fails_while_stopping() {
+    let log = Log::default();
+    let manager = manager(&Fake::default()).await;
+    manager
+        .add(logged(&log, "slow", Duration::from_secs(10)))
+        .unwrap();
+    let (stop, run) = spawn(&manager);
+    eventually("started", || log.lock().len() == 1).await;
+    assert!(manager.health().ready().failures().is_empty());
+    stop.cancel();
+    sleep(Duration::from_secs(1)).await;
+    let failures = manager.health().ready().failures();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    run.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn health_and_metrics_are_served_on_free_ports() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let fake = Fake::default();
+    let manager = Manager::builder(fake.client())
+        .health_address(([127, 0, 0, 1], 0).into())
+        .metrics_address(([127, 0, 0, 1], 0).into())
+        .build()
+        .await
+        .unwrap();
+    let (stop, run) = spawn(&manager);
+    for (address, path, expected) in [
+        (manager.health_address(), "/healthz", "ok"),
+        (manager.health_address(), "/readyz/informers", "ok"),
+        (manager.metrics_address(), "/metrics", "# EOF"),
+    ] {
+        let mut stream = tokio::net::TcpStream::connect(address.unwrap())
+            .await
+            .unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 200") && answer.contains(expected),
+            "{path}: {answer}"
+        );
+    }
+    stop.cancel();
+    run.await.unwrap().unwrap();
+}

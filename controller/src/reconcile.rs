@@ -1,0 +1,280 @@
+//! What a user writes: a [`Reconciler`], which looks at one key and says what is next with an [`Outcome`].
+//!
+//! What each result does to the queue (controller-runtime: `Controller.reconcileHandler`):
+//!
+//! | result | failures of the key | the key | `result` label |
+//! |---|---|---|---|
+//! | `Err` | one more | again after its back-off | `error` |
+//! | `Err`, terminal, or [`Outcome::terminal`] | forgotten | not again until something changes | `error` |
+//! | [`Outcome::requeue_after`] a delay | forgotten | again after the delay | `requeue_after` |
+//! | [`Outcome::retry`] | one more | again after its back-off | `requeue` |
+//! | [`Outcome::done`], or a delay of zero | forgotten | not again until something changes | `success` |
+//! | a panic | one more | again after its back-off | `error` |
+//! | the time-out | one more | again after its back-off | `error` |
+//!
+//! One row differs from controller-runtime: there a terminal error leaves the key's failure record behind
+//! for ever.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reeve_informer::ObjectKey;
+
+use crate::context::Context;
+
+/// What a controller is asked to reconcile unless it says otherwise: the key of an object.
+pub type Request = ObjectKey;
+
+/// What a request must be: a small value that names one piece of work. Implemented by whatever fits.
+///
+/// `Display` is how it appears in logs.
+pub trait RequestKey:
+    Hash + Eq + Clone + fmt::Debug + fmt::Display + Send + Sync + 'static
+{
+}
+
+impl<T> RequestKey for T where
+    T: Hash + Eq + Clone + fmt::Debug + fmt::Display + Send + Sync + 'static
+{
+}
+
+/// Brings the world for one request closer to what is wanted.
+///
+/// Called with a key, not with what changed: read the current state, decide, write, and say what is next.
+/// Never called twice at once for the same request. Must be idempotent: it runs again after a crash, a
+/// resync, a failed write.
+pub trait Reconciler<R = Request>: Send + Sync + 'static {
+    /// What a failed run returns; any error converts ([`Error`]).
+    type Error: Into<Error>;
+
+    /// Reconciles `request` once.
+    ///
+    /// The future is dropped at its next await when the grace period of a stop ends, when the lease is lost,
+    /// or when the time-out of the controller passes; the key is then tried again, here or by the next leader.
+    fn reconcile(
+        &self,
+        ctx: Context,
+        request: R,
+    ) -> impl Future<Output = Result<Outcome, Self::Error>> + Send;
+}
+
+impl<R: Send + 'static, T: Reconciler<R>> Reconciler<R> for Arc<T> {
+    type Error = T::Error;
+
+    fn reconcile(
+        &self,
+        ctx: Context,
+        request: R,
+    ) -> impl Future<Output = Result<Outcome, Self::Error>> + Send {
+        T::reconcile(self, ctx, request)
+    }
+}
+
+/// A reconciler made of an async function.
+#[derive(Clone, Copy, Debug)]
+pub struct Function<F>(F);
+
+/// Makes a reconciler of an async function of a context and a request.
+pub fn function<R, F, Fut, E>(function: F) -> Function<F>
+where
+    F: Fn(Context, R) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Outcome, E>> + Send,
+    E: Into<Error>,
+{
+    Function(function)
+}
+
+impl<R, F, Fut, E> Reconciler<R> for Function<F>
+where
+    R: Send + 'static,
+    F: Fn(Context, R) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Outcome, E>> + Send,
+    E: Into<Error>,
+{
+    type Error = E;
+
+    fn reconcile(
+        &self,
+        ctx: Context,
+        request: R,
+    ) -> impl Future<Output = Result<Outcome, E>> + Send {
+        (self.0)(ctx, request)
+    }
+}
+
+/// What is next for a request that was reconciled.
+#[derive(Debug)]
+#[must_use]
+pub struct Outcome {
+    pub(crate) next: Next,
+    pub(crate) priority: Option<i32>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Next {
+    Done,
+    RequeueAfter(Duration),
+    Retry,
+    Terminal(Error),
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// Nothing is left to do until something changes.
+    pub fn done() -> Self {
+        Self::of(Next::Done)
+    }
+
+    /// All is well, and the request is wanted again after `delay`. Zero is [`Outcome::done`].
+    ///
+    /// An event for the key brings it earlier and removes this timer, so say the next wake each time.
+    pub fn requeue_after(delay: Duration) -> Self {
+        if delay.is_zero() {
+            return Self::done();
+        }
+        Self::of(Next::RequeueAfter(delay))
+    }
+
+    /// Not there yet, though nothing failed: again after the key's back-off, which grows.
+    pub fn retry() -> Self {
+        Self::of(Next::Retry)
+    }
+
+    /// Trying again cannot help until something changes: counted and logged as an error, not retried.
+    pub fn terminal(error: impl Into<Error>) -> Self {
+        Self::of(Next::Terminal(error.into()))
+    }
+
+    /// Gives the request this priority when it comes back. Unset, it keeps the one it was handed out with.
+    pub fn with_priority(mut self, priority: i32) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    fn of(next: Next) -> Self {
+        Self {
+            next,
+            priority: None,
+        }
+    }
+}
+
+/// Why a reconcile failed. Any error converts into it with `?`.
+///
+/// Like a boxed error it does not implement [`std::error::Error`] itself; [`Error::source`] gives what it holds.
+#[derive(Debug)]
+pub struct Error {
+    source: Box<dyn StdError + Send + Sync>,
+    terminal: bool,
+}
+
+// === impl Error ===
+
+impl Error {
+    /// An error that is retried, from a message.
+    #[must_use]
+    pub fn message(message: impl Into<String>) -> Self {
+        Self {
+            source: message.into().into(),
+            terminal: false,
+        }
+    }
+
+    /// An error that trying again cannot mend (controller-runtime: `reconcile.TerminalError`).
+    #[must_use]
+    pub fn terminal(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self {
+            source: source.into(),
+            terminal: true,
+        }
+    }
+
+    /// Whether the key is left alone until something changes.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    pub(crate) fn into_terminal(mut self) -> Self {
+        self.terminal = true;
+        self
+    }
+
+    /// What failed.
+    #[must_use]
+    pub fn source(&self) -> &(dyn StdError + Send + Sync + 'static) {
+        &*self.source
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&crate::error_chain(&*self.source), f)
+    }
+}
+
+impl<E: StdError + Send + Sync + 'static> From<E> for Error {
+    fn from(error: E) -> Self {
+        let terminal = is_marked_terminal(&error);
+        Self {
+            source: Box::new(error),
+            terminal,
+        }
+    }
+}
+
+/// Marks an error as terminal inside an error type of your own; found anywhere in the chain of sources.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Terminal(#[from] Box<dyn StdError + Send + Sync>);
+
+// === impl Terminal ===
+
+impl Terminal {
+    /// Marks `error`.
+    #[must_use]
+    pub fn new(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self(error.into())
+    }
+}
+
+fn is_marked_terminal(error: &(dyn StdError + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if error.is::<Terminal>() {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the block is not valid")]
+    struct Outer(#[source] Terminal);
+
+    #[test]
+    fn a_terminal_mark_is_found_through_wrapping() {
+        let inner = Terminal::new("no such unit");
+        let error = Error::from(Outer(inner));
+        assert!(error.is_terminal());
+        assert_eq!(error.to_string(), "the block is not valid: no such unit");
+        assert!(!Error::from(fmt::Error).is_terminal());
+    }
+
+    #[test]
+    fn a_delay_of_zero_is_done() {
+        assert!(matches!(
+            Outcome::requeue_after(Duration::ZERO).next,
+            Next::Done
+        ));
+    }
+}

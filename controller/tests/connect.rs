@@ -1,0 +1,108 @@
+//! The client this crate builds, over real sockets.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_client::Config;
+use kube_client::config::{KubeConfigOptions, Kubeconfig};
+use kube_core::params::ListParams;
+use reeve_apiserver::ApiServer;
+use reeve_controller::client::connect::{Options, connect};
+use reeve_controller::{Client, Metrics, ObjectKey};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+async fn configuration(kubeconfig: &str) -> Config {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
+    let options = KubeConfigOptions::default();
+    Config::from_custom_kubeconfig(kubeconfig, &options)
+        .await
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_speaks_https_says_who_it_is_and_counts() {
+    let server = ApiServer::builder().start().await.unwrap();
+    let serving = server.serve_tls(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let metrics = Metrics::new();
+    let options = Options::new().user_agent("greeter/1.2").metrics(&metrics);
+    let client =
+        Client::new(connect(configuration(&serving.kubeconfig()).await, &options).unwrap());
+    client
+        .list::<ConfigMap>(None, &ListParams::default())
+        .await
+        .unwrap();
+    let missing = client
+        .get::<ConfigMap>(&ObjectKey::namespaced("default", "none"))
+        .await;
+    assert!(missing.unwrap_err().is_not_found());
+    let requests = server.requests().all();
+    assert!(
+        requests
+            .iter()
+            .all(|request| request.agent == "greeter/1.2"),
+        "{requests:?}"
+    );
+    let text = metrics.encode();
+    let counted = |code: &str| {
+        let label =
+            format!("rest_client_requests_total{{code=\"{code}\",method=\"GET\",host=\"127.0.0.1:");
+        text.lines()
+            .any(|line| line.starts_with(&label) && line.ends_with(" 1"))
+    };
+    assert!(counted("200") && counted("404"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_connection_certainly_sent_nothing() {
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
+    let config = Config::new(format!("http://{address}").parse().unwrap());
+    let client = Client::new(connect(config, &Options::new()).unwrap());
+    let error = client.create(&ConfigMap::default()).await.unwrap_err();
+    assert!(!error.is_ambiguous(), "{error}");
+    assert!(
+        error.to_string().contains("could not be reached"),
+        "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_breaks_after_the_request_leaves_it_open_what_happened() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let peer = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut bytes = [0; 1024];
+        let read = stream.read(&mut bytes).await.unwrap();
+        assert!(read > 0);
+    });
+    let config = Config::new(format!("http://{address}").parse().unwrap());
+    let client = Client::new(connect(config, &Options::new()).unwrap());
+    let mut map = ConfigMap::default();
+    map.metadata.namespace = Some("default".into());
+    let error = timeout(Duration::from_secs(20), client.create(&map))
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(error.is_ambiguous(), "{error}");
+    peer.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_retried_behind_the_callers_back() {
+    let server = ApiServer::builder().start().await.unwrap();
+    let serving = server.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let config = configuration(&serving.kubeconfig()).await;
+    let client = Client::new(connect(config, &Options::new()).unwrap());
+    let rule = reeve_apiserver::faults::Rule::new().status(503, "not now");
+    server.faults().add(rule);
+    let error = client
+        .list::<ConfigMap>(None, &ListParams::default())
+        .await
+        .unwrap_err();
+    assert_eq!(error.status().unwrap().code, 503);
+    assert_eq!(server.requests().count("list", "configmaps"), 1);
+}
