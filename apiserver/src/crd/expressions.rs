@@ -1,0 +1,332 @@
+//! Looks at an expression before it is ever evaluated: names nobody declares, fields no schema has,
+//! results that are no boolean.
+//!
+//! A real server type-checks the whole expression. This finds the usual slips (a misspelt field or
+//! variable) with the same texts; overloads of operators and unknown functions show only when the
+//! rule is evaluated.
+
+use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr, LiteralValue};
+use serde_json::Value;
+
+use crate::cel::{compile, escape};
+
+/// Identifiers that are types or name spaces of functions.
+const KNOWN: &[&str] = &[
+    "self",
+    "oldSelf",
+    "base64",
+    "bool",
+    "bytes",
+    "cel",
+    "dyn",
+    "double",
+    "duration",
+    "format",
+    "google",
+    "int",
+    "ip",
+    "jsonpatch",
+    "list",
+    "lists",
+    "map",
+    "math",
+    "null_type",
+    "optional",
+    "sets",
+    "string",
+    "strings",
+    "timestamp",
+    "type",
+    "uint",
+];
+
+/// Names bound by macros, and the schema of what they hold where it is known.
+type Bound<'a> = Vec<(&'a str, Option<&'a Value>)>;
+
+/// Fields that every object has at its top, whatever the schema says.
+const OF_EVERY_OBJECT: &[&str] = &["apiVersion", "kind", "metadata"];
+
+/// What is wrong with a rule on values of `schema`, which may be the schema of whole objects.
+pub(super) fn check(rule: &str, schema: &Value, whole: bool) -> Option<String> {
+    let program = match compile(rule) {
+        Ok(program) => program,
+        Err(why) => {
+            let why = why.replace("\n| ", "\n | ");
+            return Some(format!("compilation failed: {why}"));
+        }
+    };
+    let checker = Checker {
+        rule,
+        schema,
+        whole,
+    };
+    let mut bound = Bound::new();
+    if let Some(why) = checker.visit(program.expression(), &mut bound) {
+        return Some(format!("compilation failed: {why}"));
+    }
+    let no_boolean = match &program.expression().expr {
+        Expr::Literal(literal) => !matches!(literal, LiteralValue::Boolean(_)),
+        Expr::List(_) | Expr::Map(_) => true,
+        _ => checker
+            .schema_of(program.expression(), &bound)
+            .and_then(|schema| schema["type"].as_str())
+            .is_some_and(|kind| kind != "boolean"),
+    };
+    no_boolean.then(|| "cel expression must evaluate to a bool".to_owned())
+}
+
+struct Checker<'a> {
+    rule: &'a str,
+    schema: &'a Value,
+    whole: bool,
+}
+
+// === impl Checker ===
+
+impl<'a> Checker<'a> {
+    fn visit(&self, expression: &'a IdedExpr, bound: &mut Bound<'a>) -> Option<String> {
+        match &expression.expr {
+            Expr::Unspecified | Expr::Literal(_) => None,
+            Expr::Ident(name) => {
+                let declared = name.starts_with('@')
+                    || KNOWN.contains(&name.as_str())
+                    || bound.iter().any(|(other, _)| other == name);
+                if declared {
+                    return None;
+                }
+                let wrong = format!("undeclared reference to '{name}' (in container '')");
+                Some(self.at(self.word(name), &wrong))
+            }
+            Expr::Select(select) => {
+                if let Some(why) = self.visit(&select.operand, bound) {
+                    return Some(why);
+                }
+                let above = self.schema_of(&select.operand, bound)?;
+                let implied = self.whole
+                    && std::ptr::eq(above, self.schema)
+                    && OF_EVERY_OBJECT.contains(&select.field.as_str());
+                let known = self.property(above, &select.field).is_some();
+                if implied || known || !is_closed(above) {
+                    return None;
+                }
+                let wrong = format!("undefined field '{}'", select.field);
+                let place = if select.test {
+                    self.rule.find("has(").map(|start| start + 3)
+                } else {
+                    self.word(&format!(".{}", select.field))
+                };
+                Some(self.at(place, &wrong))
+            }
+            Expr::Call(call) => call
+                .target
+                .as_deref()
+                .into_iter()
+                .chain(&call.args)
+                .find_map(|part| self.visit(part, bound)),
+            Expr::List(list) => list
+                .elements
+                .iter()
+                .find_map(|element| self.visit(element, bound)),
+            Expr::Map(map) => map
+                .entries
+                .iter()
+                .find_map(|entry| self.entry(&entry.expr, bound)),
+            Expr::Struct(of) => of
+                .entries
+                .iter()
+                .find_map(|entry| self.entry(&entry.expr, bound)),
+            Expr::Comprehension(comprehension) => {
+                if let Some(why) = self.visit(&comprehension.iter_range, bound) {
+                    return Some(why);
+                }
+                let item = self
+                    .schema_of(&comprehension.iter_range, bound)
+                    .and_then(|range| range.get("items"));
+                let before = bound.len();
+                bound.push((&comprehension.iter_var, item));
+                if let Some(second) = &comprehension.iter_var2 {
+                    // With two variables the first is the position or key.
+                    bound[before].1 = None;
+                    bound.push((second, item));
+                }
+                bound.push((&comprehension.accu_var, None));
+                let found = [
+                    &comprehension.accu_init,
+                    &comprehension.loop_cond,
+                    &comprehension.loop_step,
+                    &comprehension.result,
+                ]
+                .into_iter()
+                .find_map(|part| self.visit(part, bound));
+                bound.truncate(before);
+                found
+            }
+        }
+    }
+
+    fn entry(&self, entry: &'a EntryExpr, bound: &mut Bound<'a>) -> Option<String> {
+        match entry {
+            EntryExpr::StructField(field) => self.visit(&field.value, bound),
+            EntryExpr::MapEntry(entry) => self
+                .visit(&entry.key, bound)
+                .or_else(|| self.visit(&entry.value, bound)),
+        }
+    }
+
+    /// The schema of what an expression yields, where it is a walk from something known.
+    fn schema_of(&self, expression: &'a IdedExpr, bound: &Bound<'a>) -> Option<&'a Value> {
+        match &expression.expr {
+            Expr::Ident(name) => {
+                if let Some((_, schema)) = bound.iter().rev().find(|(other, _)| other == name) {
+                    return *schema;
+                }
+                matches!(name.as_str(), "self" | "oldSelf").then_some(self.schema)
+            }
+            Expr::Select(select) if !select.test => {
+                self.property(self.schema_of(&select.operand, bound)?, &select.field)
+            }
+            Expr::Call(call) if call.func_name == "_[_]" => {
+                let list = self.schema_of(call.args.first()?, bound)?;
+                list.get("items")
+                    .or_else(|| list.get("additionalProperties"))
+            }
+            _ => None,
+        }
+        // `oldSelf` may be optional; then the walk is through its methods and ends here.
+        .filter(|schema| schema.is_object())
+    }
+
+    /// The schema of a field by its name in CEL.
+    fn property(&self, schema: &'a Value, field: &str) -> Option<&'a Value> {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        properties
+            .into_iter()
+            .flatten()
+            .find(|(name, _)| escape(name) == field)
+            .map(|(_, schema)| schema)
+            .or_else(|| schema.get("additionalProperties"))
+    }
+
+    /// Where a word first stands in the rule.
+    fn word(&self, word: &str) -> Option<usize> {
+        let part_of_name = |character: char| character.is_alphanumeric() || character == '_';
+        self.rule
+            .match_indices(word)
+            .map(|(index, _)| index)
+            .find(|index| {
+                let before = self.rule[..*index].chars().next_back();
+                let after = self.rule[index + word.len()..].chars().next();
+                let starts = word.starts_with('.') || !before.is_some_and(part_of_name);
+                starts && !after.is_some_and(part_of_name)
+            })
+    }
+
+    /// The error as cel-go shows it: place, text, the line and a mark under it.
+    fn at(&self, place: Option<usize>, wrong: &str) -> String {
+        let place = place.unwrap_or_default();
+        let before = &self.rule[..place];
+        let line = before.matches('\n').count();
+        let column = before
+            .rfind('\n')
+            .map_or(place, |newline| place - newline - 1);
+        let text = self.rule.lines().nth(line).unwrap_or_default();
+        format!(
+            "ERROR: <input>:{}:{}: {wrong}\n | {text}\n | {}^",
+            line + 1,
+            column + 1,
+            ".".repeat(column)
+        )
+    }
+}
+
+/// Whether fields that the schema does not name cannot be there.
+fn is_closed(schema: &Value) -> bool {
+    schema["type"] == "object"
+        && schema.get("additionalProperties").is_none()
+        && schema["x-kubernetes-preserve-unknown-fields"] != true
+        && schema["x-kubernetes-embedded-resource"] != true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Texts of kube-apiserver 1.36.
+    #[test]
+    fn slips_are_found_with_the_texts_of_a_real_server() {
+        let schema = json!({"type": "object", "properties": {
+            "a": {"type": "integer"},
+            "ok": {"type": "boolean"},
+            "my-name": {"type": "string"},
+            "l": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "integer"}}}},
+            "m": {"type": "object", "additionalProperties": {"type": "string"}},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        }});
+        let failed = |wrong: &str| Some(format!("compilation failed: ERROR: <input>:{wrong}"));
+        let cases = [
+            (
+                "self.zz > 1",
+                failed("1:5: undefined field 'zz'\n | self.zz > 1\n | ....^"),
+            ),
+            (
+                "has(self.zz)",
+                failed("1:4: undefined field 'zz'\n | has(self.zz)\n | ...^"),
+            ),
+            (
+                "self.l.all(i, i.y > 1)",
+                failed("1:16: undefined field 'y'\n | self.l.all(i, i.y > 1)\n | ...............^"),
+            ),
+            (
+                "self.l[0].zz > 1",
+                failed("1:10: undefined field 'zz'\n | self.l[0].zz > 1\n | .........^"),
+            ),
+            (
+                "oldSelf.zz > 1",
+                failed("1:8: undefined field 'zz'\n | oldSelf.zz > 1\n | .......^"),
+            ),
+            (
+                "foo.bar > 1",
+                failed(
+                    "1:1: undeclared reference to 'foo' (in container '')\n | foo.bar > 1\n | ^",
+                ),
+            ),
+            (
+                "self.a > 1 && foo",
+                failed(
+                    "1:15: undeclared reference to 'foo' (in container '')\n | self.a > 1 && foo\n | ..............^",
+                ),
+            ),
+            (
+                "1",
+                Some("cel expression must evaluate to a bool".to_owned()),
+            ),
+            (
+                "self.a",
+                Some("cel expression must evaluate to a bool".to_owned()),
+            ),
+            ("self.ok", None),
+            ("self.m.q == 'x'", None),
+            ("self.m['q'] == 'x'", None),
+            ("self.free.x.y == 1", None),
+            ("self.my__dash__name == 'x'", None),
+            ("size(self.l) > 1 && self.l.exists_one(i, i.x == 1)", None),
+            ("self.l.map(i, i.x).all(n, n > 0)", None),
+            ("self.m.all(k, self.m[k] == k)", None),
+            (
+                "[1, 2].exists(n, n == self.a) || {'k': self.a}['k'] == 1",
+                None,
+            ),
+            ("sets.contains([1], [self.a]) || type(self.a) == int", None),
+            ("oldSelf.hasValue() && oldSelf.value().a == 1", None),
+        ];
+        assert_eq!(
+            check("self.metadata.name == self.kind", &schema, true),
+            None
+        );
+        assert!(check("self.metadata.name == 'x'", &schema, false).is_some());
+        for (rule, expected) in cases {
+            assert_eq!(check(rule, &schema, false), expected, "{rule}");
+        }
+    }
+}

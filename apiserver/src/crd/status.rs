@@ -1,0 +1,272 @@
+//! The status of a definition: which of its names are accepted, and whether it is served.
+
+use serde_json::{Map, Value, json};
+
+use super::{items, storage_versions, text};
+
+/// The status of `definition` beside the `others` that are stored, at the time `now` (RFC 3339).
+///
+/// Names belong to the group: singular, plural and short names among themselves, kind and list kind
+/// among themselves; the first to accept a name has it. A definition is established once all its names
+/// are accepted, and stays so.
+pub(crate) fn accept(definition: &Value, others: &[Value], now: &str) -> Value {
+    let spec = &definition["spec"];
+    let old = &definition["status"];
+    let wanted = &spec["names"];
+    let taken = Taken::by(others, definition);
+    let mut accepted: Map<String, Value> = old["acceptedNames"]
+        .as_object()
+        .cloned()
+        .unwrap_or_default();
+    let mut conflict: Option<(&str, String)> = None;
+    let mut judge = |name: &str, reason: &'static str, all: Vec<&str>, used: &[String]| {
+        let clashing = all
+            .into_iter()
+            .find(|candidate| used.iter().any(|used| used == candidate));
+        if let Some(clashing) = clashing {
+            conflict = Some((reason, format!("\"{clashing}\" is already in use")));
+        } else if let Some(value) = wanted.get(name) {
+            accepted.insert(name.to_owned(), value.clone());
+        } else {
+            accepted.remove(name);
+        }
+    };
+    let one = |name: &str| vec![text(wanted.get(name))];
+    judge("plural", "PluralConflict", one("plural"), &taken.resources);
+    judge(
+        "singular",
+        "SingularConflict",
+        one("singular"),
+        &taken.resources,
+    );
+    let short = items(wanted, "shortNames");
+    judge(
+        "shortNames",
+        "ShortNamesConflict",
+        short.iter().filter_map(Value::as_str).collect(),
+        &taken.resources,
+    );
+    judge("kind", "KindConflict", one("kind"), &taken.kinds);
+    judge(
+        "listKind",
+        "ListKindConflict",
+        one("listKind"),
+        &taken.kinds,
+    );
+    if let Some(categories) = wanted.get("categories") {
+        accepted.insert("categories".to_owned(), categories.clone());
+    }
+
+    let mut conditions: Vec<Value> = items(old, "conditions").to_vec();
+    match &conflict {
+        Some((reason, message)) => {
+            set_condition(
+                &mut conditions,
+                "NamesAccepted",
+                false,
+                reason,
+                message,
+                now,
+            );
+            if !is_true(&conditions, "Established") {
+                set_condition(
+                    &mut conditions,
+                    "Established",
+                    false,
+                    "NotAccepted",
+                    "not all names are accepted",
+                    now,
+                );
+            }
+        }
+        None => {
+            set_condition(
+                &mut conditions,
+                "NamesAccepted",
+                true,
+                "NoConflicts",
+                "no conflicts found",
+                now,
+            );
+            set_condition(
+                &mut conditions,
+                "Established",
+                true,
+                "InitialNamesAccepted",
+                "the initial names have been accepted",
+                now,
+            );
+        }
+    }
+    let mut stored: Vec<Value> = items(old, "storedVersions").to_vec();
+    for version in storage_versions(spec) {
+        if !stored.iter().any(|known| known == version) {
+            stored.push(json!(version));
+        }
+    }
+    json!({"acceptedNames": accepted, "conditions": conditions, "storedVersions": stored})
+}
+
+/// Whether a status says that the definition is served.
+pub(crate) fn is_established(status: &Value) -> bool {
+    is_true(items(status, "conditions"), "Established")
+}
+
+/// Names that other definitions of the group have accepted.
+struct Taken {
+    resources: Vec<String>,
+    kinds: Vec<String>,
+}
+
+// === impl Taken ===
+
+impl Taken {
+    fn by(others: &[Value], definition: &Value) -> Self {
+        let mut taken = Self {
+            resources: Vec::new(),
+            kinds: Vec::new(),
+        };
+        for other in others {
+            let same = other["metadata"]["name"] == definition["metadata"]["name"];
+            if same || other["spec"]["group"] != definition["spec"]["group"] {
+                continue;
+            }
+            let names = &other["status"]["acceptedNames"];
+            let add = |list: &mut Vec<String>, name: &str| {
+                let name = text(names.get(name));
+                if !name.is_empty() {
+                    list.push(name.to_owned());
+                }
+            };
+            add(&mut taken.resources, "plural");
+            add(&mut taken.resources, "singular");
+            add(&mut taken.kinds, "kind");
+            add(&mut taken.kinds, "listKind");
+            let short = items(names, "shortNames");
+            taken
+                .resources
+                .extend(short.iter().filter_map(Value::as_str).map(str::to_owned));
+        }
+        taken
+    }
+}
+
+fn is_true(conditions: &[Value], kind: &str) -> bool {
+    conditions
+        .iter()
+        .any(|condition| condition["type"] == kind && condition["status"] == "True")
+}
+
+/// Sets a condition; its time changes only with its status, and an unchanged status keeps its reason
+/// when the definition is established already.
+fn set_condition(
+    conditions: &mut Vec<Value>,
+    kind: &str,
+    status: bool,
+    reason: &str,
+    message: &str,
+    now: &str,
+) {
+    let status = if status { "True" } else { "False" };
+    let condition = conditions
+        .iter_mut()
+        .find(|condition| condition["type"] == kind);
+    let Some(condition) = condition else {
+        conditions.push(json!({
+            "type": kind,
+            "status": status,
+            "lastTransitionTime": now,
+            "reason": reason,
+            "message": message,
+        }));
+        return;
+    };
+    if condition["status"] != status {
+        condition["status"] = json!(status);
+        condition["lastTransitionTime"] = json!(now);
+    }
+    condition["reason"] = json!(reason);
+    condition["message"] = json!(message);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition(plural: &str, kind: &str) -> Value {
+        let mut definition = json!({
+            "metadata": {"name": format!("{plural}.g.io")},
+            "spec": {
+                "group": "g.io",
+                "names": {"plural": plural, "kind": kind},
+                "versions": [{"name": "v1", "served": true, "storage": true}],
+            },
+        });
+        super::super::default(&mut definition);
+        definition
+    }
+
+    #[test]
+    fn free_names_are_accepted_and_the_definition_established() {
+        let status = accept(&definition("ups", "Up"), &[], "T1");
+        assert_eq!(
+            status,
+            json!({
+                "conditions": [
+                    {"type": "NamesAccepted", "status": "True", "lastTransitionTime": "T1", "reason": "NoConflicts", "message": "no conflicts found"},
+                    {"type": "Established", "status": "True", "lastTransitionTime": "T1", "reason": "InitialNamesAccepted", "message": "the initial names have been accepted"},
+                ],
+                "acceptedNames": {"plural": "ups", "singular": "up", "kind": "Up", "listKind": "UpList"},
+                "storedVersions": ["v1"],
+            })
+        );
+    }
+
+    /// As kube-apiserver 1.36 answers.
+    #[test]
+    fn a_taken_name_keeps_a_definition_from_being_established() {
+        let mut first = definition("ups", "Up");
+        first["status"] = accept(&first, &[], "T1");
+        let mut second = definition("upps", "Up");
+        second["spec"]["names"]["shortNames"] = json!(["ups"]);
+        let status = accept(&second, &[first], "T2");
+        assert_eq!(
+            status,
+            json!({
+                "conditions": [
+                    {"type": "NamesAccepted", "status": "False", "lastTransitionTime": "T2", "reason": "ListKindConflict", "message": "\"UpList\" is already in use"},
+                    {"type": "Established", "status": "False", "lastTransitionTime": "T2", "reason": "NotAccepted", "message": "not all names are accepted"},
+                ],
+                "acceptedNames": {"plural": "upps"},
+                "storedVersions": ["v1"],
+            })
+        );
+    }
+
+    #[test]
+    fn names_of_other_groups_do_not_matter() {
+        let mut first = definition("ups", "Up");
+        first["spec"]["group"] = json!("h.io");
+        first["metadata"]["name"] = json!("ups.h.io");
+        first["status"] = accept(&first, &[], "T1");
+        let status = accept(&definition("ups", "Up"), &[first], "T2");
+        assert!(is_true(
+            status["conditions"].as_array().unwrap(),
+            "Established"
+        ));
+    }
+
+    #[test]
+    fn a_second_look_changes_nothing_and_a_new_storage_version_is_remembered() {
+        let mut definition = definition("ups", "Up");
+        definition["status"] = accept(&definition, &[], "T1");
+        assert_eq!(accept(&definition, &[], "T2"), definition["status"]);
+        definition["spec"]["versions"] = json!([
+            {"name": "v1", "storage": false}, {"name": "v2", "storage": true},
+        ]);
+        assert_eq!(
+            accept(&definition, &[], "T2")["storedVersions"],
+            json!(["v1", "v2"])
+        );
+    }
+}

@@ -1,0 +1,396 @@
+//! From a path that names objects to the verb that answers it.
+
+use std::sync::Arc;
+
+use http::header::CONTENT_TYPE;
+use http::{Method, Response};
+
+use crate::core::Core;
+use crate::field::{FieldError, Path};
+use crate::http::answer;
+use crate::http::body::{self, Body};
+use crate::http::media::{self, Accepted, Shape};
+use crate::http::query::Parameters;
+use crate::http::route::ResourcePath;
+use crate::registry::Served;
+use crate::resource::ResourceInfo;
+use crate::service::{Call, accept, header, is_pretty};
+use crate::status::Status;
+use crate::verbs::present::{ListMeta, Presenter};
+use crate::verbs::{
+    self, Content, FieldValidation, Written, create, delete, list, patch, prepare, read, scale,
+    update, watch,
+};
+
+/// Answers a request for objects.
+///
+/// # Errors
+/// For paths that name no resource; other errors are answered in the encoding that was agreed on.
+pub(crate) async fn resource(
+    core: &Arc<Core>,
+    path: &ResourcePath,
+    call: &Call<'_>,
+) -> Result<Response<Body>, Status> {
+    let served = core.registry.served();
+    let Some(info) = served.find(&path.group, &path.version, &path.resource) else {
+        return absent(&served, &path.group, &path.version);
+    };
+    if *call.method == Method::HEAD {
+        return Err(Status::method_not_supported_here());
+    }
+    let own_namespace =
+        path.resource == "namespaces" && path.group.is_empty() && path.namespace == path.name;
+    if !info.namespaced && !path.namespace.is_empty() && !own_namespace {
+        return absent(&served, &path.group, &path.version);
+    }
+    let needs_namespace =
+        !path.name.is_empty() || matches!(path.verb, "create" | "deletecollection");
+    let needs_name = matches!(path.verb, "update" | "patch");
+    if info.custom && info.namespaced && path.namespace.is_empty() && needs_namespace {
+        return absent(&served, &path.group, &path.version);
+    }
+    if info.custom && needs_name && path.name.is_empty() {
+        return Err(Status::bad_request("name must be provided"));
+    }
+    if (info.namespaced && path.namespace.is_empty() && needs_namespace)
+        || (needs_name && path.name.is_empty())
+    {
+        return Err(Status::method_not_supported_here());
+    }
+    let watch = path.verb == "watch";
+    let accepted = media::negotiate(
+        accept(call.headers).as_deref(),
+        matches!(path.verb, "list" | "deletecollection"),
+        watch,
+    )
+    .map_err(|status| {
+        if info.custom && !watch {
+            Status::not_acceptable(media::SERVED)
+        } else {
+            status
+        }
+    })?;
+    let pretty = is_pretty(&call.query, &call.agent);
+    let encoding = accepted.encoding;
+    let dispatched = dispatch(core, &info, path, call, accepted).await;
+    let mut response =
+        dispatched.unwrap_or_else(|status| answer::failure(&status, encoding, pretty));
+    if let Some(warning) = &info.deprecation {
+        answer::warn(&mut response, std::slice::from_ref(warning));
+    }
+    Ok(response)
+}
+
+/// A resource that is not there: the words differ between built-in groups and all others.
+fn absent(served: &Served, group: &str, version: &str) -> Result<Response<Body>, Status> {
+    let builtin = served
+        .version(group, version)
+        .is_some_and(|version| version.resources.values().any(|info| !info.custom));
+    if builtin {
+        return Err(Status::no_such_resource());
+    }
+    Ok(answer::text(404, "404 page not found\n"))
+}
+
+async fn dispatch(
+    core: &Arc<Core>,
+    info: &Arc<ResourceInfo>,
+    path: &ResourcePath,
+    call: &Call<'_>,
+    accepted: Accepted,
+) -> Result<Response<Body>, Status> {
+    let review = info.storage.is_empty();
+    let mut request = verbs::Request {
+        info: info.clone(),
+        namespace: path.namespace.clone(),
+        name: path.name.clone(),
+        subresource: path.subresource.clone(),
+        query: call.query.clone(),
+        accepted,
+        user: call.user.clone(),
+        agent: call.agent.clone(),
+        now: core.clock.now(),
+        dry_run: false,
+        validation: FieldValidation::Warn,
+        stale: call.stale,
+    };
+    if matches!(accepted.shape, Shape::Table(_)) {
+        request.include_object()?;
+    }
+    call.query.check_timeout()?;
+    if matches!(request.name.as_str(), "." | "..") {
+        let name = crate::field::quote(&request.name);
+        return Err(Status::bad_request(format!(
+            "Name parameter invalid: {name}: may not be '{}'",
+            request.name
+        )));
+    }
+    let writes = matches!(
+        path.verb,
+        "create" | "update" | "patch" | "delete" | "deletecollection"
+    );
+    if writes {
+        request.dry_run = dry_run(&call.query, path.verb)?;
+        request.validation = validation(&call.query)?;
+        check_field_manager(&call.query, path.verb)?;
+    }
+    if review {
+        return crate::questions::review(
+            core,
+            &request,
+            path.verb,
+            call.body.clone(),
+            content_type(call),
+        );
+    }
+    match path.subresource.as_str() {
+        "" => {}
+        // Nor at what comes after the subresource.
+        "status" if info.status && (path.rest.is_empty() || info.custom) => {
+            return subresource(core, &request, path, call).await;
+        }
+        "scale" if info.scale.is_some() && path.rest.is_empty() => {
+            return subresource(core, &request, path, call).await;
+        }
+        "finalize" if path.resource == "namespaces" && path.verb == "update" => {}
+        "token" if path.resource == "serviceaccounts" && path.verb == "create" => {
+            return crate::questions::token(core, &request, call.body.clone(), content_type(call));
+        }
+        _ if info.custom => return Err(request.not_found()),
+        _ => return Err(Status::no_such_resource()),
+    }
+    if !info.verbs.contains(&path.verb) {
+        return Err(Status::method_not_supported_here());
+    }
+    match path.verb {
+        "get" => {
+            let object = read::get(core, &request).await?;
+            Ok(one(&request, 200, &object))
+        }
+        "list" => {
+            let (objects, meta) = list::list(core, &request).await?;
+            Ok(many(&request, &objects, &meta))
+        }
+        "watch" => {
+            let watch = watch::watch(core, &request).await?;
+            let mut response = Response::new(body::stream(watch.frames()));
+            // Whatever shape was asked for.
+            answer::set(&mut response, CONTENT_TYPE, "application/json");
+            answer::set(
+                &mut response,
+                http::header::CACHE_CONTROL,
+                "no-cache, private",
+            );
+            Ok(response)
+        }
+        // The handler of custom resources does not look at the name.
+        "create" if !path.name.is_empty() && !info.custom => {
+            Err(Status::method_not_supported_here())
+        }
+        "create" => {
+            let mut warnings = Vec::new();
+            let body = prepare::decode(
+                core,
+                &request,
+                content_type(call),
+                &call.body,
+                &mut warnings,
+            )?;
+            Ok(written(
+                &request,
+                create::create(core, &request, body, warnings)?,
+            ))
+        }
+        "update" => {
+            let mut warnings = Vec::new();
+            let body = prepare::decode(
+                core,
+                &request,
+                content_type(call),
+                &call.body,
+                &mut warnings,
+            )?;
+            Ok(written(
+                &request,
+                update::replace(core, &request, body, warnings)?,
+            ))
+        }
+        "patch" => {
+            let patched = patch::patch(core, &request, content_type(call), &call.body)?;
+            Ok(written(&request, patched))
+        }
+        "delete" => {
+            let options = delete::Options::read(&request.query, content_type(call), &call.body)?;
+            Ok(written(&request, delete::delete(core, &request, &options)?))
+        }
+        "deletecollection" => {
+            let options = delete::Options::read(&request.query, content_type(call), &call.body)?;
+            let (objects, meta) = delete::delete_collection(core, &request, &options).await?;
+            Ok(many(&request, &objects, &meta))
+        }
+        _ => Err(Status::method_not_supported_here()),
+    }
+}
+
+/// `status` and `scale`.
+async fn subresource(
+    core: &Arc<Core>,
+    request: &verbs::Request,
+    path: &ResourcePath,
+    call: &Call<'_>,
+) -> Result<Response<Body>, Status> {
+    let scale = request
+        .info
+        .scale
+        .as_ref()
+        .filter(|_| path.subresource == "scale");
+    match (path.verb, scale) {
+        ("get", None) => {
+            let object = read::get(core, request).await?;
+            Ok(one(request, 200, &object))
+        }
+        ("update", None) => {
+            let mut warnings = Vec::new();
+            let body =
+                prepare::decode(core, request, content_type(call), &call.body, &mut warnings)?;
+            Ok(written(
+                request,
+                update::replace(core, request, body, warnings)?,
+            ))
+        }
+        ("patch", None) => {
+            let patched = patch::patch(core, request, content_type(call), &call.body)?;
+            Ok(written(request, patched))
+        }
+        ("get", Some(scale)) => {
+            let document = scale::get(core, request, scale).await?;
+            Ok(written(request, Written::document(200, document)))
+        }
+        ("update", Some(scale)) => {
+            let (body, _) = prepare::read(request, content_type(call), &call.body)?;
+            Ok(written(
+                request,
+                scale::replace(core, request, scale, &body)?,
+            ))
+        }
+        ("patch", Some(scale)) => {
+            let patched = scale::patch(core, request, scale, content_type(call), &call.body)?;
+            Ok(written(request, patched))
+        }
+        ("create" | "delete", _) if request.info.custom => {
+            Err(Status::method_not_allowed(request.resource(), path.verb))
+        }
+        _ => Err(Status::method_not_supported_here()),
+    }
+}
+
+fn content_type<'a>(call: &'a Call<'_>) -> Option<&'a str> {
+    header(call.headers, CONTENT_TYPE.as_str())
+}
+
+/// Reads `dryRun`.
+fn dry_run(query: &Parameters, verb: &str) -> Result<bool, Status> {
+    let values: Vec<&str> = query
+        .all("dryRun")
+        .into_iter()
+        .filter(|value| !value.is_empty())
+        .collect();
+    if values.iter().all(|&value| value == "All") {
+        return Ok(!values.is_empty());
+    }
+    let kind = match verb {
+        "create" => "CreateOptions",
+        "update" => "UpdateOptions",
+        "patch" => "PatchOptions",
+        _ => "DeleteOptions",
+    };
+    let error =
+        FieldError::not_supported(&Path::new("dryRun"), serde_json::json!(values), &["All"]);
+    Err(Status::invalid("meta.k8s.io", kind, "", &[error]))
+}
+
+/// A field manager has a name of at most 128 bytes.
+fn check_field_manager(query: &Parameters, verb: &str) -> Result<(), Status> {
+    const LONGEST: usize = 128;
+    let kind = match verb {
+        "create" => "CreateOptions",
+        "update" => "UpdateOptions",
+        "patch" => "PatchOptions",
+        _ => return Ok(()),
+    };
+    if query
+        .get("fieldManager")
+        .is_none_or(|name| name.len() <= LONGEST)
+    {
+        return Ok(());
+    }
+    let error = FieldError::too_long(&Path::new("fieldManager"), 128);
+    Err(Status::invalid("meta.k8s.io", kind, "", &[error]))
+}
+
+/// Reads `fieldValidation`.
+fn validation(query: &Parameters) -> Result<FieldValidation, Status> {
+    match query.get("fieldValidation") {
+        None | Some("Warn") => Ok(FieldValidation::Warn),
+        Some("Ignore") => Ok(FieldValidation::Ignore),
+        Some("Strict") => Ok(FieldValidation::Strict),
+        Some(other) => {
+            let path = Path::new("fieldValidation");
+            let error = FieldError::not_supported(&path, other, &["", "Ignore", "Strict", "Warn"]);
+            Err(Status::invalid(
+                "meta.k8s.io",
+                "CreateOptions",
+                "",
+                &[error],
+            ))
+        }
+    }
+}
+
+fn presenter(request: &verbs::Request) -> Presenter {
+    Presenter::new(
+        &request.info,
+        request.accepted.shape,
+        // It was parsed before the verb ran.
+        request.include_object().unwrap_or_default(),
+        request.now,
+    )
+}
+
+fn one(request: &verbs::Request, code: u16, object: &crate::store::Object) -> Response<Body> {
+    let content = presenter(request).one(object);
+    answer::encoded(
+        code,
+        request.accepted.encoding,
+        is_pretty(&request.query, &request.agent),
+        content,
+    )
+}
+
+fn many(
+    request: &verbs::Request,
+    objects: &[Arc<crate::store::Object>],
+    meta: &ListMeta,
+) -> Response<Body> {
+    let content = presenter(request).list(objects, meta);
+    answer::encoded(
+        200,
+        request.accepted.encoding,
+        is_pretty(&request.query, &request.agent),
+        content,
+    )
+}
+
+fn written(request: &verbs::Request, written: Written) -> Response<Body> {
+    let mut response = match &written.content {
+        Content::Object(object) => one(request, written.code, object),
+        Content::Document(document) => answer::document(
+            written.code,
+            request.accepted.encoding,
+            is_pretty(&request.query, &request.agent),
+            document,
+        ),
+    };
+    answer::warn(&mut response, &written.warnings);
+    response
+}

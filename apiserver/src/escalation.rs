@@ -1,0 +1,124 @@
+//! Nobody may grant what they do not hold: the check of roles and bindings when requests are authorized.
+//!
+//! (kubernetes: `pkg/registry/rbac/*/policybased`.)
+
+use serde_json::Value;
+
+use crate::access;
+use crate::core::Core;
+use crate::meta;
+use crate::rbac::{Attributes, Policy, Rule};
+use crate::status::Status;
+use crate::verbs::Request;
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// Checks a role or binding that is about to be written.
+///
+/// # Errors
+/// 403 naming the rules that the user does not hold.
+pub(crate) fn check(
+    core: &Core,
+    request: &Request,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let info = &request.info;
+    if info.group != GROUP {
+        return Ok(());
+    }
+    let Some(policy) = access::policy(core) else {
+        return Ok(());
+    };
+    let namespace = request.namespace_of_object();
+    let name = meta::text(object, "name");
+    let granted = match info.plural.as_str() {
+        "roles" | "clusterroles" => {
+            let unchanged = old.is_some_and(|old| old["rules"] == object["rules"]);
+            if unchanged || may(&policy, request, "escalate", &info.plural, &namespace, name) {
+                return Ok(());
+            }
+            serde_json::from_value::<Vec<Rule>>(object["rules"].clone()).unwrap_or_default()
+        }
+        _ => {
+            let reference = &object["roleRef"];
+            let text = |field: &str| reference[field].as_str().unwrap_or_default();
+            let plural = if text("kind") == "Role" {
+                "roles"
+            } else {
+                "clusterroles"
+            };
+            let unchanged = old.is_some_and(|old| {
+                old["roleRef"] == object["roleRef"] && old["subjects"] == object["subjects"]
+            });
+            if unchanged || may(&policy, request, "bind", plural, &namespace, text("name")) {
+                return Ok(());
+            }
+            match policy.rules_of_role(text("kind"), &namespace, text("name")) {
+                Some(rules) => rules.to_vec(),
+                None => {
+                    let resource = crate::status::GroupResource {
+                        group: GROUP,
+                        resource: plural,
+                    };
+                    return Err(Status::not_found(resource, text("name")));
+                }
+            }
+        }
+    };
+    let missing = policy.uncovered(&request.user, &namespace, &granted);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let mut shown: Vec<String> = missing.iter().map(compact).collect();
+    shown.sort();
+    let groups: Vec<String> = request
+        .user
+        .groups
+        .iter()
+        .map(|group| format!("{group:?}"))
+        .collect();
+    Err(Status::forbidden(
+        request.resource(),
+        name,
+        format_args!(
+            "user {:?} (groups=[{}]) is attempting to grant RBAC permissions not currently held:\n{}",
+            request.user.name,
+            groups.join(" "),
+            shown.join("\n")
+        ),
+    ))
+}
+
+fn may(
+    policy: &Policy,
+    request: &Request,
+    verb: &str,
+    plural: &str,
+    namespace: &str,
+    name: &str,
+) -> bool {
+    let attributes = Attributes::resource(verb, GROUP, plural)
+        .in_namespace(namespace)
+        .named(name);
+    policy.authorize(&request.user, &attributes).allowed
+}
+
+/// A rule as kubectl and the server print it in one line.
+fn compact(rule: &Rule) -> String {
+    let parts: Vec<String> = [
+        ("APIGroups", &rule.api_groups),
+        ("Resources", &rule.resources),
+        ("NonResourceURLs", &rule.non_resource_urls),
+        ("ResourceNames", &rule.resource_names),
+        ("Verbs", &rule.verbs),
+    ]
+    .into_iter()
+    .filter(|(_, values)| !values.is_empty())
+    .map(|(name, values)| {
+        let quoted: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
+        format!("{name}:[{}]", quoted.join(" "))
+    })
+    .collect();
+    format!("{{{}}}", parts.join(", "))
+}

@@ -1,0 +1,448 @@
+//! Faults on request: what a server, a proxy or a network may do to a client, as rules of a test.
+//!
+//! A [`Rule`] says which requests it is about, how many of them it lets pass first and how many it
+//! hits, and what happens to those. Rules are looked at in the order they were added; delays add up,
+//! the first rule that decides the answer ends the search.
+//!
+//! ```
+//! use std::time::Duration;
+//! use reeve_apiserver::faults::Rule;
+//! // The second and third update of a ConfigMap's status are refused for now.
+//! let refuse = Rule::new().verb("update").resource("configmaps").after(1).times(2)
+//!     .status(503, "etcd is electing a leader").retry_after(1);
+//! // Every creation is stored, and its answer is lost.
+//! let ambiguous = Rule::new().verb("create").lose_answer();
+//! # let _ = (refuse, ambiguous, Duration::ZERO);
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reeve_clock::Clock;
+
+use crate::rbac::Attributes;
+use crate::status::Status;
+
+/// The faults of one server. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Faults(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    clock: Clock,
+    rules: Mutex<Vec<Armed>>,
+    next: AtomicU64,
+    no_bookmarks: AtomicBool,
+    no_streaming_lists: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Armed {
+    id: u64,
+    rule: Rule,
+    seen: u64,
+    hits: u64,
+}
+
+/// A rule in force; see [`Faults::add`].
+#[derive(Clone, Debug)]
+pub struct Handle {
+    faults: Faults,
+    id: u64,
+}
+
+/// Which requests, how many, and what happens to them.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Rule {
+    verb: Option<String>,
+    group: Option<String>,
+    resource: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+    subresource: Option<String>,
+    agent: Option<String>,
+    skip: u64,
+    times: Option<u64>,
+    probability: Option<f64>,
+    action: Option<Action>,
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Status(Status),
+    DelayBefore(Duration),
+    DelayAfter(Duration),
+    Reset,
+    LoseAnswer,
+    Stall,
+    Stale(u64),
+    CloseEmpty,
+    Stream { after: usize, end: StreamEnd },
+}
+
+/// How a stream of a watch (or a large answer) ends early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamEnd {
+    /// The connection breaks.
+    Reset,
+    /// The answer ends as if it were complete.
+    Close,
+    /// Half a frame, then the end.
+    Truncate,
+    /// Nothing more comes, and it does not end either.
+    Stall,
+}
+
+/// What is to happen to one request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) delay_before: Duration,
+    pub(crate) delay_after: Duration,
+    pub(crate) instead: Option<Instead>,
+    pub(crate) lose_answer: bool,
+    pub(crate) stale: Option<u64>,
+    pub(crate) stream: Option<(usize, StreamEnd)>,
+}
+
+/// What happens in place of the request.
+#[derive(Clone, Debug)]
+pub(crate) enum Instead {
+    Status(Status),
+    Reset,
+    Stall,
+    CloseEmpty,
+}
+
+// === impl Rule ===
+
+impl Rule {
+    /// A rule about every request, which does nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Only this verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
+    /// Of paths that are no resources the HTTP method in lower case.
+    pub fn verb(mut self, verb: impl Into<String>) -> Self {
+        self.verb = Some(verb.into());
+        self
+    }
+
+    /// Only this API group; empty for core.
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.group = Some(group.into());
+        self
+    }
+
+    /// Only this plural resource; of paths that are no resources the whole path (`/version`).
+    pub fn resource(mut self, resource: impl Into<String>) -> Self {
+        self.resource = Some(resource.into());
+        self
+    }
+
+    /// Only in this namespace.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Only for this name (of creations: the name in the object is not looked at).
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Only for this subresource; empty for the object itself.
+    pub fn subresource(mut self, subresource: impl Into<String>) -> Self {
+        self.subresource = Some(subresource.into());
+        self
+    }
+
+    /// Only when the `User-Agent` contains this.
+    pub fn user_agent(mut self, part: impl Into<String>) -> Self {
+        self.agent = Some(part.into());
+        self
+    }
+
+    /// Lets this many matching requests pass first. Default 0.
+    pub fn after(mut self, requests: u64) -> Self {
+        self.skip = requests;
+        self
+    }
+
+    /// Hits this many requests, then none. Default: all.
+    pub fn times(mut self, requests: u64) -> Self {
+        self.times = Some(requests);
+        self
+    }
+
+    /// Hits each matching request with this probability, drawn from the clock's randomness.
+    pub fn probability(mut self, probability: f64) -> Self {
+        self.probability = Some(probability);
+        self
+    }
+
+    /// Answers with a Status of this code instead. The reason is the one that goes with the code.
+    pub fn status(mut self, code: u16, message: impl Into<String>) -> Self {
+        self.action = Some(Action::Status(Status::new(code, reason(code), message)));
+        self
+    }
+
+    /// Answers with a plain text of this code instead, as proxies do, and priority and fairness with 429.
+    pub fn text(mut self, code: u16, message: impl Into<String>) -> Self {
+        let mut status = Status::new(code, "", message);
+        status.plain_text = true;
+        self.action = Some(Action::Status(status));
+        self
+    }
+
+    /// Adds `Retry-After` (seconds) to the answer of [`Rule::status`] or [`Rule::text`].
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        if let Some(Action::Status(status)) = self.action.take() {
+            self.action = Some(Action::Status(status.with_retry_after(seconds)));
+        }
+        self
+    }
+
+    /// Waits before the request is looked at.
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.action = Some(Action::DelayBefore(delay));
+        self
+    }
+
+    /// Waits after a write was stored (or a read was made), before the answer.
+    pub fn delay_answer(mut self, delay: Duration) -> Self {
+        self.action = Some(Action::DelayAfter(delay));
+        self
+    }
+
+    /// Breaks the connection before the request is looked at.
+    pub fn reset(mut self) -> Self {
+        self.action = Some(Action::Reset);
+        self
+    }
+
+    /// Does what is asked, then breaks the connection: the client cannot know.
+    pub fn lose_answer(mut self) -> Self {
+        self.action = Some(Action::LoseAnswer);
+        self
+    }
+
+    /// Never answers; the connection stays open.
+    pub fn stall(mut self) -> Self {
+        self.action = Some(Action::Stall);
+        self
+    }
+
+    /// Serves reads as of this version, as an API server with an old cache does.
+    pub fn stale(mut self, version: u64) -> Self {
+        self.action = Some(Action::Stale(version));
+        self
+    }
+
+    /// Ends a watch at once, with status 200 and no event.
+    pub fn close_empty(mut self) -> Self {
+        self.action = Some(Action::CloseEmpty);
+        self
+    }
+
+    /// Breaks the connection after this many pieces of the answer (of a watch: batches of events).
+    pub fn reset_after(mut self, pieces: usize) -> Self {
+        self.action = Some(Action::Stream {
+            after: pieces,
+            end: StreamEnd::Reset,
+        });
+        self
+    }
+
+    /// Ends the answer after this many pieces as if it were complete.
+    pub fn close_after(mut self, pieces: usize) -> Self {
+        self.action = Some(Action::Stream {
+            after: pieces,
+            end: StreamEnd::Close,
+        });
+        self
+    }
+
+    /// Sends half of the piece after this many, then ends the answer.
+    pub fn truncate_after(mut self, pieces: usize) -> Self {
+        self.action = Some(Action::Stream {
+            after: pieces,
+            end: StreamEnd::Truncate,
+        });
+        self
+    }
+
+    /// Sends this many pieces of the answer, then nothing more, with the connection open.
+    pub fn stall_after(mut self, pieces: usize) -> Self {
+        self.action = Some(Action::Stream {
+            after: pieces,
+            end: StreamEnd::Stall,
+        });
+        self
+    }
+
+    fn matches(&self, what: &Attributes, agent: &str) -> bool {
+        let is = |wanted: &Option<String>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
+        let resource = if what.is_resource() {
+            &what.resource
+        } else {
+            &what.path
+        };
+        is(&self.verb, &what.verb)
+            && is(&self.group, &what.group)
+            && is(&self.resource, resource)
+            && is(&self.namespace, &what.namespace)
+            && is(&self.name, &what.name)
+            && is(&self.subresource, &what.subresource)
+            && self
+                .agent
+                .as_deref()
+                .is_none_or(|part| agent.contains(part))
+    }
+}
+
+/// The reason that goes with a code.
+fn reason(code: u16) -> &'static str {
+    match code {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
+        405 => "MethodNotAllowed",
+        406 => "NotAcceptable",
+        409 => "Conflict",
+        410 => "Expired",
+        413 => "RequestEntityTooLarge",
+        415 => "UnsupportedMediaType",
+        422 => "Invalid",
+        429 => "TooManyRequests",
+        500 => "InternalError",
+        503 => "ServiceUnavailable",
+        504 => "Timeout",
+        _ => "",
+    }
+}
+
+// === impl Handle ===
+
+impl Handle {
+    /// How many requests the rule hit.
+    #[must_use]
+    pub fn hits(&self) -> u64 {
+        let rules = self.faults.0.rules.lock();
+        rules
+            .iter()
+            .find(|armed| armed.id == self.id)
+            .map_or(0, |armed| armed.hits)
+    }
+
+    /// Takes the rule out of force.
+    pub fn remove(&self) {
+        let mut rules = self.faults.0.rules.lock();
+        rules.retain(|armed| armed.id != self.id);
+    }
+}
+
+// === impl Faults ===
+
+impl Faults {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self(Arc::new(Shared {
+            clock,
+            rules: Mutex::new(Vec::new()),
+            next: AtomicU64::new(0),
+            no_bookmarks: AtomicBool::new(false),
+            no_streaming_lists: AtomicBool::new(false),
+        }))
+    }
+
+    /// Puts a rule in force, after those that are. Dropping the handle leaves it in force.
+    pub fn add(&self, rule: Rule) -> Handle {
+        let id = self.0.next.fetch_add(1, Ordering::Relaxed);
+        self.0.rules.lock().push(Armed {
+            id,
+            rule,
+            seen: 0,
+            hits: 0,
+        });
+        Handle {
+            faults: self.clone(),
+            id,
+        }
+    }
+
+    /// Takes every rule out of force and switches everything back on.
+    pub fn clear(&self) {
+        self.0.rules.lock().clear();
+        self.stop_bookmarks(false);
+        self.refuse_streaming_lists(false);
+    }
+
+    /// Stops (or resumes) the bookmarks of all watches, also of those open. Not the one that ends
+    /// initial events.
+    pub fn stop_bookmarks(&self, stop: bool) {
+        self.0.no_bookmarks.store(stop, Ordering::Relaxed);
+    }
+
+    /// Refuses (or allows) `sendInitialEvents` with 422, as servers without the feature do.
+    pub fn refuse_streaming_lists(&self, refuse: bool) {
+        self.0.no_streaming_lists.store(refuse, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sends_bookmarks(&self) -> bool {
+        !self.0.no_bookmarks.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn refuses_streaming_lists(&self) -> bool {
+        self.0.no_streaming_lists.load(Ordering::Relaxed)
+    }
+
+    /// What is to happen to a request.
+    pub(crate) fn plan(&self, what: &Attributes, agent: &str) -> Plan {
+        let mut plan = Plan::default();
+        let mut rules = self.0.rules.lock();
+        for armed in rules.iter_mut() {
+            let Some(action) = &armed.rule.action else {
+                continue;
+            };
+            if !armed.rule.matches(what, agent) {
+                continue;
+            }
+            armed.seen += 1;
+            if armed.seen <= armed.rule.skip
+                || armed.rule.times.is_some_and(|times| armed.hits >= times)
+            {
+                continue;
+            }
+            if armed
+                .rule
+                .probability
+                .is_some_and(|probability| self.0.clock.random().unit() >= probability)
+            {
+                continue;
+            }
+            armed.hits += 1;
+            match action {
+                Action::DelayBefore(delay) => plan.delay_before += *delay,
+                Action::DelayAfter(delay) => plan.delay_after += *delay,
+                Action::Stale(version) => plan.stale = Some(*version),
+                Action::LoseAnswer => plan.lose_answer = true,
+                Action::Stream { after, end } => plan.stream = Some((*after, *end)),
+                Action::Status(status) => plan.instead = Some(Instead::Status(status.clone())),
+                Action::Reset => plan.instead = Some(Instead::Reset),
+                Action::Stall => plan.instead = Some(Instead::Stall),
+                Action::CloseEmpty => plan.instead = Some(Instead::CloseEmpty),
+            }
+            if plan.instead.is_some() {
+                break;
+            }
+        }
+        plan
+    }
+}

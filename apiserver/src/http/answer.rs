@@ -1,0 +1,111 @@
+//! Answers: documents, Status errors and plain text as HTTP responses.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+use super::body::{self, Body};
+use super::media::Encoding;
+use crate::status::Status;
+
+/// A response of `content_type`.
+pub(crate) fn bytes(code: u16, content_type: &str, content: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(body::full(content));
+    *response.status_mut() =
+        StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    set(&mut response, CONTENT_TYPE, content_type);
+    set(&mut response, CACHE_CONTROL, "no-cache, private");
+    response
+}
+
+/// A document as JSON or YAML. `pretty` indents JSON.
+pub(crate) fn document(
+    code: u16,
+    encoding: Encoding,
+    pretty: bool,
+    value: &Value,
+) -> Response<Body> {
+    let content = match encoding {
+        Encoding::Json => json(value, pretty),
+        Encoding::Yaml => serde_yaml_ng::to_string(value)
+            .map(String::into_bytes)
+            .unwrap_or_default(),
+    };
+    bytes(code, encoding.content_type(), content)
+}
+
+/// Already encoded JSON, turned into what was asked for.
+pub(crate) fn encoded(
+    code: u16,
+    encoding: Encoding,
+    pretty: bool,
+    content: Bytes,
+) -> Response<Body> {
+    if encoding == Encoding::Json && !pretty {
+        return bytes(code, encoding.content_type(), content);
+    }
+    match serde_json::from_slice(&content) {
+        Ok(value) => document(code, encoding, pretty, &value),
+        Err(_) => bytes(code, Encoding::Json.content_type(), content),
+    }
+}
+
+fn json(value: &Value, pretty: bool) -> Vec<u8> {
+    let encoded = if pretty {
+        serde_json::to_vec_pretty(value)
+    } else {
+        serde_json::to_vec(value)
+    };
+    let mut content = encoded.unwrap_or_default();
+    content.push(b'\n');
+    content
+}
+
+/// Plain text.
+pub(crate) fn text(code: u16, content: &str) -> Response<Body> {
+    let mut response = bytes(code, "text/plain; charset=utf-8", content.to_owned());
+    set(
+        &mut response,
+        HeaderName::from_static("x-content-type-options"),
+        "nosniff",
+    );
+    response
+}
+
+/// A Status error.
+pub(crate) fn failure(status: &Status, encoding: Encoding, pretty: bool) -> Response<Body> {
+    let mut response = if status.plain_text {
+        text(status.code, &status.message)
+    } else {
+        document(status.code, encoding, pretty, &status.to_value())
+    };
+    let retry_after = status
+        .details
+        .as_ref()
+        .and_then(|details| details.retry_after_seconds);
+    if let Some(seconds) = retry_after {
+        set(&mut response, RETRY_AFTER, &seconds.to_string());
+    }
+    for (name, value) in &status.headers {
+        set(&mut response, HeaderName::from_static(name), value);
+    }
+    response
+}
+
+/// Adds one `Warning` header for each text.
+pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
+    for warning in warnings {
+        let escaped = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{escaped}\"")) {
+            response.headers_mut().append(http::header::WARNING, value);
+        }
+    }
+}
+
+/// Sets a header, if its value is one.
+pub(crate) fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}

@@ -1,0 +1,7 @@
+//! What HTTP says and what is said back: paths, queries, media types, bodies, answers.
+
+pub(crate) mod answer;
+pub(crate) mod body;
+pub(crate) mod media;
+pub(crate) mod query;
+pub(crate) mod route;

@@ -1,0 +1,130 @@
+//! What makes a server the same one after a restart: the key its tokens are signed with, and the
+//! certificate authority its clients trust.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use hmac::{Hmac, KeyInit, Mac};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
+};
+use reeve_clock::Clock;
+use sha2::Sha256;
+
+/// Why the identity could not be made or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IdentityError {
+    /// A file of the data directory.
+    #[error("data directory: cannot {action} {path}: {source}")]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The certificate authority.
+    #[error("the certificate authority could not be made: {0}")]
+    Authority(#[from] rcgen::Error),
+}
+
+/// Keys of one server.
+pub(crate) struct Identity {
+    /// Signs service-account tokens.
+    pub(crate) key: Vec<u8>,
+    /// Where the authority is kept; `None`: a fresh one for each address served.
+    directory: Option<PathBuf>,
+}
+
+/// A certificate authority that can sign.
+pub(crate) type Authority = CertifiedIssuer<'static, KeyPair>;
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").finish_non_exhaustive()
+    }
+}
+
+impl Identity {
+    /// A fresh identity, or the one that is kept in `directory`.
+    pub(crate) fn open(directory: Option<&Path>, clock: &Clock) -> Result<Self, IdentityError> {
+        let key = match directory {
+            Some(directory) => kept(&directory.join("tokens.key"), || Ok(random_key(clock)))?,
+            None => random_key(clock),
+        };
+        Ok(Self {
+            key,
+            directory: directory.map(Path::to_owned),
+        })
+    }
+
+    /// The token of the administrator: the same for the same key.
+    pub(crate) fn admin_token(&self) -> String {
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.key) else {
+            unreachable!("an HMAC takes keys of any length");
+        };
+        mac.update(b"administrator");
+        let digest = mac.finalize().into_bytes();
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The certificate authority.
+    pub(crate) fn authority(&self) -> Result<Authority, IdentityError> {
+        let pem = match &self.directory {
+            Some(directory) => kept(&directory.join("authority.key"), || {
+                Ok(KeyPair::generate()?.serialize_pem().into_bytes())
+            })?,
+            None => KeyPair::generate()?.serialize_pem().into_bytes(),
+        };
+        let key = KeyPair::from_pem(&String::from_utf8_lossy(&pem))?;
+        let mut parameters = CertificateParams::default();
+        parameters
+            .distinguished_name
+            .push(DnType::CommonName, "reeve-apiserver");
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        Ok(CertifiedIssuer::self_signed(parameters, key)?)
+    }
+}
+
+/// The content of a file that only its owner may read; made when absent.
+fn kept(
+    path: &Path,
+    make: impl FnOnce() -> Result<Vec<u8>, IdentityError>,
+) -> Result<Vec<u8>, IdentityError> {
+    let failed = |action: &'static str| {
+        let path = path.to_owned();
+        move |source| IdentityError::File {
+            action,
+            path,
+            source,
+        }
+    };
+    match fs::read(path) {
+        Ok(content) if !content.is_empty() => Ok(content),
+        Ok(_) | Err(_) => {
+            let content = make()?;
+            let mut options = fs::OpenOptions::new();
+            options.create(true).write(true).truncate(true);
+            #[cfg(unix)]
+            {
+                use std::os::unix::fs::OpenOptionsExt as _;
+                options.mode(0o600);
+            }
+            let mut file = options.open(path).map_err(failed("create"))?;
+            file.write_all(&content).map_err(failed("write"))?;
+            file.sync_all().map_err(failed("sync"))?;
+            Ok(content)
+        }
+    }
+}
+
+/// A key for signing tokens of a server for tests.
+fn random_key(clock: &Clock) -> Vec<u8> {
+    (0..4)
+        .flat_map(|_| clock.random().next_u64().to_le_bytes())
+        .collect()
+}

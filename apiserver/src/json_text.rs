@@ -1,0 +1,475 @@
+//! JSON as it was written: members in their order and repeated ones kept, and Go's words for
+//! what is wrong with it.
+//!
+//! `serde_json::Value` forgets both; field validation has to name every repeated field, in the order
+//! of the text, and clients show the decoder's message.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// How deep arrays and objects may nest. Go's decoder goes to 10,000; `serde_json` stops here, and a
+/// thread's stack not much later.
+const MAX_DEPTH: usize = 126;
+
+/// A JSON text, in the order it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Node {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number, as written.
+    Number(String),
+    /// A string.
+    String(String),
+    /// Items.
+    Array(Vec<Node>),
+    /// Members, repeated ones too.
+    Object(Vec<(String, Node)>),
+}
+
+/// A text that is not JSON, in the words of Go's `encoding/json`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct SyntaxError(String);
+
+// === impl Node ===
+
+impl Node {
+    /// What Go's decoder calls a value of this type.
+    pub(crate) fn go_type(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "bool",
+            Self::Number(_) => "number",
+            Self::String(_) => "string",
+            Self::Array(_) => "array",
+            Self::Object(_) => "object",
+        }
+    }
+
+    /// The node a value would be read as.
+    pub(crate) fn from_value(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(bool) => Self::Bool(*bool),
+            Value::Number(number) => Self::Number(number.to_string()),
+            Value::String(text) => Self::String(text.clone()),
+            Value::Array(items) => Self::Array(items.iter().map(Self::from_value).collect()),
+            Value::Object(map) => Self::Object(
+                map.iter()
+                    .map(|(name, member)| (name.clone(), Self::from_value(member)))
+                    .collect(),
+            ),
+        }
+    }
+
+    /// The value; of repeated members the last counts.
+    pub(crate) fn to_value(&self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(bool) => Value::Bool(*bool),
+            Self::Number(text) => serde_json::from_str(text).unwrap_or_default(),
+            Self::String(text) => Value::String(text.clone()),
+            Self::Array(items) => Value::Array(items.iter().map(Self::to_value).collect()),
+            Self::Object(members) => Value::Object(
+                members
+                    .iter()
+                    .map(|(name, member)| (name.clone(), member.to_value()))
+                    .collect(),
+            ),
+        }
+    }
+}
+
+/// Reads a whole text.
+///
+/// # Errors
+/// The first character that cannot stand where it does, or that the text ends too early.
+pub(crate) fn parse(text: &[u8]) -> Result<Node, SyntaxError> {
+    let mut reader = Reader { text, position: 0 };
+    reader.skip_blanks();
+    let node = reader.value(0)?;
+    reader.skip_blanks();
+    match reader.peek() {
+        None => Ok(node),
+        Some(byte) => Err(invalid(byte, "after top-level value")),
+    }
+}
+
+/// The paths of repeated fields (`spec.ports[0].name`), in the order of the text.
+pub(crate) fn duplicate_fields(node: &Node) -> Vec<String> {
+    let mut found = Vec::new();
+    walk_duplicates(node, "", &mut found);
+    found
+}
+
+fn walk_duplicates(node: &Node, path: &str, found: &mut Vec<String>) {
+    match node {
+        Node::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                walk_duplicates(item, &format!("{path}[{index}]"), found);
+            }
+        }
+        Node::Object(members) => {
+            for (index, (name, member)) in members.iter().enumerate() {
+                let child = join(path, name);
+                if members[..index].iter().any(|(earlier, _)| earlier == name)
+                    && !found.contains(&child)
+                {
+                    found.push(child.clone());
+                }
+                walk_duplicates(member, &child, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// `path.name`, or `name` at the top.
+pub(crate) fn join(path: &str, name: &str) -> String {
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
+}
+
+// === the reader ===
+
+struct Reader<'a> {
+    text: &'a [u8],
+    position: usize,
+}
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.position).copied()
+    }
+
+    fn next(&mut self) -> Result<u8, SyntaxError> {
+        let byte = self.peek().ok_or_else(ends_early)?;
+        self.position += 1;
+        Ok(byte)
+    }
+
+    fn skip_blanks(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.position += 1;
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Node, SyntaxError> {
+        if depth > MAX_DEPTH {
+            return Err(SyntaxError("exceeded max depth".to_owned()));
+        }
+        match self.next()? {
+            b'{' => self.object(depth),
+            b'[' => self.array(depth),
+            b'"' => self.string().map(Node::String),
+            b't' => self.literal("true").map(|()| Node::Bool(true)),
+            b'f' => self.literal("false").map(|()| Node::Bool(false)),
+            b'n' => self.literal("null").map(|()| Node::Null),
+            first @ (b'-' | b'0'..=b'9') => self.number(first).map(Node::Number),
+            other => Err(invalid(other, "looking for beginning of value")),
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Result<Node, SyntaxError> {
+        let mut members = Vec::new();
+        self.skip_blanks();
+        if self.peek() == Some(b'}') {
+            self.position += 1;
+            return Ok(Node::Object(members));
+        }
+        loop {
+            self.skip_blanks();
+            match self.next()? {
+                b'"' => {}
+                other => {
+                    return Err(invalid(other, "looking for beginning of object key string"));
+                }
+            }
+            let name = self.string()?;
+            self.skip_blanks();
+            match self.next()? {
+                b':' => {}
+                other => return Err(invalid(other, "after object key")),
+            }
+            self.skip_blanks();
+            let member = self.value(depth + 1)?;
+            members.push((name, member));
+            self.skip_blanks();
+            match self.next()? {
+                b',' => {}
+                b'}' => return Ok(Node::Object(members)),
+                other => return Err(invalid(other, "after object key:value pair")),
+            }
+        }
+    }
+
+    fn array(&mut self, depth: usize) -> Result<Node, SyntaxError> {
+        let mut items = Vec::new();
+        self.skip_blanks();
+        if self.peek() == Some(b']') {
+            self.position += 1;
+            return Ok(Node::Array(items));
+        }
+        loop {
+            self.skip_blanks();
+            items.push(self.value(depth + 1)?);
+            self.skip_blanks();
+            match self.next()? {
+                b',' => {}
+                b']' => return Ok(Node::Array(items)),
+                other => return Err(invalid(other, "after array element")),
+            }
+        }
+    }
+
+    fn literal(&mut self, word: &str) -> Result<(), SyntaxError> {
+        for expected in word.bytes().skip(1) {
+            let byte = self.next()?;
+            if byte != expected {
+                let place = format!("in literal {word} (expecting '{}')", char::from(expected));
+                return Err(invalid(byte, &place));
+            }
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, first: u8) -> Result<String, SyntaxError> {
+        let start = self.position - 1;
+        let mut lead = first;
+        if lead == b'-' {
+            lead = self.next()?;
+            if !lead.is_ascii_digit() {
+                return Err(invalid(lead, "in numeric literal"));
+            }
+        }
+        if lead != b'0' {
+            self.digits();
+        }
+        if self.peek() == Some(b'.') {
+            self.position += 1;
+            self.one_digit("after decimal point in numeric literal")?;
+            self.digits();
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.position += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.position += 1;
+            }
+            self.one_digit("in exponent of numeric literal")?;
+            self.digits();
+        }
+        Ok(String::from_utf8_lossy(&self.text[start..self.position]).into_owned())
+    }
+
+    fn digits(&mut self) {
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.position += 1;
+        }
+    }
+
+    fn one_digit(&mut self, place: &str) -> Result<(), SyntaxError> {
+        match self.next()? {
+            b'0'..=b'9' => Ok(()),
+            other => Err(invalid(other, place)),
+        }
+    }
+
+    fn string(&mut self) -> Result<String, SyntaxError> {
+        let mut bytes = Vec::new();
+        loop {
+            match self.next()? {
+                b'"' => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+                b'\\' => {
+                    let character = self.escape()?;
+                    let mut buffer = [0; 4];
+                    bytes.extend_from_slice(character.encode_utf8(&mut buffer).as_bytes());
+                }
+                control @ 0..0x20 => return Err(invalid(control, "in string literal")),
+                byte => bytes.push(byte),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<char, SyntaxError> {
+        Ok(match self.next()? {
+            plain @ (b'"' | b'\\' | b'/') => char::from(plain),
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => {
+                let high = self.hexadecimal()?;
+                let pair = self.text.get(self.position..self.position + 2) == Some(b"\\u");
+                if (0xd800..0xdc00).contains(&high) && pair {
+                    let before = self.position;
+                    self.position += 2;
+                    let low = self.hexadecimal()?;
+                    if (0xdc00..0xe000).contains(&low) {
+                        let point = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+                        return Ok(char::from_u32(point).unwrap_or(char::REPLACEMENT_CHARACTER));
+                    }
+                    self.position = before;
+                }
+                char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER)
+            }
+            other => return Err(invalid(other, "in string escape code")),
+        })
+    }
+
+    fn hexadecimal(&mut self) -> Result<u32, SyntaxError> {
+        let mut number = 0;
+        for _ in 0..4 {
+            let byte = self.next()?;
+            let digit = char::from(byte)
+                .to_digit(16)
+                .ok_or_else(|| invalid(byte, "in \\u hexadecimal character escape"))?;
+            number = number * 16 + digit;
+        }
+        Ok(number)
+    }
+}
+
+fn ends_early() -> SyntaxError {
+    SyntaxError("unexpected end of JSON input".to_owned())
+}
+
+fn invalid(byte: u8, place: impl fmt::Display) -> SyntaxError {
+    let shown = match byte {
+        b'\'' => r"'\''".to_owned(),
+        b'"' => "'\"'".to_owned(),
+        b'\n' => r"'\n'".to_owned(),
+        b'\r' => r"'\r'".to_owned(),
+        b'\t' => r"'\t'".to_owned(),
+        b'\\' => r"'\\'".to_owned(),
+        0..0x20 | 0x7f => format!("'\\x{byte:02x}'"),
+        0x80..0xa0 | 0xad => format!("'\\u{byte:04x}'"),
+        // Go shows a byte as the character of that number.
+        other => format!("'{}'", char::from(other)),
+    };
+    SyntaxError(format!("invalid character {shown} {place}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn repeated_fields_are_named_with_their_paths_in_the_order_of_the_text() {
+        let text = br#"{"data":{"a":"1","a":"2"},"list":[{"x":1,"x":2,"x":3}],"data":{}}"#;
+        let node = parse(text).unwrap();
+        assert_eq!(duplicate_fields(&node), ["data.a", "list[0].x", "data"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_the_words_of_go() {
+        let cases = [
+            ("", "unexpected end of JSON input"),
+            (
+                "nope",
+                "invalid character 'o' in literal null (expecting 'u')",
+            ),
+            ("{}x", "invalid character 'x' after top-level value"),
+            ("{\"a\" 1}", "invalid character '1' after object key"),
+            (
+                "{\"a\":1 \"b\"}",
+                "invalid character '\"' after object key:value pair",
+            ),
+            (
+                "{a}",
+                "invalid character 'a' looking for beginning of object key string",
+            ),
+            (
+                "{\"a\":1,}",
+                "invalid character '}' looking for beginning of object key string",
+            ),
+            ("[1 2]", "invalid character '2' after array element"),
+            (
+                "[1,]",
+                "invalid character ']' looking for beginning of value",
+            ),
+            ("\"a\nb\"", "invalid character '\\n' in string literal"),
+            ("\"\\x\"", "invalid character 'x' in string escape code"),
+            (
+                "\"\\u12g4\"",
+                "invalid character 'g' in \\u hexadecimal character escape",
+            ),
+            ("-a", "invalid character 'a' in numeric literal"),
+            (
+                "1.a",
+                "invalid character 'a' after decimal point in numeric literal",
+            ),
+            (
+                "1ea",
+                "invalid character 'a' in exponent of numeric literal",
+            ),
+            ("{\"a\":", "unexpected end of JSON input"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(
+                parse(text.as_bytes()).unwrap_err().to_string(),
+                expected,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_nests_too_deep_is_refused_before_the_stack_ends() {
+        let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(parse(nested(126).as_bytes()).is_ok());
+        assert!(serde_json::from_str::<Value>(&nested(126)).is_ok());
+        assert_eq!(
+            parse(nested(100_000).as_bytes()).unwrap_err().to_string(),
+            "exceeded max depth"
+        );
+    }
+
+    #[test]
+    fn strings_are_unescaped() {
+        assert_eq!(
+            parse(br#""a\n\u00e9\ud83d\ude00\"""#).unwrap(),
+            Node::String("a\n\u{e9}\u{1f600}\"".to_owned())
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn it_accepts_what_serde_json_accepts(text in r#"[\{\}\[\],:"a1.e\-\\ntrufls ]{0,16}"#) {
+            let ours = parse(text.as_bytes());
+            let theirs = serde_json::from_str::<Value>(&text);
+            prop_assert_eq!(ours.is_ok(), theirs.is_ok(), "{:?} {:?}", ours, theirs);
+        }
+
+        #[test]
+        fn it_reads_what_serde_json_wrote(value in any_json()) {
+            let node = parse(value.to_string().as_bytes()).unwrap();
+            prop_assert_eq!(&node.to_value(), &value);
+            prop_assert_eq!(&Node::from_value(&value), &node);
+            prop_assert!(duplicate_fields(&node).is_empty());
+        }
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            ".{0,6}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(".{0,4}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+}

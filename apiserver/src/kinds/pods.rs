@@ -1,0 +1,225 @@
+//! Defaults of Pods and of the templates they are made from. (kubernetes: `pkg/apis/core/v1/defaults.go`.)
+
+use serde_json::{Map, Value, json};
+
+use crate::field::{Errors, FieldError, Path};
+use crate::meta;
+
+/// Completes a Pod's own fields, beside those it shares with templates.
+pub(crate) fn default_pod(object: &mut Value) {
+    let spec = meta::map_at(meta::object_mut(object), "spec");
+    default_spec(spec);
+    put(spec, "enableServiceLinks", true);
+    put(spec, "preemptionPolicy", "PreemptLowerPriority");
+    put(spec, "priority", 0);
+    for list in ["containers", "initContainers"] {
+        for container in items(spec, list) {
+            requests_from_limits(container);
+        }
+    }
+    let tolerations = meta::list_at(spec, "tolerations");
+    for key in [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ] {
+        if !tolerations
+            .iter()
+            .any(|toleration| toleration["key"] == key)
+        {
+            tolerations.push(json!({
+                "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300,
+            }));
+        }
+    }
+}
+
+/// Completes the template of a workload.
+pub(crate) fn default_template(template: &mut Value) {
+    default_spec(meta::map_at(meta::object_mut(template), "spec"));
+}
+
+fn default_spec(spec: &mut Map<String, Value>) {
+    put(spec, "dnsPolicy", "ClusterFirst");
+    put(spec, "restartPolicy", "Always");
+    put(spec, "schedulerName", "default-scheduler");
+    put(spec, "securityContext", json!({}));
+    put(spec, "terminationGracePeriodSeconds", 30);
+    for list in ["containers", "initContainers"] {
+        for container in items(spec, list) {
+            default_container(container);
+        }
+    }
+    for volume in items(spec, "volumes") {
+        for source in ["configMap", "secret", "downwardAPI", "projected"] {
+            if let Some(source) = volume.get_mut(source).and_then(Value::as_object_mut) {
+                put(source, "defaultMode", 420);
+            }
+        }
+        if let Some(source) = volume.get_mut("hostPath").and_then(Value::as_object_mut) {
+            put(source, "type", "");
+        }
+    }
+}
+
+fn default_container(container: &mut Map<String, Value>) {
+    let image = container
+        .get("image")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let policy = if is_latest(image) {
+        "Always"
+    } else {
+        "IfNotPresent"
+    };
+    put(container, "imagePullPolicy", policy);
+    put(container, "resources", json!({}));
+    put(container, "terminationMessagePath", "/dev/termination-log");
+    put(container, "terminationMessagePolicy", "File");
+    for port in items(container, "ports") {
+        put(port, "protocol", "TCP");
+    }
+    for variable in items(container, "env") {
+        let reference = variable
+            .get_mut("valueFrom")
+            .and_then(|from| from.get_mut("fieldRef"))
+            .and_then(Value::as_object_mut);
+        if let Some(reference) = reference {
+            put(reference, "apiVersion", "v1");
+        }
+    }
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(probe) = container.get_mut(probe).and_then(Value::as_object_mut) {
+            default_probe(probe);
+        }
+    }
+}
+
+fn default_probe(probe: &mut Map<String, Value>) {
+    put(probe, "timeoutSeconds", 1);
+    put(probe, "periodSeconds", 10);
+    put(probe, "successThreshold", 1);
+    put(probe, "failureThreshold", 3);
+    if let Some(get) = probe.get_mut("httpGet").and_then(Value::as_object_mut) {
+        put(get, "path", "/");
+        put(get, "scheme", "HTTP");
+    }
+}
+
+fn is_latest(image: &str) -> bool {
+    let (name, digest) = image
+        .split_once('@')
+        .map_or((image, false), |(name, _)| (name, true));
+    let last = name.rsplit('/').next().unwrap_or_default();
+    match last.rsplit_once(':') {
+        Some((_, tag)) => tag == "latest",
+        None => !digest,
+    }
+}
+
+fn requests_from_limits(container: &mut Map<String, Value>) {
+    let resources = meta::map_at(container, "resources");
+    let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else {
+        return;
+    };
+    let requests = meta::map_at(resources, "requests");
+    for (name, amount) in limits {
+        requests.entry(name).or_insert(amount);
+    }
+}
+
+/// `status.qosClass` of a Pod.
+pub(crate) fn qos_class(object: &Value) -> &'static str {
+    let containers = ["containers", "initContainers"]
+        .into_iter()
+        .filter_map(|list| object["spec"][list].as_array())
+        .flatten();
+    let (mut guaranteed, mut any) = (true, false);
+    for container in containers {
+        let amounts = |kind: &str| container["resources"][kind].as_object();
+        let named = |kind: &str| {
+            amounts(kind).is_some_and(|amounts| {
+                amounts.contains_key("cpu") || amounts.contains_key("memory")
+            })
+        };
+        any |= named("requests") || named("limits");
+        guaranteed &= ["cpu", "memory"].into_iter().all(|name| {
+            let limit = amounts("limits").and_then(|limits| limits.get(name));
+            let request = amounts("requests").and_then(|requests| requests.get(name));
+            limit.is_some() && (request.is_none() || request == limit)
+        });
+    }
+    match (any, guaranteed) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+/// What is wrong with the containers of a Pod or a template at `path`.
+pub(crate) fn validate(spec: &Value, path: &Path, errors: &mut Errors) {
+    let containers = spec["containers"].as_array();
+    if containers.is_none_or(Vec::is_empty) {
+        errors.push(FieldError::required(&path.child("containers"), ""));
+    }
+    for (at, container) in containers.into_iter().flatten().enumerate() {
+        let path = path.child("containers").index(at);
+        if container["name"].as_str().unwrap_or_default().is_empty() {
+            errors.push(FieldError::required(&path.child("name"), ""));
+        }
+        if container["image"].as_str().unwrap_or_default().is_empty() {
+            errors.push(FieldError::required(&path.child("image"), ""));
+        }
+    }
+}
+
+fn items<'a>(
+    map: &'a mut Map<String, Value>,
+    field: &str,
+) -> impl Iterator<Item = &'a mut Map<String, Value>> {
+    map.get_mut(field)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+}
+
+/// Sets a field that is absent, null or an empty text.
+pub(crate) fn put(map: &mut Map<String, Value>, field: &str, value: impl Into<Value>) {
+    let absent = map
+        .get(field)
+        .is_none_or(|found| found.is_null() || found.as_str().is_some_and(str::is_empty));
+    if absent {
+        map.insert(field.to_owned(), value.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_without_a_tag_and_the_latest_are_always_pulled() {
+        for (image, latest) in [
+            ("nginx", true),
+            ("nginx:latest", true),
+            ("nginx:1.27", false),
+            ("localhost:5000/nginx", true),
+            ("nginx@sha256:00", false),
+        ] {
+            assert_eq!(is_latest(image), latest, "{image}");
+        }
+    }
+
+    #[test]
+    fn a_pod_with_equal_limits_and_requests_is_guaranteed() {
+        let pod = |resources: Value| json!({"spec": {"containers": [{"resources": resources}]}});
+        assert_eq!(qos_class(&pod(json!({}))), "BestEffort");
+        assert_eq!(
+            qos_class(&pod(json!({"limits": {"cpu": "1"}}))),
+            "Burstable"
+        );
+        let both =
+            json!({"limits": {"cpu": "1", "memory": "1"}, "requests": {"cpu": "1", "memory": "1"}});
+        assert_eq!(qos_class(&pod(both)), "Guaranteed");
+    }
+}

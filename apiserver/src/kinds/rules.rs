@@ -1,0 +1,305 @@
+//! What is special about a built-in kind: defaults, immutable parts, deletion.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::pods::{self, put};
+use super::{checks, events, services, workloads};
+use crate::core::Core;
+use crate::crd;
+use crate::field::{Errors, FieldError, Path};
+use crate::lifecycle::definitions;
+use crate::meta;
+use crate::resource::ResourceInfo;
+use crate::schema::{Additional, Schema};
+use crate::status::{GroupResource, Status};
+use crate::store::Object;
+use crate::verbs::Request;
+
+/// Namespaces that cannot be deleted.
+const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Which kind, for `match`.
+fn kind(info: &ResourceInfo) -> (&str, &str) {
+    (info.group.as_str(), info.plural.as_str())
+}
+
+/// Completes an object before it is checked and stored.
+pub(crate) fn default(core: &Core, request: &Request, object: &mut Value) {
+    if !request.info.custom
+        && let Some(schema) = request.info.structural()
+    {
+        drop_empty(schema.root(), object);
+    }
+    match kind(&request.info) {
+        ("", "namespaces") => namespace(object),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => crd::default(object),
+        ("", "secrets") => secret(object),
+        ("", "services") => services::default(core, object),
+        ("", "pods") => pods::default_pod(object),
+        ("" | "events.k8s.io", "events") => events::default(object, !request.info.group.is_empty()),
+        ("apps" | "batch", plural) => workloads::default(plural, object),
+        (RBAC, "roles" | "clusterroles") => {
+            meta::object_mut(object)
+                .entry("rules")
+                .or_insert(Value::Null);
+        }
+        (RBAC, _) => binding(object),
+        _ => {}
+    }
+}
+
+/// Empty maps and lists are not stored, as Go's `omitempty` has it.
+fn drop_empty(schema: &Schema, value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|name, value| {
+                let Some(schema) = schema.field(name) else {
+                    return true;
+                };
+                drop_empty(schema, value);
+                match value {
+                    Value::Array(items) => !items.is_empty(),
+                    Value::Object(map) => {
+                        !map.is_empty() || !matches!(schema.additional, Additional::Of(_))
+                    }
+                    _ => true,
+                }
+            });
+        }
+        Value::Array(items) => {
+            if let Some(schema) = &schema.items {
+                for item in items {
+                    drop_empty(schema, item);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The status of a new object of a kind that has the subresource: custom resources lose what the
+/// client sent.
+pub(crate) fn initial_status(request: &Request, object: &mut Value) {
+    let class = pods::qos_class(object);
+    let status = match kind(&request.info) {
+        ("", "namespaces") => json!({"phase": "Active"}),
+        ("", "pods") => json!({"phase": "Pending", "qosClass": class}),
+        ("", "services") | ("networking.k8s.io", "ingresses") => json!({"loadBalancer": {}}),
+        ("", "nodes") => return,
+        ("apps" | "batch", plural) => workloads::initial_status(plural),
+        ("apiextensions.k8s.io", _) => definitions::initial_status(object),
+        _ => {
+            meta::object_mut(object).remove("status");
+            return;
+        }
+    };
+    meta::object_mut(object).insert("status".to_owned(), status);
+}
+
+/// What a change may not touch is taken from the `old` object, before defaults fill in what is left out.
+pub(crate) fn before_update(request: &Request, old: &Value, new: &mut Value) {
+    match kind(&request.info) {
+        ("", "services") => services::keep_addresses(old, new),
+        ("", "namespaces") if request.subresource != "finalize" => {
+            // Only the finalize subresource changes these.
+            let finalizers = old["spec"]["finalizers"].clone();
+            meta::map_at(meta::object_mut(new), "spec").insert("finalizers".to_owned(), finalizers);
+        }
+        _ => {}
+    }
+}
+
+/// Checks of the kind.
+pub(crate) fn validate(request: &Request, object: &Value, old: Option<&Value>) -> Errors {
+    let mut errors = Errors::new();
+    match kind(&request.info) {
+        ("apiextensions.k8s.io", "customresourcedefinitions") => {
+            errors.extend(crd::validate(object, old));
+        }
+        ("", "configmaps") => {
+            checks::config_keys(object, &["data", "binaryData"], &mut errors);
+            if let Some(old) = old {
+                checks::immutable_data(object, old, &["data", "binaryData"], &mut errors);
+            }
+        }
+        ("", "secrets") => {
+            checks::config_keys(object, &["data"], &mut errors);
+            checks::secret(object, &mut errors);
+            if let Some(old) = old {
+                if old["type"] != object["type"] {
+                    errors.push(FieldError::invalid(
+                        &Path::new("type"),
+                        object["type"].clone(),
+                        "field is immutable",
+                    ));
+                }
+                checks::immutable_data(object, old, &["data"], &mut errors);
+            }
+        }
+        ("", "services") => {
+            checks::service(object, &mut errors);
+            if let Some(old) = old {
+                checks::kept_address(object, old, &mut errors);
+            }
+        }
+        ("", "pods") => pods::validate(&object["spec"], &Path::new("spec"), &mut errors),
+        ("" | "events.k8s.io", "events") if old.is_none() => {
+            let new_form = !request.info.group.is_empty();
+            let stored = if new_form {
+                events::to_core(object.clone())
+            } else {
+                object.clone()
+            };
+            checks::event(&stored, new_form, &mut errors);
+        }
+        ("apps", _) => workloads::validate(object, old, &mut errors),
+        ("networking.k8s.io", "ingresses") => checks::ingress(object, &mut errors),
+        ("coordination.k8s.io", "leases") => checks::lease(object, &mut errors),
+        (RBAC, "roles" | "clusterroles") => checks::role(object, &mut errors),
+        (RBAC, _) => {
+            checks::new_binding(object, &mut errors);
+            if let Some(old) = old {
+                checks::binding(object, old, &mut errors);
+            }
+        }
+        _ => {}
+    }
+    errors
+}
+
+/// What follows from a write that was stored; `new` is `None` for a removal.
+pub(crate) fn after_write(
+    core: &Core,
+    info: &ResourceInfo,
+    old: Option<&Object>,
+    new: Option<&Object>,
+) {
+    definitions::after_write(core, info, old, new);
+}
+
+/// Refuses deletions that are never allowed.
+///
+/// # Errors
+/// 403.
+pub(crate) fn may_delete(request: &Request) -> Result<(), Status> {
+    if kind(&request.info) == ("", "namespaces") && IMMORTAL.contains(&request.name.as_str()) {
+        return Err(Status::forbidden(
+            GroupResource {
+                group: "",
+                resource: "namespaces",
+            },
+            &request.name,
+            "this namespace may not be deleted",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether nothing of the kind's own keeps a terminating object.
+pub(crate) fn may_go(info: &ResourceInfo, object: &Value) -> bool {
+    match kind(info) {
+        ("", "namespaces") => object["spec"]["finalizers"]
+            .as_array()
+            .is_none_or(Vec::is_empty),
+        _ => true,
+    }
+}
+
+/// Seconds an object is given to end by itself: Pods only, when they run on a node.
+pub(crate) fn grace_period(info: &ResourceInfo, object: &Value, asked: Option<i64>) -> i64 {
+    if !ends_gracefully(info) {
+        return 0;
+    }
+    let scheduled = !object["spec"]["nodeName"]
+        .as_str()
+        .unwrap_or_default()
+        .is_empty();
+    let over = matches!(
+        object["status"]["phase"].as_str(),
+        Some("Failed" | "Succeeded")
+    );
+    if !scheduled || over {
+        return 0;
+    }
+    asked
+        .or_else(|| object["spec"]["terminationGracePeriodSeconds"].as_i64())
+        .unwrap_or(30)
+        .max(0)
+}
+
+/// Whether objects of the kind are told to end before they go.
+pub(crate) fn ends_gracefully(info: &ResourceInfo) -> bool {
+    kind(info) == ("", "pods")
+}
+
+/// A finalizer that the server sets when deletion is asked for.
+pub(crate) fn finalizer_on_deletion(info: &ResourceInfo) -> Option<&'static str> {
+    (info.storage == definitions::STORAGE).then_some(definitions::CLEANUP)
+}
+
+/// Marks an object of a kind that does it in its own way; says whether it did.
+pub(crate) fn mark_deleted(info: &ResourceInfo, object: &mut Value, now: Timestamp) -> bool {
+    let is_definition = info.storage == definitions::STORAGE;
+    let is_namespace = kind(info) == ("", "namespaces");
+    if !is_definition && !is_namespace {
+        return false;
+    }
+    meta::metadata_mut(object).insert("deletionTimestamp".to_owned(), meta::time(now).into());
+    if is_definition {
+        definitions::mark_terminating(object, now);
+    } else {
+        meta::map_at(meta::object_mut(object), "status")
+            .insert("phase".to_owned(), "Terminating".into());
+    }
+    true
+}
+
+fn namespace(object: &mut Value) {
+    let name = meta::text(object, "name").to_owned();
+    let terminating = object["metadata"]["deletionTimestamp"].is_string();
+    let map = meta::object_mut(object);
+    let spec = meta::map_at(map, "spec");
+    if !terminating && spec.get("finalizers").is_none_or(Value::is_null) {
+        spec.insert("finalizers".to_owned(), json!(["kubernetes"]));
+    }
+    if !name.is_empty() {
+        let labels = meta::map_at(meta::metadata_mut(object), "labels");
+        labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
+    }
+}
+
+fn secret(object: &mut Value) {
+    use base64::Engine as _;
+    let map = meta::object_mut(object);
+    put(map, "type", "Opaque");
+    if let Some(Value::Object(texts)) = map.remove("stringData")
+        && !texts.is_empty()
+    {
+        let data = meta::map_at(map, "data");
+        for (key, text) in texts {
+            let text = text.as_str().unwrap_or_default();
+            let encoded = base64::engine::general_purpose::STANDARD.encode(text);
+            data.insert(key, encoded.into());
+        }
+    }
+}
+
+fn binding(object: &mut Value) {
+    let map = meta::object_mut(object);
+    if let Some(reference) = map.get_mut("roleRef").and_then(Value::as_object_mut) {
+        put(reference, "apiGroup", RBAC);
+    }
+    for subject in map
+        .get_mut("subjects")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        let person = matches!(subject["kind"].as_str(), Some("User" | "Group"));
+        if let (true, Some(subject)) = (person, subject.as_object_mut()) {
+            put(subject, "apiGroup", RBAC);
+        }
+    }
+}

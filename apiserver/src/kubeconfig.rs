@@ -1,0 +1,36 @@
+//! Kubeconfig files for the server.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+/// What a client needs to reach the server.
+#[derive(Clone, Debug)]
+pub(crate) struct Access<'a> {
+    /// `http://127.0.0.1:port` or `https://…`.
+    pub(crate) url: &'a str,
+    /// The certificate authority, PEM.
+    pub(crate) authority: Option<&'a str>,
+    /// A bearer token.
+    pub(crate) token: Option<&'a str>,
+}
+
+/// A kubeconfig with one cluster, one user and one context, as YAML.
+pub(crate) fn kubeconfig(access: &Access<'_>) -> String {
+    let mut cluster = json!({"server": access.url});
+    if let Some(authority) = access.authority {
+        cluster["certificate-authority-data"] = Value::String(STANDARD.encode(authority));
+    }
+    let user = access
+        .token
+        .map_or_else(|| json!({}), |token| json!({"token": token}));
+    let config = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "reeve", "cluster": cluster}],
+        "users": [{"name": "reeve", "user": user}],
+        "contexts": [{"name": "reeve", "context": {"cluster": "reeve", "user": "reeve", "namespace": "default"}}],
+        "current-context": "reeve",
+    });
+    serde_yaml_ng::to_string(&config).unwrap_or_default()
+}

@@ -1,0 +1,236 @@
+//! Garbage collection by owner references.
+//!
+//! A dependent goes when all its owners are gone, judged by uid; the reference to an absent owner
+//! among living ones is dropped. An object that waits with `foregroundDeletion` goes after the
+//! dependents that block it; one with `orphan` leaves its dependents without the reference.
+//! (kubernetes: `pkg/controller/garbagecollector`.)
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::internal_request;
+use crate::core::Core;
+use crate::meta;
+use crate::resource::ResourceInfo;
+use crate::store::{Expected, Key, Object};
+use crate::verbs::delete::{self, Options, Propagation};
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// What a reference points at.
+enum Owner {
+    Absent,
+    Present,
+    /// It is being deleted and waits for this dependent.
+    Waiting,
+}
+
+/// An owner went, or one of its dependents did.
+pub(crate) fn owner_changed(core: &Core, uid: &str) {
+    for (storage, key) in core.store.owned_by(uid) {
+        check_owners(core, &storage, &key);
+    }
+    // Whoever waits for dependents with this uid may go on.
+    if let Some((storage, key)) = core.store.waiting_owner(uid) {
+        finalize(core, &storage, &key);
+    }
+}
+
+/// Deletes an object whose owners are all gone.
+pub(crate) fn check_owners(core: &Core, storage: &str, key: &Key) {
+    if !core.options.garbage_collection {
+        return;
+    }
+    let Some(object) = core.store.get(storage, key.as_str()) else {
+        return;
+    };
+    let references = object.value()["metadata"]["ownerReferences"].as_array();
+    let Some(references) = references.filter(|references| !references.is_empty()) else {
+        return;
+    };
+    let (mut absent, mut present, mut waiting) = (Vec::new(), false, false);
+    for reference in references {
+        match owner(core, &object, reference) {
+            Owner::Absent => absent.push(reference["uid"].as_str().unwrap_or_default()),
+            Owner::Present => present = true,
+            Owner::Waiting => waiting = true,
+        }
+    }
+    let Some(info) = core.registry.of_storage(storage) else {
+        return;
+    };
+    if present {
+        if !absent.is_empty() {
+            drop_references(core, &info, &object, &absent);
+        }
+        return;
+    }
+    if object.is_terminating() {
+        return;
+    }
+    let propagation = if waiting
+        && !core
+            .store
+            .owned_by(object.uid().unwrap_or_default())
+            .is_empty()
+    {
+        Propagation::Foreground
+    } else if object.has_collector_finalizer() {
+        return remove(core, &info, &object, None);
+    } else {
+        Propagation::Background
+    };
+    remove(core, &info, &object, Some(propagation));
+}
+
+fn remove(
+    core: &Core,
+    info: &Arc<ResourceInfo>,
+    object: &Object,
+    propagation: Option<Propagation>,
+) {
+    let request = internal_request(core, info, &object.key());
+    let options = Options {
+        uid: object.uid().map(str::to_owned),
+        propagation,
+        ..Options::default()
+    };
+    // Gone already, or replaced by another of the name: nothing left to do.
+    if let Err(status) = delete::delete(core, &request, &options) {
+        tracing::debug!(%status, object = %object.key(), "not collected");
+    }
+}
+
+fn owner(core: &Core, dependent: &Object, reference: &Value) -> Owner {
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let (group, version) = match text("apiVersion").split_once('/') {
+        Some((group, version)) => (group, version),
+        None => ("", text("apiVersion")),
+    };
+    let served = core.registry.served();
+    let Some(info) = served.of_kind(group, version, text("kind")) else {
+        // A kind that is not served cannot be judged.
+        return Owner::Present;
+    };
+    let namespace = info.namespaced.then(|| dependent.namespace());
+    let key = Key::new(namespace, text("name"));
+    match core.store.get(&info.storage, key.as_str()) {
+        Some(found) if found.uid() == Some(text("uid")) => {
+            let waits = found.is_terminating()
+                && found.finalizers().any(|finalizer| finalizer == FOREGROUND);
+            if waits {
+                Owner::Waiting
+            } else {
+                Owner::Present
+            }
+        }
+        _ => Owner::Absent,
+    }
+}
+
+fn drop_references(core: &Core, info: &Arc<ResourceInfo>, object: &Arc<Object>, uids: &[&str]) {
+    let mut current = object.clone();
+    loop {
+        let mut new = current.value().clone();
+        let metadata = meta::metadata_mut(&mut new);
+        if let Some(Value::Array(references)) = metadata.get_mut("ownerReferences") {
+            references
+                .retain(|reference| !uids.contains(&reference["uid"].as_str().unwrap_or_default()));
+            if references.is_empty() {
+                metadata.remove("ownerReferences");
+            }
+        }
+        let key = current.key();
+        let expected = Expected::Version(current.version());
+        if core
+            .store
+            .commit(&info.storage, key.as_str(), expected, Some(new))
+            .is_ok()
+        {
+            return;
+        }
+        match core.store.get(&info.storage, key.as_str()) {
+            Some(found) if found.uid() == object.uid() => current = found,
+            _ => return,
+        }
+    }
+}
+
+/// Goes on with an object that waits on one of the collector's finalizers.
+pub(crate) fn finalize(core: &Core, storage: &str, key: &Key) {
+    if !core.options.garbage_collection {
+        return;
+    }
+    let Some(object) = core.store.get(storage, key.as_str()) else {
+        return;
+    };
+    if !object.is_terminating() {
+        return;
+    }
+    let Some(uid) = object.uid() else { return };
+    let dependents = core.store.owned_by(uid);
+    if object.finalizers().any(|finalizer| finalizer == ORPHAN) {
+        for (storage, key) in dependents {
+            let Some(info) = core.registry.of_storage(&storage) else {
+                continue;
+            };
+            if let Some(dependent) = core.store.get(&storage, key.as_str()) {
+                drop_references(core, &info, &dependent, &[uid]);
+            }
+        }
+        drop_finalizer(core, storage, &object, ORPHAN);
+    } else if object.finalizers().any(|finalizer| finalizer == FOREGROUND) {
+        let mut blocked = false;
+        for (storage, key) in dependents {
+            check_owners(core, &storage, &key);
+            blocked |= core
+                .store
+                .get(&storage, key.as_str())
+                .is_some_and(|dependent| blocks(&dependent, uid));
+        }
+        if !blocked {
+            drop_finalizer(core, storage, &object, FOREGROUND);
+        }
+    }
+}
+
+fn blocks(dependent: &Object, uid: &str) -> bool {
+    dependent.value()["metadata"]["ownerReferences"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|reference| {
+            reference["uid"] == uid && reference["blockOwnerDeletion"] == Value::Bool(true)
+        })
+}
+
+/// Removes a finalizer; the object goes with its last one.
+pub(super) fn drop_finalizer(core: &Core, storage: &str, object: &Object, finalizer: &str) {
+    let Some(info) = core.registry.of_storage(storage) else {
+        return;
+    };
+    let key = object.key();
+    let request = internal_request(core, &info, &key);
+    let uid = object.uid();
+    let result = crate::verbs::update::change(core, &request, &|old, _| {
+        let mut new = old.clone();
+        if Some(meta::text(old, "uid")) == uid {
+            let finalizers = meta::strings(old, "finalizers");
+            let left: Vec<&str> = finalizers
+                .into_iter()
+                .filter(|&name| name != finalizer)
+                .collect();
+            meta::set_strings(&mut new, "finalizers", &left);
+        }
+        Ok(new)
+    });
+    match result {
+        Ok(_) => {}
+        Err(status) if status.code == 404 => {}
+        Err(status) => {
+            tracing::warn!(%status, object = %key, finalizer, "the finalizer could not be removed");
+        }
+    }
+}

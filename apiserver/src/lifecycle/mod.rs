@@ -1,0 +1,106 @@
+//! What happens after a write: definitions become resources, deletions are finished.
+//!
+//! One background task, owned by the server, does what kube-controller-manager and the CRD
+//! controllers do on a real cluster, and nothing else of theirs: owners' dependents are collected,
+//! terminating namespaces and definitions are emptied.
+
+pub(crate) mod collector;
+pub(crate) mod definitions;
+pub(crate) mod namespaces;
+
+use std::sync::Arc;
+
+use crate::core::Core;
+use crate::http::media::{Accepted, Encoding, Shape};
+use crate::http::query::Parameters;
+use crate::rbac::User;
+use crate::resource::ResourceInfo;
+use crate::store::{Chore, Key};
+use crate::verbs::{FieldValidation, Request};
+
+/// Makes what every cluster has, and serves what was stored.
+pub(crate) fn start(core: &Core) {
+    definitions::serve_stored(core);
+    namespaces::create_initial(core);
+    if core.options.rbac {
+        bootstrap_policy(core);
+    }
+    // What the last run left unfinished, and what came of the above, is done before the first request.
+    loop {
+        let chores = core.store.take_chores();
+        if chores.is_empty() {
+            return;
+        }
+        for chore in chores {
+            act(core, chore);
+        }
+    }
+}
+
+/// The roles and bindings that every cluster has.
+fn bootstrap_policy(core: &Core) {
+    for object in crate::rbac::bootstrap_objects() {
+        let (Some(kind), Some(name)) =
+            (object["kind"].as_str(), object["metadata"]["name"].as_str())
+        else {
+            continue;
+        };
+        let served = core.registry.served();
+        let Some(info) = served.of_kind("rbac.authorization.k8s.io", "v1", kind) else {
+            continue;
+        };
+        let key = Key::new(object["metadata"]["namespace"].as_str(), name);
+        if core.store.get(&info.storage, key.as_str()).is_some() {
+            continue;
+        }
+        let request = internal_request(core, info, &key);
+        if let Err(status) =
+            crate::verbs::create::create(core, &request, object.clone(), Vec::new())
+        {
+            tracing::warn!(%status, name, "the default role could not be made");
+        }
+    }
+}
+
+/// Does the chores of the store until it is dropped.
+pub(crate) async fn run(core: Arc<Core>) {
+    loop {
+        for chore in core.store.next_chores().await {
+            act(&core, chore);
+        }
+        // Others run between two rounds, also on a runtime of one thread.
+        tokio::task::yield_now().await;
+    }
+}
+
+fn act(core: &Core, chore: Chore) {
+    tracing::trace!(?chore, "lifecycle");
+    match chore {
+        Chore::Owner(uid) => collector::owner_changed(core, &uid),
+        Chore::Dependent(storage, key) => collector::check_owners(core, &storage, &key),
+        Chore::Finalize(storage, key) => collector::finalize(core, &storage, &key),
+        Chore::Namespace(name) => namespaces::look_after(core, &name),
+        Chore::Definition(storage) => definitions::empty(core, &storage),
+    }
+}
+
+/// A request of the server itself for one object.
+fn internal_request(core: &Core, info: &Arc<ResourceInfo>, key: &Key) -> Request {
+    Request {
+        info: info.clone(),
+        namespace: key.namespace().to_owned(),
+        name: key.name().to_owned(),
+        subresource: String::new(),
+        query: Parameters::default(),
+        accepted: Accepted {
+            encoding: Encoding::Json,
+            shape: Shape::Whole,
+        },
+        user: User::admin(),
+        agent: "reeve-apiserver".to_owned(),
+        now: core.clock.now(),
+        dry_run: false,
+        validation: FieldValidation::Ignore,
+        stale: None,
+    }
+}

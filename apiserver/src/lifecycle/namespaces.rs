@@ -1,0 +1,223 @@
+//! Namespaces: given their first ServiceAccount, emptied when they terminate, then gone.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::internal_request;
+use crate::core::Core;
+use crate::meta;
+use crate::status::GroupResource;
+use crate::store::{Expected, Key};
+use crate::verbs::delete::{self, Options, Propagation};
+
+/// Namespaces every cluster has.
+const INITIAL: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// What is left in a namespace: objects by resource, and how many wait for each finalizer.
+#[derive(Default)]
+struct Left {
+    resources: BTreeMap<String, usize>,
+    finalizers: BTreeMap<String, usize>,
+}
+
+/// Makes the namespaces that every cluster has.
+pub(crate) fn create_initial(core: &Core) {
+    let Some(info) = core.registry.of_storage("namespaces") else {
+        return;
+    };
+    for name in INITIAL {
+        if core.store.get("namespaces", name).is_some() {
+            continue;
+        }
+        let request = internal_request(core, &info, &Key::from(*name));
+        let namespace = json!({"metadata": {"name": name}});
+        if let Err(status) = crate::verbs::create::create(core, &request, namespace, Vec::new()) {
+            tracing::warn!(%status, name, "the namespace could not be made");
+        }
+    }
+}
+
+/// Looks after a namespace that was written, or in which something was removed.
+pub(crate) fn look_after(core: &Core, name: &str) {
+    let Some(namespace) = core.store.get("namespaces", name) else {
+        core.store.set_terminating(name, false);
+        return;
+    };
+    if namespace.is_terminating() {
+        empty(core, name);
+    } else {
+        create_account(core, name);
+    }
+}
+
+/// Every namespace has a ServiceAccount `default`.
+fn create_account(core: &Core, namespace: &str) {
+    let key = Key::new(Some(namespace), "default");
+    let Some(info) = core.registry.of_storage("serviceaccounts") else {
+        return;
+    };
+    if core.store.get(&info.storage, key.as_str()).is_some() {
+        return;
+    }
+    let request = internal_request(core, &info, &key);
+    let account = json!({"metadata": {"name": "default", "namespace": namespace}});
+    if let Err(status) = crate::verbs::create::create(core, &request, account, Vec::new()) {
+        tracing::debug!(%status, namespace, "no default ServiceAccount");
+    }
+}
+
+/// Deletes what is in a terminating namespace; when nothing is left, the namespace goes.
+fn empty(core: &Core, name: &str) {
+    core.store.set_terminating(name, true);
+    let left = delete_contents(core, name);
+    loop {
+        let Some(current) = core.store.get("namespaces", name) else {
+            core.store.set_terminating(name, false);
+            return;
+        };
+        let mut next = current.value().clone();
+        let waits = current.finalizers().next().is_some();
+        if left.resources.is_empty() {
+            meta::map_at(meta::object_mut(&mut next), "spec").remove("finalizers");
+        } else {
+            let now = meta::time(core.clock.now());
+            set_conditions(&mut next, &left, &now);
+        }
+        let goes = left.resources.is_empty() && !waits;
+        if !goes && next == *current.value() {
+            return;
+        }
+        let expected = Expected::Version(current.version());
+        let written = core
+            .store
+            .commit("namespaces", name, expected, (!goes).then_some(next));
+        if written.is_ok() && !goes {
+            return;
+        }
+    }
+}
+
+fn delete_contents(core: &Core, name: &str) -> Left {
+    let prefix = format!("{name}/");
+    let mut left = Left::default();
+    for storage in core.store.storages() {
+        let Some(info) = core.registry.of_storage(&storage) else {
+            continue;
+        };
+        if !info.namespaced {
+            continue;
+        }
+        for object in core.store.list(&storage, &prefix).1 {
+            let request = internal_request(core, &info, &object.key());
+            let options = Options {
+                propagation: Some(Propagation::Background),
+                ..Options::default()
+            };
+            if !object.is_terminating()
+                && let Err(status) = delete::delete(core, &request, &options)
+                && status.code != 404
+            {
+                tracing::warn!(%status, object = %object.key(), "not deleted with its namespace");
+            }
+            let Some(kept) = core.store.get(&storage, object.key().as_str()) else {
+                continue;
+            };
+            let resource = GroupResource {
+                group: &info.group,
+                resource: &info.plural,
+            };
+            *left
+                .resources
+                .entry(format!("{}.{}", resource.resource, resource.group))
+                .or_default() += 1;
+            for finalizer in kept.finalizers() {
+                *left.finalizers.entry(finalizer.to_owned()).or_default() += 1;
+            }
+        }
+    }
+    left
+}
+
+/// Says what keeps a namespace. (kubernetes: `pkg/controller/namespace/deletion/status_condition_utils.go`.)
+fn set_conditions(namespace: &mut Value, left: &Left, now: &str) {
+    let counted = |what: &BTreeMap<String, usize>, between: &str| {
+        let parts: Vec<String> = what
+            .iter()
+            .map(|(name, count)| format!("{name} {between} {count} resource instances"))
+            .collect();
+        parts.join(", ")
+    };
+    let remaining = format!(
+        "Some resources are remaining: {}",
+        counted(&left.resources, "has")
+    );
+    let waiting = if left.finalizers.is_empty() {
+        (
+            "False",
+            "ContentHasNoFinalizers",
+            "All content-preserving finalizers finished".to_owned(),
+        )
+    } else {
+        let finalizers = counted(&left.finalizers, "in");
+        (
+            "True",
+            "SomeFinalizersRemain",
+            format!("Some content in the namespace has finalizers remaining: {finalizers}"),
+        )
+    };
+    let wanted = [
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            "False",
+            "ResourcesDiscovered",
+            "All resources successfully discovered".to_owned(),
+        ),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "False",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed".to_owned(),
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            "False",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization".to_owned(),
+        ),
+        (
+            "NamespaceContentRemaining",
+            "True",
+            "SomeResourcesRemain",
+            remaining,
+        ),
+        (
+            "NamespaceFinalizersRemaining",
+            waiting.0,
+            waiting.1,
+            waiting.2,
+        ),
+    ];
+    let status = meta::map_at(meta::object_mut(namespace), "status");
+    let conditions = meta::list_at(status, "conditions");
+    for (kind, state, reason, message) in wanted {
+        let since = conditions
+            .iter()
+            .find(|condition| condition["type"] == kind && condition["status"] == state)
+            .map_or_else(
+                || json!(now),
+                |condition| condition["lastTransitionTime"].clone(),
+            );
+        let condition = json!({
+            "type": kind, "status": state, "reason": reason, "message": message,
+            "lastTransitionTime": since,
+        });
+        match conditions
+            .iter_mut()
+            .find(|condition| condition["type"] == kind)
+        {
+            Some(found) => *found = condition,
+            None => conditions.push(condition),
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! JSON patch, RFC 6902, with the leniencies of the library that real servers use.
+//!
+//! A `replace` of an absent member adds it, a `copy` of an absent one writes null, negative indexes
+//! count from the end, and a missing value is null. (evanphx/json-patch v4.)
+
+use serde_json::Value;
+
+use super::Error;
+
+/// One operation, not yet judged: whether its parts make sense is found out when it is applied.
+#[derive(Clone, Debug)]
+pub(super) struct Operation {
+    operator: Option<String>,
+    path: Option<String>,
+    from: Option<String>,
+    value: Value,
+}
+
+// === impl Operation ===
+
+impl Operation {
+    pub(super) fn read(mut operation: Value) -> Self {
+        let text = |name: &str| operation[name].as_str().map(str::to_owned);
+        Self {
+            operator: text("op"),
+            path: text("path"),
+            from: text("from"),
+            value: operation
+                .get_mut("value")
+                .map(Value::take)
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// `original` with all operations applied in order.
+pub(super) fn apply(original: &Value, operations: &[Operation]) -> Result<Value, Error> {
+    let mut document = original.clone();
+    for operation in operations {
+        apply_one(&mut document, operation).map_err(Error::Unprocessable)?;
+    }
+    Ok(document)
+}
+
+fn apply_one(document: &mut Value, operation: &Operation) -> Result<(), String> {
+    let operator = operation.operator.as_deref().unwrap_or("unknown");
+    let path = operation
+        .path
+        .as_deref()
+        .ok_or("operation lacks its path")?;
+    let from = || {
+        operation
+            .from
+            .as_deref()
+            .ok_or_else(|| format!("{operator} operation lacks its from field"))
+    };
+    match operator {
+        "add" => add(document, path, operation.value.clone()),
+        "remove" => remove(document, path).map(drop),
+        "replace" => replace(document, path, operation.value.clone()),
+        "move" => {
+            let value = remove(document, from()?)?;
+            add(document, path, value)
+        }
+        "copy" => {
+            let value = get(document, from()?)?.cloned().unwrap_or_default();
+            add(document, path, value)
+        }
+        "test" => {
+            let found = if path.is_empty() {
+                Some(&*document)
+            } else {
+                get(document, path)?
+            };
+            if *found.unwrap_or(&Value::Null) == operation.value {
+                Ok(())
+            } else {
+                Err(format!("testing value {path} failed: test failed"))
+            }
+        }
+        other => Err(format!("Unexpected kind: {other}")),
+    }
+}
+
+/// The container a pointer ends in, and the key in it.
+fn container<'a>(document: &'a mut Value, path: &str) -> Result<(&'a mut Value, String), String> {
+    let missing = || format!("path {path}: missing value");
+    // Whatever stands before the first slash is ignored, as real servers do.
+    let (_, path_in) = path.split_once('/').ok_or_else(missing)?;
+    let mut parts: Vec<String> = path_in
+        .split('/')
+        .map(|part| part.replace("~1", "/").replace("~0", "~"))
+        .collect();
+    let key = parts.pop().ok_or_else(missing)?;
+    let mut place = document;
+    for part in parts {
+        place = match place {
+            Value::Object(map) => map.get_mut(&part),
+            Value::Array(items) => {
+                position(&part, items.len()).and_then(|index| items.get_mut(index))
+            }
+            _ => None,
+        }
+        .ok_or_else(missing)?;
+    }
+    match place {
+        Value::Object(_) | Value::Array(_) => Ok((place, key)),
+        _ => Err(missing()),
+    }
+}
+
+/// An index into a list of `length`; negative ones count from its end.
+fn position(key: &str, length: usize) -> Option<usize> {
+    let index: i64 = key.parse().ok()?;
+    if index >= 0 {
+        return usize::try_from(index).ok();
+    }
+    length.checked_sub(usize::try_from(index.unsigned_abs()).ok()?)
+}
+
+fn get<'a>(document: &'a mut Value, path: &str) -> Result<Option<&'a Value>, String> {
+    let (place, key) = container(document, path)?;
+    match place {
+        Value::Array(items) => position(&key, items.len())
+            .and_then(|index| items.get(index))
+            .map(Some)
+            .ok_or_else(|| format!("unable to access invalid index: {key}")),
+        place => Ok(place.get(&key)),
+    }
+}
+
+fn add(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
+    let (place, key) = container(document, path)?;
+    match place {
+        Value::Object(map) => {
+            map.insert(key, value);
+            Ok(())
+        }
+        Value::Array(items) => {
+            let index = if key == "-" {
+                Some(items.len())
+            } else {
+                position(&key, items.len() + 1)
+            };
+            match index {
+                Some(index) if index <= items.len() => {
+                    items.insert(index, value);
+                    Ok(())
+                }
+                _ => Err(format!("unable to access invalid index: {key}")),
+            }
+        }
+        _ => Err(format!("path {path}: missing value")),
+    }
+}
+
+fn replace(document: &mut Value, path: &str, value: Value) -> Result<(), String> {
+    if path.is_empty() {
+        if !value.is_object() && !value.is_array() {
+            return Err(
+                "replace operation needs an object or a list for the whole document".into(),
+            );
+        }
+        *document = value;
+        return Ok(());
+    }
+    let (place, key) = container(document, path)?;
+    match place {
+        Value::Object(map) => {
+            map.insert(key, value);
+            Ok(())
+        }
+        Value::Array(items) => match position(&key, items.len()) {
+            Some(index) if index < items.len() => {
+                items[index] = value;
+                Ok(())
+            }
+            _ => Err(format!("unable to access invalid index: {key}")),
+        },
+        _ => Err(format!("path {path}: missing value")),
+    }
+}
+
+fn remove(document: &mut Value, path: &str) -> Result<Value, String> {
+    let (place, key) = container(document, path)?;
+    match place {
+        Value::Object(map) => map
+            .remove(&key)
+            .ok_or_else(|| format!("unable to remove nonexistent key: {key}: missing value")),
+        Value::Array(items) => match position(&key, items.len()) {
+            Some(index) if index < items.len() => Ok(items.remove(index)),
+            _ => Err(format!("unable to access invalid index: {key}")),
+        },
+        _ => Err(format!("path {path}: missing value")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn run(original: &Value, operations: Value) -> Result<Value, Error> {
+        let Value::Array(operations) = operations else {
+            unreachable!("tests pass lists")
+        };
+        let operations: Vec<Operation> = operations.into_iter().map(Operation::read).collect();
+        apply(original, &operations)
+    }
+
+    #[test]
+    fn operations_do_what_they_say() {
+        let original = json!({"data": {"a": "1", "b/c~": "2"}, "list": [1, 2, 3]});
+        let cases = [
+            (
+                "add",
+                json!([{"op": "add", "path": "/data/n", "value": "x"}]),
+                "/data/n",
+                json!("x"),
+            ),
+            (
+                "add without a value",
+                json!([{"op": "add", "path": "/data/n"}]),
+                "/data/n",
+                json!(null),
+            ),
+            (
+                "replace of an absent member",
+                json!([{"op": "replace", "path": "/data/n", "value": 1}]),
+                "/data/n",
+                json!(1),
+            ),
+            (
+                "escapes",
+                json!([{"op": "replace", "path": "/data/b~1c~0", "value": 1}]),
+                "/data/b~1c~0",
+                json!(1),
+            ),
+            (
+                "append",
+                json!([{"op": "add", "path": "/list/-", "value": 4}]),
+                "/list",
+                json!([1, 2, 3, 4]),
+            ),
+            (
+                "insert",
+                json!([{"op": "add", "path": "/list/0", "value": 0}]),
+                "/list",
+                json!([0, 1, 2, 3]),
+            ),
+            (
+                "negative index",
+                json!([{"op": "remove", "path": "/list/-1"}]),
+                "/list",
+                json!([1, 2]),
+            ),
+            (
+                "copy",
+                json!([{"op": "copy", "from": "/data/a", "path": "/data/n"}]),
+                "/data/n",
+                json!("1"),
+            ),
+            (
+                "copy of an absent member",
+                json!([{"op": "copy", "from": "/data/x", "path": "/data/n"}]),
+                "/data/n",
+                json!(null),
+            ),
+            (
+                "move",
+                json!([{"op": "move", "from": "/data/a", "path": "/data/n"}]),
+                "/data/a",
+                json!(null),
+            ),
+            (
+                "test and go on",
+                json!([{"op": "test", "path": "/list/1", "value": 2}, {"op": "remove", "path": "/list/1"}]),
+                "/list",
+                json!([1, 3]),
+            ),
+            (
+                "test of an absent member against null",
+                json!([{"op": "test", "path": "/data/x", "value": null}]),
+                "/data/a",
+                json!("1"),
+            ),
+            (
+                "whole document",
+                json!([{"op": "replace", "path": "", "value": {"list": []}}]),
+                "/list",
+                json!([]),
+            ),
+        ];
+        for (name, operations, pointer, expected) in cases {
+            let patched = run(&original, operations).unwrap();
+            let found = patched.pointer(pointer).cloned().unwrap_or_default();
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn operations_that_do_not_fit_are_refused() {
+        let original = json!({"data": {"a": "1"}, "list": [1]});
+        let cases = [
+            json!([{"op": "remove", "path": "/data/x"}]),
+            json!([{"op": "replace", "path": "/nope/x", "value": 1}]),
+            json!([{"op": "add", "path": "/nope/x", "value": 1}]),
+            json!([{"op": "add", "path": "/data/a/b", "value": 1}]),
+            json!([{"op": "remove", "path": "/nope/x"}]),
+            json!([{"op": "test", "path": "/data/a", "value": "2"}]),
+            json!([{"op": "test", "path": "/data/x", "value": "2"}]),
+            json!([{"op": "test", "path": "/data/a"}]),
+            json!([{"op": "foo", "path": "/data/a"}]),
+            json!([{"path": "/data/a"}]),
+            json!([{"op": "add", "value": 1}]),
+            json!([{"op": "add", "path": "", "value": 1}]),
+            json!([{"op": "copy", "from": "/nope/x", "path": "/data/y"}]),
+            json!([{"op": "copy", "path": "/data/y"}]),
+            json!([{"op": "move", "from": "/data/x", "path": "/data/y"}]),
+            json!([{"op": "move", "from": "/data/a", "path": "/nope/y"}]),
+            json!([{"op": "add", "path": "/list/3", "value": 1}]),
+            json!([{"op": "replace", "path": "/list/1", "value": 1}]),
+            json!([{"op": "remove", "path": "/list/-2"}]),
+            json!([{"op": "add", "path": "/list/x", "value": 1}]),
+        ];
+        for operations in cases {
+            let shown = operations.to_string();
+            assert!(
+                matches!(run(&original, operations), Err(Error::Unprocessable(_))),
+                "{shown}"
+            );
+        }
+    }
+}

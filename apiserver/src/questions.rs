@@ -1,0 +1,108 @@
+//! Resources that answer a question instead of storing an object: reviews and tokens.
+
+use bytes::Bytes;
+use http::Response;
+use serde_json::Value;
+
+use crate::access;
+use crate::core::Core;
+use crate::http::answer;
+use crate::http::body::Body;
+use crate::meta;
+use crate::reviews;
+use crate::status::{GroupResource, Status};
+use crate::verbs::{Request, prepare};
+
+/// Answers a POST of a review.
+pub(crate) fn review(
+    core: &Core,
+    request: &Request,
+    verb: &str,
+    body: Bytes,
+    content_type: Option<&str>,
+) -> Result<Response<Body>, Status> {
+    if !request.name.is_empty() {
+        return Err(Status::no_such_resource());
+    }
+    if verb != "create" {
+        return Err(Status::method_not_supported_here());
+    }
+    let object = prepare::decode(core, request, content_type, &body, &mut Vec::new())?;
+    let policy = access::policy(core);
+    let policy = policy.as_deref();
+    let accounts = |namespace: &str, name: &str| access::account_uid(core, namespace, name);
+    let answered: Value = match request.info.kind.as_str() {
+        "SelfSubjectAccessReview" => {
+            reviews::self_subject_access_review(&object, &request.user, policy)?
+        }
+        "SubjectAccessReview" => reviews::subject_access_review(&object, policy)?,
+        "LocalSubjectAccessReview" => {
+            reviews::local_subject_access_review(&object, &request.namespace, policy)?
+        }
+        "SelfSubjectRulesReview" => {
+            reviews::self_subject_rules_review(&object, &request.user, policy)?
+        }
+        "SelfSubjectReview" => reviews::self_subject_review(&request.user, request.now),
+        "TokenReview" => {
+            reviews::token_review(&object, &core.authenticator, request.now, &accounts)?
+        }
+        _ => return Err(Status::no_such_resource()),
+    };
+    Ok(answer::document(
+        201,
+        request.accepted.encoding,
+        false,
+        &answered,
+    ))
+}
+
+/// Answers a POST to the `token` subresource of a ServiceAccount.
+pub(crate) fn token(
+    core: &Core,
+    request: &Request,
+    body: Bytes,
+    content_type: Option<&str>,
+) -> Result<Response<Body>, Status> {
+    let (object, _) = prepare::read(request, content_type, &body)?;
+    let account = core
+        .store
+        .get("serviceaccounts", request.key().as_str())
+        .ok_or_else(|| request.not_found())?;
+    let bound_uid = match reviews::bound_reference(&object)? {
+        None => None,
+        Some((kind, name)) => {
+            let plural = match kind.as_str() {
+                "Pod" => "pods",
+                "Node" => "nodes",
+                _ => "secrets",
+            };
+            let key = if plural == "nodes" {
+                name.clone()
+            } else {
+                format!("{}/{name}", request.namespace)
+            };
+            let resource = GroupResource {
+                group: "",
+                resource: plural,
+            };
+            let found = core
+                .store
+                .get(plural, &key)
+                .ok_or_else(|| Status::not_found(resource, &name))?;
+            found.uid().map(str::to_owned)
+        }
+    };
+    let context = reviews::TokenContext {
+        account: account.value(),
+        bound_uid,
+        now: request.now,
+        id: meta::uid(&core.clock),
+    };
+    let answered = reviews::token_request(&object, &core.authenticator, &context)?;
+    Ok(answer::document(
+        201,
+        request.accepted.encoding,
+        false,
+        &answered,
+    ))
+}

@@ -1,0 +1,511 @@
+//! Rules and bindings, parsed once, and the walk over them.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Attributes, Decision, MASTERS, SERVICE_ACCOUNTS, User};
+
+/// One `PolicyRule` of a role.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Rule {
+    /// Verbs, or `*`.
+    pub verbs: Vec<String>,
+    /// API groups, or `*`.
+    pub api_groups: Vec<String>,
+    /// `resource`, `resource/subresource`, `*/subresource` or `*`.
+    pub resources: Vec<String>,
+    /// Names; empty allows all, requests without a name included.
+    pub resource_names: Vec<String>,
+    /// Paths that are no resources; a `*` at the end stands for anything.
+    #[serde(rename = "nonResourceURLs")]
+    pub non_resource_urls: Vec<String>,
+}
+
+/// All roles and bindings of a server at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    roles: BTreeMap<(String, String), Vec<Rule>>,
+    cluster_roles: BTreeMap<String, Vec<Rule>>,
+    role_bindings: BTreeMap<String, Vec<Binding>>,
+    cluster_role_bindings: Vec<Binding>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Binding {
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(default)]
+    subjects: Option<Vec<Subject>>,
+    role_ref: RoleRef,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    name: String,
+    namespace: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Subject {
+    kind: String,
+    name: String,
+    namespace: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct RoleRef {
+    kind: String,
+    name: String,
+}
+
+/// Is handed who grants a rule, and the rule or what kept it from being found; answers whether to go on.
+type Visitor<'a> = &'a mut dyn FnMut(&dyn Fn() -> String, Result<&Rule, String>) -> bool;
+
+// === impl Policy ===
+
+impl Policy {
+    /// A policy of these stored objects. What does not parse is left out: it allows nothing.
+    ///
+    /// The rules of a ClusterRole with an `aggregationRule` are those of the roles it selects, as the controller
+    /// manager would write them into it (see [`aggregated_rules`](Self::aggregated_rules)).
+    pub fn new<'a>(
+        roles: impl IntoIterator<Item = &'a Value>,
+        cluster_roles: impl IntoIterator<Item = &'a Value>,
+        role_bindings: impl IntoIterator<Item = &'a Value>,
+        cluster_role_bindings: impl IntoIterator<Item = &'a Value>,
+    ) -> Self {
+        let mut policy = Self::default();
+        for role in roles {
+            let key = (
+                text(role, "/metadata/namespace"),
+                text(role, "/metadata/name"),
+            );
+            policy.roles.insert(key, rules_of(role));
+        }
+        let cluster_roles: Vec<&Value> = cluster_roles.into_iter().collect();
+        for role in &cluster_roles {
+            let rules =
+                Self::aggregated_rules(role, &cluster_roles).unwrap_or_else(|| rules_of(role));
+            policy
+                .cluster_roles
+                .insert(text(role, "/metadata/name"), rules);
+        }
+        for binding in role_bindings {
+            if let Ok(binding) = Binding::deserialize(binding) {
+                let namespace = binding.metadata.namespace.clone();
+                policy
+                    .role_bindings
+                    .entry(namespace)
+                    .or_default()
+                    .push(binding);
+            }
+        }
+        policy.cluster_role_bindings = cluster_role_bindings
+            .into_iter()
+            .filter_map(|binding| Binding::deserialize(binding).ok())
+            .collect();
+        policy
+    }
+
+    /// What the controller manager writes into `role`'s `rules`: the rules of every other ClusterRole that its
+    /// `aggregationRule` selects, in order of name, without repetitions. `None` when it has no such rule.
+    #[must_use]
+    pub fn aggregated_rules(role: &Value, cluster_roles: &[&Value]) -> Option<Vec<Rule>> {
+        // `admin` aggregates `edit`, which aggregates `view`: deeper than that nobody goes.
+        aggregate(role, cluster_roles, 8)
+    }
+
+    /// Whether `user` may do it.
+    #[must_use]
+    pub fn authorize(&self, user: &User, attributes: &Attributes) -> Decision {
+        if user.is_in(MASTERS) {
+            return Decision {
+                allowed: true,
+                reason: String::new(),
+            };
+        }
+        let mut errors = Vec::new();
+        let mut allowed_by = None;
+        self.visit(user, &attributes.namespace, &mut |source, rule| {
+            match rule {
+                Ok(rule) if rule.allows(attributes) => allowed_by = Some(source()),
+                Ok(_) => {}
+                Err(error) => errors.push(error),
+            }
+            allowed_by.is_none()
+        });
+        match allowed_by {
+            Some(source) => Decision {
+                allowed: true,
+                reason: format!("RBAC: allowed by {source}"),
+            },
+            None if errors.is_empty() => Decision::default(),
+            None => Decision {
+                allowed: false,
+                reason: format!("RBAC: {}", joined(&errors)),
+            },
+        }
+    }
+
+    /// Every rule that applies to `user` in `namespace` (cluster-wide ones included), and what was wrong on the way.
+    #[must_use]
+    pub fn rules_for(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
+        let mut rules = Vec::new();
+        let mut errors = Vec::new();
+        self.visit(user, namespace, &mut |_, rule| {
+            match rule {
+                Ok(rule) => rules.push(rule.clone()),
+                Err(error) => errors.push(error),
+            }
+            true
+        });
+        (rules, (!errors.is_empty()).then(|| joined(&errors)))
+    }
+
+    /// The rules of the role that a binding in `namespace` (empty: a ClusterRoleBinding) may refer to.
+    #[must_use]
+    pub fn rules_of_role(&self, kind: &str, namespace: &str, name: &str) -> Option<&[Rule]> {
+        match kind {
+            "Role" => self.roles.get(&(namespace.to_owned(), name.to_owned())),
+            _ => self.cluster_roles.get(name),
+        }
+        .map(Vec::as_slice)
+    }
+
+    /// Whether the rules that `user` holds in `namespace` cover all of `rules` (kube: `confirmNoEscalation`).
+    /// The uncovered ones are returned, split up to one verb, group, resource and name each.
+    #[must_use]
+    pub fn uncovered(&self, user: &User, namespace: &str, rules: &[Rule]) -> Vec<Rule> {
+        if user.is_in(MASTERS) {
+            return Vec::new();
+        }
+        let (held, _) = self.rules_for(user, namespace);
+        let mut uncovered: Vec<Rule> = Vec::new();
+        for rule in rules.iter().flat_map(Rule::atoms) {
+            if !held.iter().any(|own| own.covers(&rule)) && !uncovered.contains(&rule) {
+                uncovered.push(rule);
+            }
+        }
+        uncovered
+    }
+
+    /// Hands each rule that applies to `visitor` until it answers `false`.
+    fn visit(&self, user: &User, namespace: &str, visitor: Visitor<'_>) {
+        for binding in &self.cluster_role_bindings {
+            let Some(subject) = binding.subject_of(user, "") else {
+                continue;
+            };
+            if !self.visit_binding(binding, subject, "ClusterRoleBinding", visitor) {
+                return;
+            }
+        }
+        if namespace.is_empty() {
+            return;
+        }
+        for binding in self.role_bindings.get(namespace).into_iter().flatten() {
+            let Some(subject) = binding.subject_of(user, namespace) else {
+                continue;
+            };
+            if !self.visit_binding(binding, subject, "RoleBinding", visitor) {
+                return;
+            }
+        }
+    }
+
+    fn visit_binding(
+        &self,
+        binding: &Binding,
+        subject: &Subject,
+        kind: &str,
+        visitor: Visitor<'_>,
+    ) -> bool {
+        let source = || binding.describe(kind, subject);
+        let role = &binding.role_ref;
+        let Some(rules) = self.rules_of_role(&role.kind, &binding.metadata.namespace, &role.name)
+        else {
+            let resource = if role.kind == "Role" {
+                "role"
+            } else {
+                "clusterrole"
+            };
+            let error = format!(
+                "{resource}.rbac.authorization.k8s.io {:?} not found",
+                role.name
+            );
+            return visitor(&source, Err(error));
+        };
+        rules.iter().all(|rule| visitor(&source, Ok(rule)))
+    }
+}
+
+fn text(object: &Value, pointer: &str) -> String {
+    object
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn rules_of(role: &Value) -> Vec<Rule> {
+    let rules = role
+        .get("rules")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    rules
+        .filter_map(|rule| Rule::deserialize(rule).ok())
+        .collect()
+}
+
+fn aggregate(role: &Value, cluster_roles: &[&Value], depth_left: u8) -> Option<Vec<Rule>> {
+    let selectors = role
+        .pointer("/aggregationRule/clusterRoleSelectors")?
+        .as_array()?;
+    let own_name = text(role, "/metadata/name");
+    let mut selected: Vec<&Value> = cluster_roles
+        .iter()
+        .copied()
+        .filter(|other| text(other, "/metadata/name") != own_name)
+        .filter(|other| selectors.iter().any(|selector| selects(selector, other)))
+        .collect();
+    selected.sort_by_key(|other| text(other, "/metadata/name"));
+    let mut rules = Vec::new();
+    for other in selected {
+        let aggregated = (depth_left > 0)
+            .then(|| aggregate(other, cluster_roles, depth_left - 1))
+            .flatten();
+        for rule in aggregated.unwrap_or_else(|| rules_of(other)) {
+            if !rules.contains(&rule) {
+                rules.push(rule);
+            }
+        }
+    }
+    Some(rules)
+}
+
+/// As utilerrors.Aggregate prints: one alone as it is, several in brackets, repetitions left out.
+fn joined(errors: &[String]) -> String {
+    let mut distinct: Vec<&str> = Vec::new();
+    for error in errors {
+        if !distinct.contains(&error.as_str()) {
+            distinct.push(error);
+        }
+    }
+    match distinct.as_slice() {
+        [one] => (*one).to_owned(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+/// A `LabelSelector` object against the labels of `object`.
+fn selects(selector: &Value, object: &Value) -> bool {
+    let label = |key: &str| {
+        object
+            .pointer("/metadata/labels")
+            .and_then(|labels| labels.get(key))
+            .and_then(Value::as_str)
+    };
+    let by_labels = selector
+        .get("matchLabels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .all(|(key, value)| label(key) == value.as_str());
+    let by_expressions = selector
+        .get("matchExpressions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .all(|expression| {
+            let found = label(&text(expression, "/key"));
+            let listed = |value: &str| {
+                expression
+                    .get("values")
+                    .and_then(Value::as_array)
+                    .is_some_and(|values| values.iter().any(|one| one == value))
+            };
+            match text(expression, "/operator").as_str() {
+                "In" => found.is_some_and(listed),
+                "NotIn" => !found.is_some_and(listed),
+                "Exists" => found.is_some(),
+                "DoesNotExist" => found.is_none(),
+                _ => false,
+            }
+        });
+    by_labels && by_expressions
+}
+
+// === impl Binding ===
+
+impl Binding {
+    /// The first subject that is `user`. Service accounts without a namespace are of the binding's own.
+    fn subject_of(&self, user: &User, namespace: &str) -> Option<&Subject> {
+        self.subjects
+            .iter()
+            .flatten()
+            .find(|subject| match subject.kind.as_str() {
+                "User" => user.name == subject.name,
+                "Group" => user.is_in(&subject.name),
+                "ServiceAccount" => {
+                    let of = if subject.namespace.is_empty() {
+                        namespace
+                    } else {
+                        &subject.namespace
+                    };
+                    !of.is_empty()
+                        && user.name == format!("system:serviceaccount:{of}:{}", subject.name)
+                }
+                _ => false,
+            })
+    }
+
+    fn describe(&self, kind: &str, subject: &Subject) -> String {
+        let name = if self.metadata.namespace.is_empty() {
+            self.metadata.name.clone()
+        } else {
+            format!("{}/{}", self.metadata.name, self.metadata.namespace)
+        };
+        let subject = match subject.kind.as_str() {
+            "ServiceAccount" => {
+                format!("ServiceAccount \"{}/{}\"", subject.name, subject.namespace)
+            }
+            kind => format!("{kind} {:?}", subject.name),
+        };
+        let RoleRef {
+            kind: role_kind,
+            name: role,
+        } = &self.role_ref;
+        format!("{kind} {name:?} of {role_kind} {role:?} to {subject}")
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    /// Whether the rule allows it.
+    #[must_use]
+    pub fn allows(&self, attributes: &Attributes) -> bool {
+        if !has(&self.verbs, &attributes.verb) {
+            return false;
+        }
+        if !attributes.is_resource() {
+            return self
+                .non_resource_urls
+                .iter()
+                .any(|url| url_matches(url, &attributes.path));
+        }
+        let named = |resource: &String| {
+            resource == "*"
+                || *resource == attributes.combined_resource()
+                || (!attributes.subresource.is_empty()
+                    && resource
+                        .strip_prefix("*/")
+                        .is_some_and(|sub| sub == attributes.subresource))
+        };
+        has(&self.api_groups, &attributes.group)
+            && self.resources.iter().any(named)
+            && (self.resource_names.is_empty() || self.resource_names.contains(&attributes.name))
+    }
+
+    /// The rule split up to one verb, group, resource and name each.
+    fn atoms(&self) -> Vec<Self> {
+        let one = |text: &String| vec![text.clone()];
+        let mut atoms = Vec::new();
+        for verb in &self.verbs {
+            for url in &self.non_resource_urls {
+                atoms.push(Self {
+                    verbs: one(verb),
+                    non_resource_urls: one(url),
+                    ..Self::default()
+                });
+            }
+            for group in &self.api_groups {
+                for resource in &self.resources {
+                    let rule = Self {
+                        verbs: one(verb),
+                        api_groups: one(group),
+                        resources: one(resource),
+                        ..Self::default()
+                    };
+                    if self.resource_names.is_empty() {
+                        atoms.push(rule);
+                        continue;
+                    }
+                    for name in &self.resource_names {
+                        atoms.push(Self {
+                            resource_names: one(name),
+                            ..rule.clone()
+                        });
+                    }
+                }
+            }
+        }
+        atoms
+    }
+
+    /// Whether this rule allows all that the atom `other` allows.
+    fn covers(&self, other: &Self) -> bool {
+        let all = |own: &[String], others: &[String]| others.iter().all(|text| has(own, text));
+        if !all(&self.verbs, &other.verbs) {
+            return false;
+        }
+        if !other.non_resource_urls.is_empty() {
+            let covered = |url: &String| {
+                self.non_resource_urls
+                    .iter()
+                    .any(|own| own == url || url_matches(own, url))
+            };
+            return other.non_resource_urls.iter().all(covered);
+        }
+        let resource_covered = |resource: &String| {
+            self.resources.iter().any(|own| {
+                own == "*"
+                    || own == resource
+                    || own
+                        .strip_prefix('*')
+                        .is_some_and(|sub| !sub.is_empty() && resource.ends_with(sub))
+            })
+        };
+        all(&self.api_groups, &other.api_groups)
+            && other.resources.iter().all(resource_covered)
+            && (self.resource_names.is_empty()
+                || (!other.resource_names.is_empty()
+                    && other
+                        .resource_names
+                        .iter()
+                        .all(|name| self.resource_names.contains(name))))
+    }
+}
+
+fn has(list: &[String], wanted: &str) -> bool {
+    list.iter().any(|one| one == "*" || one == wanted)
+}
+
+fn url_matches(pattern: &str, path: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => path.starts_with(prefix),
+        None => pattern == path,
+    }
+}
+
+/// Whether `user` is a service account, and of which namespace and name.
+#[must_use]
+pub(crate) fn service_account_of(user: &str) -> Option<(&str, &str)> {
+    let rest = user.strip_prefix("system:serviceaccount:")?;
+    let (namespace, name) = rest.split_once(':')?;
+    (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+}
+
+/// The groups every service account of `namespace` is in.
+pub(crate) fn service_account_groups(namespace: &str) -> [String; 2] {
+    [
+        SERVICE_ACCOUNTS.to_owned(),
+        format!("{SERVICE_ACCOUNTS}:{namespace}"),
+    ]
+}

@@ -1,0 +1,217 @@
+//! Which resources are served: the built-in ones, and those of definitions as they come and go.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::resource::ResourceInfo;
+
+/// The resources served, by group, version and plural.
+#[derive(Debug, Default)]
+pub(crate) struct Registry(RwLock<Arc<Served>>);
+
+/// One state of the registry.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Served {
+    /// Groups in the order discovery shows them; core is the empty one.
+    pub(crate) groups: Vec<Group>,
+}
+
+/// The served versions of one group.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// Its name; empty for core.
+    pub(crate) name: String,
+    /// Preferred version first.
+    pub(crate) versions: Vec<Version>,
+}
+
+/// The resources of one version of a group.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    /// Its name.
+    pub(crate) name: String,
+    /// By plural.
+    pub(crate) resources: BTreeMap<String, Arc<ResourceInfo>>,
+}
+
+// === impl Registry ===
+
+impl Registry {
+    /// What is served now.
+    pub(crate) fn served(&self) -> Arc<Served> {
+        self.0.read().clone()
+    }
+
+    /// One resource.
+    pub(crate) fn find(
+        &self,
+        group: &str,
+        version: &str,
+        plural: &str,
+    ) -> Option<Arc<ResourceInfo>> {
+        self.0.read().find(group, version, plural)
+    }
+
+    /// The preferred version of the resource that has this storage.
+    pub(crate) fn of_storage(&self, storage: &str) -> Option<Arc<ResourceInfo>> {
+        self.0.read().of_storage(storage)
+    }
+
+    /// Replaces all versions of the resource of `storage` with `resources` (none: it goes).
+    pub(crate) fn set(&self, storage: &str, resources: Vec<ResourceInfo>) {
+        let mut guard = self.0.write();
+        let mut served = Served::clone(&guard);
+        for group in &mut served.groups {
+            for version in &mut group.versions {
+                version
+                    .resources
+                    .retain(|_, info| !(info.storage == storage && info.custom));
+            }
+        }
+        for info in resources {
+            served.add(info);
+        }
+        served.settle();
+        *guard = Arc::new(served);
+    }
+}
+
+// === impl Served ===
+
+impl Served {
+    /// One resource.
+    pub(crate) fn find(
+        &self,
+        group: &str,
+        version: &str,
+        plural: &str,
+    ) -> Option<Arc<ResourceInfo>> {
+        self.version(group, version)?.resources.get(plural).cloned()
+    }
+
+    /// One version of a group.
+    pub(crate) fn version(&self, group: &str, version: &str) -> Option<&Version> {
+        self.group(group)?
+            .versions
+            .iter()
+            .find(|found| found.name == version)
+    }
+
+    /// One group.
+    pub(crate) fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+
+    /// All resources, in the order of discovery.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<ResourceInfo>> {
+        self.groups
+            .iter()
+            .flat_map(|group| &group.versions)
+            .flat_map(|version| version.resources.values())
+    }
+
+    /// The preferred version of the resource that has this storage. The core form of Events wins.
+    pub(crate) fn of_storage(&self, storage: &str) -> Option<Arc<ResourceInfo>> {
+        self.all().find(|info| info.storage == storage).cloned()
+    }
+
+    /// The served version of `kind`, in `group` and `version`.
+    pub(crate) fn of_kind(
+        &self,
+        group: &str,
+        version: &str,
+        kind: &str,
+    ) -> Option<&Arc<ResourceInfo>> {
+        self.version(group, version)?
+            .resources
+            .values()
+            .find(|info| info.kind == kind)
+    }
+
+    fn add(&mut self, info: ResourceInfo) {
+        let at = match self
+            .groups
+            .iter()
+            .position(|group| group.name == info.group)
+        {
+            Some(at) => at,
+            None => {
+                self.groups.push(Group {
+                    name: info.group.clone(),
+                    versions: Vec::new(),
+                });
+                self.groups.len() - 1
+            }
+        };
+        let versions = &mut self.groups[at].versions;
+        let at = match versions
+            .iter()
+            .position(|version| version.name == info.version)
+        {
+            Some(at) => at,
+            None => {
+                versions.push(Version {
+                    name: info.version.clone(),
+                    resources: BTreeMap::new(),
+                });
+                versions.len() - 1
+            }
+        };
+        versions[at]
+            .resources
+            .insert(info.plural.clone(), Arc::new(info));
+    }
+
+    /// Drops what is empty and puts versions in the order of preference.
+    fn settle(&mut self) {
+        for group in &mut self.groups {
+            group
+                .versions
+                .retain(|version| !version.resources.is_empty());
+            group.versions.sort_by(|one, other| {
+                version_rank(&other.name)
+                    .cmp(&version_rank(&one.name))
+                    .then_with(|| one.name.cmp(&other.name))
+            });
+        }
+        self.groups.retain(|group| !group.versions.is_empty());
+    }
+}
+
+/// Kubernetes' order of versions: GA before beta before alpha, higher numbers first.
+pub(crate) fn version_rank(version: &str) -> (u8, u32, u32) {
+    let parse = || -> Option<(u8, u32, u32)> {
+        let rest = version.strip_prefix('v')?;
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(rest.len());
+        let major: u32 = rest[..digits].parse().ok()?;
+        let rest = &rest[digits..];
+        if rest.is_empty() {
+            return Some((3, major, 0));
+        }
+        let (stage, number) = rest
+            .strip_prefix("beta")
+            .map(|number| (2, number))
+            .or_else(|| rest.strip_prefix("alpha").map(|number| (1, number)))?;
+        Some((stage, major, number.parse().ok()?))
+    };
+    parse().unwrap_or((0, 0, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_preferred_as_kubernetes_prefers_them() {
+        let mut versions = vec!["v1alpha1", "v2", "v1beta2", "foo", "v1", "v1beta10", "v11"];
+        versions.sort_by_key(|version| std::cmp::Reverse(version_rank(version)));
+        assert_eq!(
+            versions,
+            ["v11", "v2", "v1", "v1beta10", "v1beta2", "v1alpha1", "foo"]
+        );
+    }
+}

@@ -1,0 +1,310 @@
+//! The server as programs hold it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kube_client::Client;
+use reeve_clock::Clock;
+use tokio::task::JoinHandle;
+
+use crate::authn::{Anonymous, Authenticator, Settings};
+use crate::core::{Core, Options};
+use crate::faults::Faults;
+use crate::identity::{Identity, IdentityError};
+use crate::lifecycle;
+use crate::rbac::User;
+use crate::record::Record;
+use crate::serve::{ServeError, Serving};
+use crate::service::Service;
+use crate::store::{History, PersistError, Store};
+
+/// Kubernetes 1.x that `/version` claims.
+const MINOR: u32 = 36;
+/// The first write takes this version and one step. Well above what a test would guess.
+const FIRST_VERSION: u64 = 10_000;
+/// Versions are not consecutive, so that nobody counts on it.
+const STEP: u64 = 3;
+
+/// A Kubernetes API server in this process.
+///
+/// Dropping it ends everything it started; clients then get errors.
+#[derive(Debug)]
+pub struct ApiServer {
+    core: Arc<Core>,
+    lifecycle: JoinHandle<()>,
+    admin_token: Option<String>,
+}
+
+/// What a server is to be; see [`ApiServer::builder`].
+#[derive(Debug)]
+#[must_use]
+pub struct Builder {
+    clock: Option<Clock>,
+    data_dir: Option<PathBuf>,
+    first_version: u64,
+    step: u64,
+    history: History,
+    options: Options,
+    tokens: Vec<(String, User)>,
+    admin_token: Option<String>,
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Persist(#[from] PersistError),
+    /// The server's keys cannot be made or kept.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+}
+
+// === impl Builder ===
+
+impl Builder {
+    /// Where times, uids and randomness come from. Default: the system's clock.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Keeps the objects in this directory. Default: in memory only.
+    pub fn data_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.data_dir = Some(directory.into());
+        self
+    }
+
+    /// The version before the first write, and the distance between writes. Default 10,000 and 3.
+    pub fn versions(mut self, first: u64, step: u64) -> Self {
+        self.first_version = first;
+        self.step = step;
+        self
+    }
+
+    /// How much of the past is kept for watches and pages.
+    pub fn history(mut self, history: History) -> Self {
+        self.history = history;
+        self
+    }
+
+    /// The minor version of Kubernetes 1 that `/version` claims. Default 36.
+    pub fn minor_version(mut self, minor: u32) -> Self {
+        self.options.minor = minor;
+        self
+    }
+
+    /// Whether streaming lists (`sendInitialEvents`) are offered, as by Kubernetes 1.32 and from 1.34.
+    /// Default true.
+    pub fn streaming_lists(mut self, offered: bool) -> Self {
+        self.options.streaming_lists = offered;
+        self
+    }
+
+    /// Whether dependents of deleted owners are deleted. Default true; envtest does not.
+    pub fn garbage_collection(mut self, enabled: bool) -> Self {
+        self.options.garbage_collection = enabled;
+        self
+    }
+
+    /// Whoever sends the bearer token `token` is `user`.
+    pub fn token(mut self, token: impl Into<String>, user: User) -> Self {
+        self.tokens.push((token.into(), user));
+        self
+    }
+
+    /// Checks every request against the stored roles and bindings, with the default ones of a cluster.
+    ///
+    /// Requests without credentials are then `system:anonymous`; [`ApiServer::client`] and
+    /// [`Serving::kubeconfig`] carry a token of an administrator. Default: everyone may everything.
+    pub fn rbac(mut self) -> Self {
+        self.options.rbac = true;
+        self
+    }
+
+    /// Starts the server. It is reached through [`ApiServer::client`] until [`ApiServer::serve`] opens
+    /// a socket.
+    ///
+    /// # Errors
+    /// When the data directory cannot be used.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn start(mut self) -> Result<ApiServer, StartError> {
+        let clock = self.clock.take().unwrap_or_else(Clock::system);
+        let store = match &self.data_dir {
+            Some(directory) => Store::open(directory, self.first_version, self.step, self.history)?,
+            None => Store::new(self.first_version, self.step, self.history),
+        };
+        let identity = Identity::open(self.data_dir.as_deref(), &clock)?;
+        let authenticator = self.authenticator(&identity);
+        let core = Core::new(store, clock, authenticator, identity, self.options);
+        lifecycle::start(&core);
+        let lifecycle = tokio::spawn(lifecycle::run(core.clone()));
+        Ok(ApiServer {
+            core,
+            lifecycle,
+            admin_token: self.admin_token,
+        })
+    }
+
+    fn authenticator(&mut self, identity: &Identity) -> Authenticator {
+        let mut settings = Settings::new(identity.key.clone());
+        if self.options.rbac {
+            let token = identity.admin_token();
+            settings = settings
+                .anonymous(Anonymous::Unprivileged)
+                .token(token.clone(), User::admin());
+            self.admin_token = Some(token);
+        }
+        for (token, user) in self.tokens.drain(..) {
+            settings = settings.token(token, user);
+        }
+        Authenticator::new(settings)
+    }
+}
+
+// === impl ApiServer ===
+
+impl ApiServer {
+    /// A server with the defaults, to be changed before it starts.
+    pub fn builder() -> Builder {
+        Builder {
+            clock: None,
+            data_dir: None,
+            first_version: FIRST_VERSION,
+            step: STEP,
+            history: History::default(),
+            options: Options {
+                minor: MINOR,
+                rbac: false,
+                streaming_lists: true,
+                garbage_collection: true,
+            },
+            tokens: Vec::new(),
+            admin_token: None,
+        }
+    }
+
+    /// A client in this process, without a socket, with the rights of an administrator and the default
+    /// namespace `default`.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client_with(self.admin_token.as_deref())
+    }
+
+    /// A client in this process that sends a bearer token, or no credentials.
+    #[must_use]
+    pub fn client_with(&self, token: Option<&str>) -> Client {
+        let header =
+            token.and_then(|token| http::HeaderValue::from_str(&format!("Bearer {token}")).ok());
+        let service = tower::ServiceBuilder::new()
+            .map_request(
+                move |mut request: http::Request<kube_client::client::Body>| {
+                    if let Some(header) = &header {
+                        request
+                            .headers_mut()
+                            .insert(http::header::AUTHORIZATION, header.clone());
+                    }
+                    request
+                },
+            )
+            .service(self.service());
+        Client::new(service, "default")
+    }
+
+    /// The server as a `tower::Service`, for layers of a test's own.
+    #[must_use]
+    pub fn service(&self) -> Service {
+        Service::new(self.core.clone())
+    }
+
+    /// Serves plain HTTP (HTTP/1.1 and HTTP/2) on `address`; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// When the address cannot be bound.
+    pub async fn serve(&self, address: SocketAddr) -> Result<Serving, ServeError> {
+        Serving::start(self.core.clone(), address, false, self.admin_token.clone()).await
+    }
+
+    /// Serves HTTPS on `address`, with a certificate of a fresh authority.
+    ///
+    /// # Errors
+    /// When the address cannot be bound or no certificate can be made.
+    pub async fn serve_tls(&self, address: SocketAddr) -> Result<Serving, ServeError> {
+        Serving::start(self.core.clone(), address, true, self.admin_token.clone()).await
+    }
+
+    /// What shall go wrong.
+    #[must_use]
+    pub fn faults(&self) -> Faults {
+        self.core.faults.clone()
+    }
+
+    /// The requests that were answered.
+    #[must_use]
+    pub fn requests(&self) -> Record {
+        self.core.record.clone()
+    }
+
+    /// The clock the server goes by.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.core.clock
+    }
+
+    /// The newest resourceVersion.
+    #[must_use]
+    pub fn resource_version(&self) -> u64 {
+        self.core.store.revision()
+    }
+
+    /// Forgets the history up to and including a version (default: all of it), so that older watches
+    /// and pages get 410.
+    pub fn compact(&self, version: Option<u64>) {
+        self.core.store.compact(version.unwrap_or(u64::MAX));
+    }
+
+    /// Ends every open watch, as a server does that restarts or sheds load.
+    pub fn close_watches(&self) {
+        self.core.close_watches();
+    }
+
+    /// Takes the server down as if it had been killed: connections break, sockets are closed, requests
+    /// in process fail. What was written stays.
+    pub fn go_down(&self) {
+        self.core.up.send_replace(false);
+        self.core.close_watches();
+    }
+
+    /// Brings it up again on the same addresses. History is lost, as with a restarted server, so older
+    /// watches get 410.
+    pub fn come_up(&self) {
+        self.core.store.compact(u64::MAX);
+        self.core.up.send_replace(true);
+    }
+
+    /// Ends the server: watches end, requests are refused, the data directory is synced.
+    ///
+    /// # Errors
+    /// When the data directory cannot be written.
+    pub async fn shutdown(self) -> Result<(), PersistError> {
+        self.go_down();
+        self.lifecycle.abort();
+        self.core.store.close()
+    }
+}
+
+impl Drop for ApiServer {
+    fn drop(&mut self) {
+        self.core.up.send_replace(false);
+        self.core.close_watches();
+        self.lifecycle.abort();
+        if let Err(error) = self.core.store.close() {
+            // The log holds everything; the next start reads that.
+            tracing::warn!(%error, "the data directory could not be tidied");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! One request from its first byte to its answer: faults, access, routing, verbs.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use http::header::{ACCEPT, USER_AGENT};
+use http::{HeaderMap, Method, Request, Response};
+use tokio::time::sleep;
+
+use crate::access;
+use crate::core::Core;
+use crate::dispatch::resource;
+use crate::faults::{Instead, Plan, StreamEnd};
+use crate::http::answer;
+use crate::http::body::{self, Body};
+use crate::http::media::Encoding;
+use crate::http::query::Parameters;
+use crate::http::route::Target;
+use crate::rbac::User;
+use crate::record::RequestRecord;
+use crate::status::Status;
+
+/// The server as a `tower::Service`; clones are cheap and share everything.
+#[derive(Clone, Debug)]
+pub struct Service {
+    core: Arc<Core>,
+}
+
+/// What is known of a request before its path is looked at.
+pub(crate) struct Call<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) query: Parameters,
+    pub(crate) body: Bytes,
+    pub(crate) agent: String,
+    pub(crate) user: User,
+    pub(crate) stale: Option<u64>,
+}
+
+// === impl Service ===
+
+impl Service {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core }
+    }
+
+    /// Answers one request.
+    ///
+    /// # Errors
+    /// When the connection is to break: the server is down, or a fault rule says so.
+    pub(crate) async fn answer<B>(self, request: Request<B>) -> io::Result<Response<Body>>
+    where
+        B: http_body::Body + Send,
+        B::Data: Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let core = self.core;
+        if !*core.up.borrow() {
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionRefused,
+                "the server is down",
+            ));
+        }
+        let (head, body) = request.into_parts();
+        let query = Parameters::parse(head.uri.query().unwrap_or_default());
+        let target = Target::of(&head.method, head.uri.path(), &query);
+        let attributes = target.attributes(&head.method);
+        let agent = header(&head.headers, USER_AGENT.as_str())
+            .unwrap_or_default()
+            .to_owned();
+        let plan = core.faults.plan(&attributes, &agent);
+        if !plan.delay_before.is_zero() {
+            sleep(plan.delay_before).await;
+        }
+        let mut record = RequestRecord {
+            at: core.clock.now(),
+            verb: attributes.verb.clone(),
+            path: head.uri.path().to_owned(),
+            query: head.uri.query().unwrap_or_default().to_owned(),
+            group: attributes.group.clone(),
+            resource: attributes.resource.clone(),
+            namespace: attributes.namespace.clone(),
+            name: attributes.name.clone(),
+            subresource: attributes.subresource.clone(),
+            user: String::new(),
+            agent: agent.clone(),
+            body: Bytes::new(),
+            code: 0,
+        };
+        let pretty = is_pretty(&query, &agent);
+        let mut call = Call {
+            method: &head.method,
+            headers: &head.headers,
+            query,
+            body: Bytes::new(),
+            agent,
+            user: User::default(),
+            stale: plan.stale,
+        };
+        let answered =
+            match &plan.instead {
+                Some(Instead::Status(status)) => Ok(answer::failure(status, Encoding::Json, false)),
+                Some(Instead::CloseEmpty) => Ok(answer::bytes(
+                    200,
+                    Encoding::Json.content_type(),
+                    Bytes::new(),
+                )),
+                Some(Instead::Reset) => Err(broken()),
+                Some(Instead::Stall) => {
+                    core.record.push(record.clone());
+                    until_down(&core).await;
+                    Err(broken())
+                }
+                None => {
+                    let result = match access::check(&core, &head.headers, &attributes) {
+                        Ok(user) => {
+                            record.user.clone_from(&user.name);
+                            call.user = user;
+                            match body::read(body).await {
+                                Ok(bytes) => {
+                                    record.body = bytes.clone();
+                                    call.body = bytes;
+                                    respond(&core, &target, &call).await
+                                }
+                                Err(status) => Err(status),
+                            }
+                        }
+                        Err(status) => Err(status),
+                    };
+                    Ok(result
+                        .unwrap_or_else(|status| answer::failure(&status, Encoding::Json, pretty)))
+                }
+            };
+        if plan.lose_answer {
+            core.record.push(record);
+            return Err(broken());
+        }
+        if let Ok(response) = &answered {
+            record.code = response.status().as_u16();
+        }
+        tracing::debug!(
+            verb = record.verb,
+            path = record.path,
+            query = record.query,
+            code = record.code,
+            user = record.user,
+            "request"
+        );
+        core.record.push(record);
+        if !plan.delay_after.is_zero() {
+            sleep(plan.delay_after).await;
+        }
+        Ok(faulty(&core, answered?, &plan))
+    }
+}
+
+impl<B> tower::Service<Request<B>> for Service
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Body>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Response<Body>>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        Box::pin(self.clone().answer(request))
+    }
+}
+
+fn broken() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::ConnectionReset,
+        "the connection was broken by a fault rule",
+    )
+}
+
+async fn until_down(core: &Core) {
+    let mut up = core.up.subscribe();
+    // An error means that the server is gone altogether.
+    let _ = up.wait_for(|up| !up).await;
+}
+
+/// The answer, cut short where a fault rule says so.
+fn faulty(core: &Arc<Core>, response: Response<Body>, plan: &Plan) -> Response<Body> {
+    let Some((after, end)) = plan.stream else {
+        return response;
+    };
+    let core = core.clone();
+    response.map(|body| {
+        let pieces = http_body_util::BodyDataStream::new(body).enumerate();
+        body::stream(
+            pieces
+                .flat_map(move |(at, piece)| cut(core.clone(), at, piece, after, end))
+                .scan(false, |broken, piece| {
+                    // Nothing follows a break.
+                    let go_on = !*broken;
+                    *broken |= piece.as_ref().is_none_or(io::Result::is_err);
+                    std::future::ready(if go_on { piece } else { None })
+                }),
+        )
+    })
+}
+
+/// One piece of an answer, or how the answer ends there.
+fn cut(
+    core: Arc<Core>,
+    at: usize,
+    piece: io::Result<Bytes>,
+    after: usize,
+    end: StreamEnd,
+) -> impl Stream<Item = Option<io::Result<Bytes>>> + Send {
+    futures::stream::once(async move {
+        if at < after {
+            return vec![Some(piece)];
+        }
+        match end {
+            StreamEnd::Close => vec![None],
+            StreamEnd::Reset => vec![Some(Err(broken()))],
+            StreamEnd::Truncate => {
+                // The last frame lacks its end.
+                let half = piece.map(|piece| piece.slice(..piece.len() - piece.len().min(16)));
+                vec![Some(half), None]
+            }
+            StreamEnd::Stall => {
+                until_down(&core).await;
+                vec![Some(Err(broken()))]
+            }
+        }
+    })
+    .flat_map(futures::stream::iter)
+}
+
+pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// All values of `Accept` as one.
+pub(crate) fn accept(headers: &HeaderMap) -> Option<String> {
+    let values: Vec<&str> = headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
+    (!values.is_empty()).then(|| values.join(","))
+}
+
+/// People who look at JSON get it indented, as from a real server.
+pub(crate) fn is_pretty(query: &Parameters, agent: &str) -> bool {
+    query.optional_flag("pretty").unwrap_or_else(|| {
+        ["curl", "Wget", "Mozilla"]
+            .iter()
+            .any(|name| agent.starts_with(name))
+    })
+}
+
+async fn respond(
+    core: &Arc<Core>,
+    target: &Target,
+    call: &Call<'_>,
+) -> Result<Response<Body>, Status> {
+    match target {
+        Target::Other(path) => Ok(crate::documents::answer(
+            core,
+            path,
+            call.method,
+            call.headers,
+        )),
+        Target::Resource(path) => resource(core, path, call).await,
+    }
+}

@@ -1,0 +1,193 @@
+//! The objects of one resource and the ring of its latest events.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::{History, HistoryError, Key, Object, Page, Query};
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The object is new.
+    Added,
+    /// It was there already.
+    Modified,
+    /// It is gone.
+    Deleted,
+}
+
+/// One write.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    /// The write's version.
+    pub(crate) version: u64,
+    /// When it happened.
+    pub(crate) at: Instant,
+    /// Whose.
+    pub(crate) key: Key,
+    /// What happened.
+    pub(crate) change: Change,
+    /// The object after it; of a removal the last state, at the removal's version.
+    pub(crate) object: Arc<Object>,
+    /// The object before it.
+    pub(crate) previous: Option<Arc<Object>>,
+}
+
+/// The objects of one resource and its recent past.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) objects: BTreeMap<Key, Arc<Object>>,
+    events: VecDeque<Event>,
+    /// Every event after this version is in the ring.
+    pub(super) oldest: u64,
+    pub(super) signal: watch::Sender<u64>,
+}
+
+// === impl Table ===
+
+impl Table {
+    /// An empty table whose history starts at `revision`.
+    pub(super) fn new(revision: u64) -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            events: VecDeque::new(),
+            oldest: revision,
+            signal: watch::Sender::new(revision),
+        }
+    }
+
+    /// Applies `event` and appends it to the ring.
+    pub(super) fn record(&mut self, event: Event, history: &History) {
+        if event.change == Change::Deleted {
+            self.objects.remove(&event.key);
+        } else {
+            self.objects.insert(event.key.clone(), event.object.clone());
+        }
+        let now = event.at;
+        self.events.push_back(event);
+        while let Some(first) = self.events.front() {
+            let old = now.saturating_duration_since(first.at) >= history.age;
+            let count = self.events.len();
+            if !(count > history.max_events || (old && count > history.min_events)) {
+                break;
+            }
+            self.oldest = first.version;
+            self.events.pop_front();
+        }
+    }
+
+    /// Forgets events up to and including `version`.
+    pub(super) fn compact(&mut self, version: u64) {
+        while self
+            .events
+            .front()
+            .is_some_and(|event| event.version <= version)
+        {
+            self.events.pop_front();
+        }
+        self.oldest = self.oldest.max(version);
+    }
+
+    /// At most `limit` events after `cursor`.
+    pub(super) fn events_after(
+        &self,
+        cursor: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, HistoryError> {
+        self.holds(cursor)?;
+        let start = self.events.partition_point(|event| event.version <= cursor);
+        Ok(self.events.range(start..).take(limit).cloned().collect())
+    }
+
+    fn holds(&self, version: u64) -> Result<(), HistoryError> {
+        if version < self.oldest {
+            return Err(HistoryError::TooOld {
+                asked: version,
+                oldest: self.oldest,
+            });
+        }
+        Ok(())
+    }
+
+    /// What the keys with `prefix` that changed since `version` were then.
+    pub(super) fn undo_to(
+        &self,
+        version: u64,
+        prefix: &str,
+    ) -> Result<BTreeMap<Key, Option<Arc<Object>>>, HistoryError> {
+        self.holds(version)?;
+        let mut undone = BTreeMap::new();
+        for event in self
+            .events
+            .iter()
+            .rev()
+            .take_while(|event| event.version > version)
+        {
+            if event.key.as_str().starts_with(prefix) {
+                undone.insert(event.key.clone(), event.previous.clone());
+            }
+        }
+        Ok(undone)
+    }
+
+    /// The objects that `query` asks for, as they were at `version`.
+    pub(super) fn page(&self, version: u64, query: &Query<'_>) -> Result<Page, HistoryError> {
+        let undone = if query.at.is_some() {
+            self.undo_to(version, query.prefix)?
+        } else {
+            BTreeMap::new()
+        };
+        let from = match query.after {
+            Some(after) if after >= query.prefix => Bound::Excluded(after),
+            _ => Bound::Included(query.prefix),
+        };
+        let mut current = self
+            .objects
+            .range::<str, _>((from, Bound::Unbounded))
+            .take_while(|(key, _)| key.as_str().starts_with(query.prefix))
+            .peekable();
+        let mut past = undone.range::<str, _>((from, Bound::Unbounded)).peekable();
+        let mut page = Page {
+            version,
+            objects: Vec::new(),
+            last: None,
+            remaining: 0,
+        };
+        let limit = query.limit.unwrap_or(usize::MAX);
+        loop {
+            // The state of the past wins where both know a key.
+            let take_past = match (current.peek(), past.peek()) {
+                (None, None) => break,
+                (Some(_), None) => false,
+                (None, Some(_)) => true,
+                (Some((now, _)), Some((then, _))) => then <= now,
+            };
+            let object = if take_past {
+                let Some((key, then)) = past.next() else {
+                    break;
+                };
+                if current.peek().is_some_and(|(now, _)| *now == key) {
+                    current.next();
+                }
+                then.as_ref()
+            } else {
+                current.next().map(|(_, object)| object)
+            };
+            let Some(object) = object else { continue };
+            if page.objects.len() >= limit {
+                page.remaining += 1;
+            } else if (query.accept)(object) {
+                page.objects.push(object.clone());
+            }
+        }
+        // What remains may not be selected: as with etcd, that is found out on the next page.
+        if page.remaining > 0 {
+            page.last = page.objects.last().map(|object| object.key());
+        }
+        Ok(page)
+    }
+}

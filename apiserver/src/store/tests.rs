@@ -1,0 +1,311 @@
+//! What the store promises, over random histories.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+const STORAGE: &str = "things";
+
+fn store(history: History) -> Store {
+    let store = Store::new(1000, 7, history);
+    store.create_table(STORAGE);
+    store
+}
+
+fn thing(key: &str, content: u32) -> Value {
+    let key = Key::from(key);
+    json!({"metadata": {"name": key.name(), "namespace": key.namespace(), "uid": key.as_str()}, "content": content})
+}
+
+fn write(store: &Store, key: &str, content: Option<u32>) -> Option<u64> {
+    let current = store.get(STORAGE, key);
+    let expected = current.as_ref().map_or(Expected::Absent, |object| {
+        Expected::Version(object.version())
+    });
+    let value = content.map(|content| thing(key, content));
+    if current.is_none() && value.is_none() {
+        return None;
+    }
+    let object = store.commit(STORAGE, key, expected, value).unwrap();
+    Some(object.version())
+}
+
+fn everything(store: &Store, at: Option<u64>) -> Result<BTreeMap<String, u64>, HistoryError> {
+    let query = Query {
+        prefix: "",
+        after: None,
+        at,
+        limit: None,
+        accept: &|_| true,
+    };
+    let page = store.page(STORAGE, &query)?;
+    Ok(page
+        .objects
+        .iter()
+        .map(|object| (object.key().to_string(), object.version()))
+        .collect())
+}
+
+#[test]
+fn versions_grow_by_the_step_over_all_resources() {
+    let store = store(History::default());
+    store.create_table("others");
+    assert_eq!(write(&store, "a/x", Some(1)), Some(1007));
+    let other = store.commit(
+        "others",
+        "y",
+        Expected::Absent,
+        Some(json!({"metadata": {"name": "y"}})),
+    );
+    assert_eq!(other.unwrap().version(), 1014);
+    assert_eq!(write(&store, "a/x", Some(2)), Some(1021));
+    assert_eq!(write(&store, "a/x", None), Some(1028));
+    assert_eq!(store.revision(), 1028);
+}
+
+#[test]
+fn a_write_that_expects_another_version_changes_nothing() {
+    let store = store(History::default());
+    write(&store, "a/x", Some(1));
+    let before = store.revision();
+    for expected in [Expected::Absent, Expected::Version(3)] {
+        let refused = store.commit(STORAGE, "a/x", expected, Some(thing("a/x", 2)));
+        assert!(matches!(refused, Err(CommitError::Raced)));
+    }
+    assert_eq!(store.revision(), before);
+}
+
+#[test]
+fn keys_are_ordered_bytewise_and_a_prefix_is_one_namespace() {
+    let store = store(History::default());
+    for key in ["a/z", "a-b/x", "a/b", "ab/c"] {
+        write(&store, key, Some(1));
+    }
+    let keys: Vec<String> = everything(&store, None).unwrap().into_keys().collect();
+    assert_eq!(keys, ["a-b/x", "a/b", "a/z", "ab/c"]);
+    let (_, of_a) = store.list(STORAGE, "a/");
+    assert_eq!(of_a.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_events_go_but_a_minimum_stays_whatever_its_age() {
+    let history = History {
+        min_events: 3,
+        max_events: 100,
+        age: Duration::from_secs(75),
+    };
+    let store = store(history);
+    let versions: Vec<u64> = (0..5)
+        .filter_map(|n| write(&store, "a/x", Some(n)))
+        .collect();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(
+        store.events_after(STORAGE, 1000, 10).is_ok(),
+        "an idle resource keeps what it has"
+    );
+    write(&store, "a/x", Some(9));
+    assert_eq!(store.oldest(STORAGE), Some(versions[2]));
+    assert!(matches!(
+        store.events_after(STORAGE, versions[1], 10),
+        Err(HistoryError::TooOld { .. })
+    ));
+    assert_eq!(
+        store
+            .events_after(STORAGE, versions[2], 10)
+            .unwrap()
+            .0
+            .len(),
+        3
+    );
+}
+
+#[test]
+fn no_more_than_the_maximum_of_events_is_kept() {
+    let history = History {
+        min_events: 1,
+        max_events: 4,
+        age: Duration::from_secs(75),
+    };
+    let store = store(history);
+    for n in 0..10 {
+        write(&store, "a/x", Some(n));
+    }
+    let oldest = store.oldest(STORAGE).unwrap();
+    assert_eq!(store.events_after(STORAGE, oldest, 100).unwrap().0.len(), 4);
+}
+
+#[test]
+fn the_index_of_owners_follows_references() {
+    let store = store(History::default());
+    let owned = |uids: &[&str]| {
+        let references: Vec<Value> = uids.iter().map(|uid| json!({"uid": uid})).collect();
+        json!({"metadata": {"name": "x", "ownerReferences": references}})
+    };
+    let object = store
+        .commit(STORAGE, "x", Expected::Absent, Some(owned(&["1", "2"])))
+        .unwrap();
+    assert_eq!(store.owned_by("1"), [(STORAGE.to_owned(), Key::from("x"))]);
+    let expected = Expected::Version(object.version());
+    store
+        .commit(STORAGE, "x", expected, Some(owned(&["2"])))
+        .unwrap();
+    assert!(store.owned_by("1").is_empty());
+    assert_eq!(store.owned_by("2").len(), 1);
+}
+
+fn operations() -> impl Strategy<Value = Vec<(usize, Option<u32>)>> {
+    proptest::collection::vec(
+        (0_usize..6, proptest::option::weighted(0.7, 0_u32..5)),
+        1..60,
+    )
+}
+
+proptest! {
+    #[test]
+    fn the_past_reads_as_it_was_and_events_lead_from_it_to_the_present(operations in operations()) {
+        let keys = ["a/x", "a/y", "b/x", "a-b/z", "c", "b/y"];
+        let store = store(History { min_events: 10, max_events: 40, age: Duration::from_secs(75) });
+        let mut states = vec![(store.revision(), BTreeMap::new())];
+        for (key, content) in operations {
+            if let Some(version) = write(&store, keys[key], content) {
+                prop_assert!(version > states.last().unwrap().0, "versions grow");
+                states.push((version, everything(&store, None).unwrap()));
+            }
+        }
+        let now = &states.last().unwrap().1;
+        let oldest = store.oldest(STORAGE).unwrap();
+        for (version, state) in &states {
+            if *version < oldest {
+                prop_assert!(everything(&store, Some(*version)).is_err());
+                continue;
+            }
+            prop_assert_eq!(&everything(&store, Some(*version)).unwrap(), state);
+            let mut replayed = state.clone();
+            let mut cursor = *version;
+            loop {
+                let (events, seen) = store.events_after(STORAGE, cursor, 3).unwrap();
+                for event in &events {
+                    prop_assert!(event.version > cursor, "nothing is seen twice");
+                    cursor = event.version;
+                    let key = event.key.to_string();
+                    let known = replayed.get(&key).copied();
+                    prop_assert_eq!(known, event.previous.as_ref().map(|object| object.version()));
+                    if event.change == Change::Deleted {
+                        replayed.remove(&key);
+                    } else {
+                        replayed.insert(key, event.object.version());
+                    }
+                }
+                cursor = seen;
+                if events.len() < 3 {
+                    break;
+                }
+            }
+            prop_assert_eq!(&replayed, now);
+        }
+    }
+
+    #[test]
+    fn pages_of_one_version_make_up_its_list(operations in operations(), limit in 1_usize..4, cut in 0_usize..30) {
+        let keys = ["a/x", "a/y", "b/x", "a-b/z", "c", "b/y"];
+        let store = store(History::default());
+        let cut = cut.min(operations.len());
+        for (key, content) in &operations[..cut] {
+            write(&store, keys[*key], *content);
+        }
+        let version = store.revision();
+        let whole = everything(&store, None).unwrap();
+        let mut rest = operations[cut..].iter();
+        let (mut paged, mut after) = (BTreeMap::new(), None::<String>);
+        loop {
+            let query = Query {
+                prefix: "",
+                after: after.as_deref(),
+                at: Some(version),
+                limit: Some(limit),
+                accept: &|_| true,
+            };
+            let page = store.page(STORAGE, &query).unwrap();
+            prop_assert_eq!(page.version, version);
+            prop_assert!(page.objects.len() <= limit);
+            paged.extend(page.objects.iter().map(|object| (object.key().to_string(), object.version())));
+            prop_assert_eq!(page.remaining, whole.len() - paged.len());
+            // Others write between the pages.
+            if let Some((key, content)) = rest.next() {
+                write(&store, keys[*key], *content);
+            }
+            match page.last {
+                Some(last) => after = Some(last.to_string()),
+                None => break,
+            }
+        }
+        prop_assert_eq!(paged, whole);
+    }
+
+    #[test]
+    fn a_store_opened_again_holds_what_was_written(operations in operations(), torn in 0_usize..40) {
+        let keys = ["a/x", "a/y", "b/x", "a-b/z", "c", "b/y"];
+        let directory = Directory::new();
+        let (state, revision) = {
+            let store = Store::open(&directory.0, 1000, 7, History::default()).unwrap();
+            store.create_table(STORAGE);
+            for (at, (key, content)) in operations.iter().enumerate() {
+                write(&store, keys[*key], *content);
+                if at == 20 {
+                    store.flush().unwrap();
+                }
+            }
+            (everything(&store, None).unwrap(), store.revision())
+        };
+        // Killed in the middle of another write: half a line.
+        use std::io::Write as _;
+        let line = br#"{"version":999999,"storage":"things","key":"a/x","value":{"metadata":{}}}"#;
+        let mut log = std::fs::OpenOptions::new().append(true).open(directory.0.join("log.jsonl")).unwrap();
+        log.write_all(&line[..torn.min(line.len())]).unwrap();
+        drop(log);
+        let store = Store::open(&directory.0, 1000, 7, History::default()).unwrap();
+        store.create_table(STORAGE);
+        prop_assert_eq!(&everything(&store, None).unwrap(), &state);
+        prop_assert_eq!(store.revision(), revision, "versions are not used twice");
+        let version = write(&store, "new/one", Some(1)).unwrap();
+        prop_assert!(version > revision);
+        drop(store);
+        let store = Store::open(&directory.0, 1000, 7, History::default()).unwrap();
+        prop_assert_eq!(store.get(STORAGE, "new/one").map(|object| object.version()), Some(version));
+    }
+}
+
+/// A directory of its own, removed in the end.
+struct Directory(std::path::PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!(
+            "reeve-store-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_log_with_rubbish_in_its_middle_is_refused_and_named() {
+    let directory = Directory::new();
+    std::fs::write(directory.0.join("log.jsonl"), "rubbish\n{}\n").unwrap();
+    let error = Store::open(&directory.0, 1, 1, History::default()).unwrap_err();
+    assert!(error.to_string().contains("log.jsonl"), "{error}");
+}

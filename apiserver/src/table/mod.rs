@@ -1,0 +1,380 @@
+//! Objects as rows: what `kubectl get` prints.
+//!
+//! A server computes the cells; the client only aligns them. (apiserver: `tableconvertor`,
+//! kubernetes: `pkg/printers/internalversion`, apiextensions-apiserver: `tableconvertor`.)
+
+mod built_in;
+mod duration;
+pub(crate) mod json_path;
+mod networking;
+mod pods;
+
+pub(crate) use built_in::columns as built_in_columns;
+
+use jiff::Timestamp;
+use serde_json::{Number, Value, json};
+
+use crate::builtin_schema;
+use crate::field::quote;
+use crate::resource::{Column, ColumnSource};
+use json_path::JsonPath;
+
+/// What a row carries beside its cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum IncludeObject {
+    /// Nothing.
+    None,
+    /// The object's metadata.
+    #[default]
+    Metadata,
+    /// The whole object.
+    Object,
+}
+
+/// Turns objects of one resource into rows. Make one per answer; paths are parsed once.
+#[derive(Debug)]
+pub(crate) struct Rows<'a> {
+    columns: Vec<(&'a Column, Option<JsonPath>)>,
+    named: bool,
+    now: Timestamp,
+}
+
+// === impl IncludeObject ===
+
+impl IncludeObject {
+    /// Reads the query parameter `includeObject`; empty is the default.
+    ///
+    /// # Errors
+    /// The text of the 400.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "" | "Metadata" => Ok(Self::Metadata),
+            "Object" => Ok(Self::Object),
+            "None" => Ok(Self::None),
+            other => Err(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {}: must be 'Metadata', 'Object', 'None', or empty",
+                quote(other)
+            )),
+        }
+    }
+}
+
+// === impl Rows ===
+
+impl<'a> Rows<'a> {
+    /// Rows of `columns`; when none of them is called `Name`, that one comes first.
+    pub(crate) fn new(columns: &'a [Column], now: Timestamp) -> Self {
+        Self {
+            named: columns.iter().any(|column| column.name == "Name"),
+            columns: columns
+                .iter()
+                .map(|column| {
+                    let path = match &column.source {
+                        ColumnSource::JsonPath(path) => JsonPath::parse(path).ok(),
+                        ColumnSource::Computed(_) => None,
+                    };
+                    (column, path)
+                })
+                .collect(),
+            now,
+        }
+    }
+
+    /// `columnDefinitions`.
+    pub(crate) fn definitions(&self) -> Vec<Value> {
+        let mut definitions = Vec::with_capacity(self.columns.len() + 1);
+        if !self.named {
+            definitions.push(json!({
+                "name": "Name",
+                "type": "string",
+                "format": "name",
+                "description": builtin_schema::description(builtin_schema::OBJECT_META, "name"),
+                "priority": 0,
+            }));
+        }
+        definitions.extend(self.columns.iter().map(|(column, _)| {
+            json!({
+                "name": column.name,
+                "type": column.kind,
+                "format": column.format,
+                "description": description(column),
+                "priority": column.priority,
+            })
+        }));
+        definitions
+    }
+
+    /// The cells of one object.
+    pub(crate) fn cells(&self, object: &Value) -> Vec<Value> {
+        let mut cells = Vec::with_capacity(self.columns.len() + 1);
+        if !self.named {
+            cells.push(object["metadata"]["name"].clone());
+        }
+        cells.extend(
+            self.columns
+                .iter()
+                .map(|(column, path)| match (&column.source, path) {
+                    (ColumnSource::Computed(compute), _) => compute(object, self.now),
+                    (ColumnSource::JsonPath(_), Some(path)) => {
+                        cell(&column.kind, path.first(object), self.now)
+                    }
+                    (ColumnSource::JsonPath(_), None) => Value::Null,
+                }),
+        );
+        cells
+    }
+
+    /// One row; `object` carries its type, `version` is that of the Table's group.
+    pub(crate) fn row(&self, object: &Value, include: IncludeObject, version: &str) -> Value {
+        let shown = match include {
+            IncludeObject::None => Value::Null,
+            IncludeObject::Metadata => partial_metadata(object, version),
+            IncludeObject::Object => object.clone(),
+        };
+        json!({"cells": self.cells(object), "object": shown})
+    }
+}
+
+/// A Table without rows yet; `definitions` may be empty in all but the first event of a watch.
+pub(crate) fn table(
+    version: &str,
+    list_metadata: Value,
+    definitions: Option<Vec<Value>>,
+    rows: Vec<Value>,
+) -> Value {
+    json!({
+        "kind": "Table",
+        "apiVersion": format!("meta.k8s.io/{version}"),
+        "metadata": list_metadata,
+        "columnDefinitions": definitions,
+        "rows": rows,
+    })
+}
+
+/// An object's metadata as an object of its own.
+pub(crate) fn partial_metadata(object: &Value, version: &str) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": format!("meta.k8s.io/{version}"),
+        "metadata": object["metadata"],
+    })
+}
+
+/// The columns of a CRD version: its `additionalPrinterColumns`, or the age alone.
+pub(crate) fn custom_columns(version: &Value) -> Vec<Column> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let listed = version["additionalPrinterColumns"].as_array();
+    let Some(listed) = listed.filter(|columns| !columns.is_empty()) else {
+        return vec![Column {
+            name: "Age".to_owned(),
+            kind: "date".to_owned(),
+            format: String::new(),
+            description: String::new(),
+            priority: 0,
+            source: ColumnSource::JsonPath(".metadata.creationTimestamp".to_owned()),
+        }];
+    };
+    listed
+        .iter()
+        .map(|column| {
+            let path = text(&column["jsonPath"]);
+            let description = match text(&column["description"]) {
+                empty if empty.is_empty() => {
+                    format!("Custom resource definition column (in JSONPath format): {path}")
+                }
+                description => description,
+            };
+            Column {
+                name: text(&column["name"]),
+                kind: text(&column["type"]),
+                format: text(&column["format"]),
+                description,
+                priority: column["priority"].as_i64().unwrap_or_default(),
+                source: ColumnSource::JsonPath(path),
+            }
+        })
+        .collect()
+}
+
+/// What a column says of itself; of the age, what every object's metadata says.
+fn description(column: &Column) -> &str {
+    match column.name.as_str() {
+        "Age" if column.description.is_empty() => {
+            builtin_schema::description(builtin_schema::OBJECT_META, "creationTimestamp")
+        }
+        _ => &column.description,
+    }
+}
+
+/// A found value as a cell of a column's type; nothing found is null.
+fn cell(kind: &str, found: Option<&Value>, now: Timestamp) -> Value {
+    let Some(found) = found else {
+        return Value::Null;
+    };
+    match (kind, found) {
+        ("string", value) => Value::String(json_path::text(value)),
+        ("integer", Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
+            (Some(_), _) => found.clone(),
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "a real server truncates too"
+            )]
+            (None, Some(float)) => json!(float as i64),
+            (None, None) => Value::Null,
+        },
+        ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => found.clone(),
+        ("date", Value::String(text)) => Value::String(match text.parse::<Timestamp>() {
+            Ok(time) => since(time, now),
+            Err(_) if text.is_empty() => "<unknown>".to_owned(),
+            Err(_) => "<invalid>".to_owned(),
+        }),
+        _ => Value::Null,
+    }
+}
+
+/// How long ago `time` was, as a person says it.
+fn since(time: Timestamp, now: Timestamp) -> String {
+    duration::human(now.duration_since(time))
+}
+
+/// The number of a field, 0 when absent.
+fn count(value: &Value) -> i64 {
+    value.as_i64().unwrap_or_default()
+}
+
+fn number(value: i64) -> Value {
+    Value::Number(Number::from(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-11-21T11:46:08Z".parse().unwrap()
+    }
+
+    fn object() -> Value {
+        json!({
+            "metadata": {"name": "x", "annotations": {"a.b/c": "ann"}, "creationTimestamp": "2026-11-21T11:46:08Z"},
+            "spec": {
+                "s": "text", "i": 5, "n": 1.5, "b": true, "d": "2020-01-01T00:00:00Z",
+                "o": {"b": 1, "a": ["x", {"q": null}]}, "l": ["p", "q", "r"], "nul": null,
+                "li": [{"k": 1, "v": "one"}, {"k": 2, "v": "two"}, {"k": 3, "v": "three"}],
+            },
+            "status": {"conditions": [{"type": "A", "status": "False"}, {"type": "Ready", "status": "True"}]},
+        })
+    }
+
+    /// Cells of kube-apiserver 1.36.
+    #[test]
+    fn cells_of_custom_columns_are_those_of_a_real_server() {
+        let cases = [
+            ("string", ".spec.s", json!("text")),
+            ("integer", ".spec.i", json!(5)),
+            ("number", ".spec.n", json!(1.5)),
+            ("boolean", ".spec.b", json!(true)),
+            ("date", ".spec.d", json!("6y326d")),
+            ("string", ".spec.i", json!("5")),
+            ("string", ".spec.n", json!("1.5")),
+            ("string", ".spec.b", json!("true")),
+            (
+                "string",
+                ".spec.o",
+                json!(r#"{"a":["x",{"q":null}],"b":1}"#),
+            ),
+            ("string", ".spec.l", json!(r#"["p","q","r"]"#)),
+            ("string", ".spec.l[0]", json!("p")),
+            ("string", ".spec.l[-1]", json!("r")),
+            ("string", ".spec.l[*]", json!("p")),
+            (
+                "string",
+                ".status.conditions[?(@.type==\"Ready\")].status",
+                json!("True"),
+            ),
+            (
+                "string",
+                ".status.conditions[?(@.type=='Ready')].status",
+                json!("True"),
+            ),
+            ("string", r".metadata.annotations.a\.b/c", json!("ann")),
+            ("string", r".metadata.annotations['a\.b/c']", json!("ann")),
+            ("integer", ".spec.s", Value::Null),
+            ("date", ".spec.s", json!("<invalid>")),
+            ("boolean", ".spec.i", Value::Null),
+            ("number", ".spec.i", json!(5)),
+            ("integer", ".spec.n", json!(1)),
+            ("string", ".spec.nul", json!("<no value>")),
+            ("string", ".spec.x.y.z", Value::Null),
+            ("string", ".spec.l[0:2]", json!("p")),
+            ("string", "..s", json!("text")),
+            ("string", ".spec.li[*].v", json!("one")),
+            ("string", ".spec.li[?(@.k>1)].v", json!("two")),
+            ("integer", ".spec.l.length", Value::Null),
+            ("date", ".metadata.creationTimestamp", json!("0s")),
+        ];
+        for (kind, path, expected) in cases {
+            let version = json!({"additionalPrinterColumns": [{"name": "C", "type": kind, "jsonPath": path}]});
+            let columns = custom_columns(&version);
+            let rows = Rows::new(&columns, now());
+            assert_eq!(
+                rows.cells(&object()),
+                [json!("x"), expected],
+                "{kind} {path}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_columns_the_age_is_shown() {
+        let columns = custom_columns(&json!({}));
+        let rows = Rows::new(&columns, now());
+        let names: Vec<Value> = rows
+            .definitions()
+            .iter()
+            .map(|definition| definition["name"].clone())
+            .collect();
+        assert_eq!(names, ["Name", "Age"]);
+        assert_eq!(rows.cells(&object()), [json!("x"), json!("0s")]);
+    }
+
+    #[test]
+    fn a_definition_says_priority_format_and_where_the_value_comes_from() {
+        let version = json!({"additionalPrinterColumns": [
+            {"name": "I", "type": "integer", "jsonPath": ".spec.i", "priority": 1, "format": "int32", "description": "an int"},
+            {"name": "S", "type": "string", "jsonPath": ".spec.s"},
+        ]});
+        let columns = custom_columns(&version);
+        assert_eq!(
+            Rows::new(&columns, now()).definitions()[1..],
+            [
+                json!({"name": "I", "type": "integer", "format": "int32", "description": "an int", "priority": 1}),
+                json!({"name": "S", "type": "string", "format": "", "description": "Custom resource definition column (in JSONPath format): .spec.s", "priority": 0}),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_row_carries_what_was_asked_for() {
+        let columns = custom_columns(&json!({}));
+        let rows = Rows::new(&columns, now());
+        let object =
+            json!({"apiVersion": "g.io/v1", "kind": "Foo", "metadata": {"name": "x"}, "spec": {}});
+        assert_eq!(
+            rows.row(&object, IncludeObject::None, "v1")["object"],
+            Value::Null
+        );
+        assert_eq!(
+            rows.row(&object, IncludeObject::Object, "v1")["object"],
+            object
+        );
+        assert_eq!(
+            rows.row(&object, IncludeObject::Metadata, "v1")["object"],
+            json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "x"}})
+        );
+        assert_eq!(
+            IncludeObject::parse("Foo"),
+            Err("Unable to convert to Table as requested: includeObject: Invalid value: \"Foo\": must be 'Metadata', 'Object', 'None', or empty".to_owned())
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! The server's certificate, made when an address is served.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio_rustls::TlsAcceptor;
+
+use crate::identity::{Authority, IdentityError};
+
+/// What TLS needs: an acceptor, and the authority that clients trust.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    pub(crate) acceptor: TlsAcceptor,
+    /// PEM.
+    pub(crate) authority: String,
+}
+
+/// Why no certificate could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// Making a key or certificate failed.
+    #[error("the server's certificate could not be made: {0}")]
+    Certificate(#[from] rcgen::Error),
+    /// The authority could not be made.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// rustls refused it.
+    #[error("the server's certificate was refused: {0}")]
+    Config(#[from] rustls::Error),
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// A certificate for loopback, `localhost` and `address`, signed by `authority`.
+    pub(crate) fn generate(address: IpAddr, authority: &Authority) -> Result<Self, TlsError> {
+        let key = KeyPair::generate()?;
+        let names = [
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+        ];
+        let mut server = CertificateParams::new(names.map(str::to_owned).to_vec())?;
+        server
+            .distinguished_name
+            .push(DnType::CommonName, "kube-apiserver");
+        server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let loopback = [
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ];
+        for ip in loopback.into_iter().chain([address]) {
+            if !ip.is_unspecified() {
+                server.subject_alt_names.push(SanType::IpAddress(ip));
+            }
+        }
+        let certificate = server.signed_by(&key, authority)?;
+
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
+            )?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Self {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            authority: authority.pem(),
+        })
+    }
+}

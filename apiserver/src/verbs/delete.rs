@@ -1,0 +1,362 @@
+//! DELETE of one object and of many: preconditions, finalizers, propagation, grace.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::create::commit_status;
+use super::list;
+use super::present::ListMeta;
+use super::{Request, Written};
+use crate::core::Core;
+use crate::field::{FieldError, Path, quote};
+use crate::http::media;
+use crate::http::query::Parameters;
+use crate::json_text;
+use crate::kinds::rules;
+use crate::meta;
+use crate::status::{GroupResource, Status, success};
+use crate::store::{CommitError, Expected, Object};
+
+/// What a DELETE asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) grace_period_seconds: Option<i64>,
+    pub(crate) propagation: Option<Propagation>,
+    pub(crate) uid: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) dry_run: bool,
+}
+
+/// What becomes of the objects that name this one as their owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    /// They stay, without the reference.
+    Orphan,
+    /// They go after it.
+    Background,
+    /// They go before it.
+    Foreground,
+}
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+// === impl Options ===
+
+impl Options {
+    /// Reads the options from the body or, where that is empty, from the query.
+    ///
+    /// # Errors
+    /// 400 for what cannot be read, 415 for a body of another type, 422 for values that are none.
+    pub(crate) fn read(
+        query: &Parameters,
+        content_type: Option<&str>,
+        body: &Bytes,
+    ) -> Result<Self, Status> {
+        let from_body = !body.iter().all(u8::is_ascii_whitespace);
+        let options: Value = if from_body {
+            match media::essence(content_type.unwrap_or_default()).as_str() {
+                "" | "application/json" => json_text::parse(body)
+                    .map_err(|error| {
+                        Status::bad_request(format!(
+                            "couldn't get version/kind; json parse error: {error}"
+                        ))
+                    })?
+                    .to_value(),
+                "application/yaml" => serde_yaml_ng::from_slice(body)
+                    .map_err(|error| Status::bad_request(error.to_string()))?,
+                _ => return Err(Status::unsupported_media_type(media::SERVED)),
+            }
+        } else {
+            let mut options = json!({});
+            if let Some(seconds) = query.number("gracePeriodSeconds")? {
+                options["gracePeriodSeconds"] = json!(seconds);
+            }
+            if let Some(policy) = query.get("propagationPolicy") {
+                options["propagationPolicy"] = json!(policy);
+            }
+            if let Some(orphan) = query.optional_flag("orphanDependents") {
+                options["orphanDependents"] = json!(orphan);
+            }
+            options
+        };
+        check_type(&options)?;
+        let mut errors = Vec::new();
+        let both =
+            options["propagationPolicy"].is_string() && options["orphanDependents"].is_boolean();
+        if both {
+            errors.push(FieldError::invalid(
+                &Path::new("propagationPolicy"),
+                options["propagationPolicy"].clone(),
+                "orphanDependents and deletionPropagation cannot be both set",
+            ));
+        }
+        let propagation = match options["propagationPolicy"].as_str() {
+            None | Some("") => match options["orphanDependents"].as_bool() {
+                Some(true) => Some(Propagation::Orphan),
+                Some(false) => Some(Propagation::Background),
+                None => None,
+            },
+            Some("Orphan") => Some(Propagation::Orphan),
+            Some("Background") => Some(Propagation::Background),
+            Some("Foreground") => Some(Propagation::Foreground),
+            Some(other) => {
+                errors.push(FieldError::not_supported(
+                    &Path::new("propagationPolicy"),
+                    other,
+                    &["Foreground", "Background", "Orphan", "nil"],
+                ));
+                None
+            }
+        };
+        let mut dry_run: Vec<&str> = options["dryRun"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        dry_run.extend(query.all("dryRun"));
+        if dry_run.iter().any(|&value| value != "All") {
+            errors.push(FieldError::not_supported(
+                &Path::new("dryRun"),
+                json!(dry_run),
+                &["All"],
+            ));
+        }
+        if !errors.is_empty() {
+            return Err(Status::invalid("meta.k8s.io", "DeleteOptions", "", &errors));
+        }
+        let text = |field: &str| options["preconditions"][field].as_str().map(str::to_owned);
+        Ok(Self {
+            grace_period_seconds: options["gracePeriodSeconds"].as_i64(),
+            propagation,
+            uid: text("uid"),
+            version: text("resourceVersion"),
+            dry_run: !dry_run.is_empty(),
+        })
+    }
+}
+
+/// The body must be what it should be, where it says what it is.
+fn check_type(options: &Value) -> Result<(), Status> {
+    let kind = options["kind"].as_str().unwrap_or("DeleteOptions");
+    let version = options["apiVersion"].as_str().unwrap_or("v1");
+    if kind == "DeleteOptions" {
+        return Ok(());
+    }
+    Err(Status::bad_request(format!(
+        "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+        quote(kind),
+        quote(version)
+    )))
+}
+
+/// Deletes the named object.
+///
+/// # Errors
+/// 404; 403 for what may not be deleted; 409 for a precondition that does not hold.
+pub(crate) fn delete(core: &Core, request: &Request, options: &Options) -> Result<Written, Status> {
+    let info = &request.info;
+    let key = request.key();
+    rules::may_delete(request)?;
+    loop {
+        let current = core
+            .store
+            .get(&info.storage, key.as_str())
+            .ok_or_else(|| request.not_found())?;
+        check_preconditions(request, &current, options)?;
+        let marked = mark(request, &current, options);
+        let result = match marked {
+            Some(marked) if marked == *current.value() => {
+                return Ok(Written::object(200, current, Vec::new()));
+            }
+            Some(marked) if request.dry_run || options.dry_run => {
+                return Ok(Written::object(
+                    200,
+                    Arc::new(Object::draft(marked)),
+                    Vec::new(),
+                ));
+            }
+            Some(marked) => core
+                .store
+                .commit(
+                    &info.storage,
+                    key.as_str(),
+                    Expected::Version(current.version()),
+                    Some(marked),
+                )
+                .map(|stored| {
+                    rules::after_write(core, info, Some(&current), Some(&stored));
+                    Written::object(200, stored, Vec::new())
+                }),
+            None if request.dry_run || options.dry_run => return Ok(gone(request, &current)),
+            None => core
+                .store
+                .commit(
+                    &info.storage,
+                    key.as_str(),
+                    Expected::Version(current.version()),
+                    None,
+                )
+                .map(|removed| {
+                    rules::after_write(core, info, Some(&current), None);
+                    gone(request, &removed)
+                }),
+        };
+        match result {
+            Ok(written) => return Ok(written),
+            Err(CommitError::Raced) => {}
+            Err(error) => return Err(commit_status(error)),
+        }
+    }
+}
+
+/// The object as it waits to be deleted; `None` when it goes at once.
+fn mark(request: &Request, current: &Object, options: &Options) -> Option<Value> {
+    let info = &request.info;
+    let mut marked = current.value().clone();
+    let mut finalizers = finalizers_for(current, options.propagation);
+    if let Some(own) = rules::finalizer_on_deletion(info)
+        && !current.is_terminating()
+        && !finalizers.iter().any(|finalizer| finalizer == own)
+    {
+        finalizers.push(own.to_owned());
+    }
+    let finalizers: Vec<&str> = finalizers.iter().map(String::as_str).collect();
+    meta::set_strings(&mut marked, "finalizers", &finalizers);
+    let grace = rules::grace_period(info, &marked, options.grace_period_seconds);
+    let waits = !finalizers.is_empty() || !rules::may_go(info, &marked) || grace > 0;
+    if !waits {
+        return None;
+    }
+    let terminating = current.is_terminating();
+    if !terminating && rules::mark_deleted(info, &mut marked, request.now) {
+        return Some(marked);
+    }
+    if !terminating {
+        let generation = meta::generation(&marked);
+        let due = request
+            .now
+            .checked_add(jiff::SignedDuration::from_secs(grace))
+            .unwrap_or(request.now);
+        let metadata = meta::metadata_mut(&mut marked);
+        metadata.insert("deletionTimestamp".to_owned(), meta::time(due).into());
+        metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+        if generation > 0 {
+            metadata.insert("generation".to_owned(), (generation + 1).into());
+        }
+    } else if let Some(left) = marked["metadata"]["deletionGracePeriodSeconds"].as_i64()
+        && grace < left
+        && options.grace_period_seconds.is_some()
+    {
+        let due = request
+            .now
+            .checked_add(jiff::SignedDuration::from_secs(grace))
+            .unwrap_or(request.now);
+        let metadata = meta::metadata_mut(&mut marked);
+        metadata.insert("deletionTimestamp".to_owned(), meta::time(due).into());
+        metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+    }
+    Some(marked)
+}
+
+/// An explicit propagation overrides the collector's finalizers that are there already.
+fn finalizers_for(current: &Object, propagation: Option<Propagation>) -> Vec<String> {
+    let mut finalizers: Vec<String> = current
+        .finalizers()
+        .filter(|&finalizer| {
+            propagation.is_none() || (finalizer != ORPHAN && finalizer != FOREGROUND)
+        })
+        .map(str::to_owned)
+        .collect();
+    match propagation {
+        Some(Propagation::Orphan) => finalizers.push(ORPHAN.to_owned()),
+        Some(Propagation::Foreground) => finalizers.push(FOREGROUND.to_owned()),
+        Some(Propagation::Background) | None => {}
+    }
+    finalizers
+}
+
+fn check_preconditions(
+    request: &Request,
+    current: &Object,
+    options: &Options,
+) -> Result<(), Status> {
+    // Here the real server names the kind where the resource should stand.
+    let kind = GroupResource {
+        group: &request.info.group,
+        resource: &request.info.kind,
+    };
+    let stored = current.uid().unwrap_or_default();
+    if let Some(uid) = options.uid.as_deref().filter(|&uid| uid != stored) {
+        return Err(Status::conflict(
+            kind,
+            &request.name,
+            format_args!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({stored}). The object might have been deleted and then recreated"
+            ),
+        ));
+    }
+    let stored = current.version().to_string();
+    if let Some(version) = options
+        .version
+        .as_deref()
+        .filter(|&version| version != stored)
+    {
+        return Err(Status::conflict(
+            kind,
+            &request.name,
+            format_args!(
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({stored}). The object might have been modified"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn gone(request: &Request, removed: &Arc<Object>) -> Written {
+    if rules::ends_gracefully(&request.info) && !removed.is_terminating() {
+        // The answer shows how it ended; what watchers see is the last stored state.
+        let mut ended = removed.value().clone();
+        let generation = meta::generation(&ended);
+        let metadata = meta::metadata_mut(&mut ended);
+        metadata.insert("deletionTimestamp".to_owned(), request.time().into());
+        metadata.insert("deletionGracePeriodSeconds".to_owned(), 0.into());
+        metadata.insert("generation".to_owned(), (generation + 1).into());
+        return Written::object(200, Arc::new(Object::draft(ended)), Vec::new());
+    }
+    if request.info.delete_returns_object {
+        return Written::object(200, removed.clone(), Vec::new());
+    }
+    let uid = removed.uid().unwrap_or_default();
+    Written::document(200, success(request.resource(), &request.name, uid))
+}
+
+/// Deletes every object that a list of the same query would show; answers that list.
+///
+/// # Errors
+/// Those of the list; objects that went meanwhile are no error.
+pub(crate) async fn delete_collection(
+    core: &Core,
+    request: &Request,
+    options: &Options,
+) -> Result<(Vec<Arc<Object>>, ListMeta), Status> {
+    let (objects, meta) = list::list(core, request).await?;
+    let mut deleted = Vec::with_capacity(objects.len());
+    for object in objects {
+        let one = Request {
+            namespace: object.namespace().to_owned(),
+            name: object.name().to_owned(),
+            ..request.clone()
+        };
+        match delete(core, &one, options) {
+            // Shown as it was listed, whatever became of it.
+            Ok(_) => deleted.push(object),
+            Err(status) if status.code == 404 => {}
+            Err(status) => return Err(status),
+        }
+    }
+    Ok((deleted, meta))
+}

@@ -1,0 +1,293 @@
+//! The rules for `metadata`: names, labels, annotations, finalizers, owners; and what the server sets.
+
+use serde_json::Value;
+
+use super::Request;
+use crate::core::Core;
+use crate::field::{Errors, FieldError, Path};
+use crate::meta;
+use crate::names;
+use crate::resource::{Generation, ResourceInfo};
+use crate::status::Status;
+
+/// All annotations together, keys and values, in bytes.
+const LARGEST_ANNOTATIONS: usize = 256 * 1024;
+
+/// The rule for the names of a resource's objects.
+pub(crate) fn name_problems(info: &ResourceInfo, name: &str) -> Vec<String> {
+    match (info.group.as_str(), info.plural.as_str()) {
+        ("", "namespaces") => names::dns_label(name),
+        ("", "services") => names::dns_label(name),
+        ("rbac.authorization.k8s.io", _) => names::path_segment(name),
+        _ => names::dns_subdomain(name),
+    }
+}
+
+/// Checks `metadata` of an object about to be stored. (apimachinery: `ValidateObjectMetaAccessor`.)
+pub(crate) fn validate(info: &ResourceInfo, object: &Value) -> Errors {
+    let path = Path::new("metadata");
+    let mut errors = Errors::new();
+    let generate_name = meta::text(object, "generateName");
+    if !generate_name.is_empty() {
+        // What is generated from it must be a name.
+        for problem in name_problems(info, &format!("{}a", generate_name.trim_end_matches('-'))) {
+            errors.push(FieldError::invalid(
+                &path.child("generateName"),
+                generate_name,
+                problem,
+            ));
+        }
+    }
+    let name = meta::text(object, "name");
+    if name.is_empty() {
+        errors.push(FieldError::required(
+            &path.child("name"),
+            "name or generateName is required",
+        ));
+    } else {
+        for problem in name_problems(info, name) {
+            errors.push(FieldError::invalid(&path.child("name"), name, problem));
+        }
+    }
+    validate_parts(object, &path, &mut errors);
+    validate_finalizers(info, object, &path, &mut errors);
+    errors
+}
+
+/// Built-in kinds refuse finalizers without a domain; of custom ones [`warnings`] says so.
+fn validate_finalizers(info: &ResourceInfo, object: &Value, path: &Path, errors: &mut Errors) {
+    let path = path.child("finalizers");
+    let finalizers = meta::strings(object, "finalizers");
+    for (at, finalizer) in finalizers.iter().enumerate() {
+        let problems = names::qualified_name(finalizer);
+        let plain = problems.is_empty() && !is_qualified(finalizer);
+        for problem in problems {
+            errors.push(FieldError::invalid(&path.index(at), *finalizer, problem));
+        }
+        if plain && !info.custom {
+            errors.push(FieldError::invalid(
+                &path.index(at),
+                *finalizer,
+                "name is neither a standard finalizer name nor is it fully qualified",
+            ));
+        }
+    }
+    if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
+        errors.push(FieldError::invalid(
+            &path,
+            serde_json::json!(finalizers),
+            "finalizer orphan and foregroundDeletion cannot be both set",
+        ));
+    }
+}
+
+fn is_qualified(finalizer: &str) -> bool {
+    finalizer.contains('/') || matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion")
+}
+
+/// What is allowed but not wise.
+pub(crate) fn warnings(info: &ResourceInfo, object: &Value) -> Vec<String> {
+    if !info.custom {
+        return Vec::new();
+    }
+    meta::strings(object, "finalizers")
+        .iter()
+        .filter(|finalizer| !is_qualified(finalizer))
+        .map(|finalizer| {
+            format!(
+                "metadata.finalizers: \"{finalizer}\": prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+            )
+        })
+        .collect()
+}
+
+fn validate_parts(object: &Value, path: &Path, errors: &mut Errors) {
+    let metadata = &object["metadata"];
+    for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
+        let path = path.child("labels");
+        for problem in names::qualified_name(key) {
+            errors.push(FieldError::invalid(&path, key.as_str(), problem));
+        }
+        let value = value.as_str().unwrap_or_default();
+        for problem in names::label_value(value) {
+            errors.push(FieldError::invalid(&path, value, problem));
+        }
+    }
+    let mut size = 0;
+    for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
+        for problem in names::qualified_name(&key.to_lowercase()) {
+            errors.push(FieldError::invalid(
+                &path.child("annotations"),
+                key.as_str(),
+                problem,
+            ));
+        }
+        size += key.len() + value.as_str().map_or(0, str::len);
+    }
+    if size > LARGEST_ANNOTATIONS {
+        errors.push(FieldError::too_long(
+            &path.child("annotations"),
+            i64::try_from(LARGEST_ANNOTATIONS).unwrap_or(i64::MAX),
+        ));
+    }
+    let owners = metadata["ownerReferences"].as_array();
+    let mut controllers = Vec::new();
+    for owner in owners.into_iter().flatten() {
+        let path = path.child("ownerReferences");
+        for field in ["apiVersion", "kind", "name", "uid"] {
+            if owner[field].as_str().unwrap_or_default().is_empty() {
+                errors.push(FieldError::invalid(
+                    &path.child(field),
+                    "",
+                    if field == "apiVersion" {
+                        "version must not be empty"
+                    } else {
+                        "must not be empty"
+                    },
+                ));
+            }
+        }
+        if owner["controller"] == Value::Bool(true) {
+            let text = |field: &str| owner[field].as_str().unwrap_or_default();
+            controllers.push(format!("{}/{}", text("kind"), text("name")));
+        }
+    }
+    if let [first, second, ..] = controllers.as_slice() {
+        errors.push(FieldError::invalid(
+            &path.child("ownerReferences"),
+            metadata["ownerReferences"].clone(),
+            format!(
+                "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {second}"
+            ),
+        ));
+    }
+}
+
+/// Sets what the server sets at creation, whatever the client sent.
+pub(crate) fn fill_new(core: &Core, request: &Request, object: &mut Value) {
+    let info = &request.info;
+    let metadata = meta::metadata_mut(object);
+    for field in [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "managedFields",
+        "resourceVersion",
+    ] {
+        metadata.remove(field);
+    }
+    metadata.insert("uid".to_owned(), meta::uid(&core.clock).into());
+    metadata.insert("creationTimestamp".to_owned(), request.time().into());
+    // Where nothing is counted, what the client says stays: a real server does not look.
+    if info.generation != Generation::None {
+        metadata.insert("generation".to_owned(), 1.into());
+    }
+    tidy(object);
+}
+
+/// Carries over what only the server may change. (apiserver: `rest.BeforeUpdate`.)
+pub(crate) fn carry_over(old: &Value, new: &mut Value) {
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "generateName",
+    ] {
+        let own = new["metadata"]
+            .get(field)
+            .is_some_and(|value| !value.is_null());
+        if field != "generateName" || !own {
+            meta::copy(old, new, field);
+        }
+    }
+    let metadata = meta::metadata_mut(new);
+    metadata.remove("managedFields");
+    metadata.remove("selfLink");
+    tidy(new);
+}
+
+/// Drops parts of `metadata` that say nothing, as encoding a real object would.
+pub(crate) fn tidy(object: &mut Value) {
+    let metadata = meta::metadata_mut(object);
+    for field in ["labels", "annotations"] {
+        if let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) {
+            for value in map.values_mut().filter(|value| value.is_null()) {
+                *value = "".into();
+            }
+        }
+    }
+    metadata.retain(|_, value| match value {
+        Value::Null => false,
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::String(text) => !text.is_empty(),
+        _ => true,
+    });
+}
+
+/// Checks an update against the object it replaces. (apimachinery: `ValidateObjectMetaAccessorUpdate`.)
+pub(crate) fn validate_update(old: &Value, new: &Value) -> Errors {
+    let path = Path::new("metadata");
+    let mut errors = Errors::new();
+    let before = meta::strings(old, "finalizers");
+    let added: Vec<&str> = meta::strings(new, "finalizers")
+        .into_iter()
+        .filter(|finalizer| !before.contains(finalizer))
+        .collect();
+    if old["metadata"]["deletionTimestamp"].is_string() && !added.is_empty() {
+        let quoted: Vec<String> = added.iter().map(|text| crate::field::quote(text)).collect();
+        errors.push(FieldError::forbidden(
+            &path.child("finalizers"),
+            format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                quoted.join(", ")
+            ),
+        ));
+    }
+    // A real server checks twice, and says it twice.
+    errors.extend_from_within(..);
+    errors
+}
+
+/// Deletion cannot be asked for by an update.
+pub(crate) fn refuse_deletion_by_update(
+    request: &Request,
+    old: &Value,
+    new: &Value,
+) -> Result<(), Status> {
+    let due = &new["metadata"]["deletionTimestamp"];
+    if due.is_null() || old["metadata"]["deletionTimestamp"].is_string() {
+        return Ok(());
+    }
+    let path = Path::new("metadata").child("deletionTimestamp");
+    let mut errors = vec![FieldError::invalid(
+        &path,
+        due.clone(),
+        "field is immutable",
+    )];
+    errors.extend_from_within(..);
+    Err(request.invalid(&request.name, &errors))
+}
+
+/// The namespace of an object must be that of the path. (apiserver: `EnsureObjectNamespaceMatchesRequestNamespace`.)
+pub(crate) fn settle_namespace(request: &Request, object: &mut Value) -> Result<(), Status> {
+    let expected = request.namespace_of_object();
+    let found = meta::text(object, "namespace");
+    if found == expected {
+        return Ok(());
+    }
+    if found.is_empty() {
+        meta::metadata_mut(object).insert("namespace".to_owned(), expected.into());
+        return Ok(());
+    }
+    if expected.is_empty() {
+        // A namespace on a cluster-scoped object is dropped.
+        meta::metadata_mut(object).remove("namespace");
+        return Ok(());
+    }
+    Err(Status::bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request",
+    ))
+}

@@ -1,0 +1,310 @@
+//! From the bytes of a request to an object that may be stored: decoding, unknown fields, defaults,
+//! checks.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{FieldValidation, Request, metadata, scale};
+use crate::core::Core;
+use crate::field::{FieldError, Path, quote};
+use crate::http::media;
+use crate::json_text::{self, Node};
+use crate::kinds::rules;
+use crate::meta;
+use crate::status::Status;
+
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// Reads an object from the body of a POST or PUT. Unknown and repeated fields are gone from it, with
+/// a warning each where the client wants them.
+///
+/// # Errors
+/// 415 for a type that is neither JSON nor YAML; 400 for what cannot be read, for another type of
+/// object, and with `fieldValidation=Strict` for unknown and repeated fields.
+pub(crate) fn decode(
+    core: &Core,
+    request: &Request,
+    content_type: Option<&str>,
+    body: &Bytes,
+    warnings: &mut Vec<String>,
+) -> Result<Value, Status> {
+    let (mut object, node) = read(request, content_type, body)?;
+    if request.info.custom && object["kind"].as_str().is_none_or(str::is_empty) {
+        return Err(without_kind(request, body));
+    }
+    settle_type(core, request, &mut object)?;
+    let info = &request.info;
+    let refuse = |why: &str| {
+        Status::bad_request(format!(
+            "{} in version {} cannot be handled as a {}: {why}",
+            info.kind,
+            quote(&info.version),
+            info.kind
+        ))
+    };
+    let Some(schema) = info.structural() else {
+        return Ok(object);
+    };
+    if let Some(error) = schema.decode_error(&node) {
+        return Err(refuse(&error));
+    }
+    if request.validation != FieldValidation::Ignore {
+        let errors = schema.strict_errors(&node);
+        if request.validation == FieldValidation::Strict && !errors.is_empty() {
+            return Err(refuse(&format!(
+                "strict decoding error: {}",
+                errors.join(", ")
+            )));
+        }
+        warnings.extend(errors);
+    }
+    schema.prune(&mut object);
+    Ok(object)
+}
+
+/// A custom resource must say what it is.
+fn without_kind(request: &Request, body: &Bytes) -> Status {
+    let info = &request.info;
+    let missing = format!(
+        "Object 'Kind' is missing in '{}'",
+        String::from_utf8_lossy(body)
+    );
+    Status::bad_request(if request.validation == FieldValidation::Ignore {
+        format!(
+            "{} in version {} cannot be handled as a {}: {missing}",
+            info.kind,
+            quote(&info.version),
+            info.kind
+        )
+    } else {
+        format!(
+            "the object provided is unrecognized (must be of type {}): {missing} ({})",
+            info.kind,
+            snippet(body)
+        )
+    })
+}
+
+/// The beginning of a body, as texts show it; in hexadecimal when it is no object.
+fn snippet(body: &[u8]) -> String {
+    const SHOWN: usize = 30;
+    if body.is_empty() {
+        return "<empty>".to_owned();
+    }
+    let head = &body[..body.len().min(SHOWN)];
+    let shown = if head.first() == Some(&b'{') {
+        String::from_utf8_lossy(head).into_owned()
+    } else {
+        head.iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    if body.len() > SHOWN {
+        format!("{shown} ...")
+    } else {
+        shown
+    }
+}
+
+/// Reads the body as one JSON object.
+pub(crate) fn read(
+    request: &Request,
+    content_type: Option<&str>,
+    body: &Bytes,
+) -> Result<(Value, Node), Status> {
+    let essence = content_type.map(media::essence).unwrap_or_default();
+    let refuse = |why: String| {
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {why}",
+            request.info.kind
+        ))
+    };
+    let unversioned = |why: String| {
+        refuse(format!(
+            "couldn't get version/kind; json parse error: {why}"
+        ))
+    };
+    let node = match essence.as_str() {
+        "" | "application/json" => json_text::parse(body)
+            .map_err(|error| unversioned(format!("{error} ({})", snippet(body))))?,
+        "application/yaml" | "text/yaml" | "application/x-yaml" => {
+            let value: Value = serde_yaml_ng::from_slice(body)
+                .map_err(|error| refuse(format!("yaml: {error}")))?;
+            Node::from_value(&value)
+        }
+        PROTOBUF => {
+            let mut status = Status::unsupported_media_type(media::SERVED);
+            status.message = format!(
+                "protobuf bodies ({PROTOBUF}) are not supported by this server, send application/json: {}",
+                status.message
+            );
+            return Err(status);
+        }
+        _ => return Err(Status::unsupported_media_type(media::SERVED)),
+    };
+    if !matches!(node, Node::Object(_)) {
+        return Err(unversioned(format!(
+            "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }} ({})",
+            node.go_type(),
+            snippet(body)
+        )));
+    }
+    let value = node.to_value();
+    Ok((value, node))
+}
+
+/// Gives an object the type of its resource; another one is refused.
+///
+/// # Errors
+/// 400 when it names another.
+pub(crate) fn settle_type(
+    core: &Core,
+    request: &Request,
+    object: &mut Value,
+) -> Result<(), Status> {
+    let info = &request.info;
+    let expected = info.api_version();
+    let found = object["apiVersion"].as_str().unwrap_or_default().to_owned();
+    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+    let other_version = found != expected && (info.custom || !found.is_empty());
+    let other_kind = kind != info.kind && (info.custom || !kind.is_empty());
+    if other_version || other_kind {
+        return Err(other_type(
+            core,
+            request,
+            &found,
+            &kind,
+            meta::text(object, "name"),
+        ));
+    }
+    let map = meta::object_mut(object);
+    map.insert("apiVersion".to_owned(), expected.into());
+    map.insert("kind".to_owned(), info.kind.clone().into());
+    if !map.get("metadata").is_some_and(Value::is_object) {
+        map.insert("metadata".to_owned(), Value::Object(serde_json::Map::new()));
+    }
+    Ok(())
+}
+
+/// What an object of another type is told: Go's decoder has its own words for built-in kinds.
+fn other_type(core: &Core, request: &Request, found: &str, kind: &str, name: &str) -> Status {
+    let info = &request.info;
+    let expected = info.api_version();
+    if info.custom {
+        if found != expected {
+            return Status::bad_request(format!(
+                "the API version in the data ({found}) does not match the expected API version ({expected})"
+            ));
+        }
+        let error = FieldError::invalid(&Path::new("kind"), kind, format!("must be {}", info.kind));
+        return Status::invalid(&info.group, kind, name, &[error]);
+    }
+    let found = if found.is_empty() { &expected } else { found };
+    let kind = if kind.is_empty() { &info.kind } else { kind };
+    let (group, version) = found.split_once('/').unwrap_or(("", found));
+    let served = core.registry.served();
+    let known = served
+        .of_kind(group, version, kind.strip_suffix("List").unwrap_or(kind))
+        .is_some_and(|known| !known.custom);
+    let package = |group: &str| match group {
+        "" => "core".to_owned(),
+        group => group.split('.').next().unwrap_or_default().to_owned(),
+    };
+    let why = if known {
+        format!(
+            "converting ({version}.{kind}) to ({}.{}): unknown conversion",
+            package(&info.group),
+            info.kind
+        )
+    } else {
+        format!(
+            "no kind {} is registered for version {} in scheme \"pkg/runtime/scheme.go:111\"",
+            quote(kind),
+            quote(found)
+        )
+    };
+    Status::bad_request(format!(
+        "{kind} in version {} cannot be handled as a {}: {why}",
+        quote(version),
+        info.kind
+    ))
+}
+
+/// Drops what the resource does not have from the result of a patch; says so, or refuses.
+///
+/// # Errors
+/// 422 for values of a wrong type, and with `fieldValidation=Strict` for unknown fields.
+pub(crate) fn prune_patched(
+    request: &Request,
+    object: &mut Value,
+    duplicates: &[String],
+    patch: &str,
+    warnings: &mut Vec<String>,
+) -> Result<(), Status> {
+    let Some(schema) = request.info.structural() else {
+        return Ok(());
+    };
+    let refuse = |why: String| {
+        let error = FieldError::invalid(&Path::new("patch"), patch, why);
+        Status::invalid("", "", "", &[error])
+    };
+    let node = Node::from_value(object);
+    if let Some(error) = schema.decode_error(&node) {
+        return Err(refuse(error));
+    }
+    if request.validation != FieldValidation::Ignore {
+        let mut errors: Vec<String> = duplicates
+            .iter()
+            .map(|path| format!("duplicate field {}", quote(path)))
+            .collect();
+        errors.extend(schema.strict_errors_of(object));
+        if request.validation == FieldValidation::Strict && !errors.is_empty() {
+            return Err(refuse(format!(
+                "strict decoding error: {}",
+                errors.join(", ")
+            )));
+        }
+        warnings.extend(errors);
+    }
+    schema.prune(object);
+    Ok(())
+}
+
+/// Makes an object complete: defaults of its schema and of its kind.
+pub(crate) fn default(core: &Core, request: &Request, object: &mut Value) {
+    if let Some(schema) = request.info.structural() {
+        schema.default(object);
+    }
+    rules::default(core, request, object);
+}
+
+/// Checks a new object, or a changed one against the `old`.
+///
+/// # Errors
+/// 422 naming every field at fault.
+pub(crate) fn validate(
+    request: &Request,
+    object: &Value,
+    old: Option<&Value>,
+) -> Result<(), Status> {
+    let mut errors = metadata::validate(&request.info, object);
+    if let Some(old) = old {
+        errors.extend(metadata::validate_update(old, object));
+    }
+    if let Some(schema) = request.info.structural() {
+        let of_scale = scale::validate(&request.info, object);
+        errors = schema.validate(object, old, errors, of_scale);
+    }
+    if request.subresource == "status" {
+        // A real server validates the status by itself: paths in texts begin below it.
+        for error in &mut errors {
+            if let Some(below) = error.detail.strip_prefix("status.") {
+                error.detail = below.to_owned();
+            }
+        }
+    }
+    errors.extend(rules::validate(request, object, old));
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(request.invalid(meta::text(object, "name"), &errors))
+    }
+}

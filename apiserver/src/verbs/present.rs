@@ -1,0 +1,254 @@
+//! How stored objects are shown: with `apiVersion` and `kind` in front, or as metadata, or as rows.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::http::media::Shape;
+use crate::kinds::events;
+use crate::resource::ResourceInfo;
+use crate::store::Object;
+use crate::table::{self, IncludeObject, Rows};
+
+/// Shows objects of one resource in one shape.
+#[derive(Clone, Debug)]
+pub(crate) struct Presenter {
+    info: Arc<ResourceInfo>,
+    shape: Shape,
+    include_object: IncludeObject,
+    now: Timestamp,
+    type_meta: String,
+}
+
+/// `metadata` of a list.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ListMeta {
+    pub(crate) version: u64,
+    pub(crate) continue_token: Option<String>,
+    pub(crate) remaining: Option<usize>,
+}
+
+// === impl Presenter ===
+
+impl Presenter {
+    pub(crate) fn new(
+        info: &Arc<ResourceInfo>,
+        shape: Shape,
+        include_object: IncludeObject,
+        now: Timestamp,
+    ) -> Self {
+        let type_meta = format!(
+            "{{\"apiVersion\":{},\"kind\":{}",
+            json!(info.api_version()),
+            json!(info.kind)
+        );
+        Self {
+            info: info.clone(),
+            shape,
+            include_object,
+            now,
+            type_meta,
+        }
+    }
+
+    /// The object with its type, whole.
+    pub(crate) fn whole(&self, object: &Object) -> Value {
+        let mut value = self.converted(object);
+        if let Some(map) = value.as_object_mut() {
+            map.insert("apiVersion".to_owned(), json!(self.info.api_version()));
+            map.insert("kind".to_owned(), json!(self.info.kind));
+        }
+        value
+    }
+
+    /// The object in the form of this version: of Events, the fields of their group; of custom resources, what the
+    /// schema knows, completed.
+    fn converted(&self, object: &Object) -> Value {
+        let mut value = object.value().clone();
+        if is_new_event(&self.info) {
+            return events::from_core(value);
+        }
+        if self.converts(object)
+            && let Some(schema) = self.info.structural()
+        {
+            schema.prune(&mut value);
+            schema.default(&mut value);
+        }
+        value
+    }
+
+    fn converts(&self, object: &Object) -> bool {
+        is_new_event(&self.info)
+            || (self.info.custom && object.version() <= self.info.converted_up_to)
+    }
+
+    fn write_whole(&self, object: &Object, typed: bool, out: &mut BytesMut) {
+        let converted;
+        let content = if self.converts(object) {
+            converted = Bytes::from(self.converted(object).to_string().into_bytes());
+            &converted
+        } else {
+            object.encoded()
+        };
+        if !typed {
+            out.extend_from_slice(content);
+            return;
+        }
+        out.extend_from_slice(self.type_meta.as_bytes());
+        if content.len() > 2 {
+            out.extend_from_slice(b",");
+            out.extend_from_slice(&content[1..]);
+        } else {
+            out.extend_from_slice(b"}");
+        }
+    }
+
+    /// One object.
+    pub(crate) fn one(&self, object: &Object) -> Bytes {
+        let mut out = BytesMut::with_capacity(object.encoded().len() + self.type_meta.len() + 1);
+        self.write_one(object, true, true, &mut out);
+        out.extend_from_slice(b"\n");
+        out.freeze()
+    }
+
+    /// Appends one object; in a Table watch, columns are said with the first one only.
+    pub(crate) fn write_one(
+        &self,
+        object: &Object,
+        typed: bool,
+        columns: bool,
+        out: &mut BytesMut,
+    ) {
+        match self.shape {
+            Shape::Whole => self.write_whole(object, typed, out),
+            Shape::Metadata(version) => {
+                out.extend_from_slice(
+                    table::partial_metadata(object.value(), version)
+                        .to_string()
+                        .as_bytes(),
+                );
+            }
+            Shape::Table(version) => {
+                let metadata = json!({"resourceVersion": object.version().to_string()});
+                let table = self.table(&[object], version, columns, metadata);
+                out.extend_from_slice(table.to_string().as_bytes());
+            }
+        }
+    }
+
+    /// A list of objects.
+    pub(crate) fn list(&self, objects: &[Arc<Object>], meta: &ListMeta) -> Bytes {
+        let mut out = BytesMut::new();
+        match self.shape {
+            Shape::Table(version) => {
+                let table = self.table(objects, version, true, meta.to_value());
+                out.extend_from_slice(table.to_string().as_bytes());
+            }
+            // As a real server has it: no objects in this shape are `null`, not a list.
+            Shape::Metadata(version) if objects.is_empty() => {
+                let list = json!({
+                    "kind": "PartialObjectMetadataList",
+                    "apiVersion": format!("meta.k8s.io/{version}"),
+                    "metadata": meta.to_value(),
+                    "items": null,
+                });
+                out.extend_from_slice(list.to_string().as_bytes());
+            }
+            shape => {
+                let (api_version, kind) = match shape {
+                    Shape::Metadata(version) => (
+                        format!("meta.k8s.io/{version}"),
+                        "PartialObjectMetadataList".to_owned(),
+                    ),
+                    _ => (self.info.api_version(), self.info.list_kind.clone()),
+                };
+                let mut metadata = meta.to_value();
+                if self.info.custom && shape == Shape::Whole && meta.continue_token.is_none() {
+                    metadata["continue"] = json!("");
+                }
+                let head = format!(
+                    "{{\"kind\":{},\"apiVersion\":{},\"metadata\":{},\"items\":[",
+                    json!(kind),
+                    json!(api_version),
+                    metadata
+                );
+                out.extend_from_slice(head.as_bytes());
+                for (at, object) in objects.iter().enumerate() {
+                    if at > 0 {
+                        out.extend_from_slice(b",");
+                    }
+                    // Items of lists of built-ins carry no type of their own.
+                    self.write_one(object, self.info.custom, true, &mut out);
+                }
+                out.extend_from_slice(b"]}");
+            }
+        }
+        out.extend_from_slice(b"\n");
+        out.freeze()
+    }
+
+    /// The object of a bookmark at `version`.
+    pub(crate) fn bookmark(&self, version: u64, annotation: Option<&str>) -> Value {
+        let mut metadata = json!({"resourceVersion": version.to_string()});
+        if let Some(annotation) = annotation {
+            metadata["annotations"] = json!({annotation: "true"});
+        }
+        match self.shape {
+            Shape::Whole => json!({
+                "kind": self.info.kind,
+                "apiVersion": self.info.api_version(),
+                "metadata": metadata,
+            }),
+            Shape::Metadata(form) => json!({
+                "kind": "PartialObjectMetadata",
+                "apiVersion": format!("meta.k8s.io/{form}"),
+                "metadata": metadata,
+            }),
+            Shape::Table(form) => json!({
+                "kind": "Table",
+                "apiVersion": format!("meta.k8s.io/{form}"),
+                "metadata": {"resourceVersion": version.to_string()},
+                "columnDefinitions": null,
+                "rows": [],
+            }),
+        }
+    }
+
+    fn table<O: std::borrow::Borrow<Object>>(
+        &self,
+        objects: &[O],
+        version: &str,
+        columns: bool,
+        metadata: Value,
+    ) -> Value {
+        let rows = Rows::new(&self.info.columns, self.now);
+        let definitions = columns.then(|| rows.definitions());
+        let rows = objects
+            .iter()
+            .map(|object| rows.row(&self.whole(object.borrow()), self.include_object, version))
+            .collect();
+        table::table(version, metadata, definitions, rows)
+    }
+}
+
+/// Whether Events are shown in the form of events.k8s.io.
+pub(crate) fn is_new_event(info: &ResourceInfo) -> bool {
+    info.storage == "events" && !info.group.is_empty()
+}
+
+// === impl ListMeta ===
+
+impl ListMeta {
+    fn to_value(&self) -> Value {
+        let mut meta = json!({"resourceVersion": self.version.to_string()});
+        if let Some(token) = &self.continue_token {
+            meta["continue"] = json!(token);
+        }
+        if let Some(remaining) = self.remaining {
+            meta["remainingItemCount"] = json!(remaining);
+        }
+        meta
+    }
+}

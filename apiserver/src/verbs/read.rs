@@ -1,0 +1,74 @@
+//! GET of one object.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::{Request, history_status};
+use crate::core::Core;
+use crate::field::quote;
+use crate::status::Status;
+use crate::store::Object;
+
+/// How long a read waits for a version from the future.
+pub(crate) const VERSION_WAIT: Duration = Duration::from_secs(3);
+
+/// The named object.
+///
+/// # Errors
+/// 404; 400 for a malformed `resourceVersion`; 504 for one that is not reached in time.
+pub(crate) async fn get(core: &Core, request: &Request) -> Result<Arc<Object>, Status> {
+    let version = resource_version(request.query.get("resourceVersion"))
+        .map_err(|status| Status::internal_text(status.message.clone()))?;
+    if let Some(version) = version {
+        wait_for(core, version).await?;
+    }
+    find(core, request)
+}
+
+/// The named object as it is now, or as a stale replica has it.
+pub(crate) fn find(core: &Core, request: &Request) -> Result<Arc<Object>, Status> {
+    let key = request.key();
+    let found = match request.stale {
+        Some(version) => core
+            .store
+            .get_at(&request.info.storage, key.as_str(), version)
+            .map_err(history_status)?,
+        None => core.store.get(&request.info.storage, key.as_str()),
+    };
+    found.ok_or_else(|| request.not_found())
+}
+
+/// Reads a `resourceVersion`.
+///
+/// # Errors
+/// 400 when it is no number.
+pub(crate) fn resource_version(text: Option<&str>) -> Result<Option<u64>, Status> {
+    text.map(|text| {
+        text.parse().map_err(|_| {
+            Status::bad_request(format!(
+                "resourceVersion: Invalid value: {}: strconv.ParseUint: parsing {}: invalid syntax",
+                quote(text),
+                quote(text)
+            ))
+        })
+    })
+    .transpose()
+}
+
+/// Waits until the store has reached `version`.
+///
+/// # Errors
+/// 504 when it has not within three seconds.
+pub(crate) async fn wait_for(core: &Core, version: u64) -> Result<(), Status> {
+    let mut revision = core.store.follow_revision();
+    let reached = timeout(VERSION_WAIT, revision.wait_for(|&now| now >= version)).await;
+    match reached {
+        Ok(Ok(_)) => Ok(()),
+        _ => Err(Status::too_large_resource_version(
+            version,
+            core.store.revision(),
+        )),
+    }
+}

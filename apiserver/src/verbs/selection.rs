@@ -1,0 +1,110 @@
+//! Which objects a list, a watch or a deletion of many is about.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::field::quote;
+use crate::http::query::Parameters;
+use crate::resource::ResourceInfo;
+use crate::selector::{FieldSelector, LabelSelector};
+use crate::status::Status;
+use crate::store::Object;
+
+/// Label and field selectors of one request, checked against its resource.
+#[derive(Clone, Debug)]
+pub(crate) struct Selection {
+    info: Arc<ResourceInfo>,
+    labels: LabelSelector,
+    fields: FieldSelector,
+}
+
+// === impl Selection ===
+
+impl Selection {
+    /// Reads `labelSelector` and `fieldSelector`. A `name` from the path narrows it to one object.
+    ///
+    /// # Errors
+    /// 400 for what cannot be read and for fields that cannot be selected.
+    pub(crate) fn of(
+        info: &Arc<ResourceInfo>,
+        query: &Parameters,
+        name: &str,
+    ) -> Result<Self, Status> {
+        let labels = LabelSelector::parse(query.get("labelSelector").unwrap_or_default())
+            .map_err(|error| Status::bad_request(error.to_string()))?;
+        let mut text = query.get("fieldSelector").unwrap_or_default().to_owned();
+        if !name.is_empty() {
+            if !text.is_empty() {
+                text.push(',');
+            }
+            text.push_str("metadata.name=");
+            text.push_str(name);
+        }
+        let fields =
+            FieldSelector::parse(&text).map_err(|error| Status::bad_request(error.to_string()))?;
+        for term in fields.terms() {
+            if !selectable(info, &term.field) {
+                return Err(unsupported(info, &term.field));
+            }
+        }
+        Ok(Self {
+            info: info.clone(),
+            labels,
+            fields,
+        })
+    }
+
+    /// Every object matches.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Whether `object` matches.
+    pub(crate) fn matches(&self, object: &Object) -> bool {
+        let value = object.value();
+        (self.labels.is_empty() || self.labels.matches_object(value))
+            && (self.fields.is_empty()
+                || self
+                    .fields
+                    .matches(|field| field_text(&self.info, value, field)))
+    }
+}
+
+fn selectable(info: &ResourceInfo, field: &str) -> bool {
+    matches!(field, "metadata.name" | "metadata.namespace")
+        || info
+            .selectable_fields
+            .iter()
+            .any(|known| known.name == field)
+}
+
+/// Kinds with fields of their own have other words for a field they do not have.
+fn unsupported(info: &ResourceInfo, field: &str) -> Status {
+    if info.custom || !info.selectable_fields.is_empty() {
+        return Status::bad_request(format!("field label not supported: {field}"));
+    }
+    Status::bad_request(format!(
+        "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+        quote(field)
+    ))
+}
+
+/// The text of a selectable field; empty when absent.
+fn field_text<'a>(info: &ResourceInfo, value: &'a Value, field: &str) -> Cow<'a, str> {
+    let extract = info
+        .selectable_fields
+        .iter()
+        .find(|known| known.name == field)
+        .and_then(|known| known.extract);
+    if let Some(extract) = extract {
+        return Cow::Owned(extract(value));
+    }
+    let found = field.split('.').fold(value, |value, part| &value[part]);
+    match found {
+        Value::String(text) => Cow::Borrowed(text),
+        Value::Null => Cow::Borrowed(""),
+        other => Cow::Owned(other.to_string()),
+    }
+}

@@ -1,0 +1,262 @@
+//! PUT, and the loop that PUT, PATCH and the subresources share: read, change, check, write.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::create::commit_status;
+use super::present::{Presenter, is_new_event};
+use super::{Request, Written, metadata, prepare};
+use crate::core::Core;
+use crate::escalation;
+use crate::field::{FieldError, Path};
+use crate::http::media::Shape;
+use crate::kinds::{events, rules};
+use crate::meta;
+use crate::resource::{Generation, ResourceInfo};
+use crate::status::Status;
+use crate::store::{CommitError, Expected, Object};
+use crate::table::IncludeObject;
+
+/// How often a write is tried again when others write in between and the client named no version.
+const TRIES: usize = 50;
+
+/// The wanted object, given the current one with its type.
+pub(crate) type Change<'a> = &'a dyn Fn(&Value, &mut Vec<String>) -> Result<Value, Status>;
+
+/// Replaces an object by `body`; creates it where the resource allows that.
+///
+/// # Errors
+/// 400, 404, 409 and 422 of the rules for updates.
+pub(crate) fn replace(
+    core: &Core,
+    request: &Request,
+    mut body: Value,
+    warnings: Vec<String>,
+) -> Result<Written, Status> {
+    metadata::settle_namespace(request, &mut body)?;
+    let name = meta::text(&body, "name");
+    if name.is_empty() {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            request.name
+        )));
+    }
+    if name != request.name {
+        return Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            request.name
+        )));
+    }
+    let key = request.key();
+    let absent = core
+        .store
+        .get(&request.info.storage, key.as_str())
+        .is_none();
+    if absent && request.info.create_on_update && request.subresource.is_empty() {
+        meta::metadata_mut(&mut body).remove("resourceVersion");
+        return super::create::create(core, request, body, warnings);
+    }
+    let mut written = change(core, request, &|_, _| Ok(body.clone()))?;
+    written.warnings.splice(0..0, warnings);
+    Ok(written)
+}
+
+/// Changes the named object by `change`, trying again when others write in between.
+///
+/// # Errors
+/// 404 when it is absent; 409 when it is not what the writer believed; 422 for what is invalid.
+pub(crate) fn change(
+    core: &Core,
+    request: &Request,
+    change: Change<'_>,
+) -> Result<Written, Status> {
+    let key = request.key();
+    let presenter = Presenter::new(
+        &request.info,
+        Shape::Whole,
+        IncludeObject::None,
+        request.now,
+    );
+    for _ in 0..TRIES {
+        let current = core
+            .store
+            .get(&request.info.storage, key.as_str())
+            .ok_or_else(|| request.not_found())?;
+        let old = presenter.whole(&current);
+        let mut warnings = Vec::new();
+        let wanted = change(&old, &mut warnings)?;
+        let wanted = settle(core, request, &current, &old, wanted, &mut warnings)?;
+        match write(core, request, &current, wanted) {
+            Ok(object) => return Ok(Written::object(200, object, warnings)),
+            Err(CommitError::Raced) => {}
+            Err(error) => return Err(commit_status(error)),
+        }
+    }
+    Err(Status::modified(request.resource(), &request.name))
+}
+
+/// The object to store for what is wanted, all rules applied; in its stored form.
+fn settle(
+    core: &Core,
+    request: &Request,
+    current: &Object,
+    old: &Value,
+    mut new: Value,
+    warnings: &mut Vec<String>,
+) -> Result<Value, Status> {
+    let info = &request.info;
+    check_preconditions(request, current, &new)?;
+    meta::metadata_mut(&mut new).insert(
+        "resourceVersion".to_owned(),
+        current.version().to_string().into(),
+    );
+    if request.subresource == "status" {
+        let status = new.get("status").cloned();
+        new = old.clone();
+        set_status(&mut new, status);
+    } else if info.status {
+        set_status(&mut new, old.get("status").cloned());
+    }
+    metadata::refuse_deletion_by_update(request, old, &new)?;
+    metadata::carry_over(old, &mut new);
+    warnings.extend(metadata::warnings(info, &new));
+    rules::before_update(request, old, &mut new);
+    prepare::default(core, request, &mut new);
+    if raises_generation(info, old, &new) {
+        let generation = meta::generation(old) + 1;
+        meta::metadata_mut(&mut new).insert("generation".to_owned(), generation.into());
+    }
+    prepare::validate(request, &new, Some(old))?;
+    escalation::check(core, request, &new, Some(old))?;
+    if is_new_event(info) {
+        new = events::to_core(new);
+    }
+    let map = meta::object_mut(&mut new);
+    map.remove("apiVersion");
+    map.remove("kind");
+    Ok(new)
+}
+
+fn write(
+    core: &Core,
+    request: &Request,
+    current: &Arc<Object>,
+    new: Value,
+) -> Result<Arc<Object>, CommitError> {
+    let info = &request.info;
+    let gone = current.is_terminating()
+        && meta::strings(&new, "finalizers").is_empty()
+        && new["metadata"]["deletionGracePeriodSeconds"]
+            .as_i64()
+            .unwrap_or(0)
+            == 0
+        && rules::may_go(info, &new);
+    if !gone && new == *current.value() {
+        // Nothing changes: no version, no event.
+        return Ok(current.clone());
+    }
+    if request.dry_run {
+        return Ok(Arc::new(Object::draft(new)));
+    }
+    let key = current.key();
+    let expected = Expected::Version(current.version());
+    if gone {
+        core.store
+            .commit(&info.storage, key.as_str(), expected, None)?;
+        rules::after_write(core, info, Some(current), None);
+        // The last state was never stored without its finalizer; the answer shows it without, at the version it had.
+        return Ok(Arc::new(Object::new(new, current.version())));
+    }
+    let stored = core
+        .store
+        .commit(&info.storage, key.as_str(), expected, Some(new))?;
+    rules::after_write(core, info, Some(current), Some(&stored));
+    Ok(stored)
+}
+
+/// uid and resourceVersion of the body, where given, must be those of the stored object.
+fn check_preconditions(request: &Request, current: &Object, new: &Value) -> Result<(), Status> {
+    let uid = meta::text(new, "uid");
+    let stored = current.uid().unwrap_or_default();
+    if !uid.is_empty() && uid != stored {
+        return Err(Status::conflict(
+            request.resource(),
+            &request.name,
+            format_args!(
+                "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}",
+                storage_path(&request.info),
+                current.key()
+            ),
+        ));
+    }
+    let version = meta::text(new, "resourceVersion");
+    if version.is_empty() || version == "0" {
+        if request.info.unconditional_update {
+            return Ok(());
+        }
+        // Here the real server names the resource where the kind should stand.
+        let resource = request.resource();
+        return Err(Status::invalid(
+            resource.group,
+            resource.resource,
+            &request.name,
+            &[FieldError::invalid(
+                &Path::new("metadata").child("resourceVersion"),
+                0,
+                "must be specified for an update",
+            )],
+        ));
+    }
+    let Ok(version) = version.parse::<u64>() else {
+        return Err(Status::internal_text(format!(
+            "strconv.ParseUint: parsing {}: invalid syntax",
+            crate::field::quote(version)
+        )));
+    };
+    if version != current.version() {
+        return Err(Status::modified(request.resource(), &request.name));
+    }
+    Ok(())
+}
+
+/// Where a real server keeps objects of a resource in etcd; some texts show it.
+fn storage_path(info: &ResourceInfo) -> String {
+    if info.custom {
+        format!("{}/{}", info.group, info.plural)
+    } else {
+        info.plural.clone()
+    }
+}
+
+fn set_status(object: &mut Value, status: Option<Value>) {
+    let map = meta::object_mut(object);
+    match status {
+        Some(status) if !status.is_null() => {
+            map.insert("status".to_owned(), status);
+        }
+        _ => {
+            map.remove("status");
+        }
+    }
+}
+
+fn raises_generation(info: &ResourceInfo, old: &Value, new: &Value) -> bool {
+    match info.generation {
+        Generation::None => false,
+        Generation::Spec => old.get("spec") != new.get("spec"),
+        Generation::OutsideMetadata => {
+            let counts = |field: &str| field != "metadata" && !(field == "status" && info.status);
+            let parts = |object: &Value| -> Vec<(String, Value)> {
+                object
+                    .as_object()
+                    .into_iter()
+                    .flatten()
+                    .filter(|(field, _)| counts(field))
+                    .map(|(field, value)| (field.clone(), value.clone()))
+                    .collect()
+            };
+            parts(old) != parts(new)
+        }
+    }
+}

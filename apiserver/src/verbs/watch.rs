@@ -1,0 +1,354 @@
+//! WATCH: events read from the store's ring by a cursor, framed one JSON object a line.
+//!
+//! Nothing is queued for a watcher: its stream looks into the ring when the socket has room, so no
+//! event can be dropped on the way, and memory does not grow with slow readers. One that is so slow
+//! that the ring no longer holds its place is closed, and resumes (or learns that it cannot).
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures::Stream;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::Request;
+use super::list::options_invalid;
+use super::present::Presenter;
+use super::read::{resource_version, wait_for};
+use super::selection::Selection;
+use crate::core::Core;
+use crate::field::{FieldError, Path};
+use crate::status::Status;
+use crate::store::{Change, Event, HistoryError, Object};
+
+/// Time between bookmarks.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// A last bookmark comes this long before the stream ends.
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// A stream without `timeoutSeconds` ends after this and up to as much again.
+const SHORTEST_DEFAULT: Duration = Duration::from_secs(1800);
+/// Events framed at once.
+const BATCH: usize = 256;
+
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// One open watch.
+pub(crate) struct Watch {
+    core: Arc<Core>,
+    storage: String,
+    prefix: String,
+    selection: Selection,
+    presenter: Presenter,
+    follow: watch::Receiver<u64>,
+    closing: watch::Receiver<u64>,
+    initial: std::vec::IntoIter<Arc<Object>>,
+    /// The end of the initial events is still to be announced, at this version.
+    end_of_initial: Option<u64>,
+    /// Everything up to this version was seen.
+    cursor: u64,
+    bookmarks: bool,
+    next_bookmark: Instant,
+    deadline: Instant,
+    /// Said instead of everything else.
+    error: Option<Status>,
+    started: bool,
+    columns_said: bool,
+    ended: bool,
+}
+
+/// How a watch starts.
+struct Start {
+    cursor: u64,
+    initial: Vec<Arc<Object>>,
+    end_of_initial: Option<u64>,
+}
+
+/// Opens a watch.
+///
+/// # Errors
+/// 400 and 422 for its options; 500 for a malformed version, as a real server answers it.
+pub(crate) async fn watch(core: &Arc<Core>, request: &Request) -> Result<Watch, Status> {
+    check(core, request)?;
+    let query = &request.query;
+    let selection = Selection::of(&request.info, query, &request.name)?;
+    let storage = request.info.storage.clone();
+    let prefix = request.prefix();
+    let bookmarks = query.flag("allowWatchBookmarks");
+    let version = resource_version(query.get("resourceVersion"))
+        .map_err(|status| Status::internal_text(status.message.clone()))?;
+    let send_initial = query.optional_flag("sendInitialEvents");
+    let mut error = None;
+    if let (Some(true), Some(version)) = (send_initial, version) {
+        error = wait_for(core, version).await.err();
+    }
+    let follow = core
+        .store
+        .follow(&storage)
+        .ok_or_else(Status::no_such_resource)?;
+    let start = match (send_initial, version) {
+        (Some(true), _) | (None, None | Some(0)) => {
+            let (at, objects) = core.store.list(&storage, &prefix);
+            Start {
+                cursor: at,
+                initial: objects
+                    .into_iter()
+                    .filter(|object| selection.matches(object))
+                    .collect(),
+                // Servers that offer streaming lists end the old kind of start with this bookmark too.
+                end_of_initial: (bookmarks && core.streaming_lists(request)).then_some(at),
+            }
+        }
+        (_, version) => Start {
+            cursor: version
+                .filter(|&version| version > 0)
+                .unwrap_or_else(|| core.store.revision()),
+            initial: Vec::new(),
+            end_of_initial: None,
+        },
+    };
+    let now = Instant::now();
+    let lasts = match query
+        .number("timeoutSeconds")?
+        .filter(|&seconds| seconds > 0)
+    {
+        Some(seconds) => Duration::from_secs(seconds.unsigned_abs()),
+        None => core.clock.random().jitter(SHORTEST_DEFAULT, 1.0),
+    };
+    let deadline = now + lasts;
+    let mut watch = Watch {
+        core: core.clone(),
+        storage,
+        prefix,
+        selection,
+        presenter: Presenter::new(
+            &request.info,
+            request.accepted.shape,
+            request.include_object()?,
+            request.now,
+        ),
+        follow,
+        closing: core.closing.subscribe(),
+        initial: start.initial.into_iter(),
+        end_of_initial: start.end_of_initial,
+        cursor: start.cursor,
+        bookmarks,
+        next_bookmark: deadline,
+        deadline,
+        error,
+        started: false,
+        columns_said: false,
+        ended: false,
+    };
+    watch.plan_bookmark(now);
+    Ok(watch)
+}
+
+/// The rules for the options of a watch. (apimachinery: `validateWatchOptions`.)
+fn check(core: &Core, request: &Request) -> Result<(), Status> {
+    const NOT_OLDER_THAN: &str = "NotOlderThan";
+    let query = &request.query;
+    let how = query.get("resourceVersionMatch");
+    let path = Path::new("resourceVersionMatch");
+    let mut errors = Vec::new();
+    let send_initial = query.has("sendInitialEvents");
+    if send_initial {
+        if how != Some(NOT_OLDER_THAN) {
+            errors.push(FieldError::forbidden(
+                &path,
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            ));
+        }
+        if !core.streaming_lists(request) {
+            errors.push(FieldError::forbidden(
+                &Path::new("sendInitialEvents"),
+                "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+            ));
+        }
+    }
+    if let Some(how) = how {
+        if !send_initial {
+            errors.push(FieldError::forbidden(
+                &path,
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ));
+        }
+        if how != NOT_OLDER_THAN {
+            errors.push(FieldError::not_supported(&path, how, &[NOT_OLDER_THAN]));
+        }
+        if query.get("continue").is_some() {
+            errors.push(FieldError::forbidden(
+                &path,
+                "resourceVersionMatch is forbidden when continue is provided",
+            ));
+        }
+    }
+    options_invalid(&errors)
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// The frames of the watch, several to a piece where several are ready.
+    pub(crate) fn frames(self) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+        futures::stream::unfold(self, |mut watch| async move {
+            let frames = watch.next().await?;
+            Some((Ok(frames), watch))
+        })
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if self.ended {
+                return None;
+            }
+            self.follow.borrow_and_update();
+            let frames = self.ready();
+            if !frames.is_empty() {
+                return Some(frames);
+            }
+            if self.ended {
+                return None;
+            }
+            let wake = self.next_bookmark.min(self.deadline);
+            tokio::select! {
+                biased;
+                _ = self.closing.changed() => self.ended = true,
+                changed = self.follow.changed() => if changed.is_err() {
+                    self.ended = true;
+                },
+                () = sleep_until(wake) => {}
+            }
+        }
+    }
+
+    /// The frames that can be written now; ends the watch when its time is over.
+    fn ready(&mut self) -> Bytes {
+        let mut out = BytesMut::new();
+        if self.closing.has_changed().unwrap_or(true) {
+            self.ended = true;
+            return out.freeze();
+        }
+        if let Some(status) = self.error.take() {
+            failure(&status, &mut out);
+            self.ended = true;
+            return out.freeze();
+        }
+        for object in self.initial.by_ref().take(BATCH).collect::<Vec<_>>() {
+            self.frame("ADDED", &object, &mut out);
+        }
+        if !out.is_empty() {
+            return out.freeze();
+        }
+        if let Some(version) = self.end_of_initial.take() {
+            self.bookmark(version, Some(INITIAL_EVENTS_END), &mut out);
+            self.started = true;
+            return out.freeze();
+        }
+        let now = Instant::now();
+        if now >= self.deadline {
+            self.ended = true;
+            return out.freeze();
+        }
+        match self
+            .core
+            .store
+            .events_after(&self.storage, self.cursor, BATCH)
+        {
+            Ok((events, seen)) => {
+                self.cursor = seen;
+                for event in &events {
+                    self.event(event, &mut out);
+                }
+                if events.len() == BATCH && out.is_empty() {
+                    // None of these was for this watch, and there may be more.
+                    return self.ready();
+                }
+            }
+            Err(HistoryError::TooOld { asked, oldest }) => {
+                if !self.started {
+                    let status =
+                        Status::expired(format!("too old resource version: {asked} ({oldest})"));
+                    failure(&status, &mut out);
+                }
+                self.ended = true;
+            }
+            Err(HistoryError::TooNew { .. } | HistoryError::NoTable) => self.ended = true,
+        }
+        self.started = true;
+        if now >= self.next_bookmark && out.is_empty() && !self.ended {
+            if self.core.faults.sends_bookmarks() {
+                self.bookmark(self.cursor, None, &mut out);
+            }
+            self.plan_bookmark(now);
+        }
+        out.freeze()
+    }
+
+    /// Bookmarks come each minute, and one shortly before the end.
+    fn plan_bookmark(&mut self, now: Instant) {
+        if !self.bookmarks {
+            self.next_bookmark = self.deadline;
+            return;
+        }
+        let last = self
+            .deadline
+            .checked_sub(BOOKMARK_BEFORE_END)
+            .unwrap_or(self.deadline);
+        self.next_bookmark = if now >= last {
+            self.deadline
+        } else {
+            (now + BOOKMARK_INTERVAL).min(last)
+        };
+    }
+
+    /// What this watch sees of an event: objects enter and leave a selection.
+    fn event(&mut self, event: &Event, out: &mut BytesMut) {
+        if !event.key.as_str().starts_with(&self.prefix) {
+            return;
+        }
+        let before = event
+            .previous
+            .as_ref()
+            .filter(|previous| self.selection.matches(previous));
+        let after = event.change != Change::Deleted && self.selection.matches(&event.object);
+        match (before, after) {
+            (None, false) => {}
+            (None, true) => self.frame("ADDED", &event.object, out),
+            (Some(_), true) => self.frame("MODIFIED", &event.object, out),
+            (Some(_), false) if event.change == Change::Deleted => {
+                self.frame("DELETED", &event.object, out);
+            }
+            // It left the selection: what was seen last, at the version of leaving.
+            (Some(previous), false) => {
+                let left = previous.at_version(event.version);
+                self.frame("DELETED", &left, out);
+            }
+        }
+    }
+
+    fn frame(&mut self, kind: &str, object: &Object, out: &mut BytesMut) {
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b"\",\"object\":");
+        self.presenter
+            .write_one(object, true, !self.columns_said, out);
+        self.columns_said = true;
+        out.extend_from_slice(b"}\n");
+    }
+
+    fn bookmark(&self, version: u64, annotation: Option<&str>, out: &mut BytesMut) {
+        out.extend_from_slice(b"{\"type\":\"BOOKMARK\",\"object\":");
+        let object = self.presenter.bookmark(version, annotation);
+        out.extend_from_slice(object.to_string().as_bytes());
+        out.extend_from_slice(b"}\n");
+    }
+}
+
+/// The one frame that tells of an error.
+fn failure(status: &Status, out: &mut BytesMut) {
+    out.extend_from_slice(b"{\"type\":\"ERROR\",\"object\":");
+    out.extend_from_slice(status.to_value().to_string().as_bytes());
+    out.extend_from_slice(b"}\n");
+}

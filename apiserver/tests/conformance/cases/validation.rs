@@ -1,0 +1,139 @@
+//! Custom resources against their schema.
+
+use serde_json::{Value, json};
+
+use super::{cases, widget};
+use crate::case::MERGE;
+
+cases! { "validation";
+    ["CRD-4"] "unknown fields are pruned, but not where the schema preserves them" => |t| {
+        t.post("{w}?fieldValidation=Ignore", widget("a", json!({"unknown": 1, "free": {"any": {"thing": 1}}, "ports": [{"name": "x", "odd": 1}]}))).await;
+    }
+    ["CRD-4"] "defaults are filled in, deep ones too" => |t| {
+        t.post("{w}", widget("a", json!({"ports": [{"name": "x"}, {"name": "y", "protocol": "UDP"}]}))).await;
+    }
+    ["CRD-4"] "defaults of an absent spec are not" => |t| {
+        t.post("{w}", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a"}})).await;
+    }
+    ["CRD-4"] "null becomes the default, stays where it may, and else goes" => |t| {
+        t.post("{w}", widget("a", json!({"mode": null, "note": null, "color": null}))).await;
+    }
+    ["CRD-4"] "an embedded resource keeps its unknown fields and needs kind and apiVersion" => |t| {
+        t.post("{w}", widget("a", json!({"pod": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "odd": 1}, "spec": {"any": 1}}}))).await;
+        t.post("{w}", widget("b", json!({"pod": {"spec": {"any": 1}}}))).await;
+    }
+    ["CRD-5"] "a number too low or too high" => |t| {
+        t.post("{w}", widget("a", json!({"replicas": -1}))).await;
+        t.post("{w}", widget("a", json!({"replicas": 101}))).await;
+        t.post("{w}", widget("a", json!({"ratio": 1}))).await;
+        t.post("{w}", widget("a", json!({"even": 3}))).await;
+    }
+    ["CRD-5"] "a wrong type" => |t| {
+        t.post("{w}", widget("a", json!({"replicas": "1"}))).await;
+        t.post("{w}", widget("a", json!({"color": 5}))).await;
+        t.post("{w}", widget("a", json!({"flag": "yes"}))).await;
+        t.post("{w}", widget("a", json!({"tags": "x"}))).await;
+        t.post("{w}", widget("a", json!({"strict": []}))).await;
+        t.post("{w}", widget("a", json!({"replicas": 1.5}))).await;
+    }
+    ["CRD-5"] "a spec that is no object" => |t| {
+        t.post("{w}", widget("a", json!("x"))).await;
+        t.post("{w}", widget("a", Value::Null)).await;
+    }
+    ["CRD-5"] "a value not in the enumeration" => |t| {
+        t.post("{w}", widget("a", json!({"size": "huge"}))).await;
+    }
+    ["CRD-5"] "a text that does not match the pattern, is too long or too short" => |t| {
+        t.post("{w}", widget("a", json!({"color": "Red"}))).await;
+        t.post("{w}", widget("a", json!({"color": "abcdefghijk"}))).await;
+        t.post("{w}", widget("a", json!({"color": "a"}))).await;
+    }
+    ["CRD-5"] "a text that is no date" => |t| {
+        t.post("{w}", widget("a", json!({"day": "yesterday"}))).await;
+        t.post("{w}", widget("a", json!({"day": "2026-01-01T00:00:00Z"}))).await;
+    }
+    ["CRD-5"] "a required field that is missing" => |t| {
+        t.post("{w}", widget("a", json!({"strict": {"may": "x"}}))).await;
+        t.post("{w}", widget("a", json!({"ports": [{"number": 1}]}))).await;
+    }
+    ["CRD-5"] "too many items and too many properties" => |t| {
+        t.post("{w}", widget("a", json!({"tags": ["a", "b", "c", "d", "e"]}))).await;
+        t.post("{w}", widget("a", json!({"limits": {"a": 1, "b": 2, "c": 3, "d": 4}}))).await;
+        t.post("{w}", widget("a", json!({"limits": {"a": "x"}}))).await;
+    }
+    ["CRD-5"] "exactly one of two" => |t| {
+        t.post("{w}", widget("a", json!({"either": {"a": 1}}))).await;
+        t.post("{w}", widget("b", json!({"either": {"a": 1, "b": 2}}))).await;
+        t.post("{w}", widget("c", json!({"either": {}}))).await;
+    }
+    ["CRD-5"] "several errors at once, in whatever order" => |t| {
+        let body = widget("a", json!({"replicas": -1, "size": "huge", "color": "X1"}));
+        let answer = t.setup_any("POST", "{w}", &[], body).await;
+        let mut causes = answer.body["details"]["causes"].as_array().cloned().unwrap_or_default();
+        causes.sort_by_key(Value::to_string);
+        t.note("code and causes", json!([answer.code, causes]));
+    }
+    ["CRD-7"] "a set with a duplicate, a map list with a duplicate key" => |t| {
+        t.post("{w}", widget("a", json!({"tags": ["x", "y", "x"]}))).await;
+        t.post("{w}", widget("a", json!({"ports": [{"name": "x"}, {"name": "x", "number": 2}]}))).await;
+    }
+    ["CRD-7"] "an int-or-string takes both and nothing else" => |t| {
+        t.post("{w}", widget("a", json!({"port": 80}))).await;
+        t.post("{w}", widget("b", json!({"port": "http"}))).await;
+        t.post("{w}", widget("c", json!({"port": true}))).await;
+    }
+    ["CRD-7"] "an int32 out of range" => |t| {
+        t.post("{w}", widget("a", json!({"ports": [{"name": "x", "number": 3_000_000_000_i64}]}))).await;
+    }
+    ["CRD-6"] "a rule with a message expression, a path and a reason" => |t| {
+        t.post("{w}", widget("a", json!({"low": 5, "high": 3}))).await;
+        t.post("{w}", widget("b", json!({"low": 3, "high": 5}))).await;
+    }
+    ["CRD-6"] "a rule with a plain message" => |t| {
+        t.post("{w}", widget("a", json!({"color": "beige"}))).await;
+    }
+    ["CRD-6"] "a transition rule does not run on a create and runs on an update" => |t| {
+        t.post("{w}", widget("a", json!({"fixed": "x"}))).await;
+        t.patch(MERGE, "{w}/a", json!({"spec": {"fixed": "y"}})).await;
+        t.patch(MERGE, "{w}/a", json!({"spec": {"color": "red"}})).await;
+    }
+    ["CRD-6"] "rules are skipped when types are wrong" => |t| {
+        t.post("{w}", widget("a", json!({"low": 5, "high": 3, "replicas": "x"}))).await;
+    }
+    ["CRD-6"] "rules run beside other errors of values" => |t| {
+        t.post("{w}", widget("a", json!({"low": 5, "high": 3, "replicas": -1}))).await;
+    }
+    ["CRD-5"] "what was invalid before the schema changed may stay as it is" => |t| {
+        let definitions = super::kinds::DEFINITIONS;
+        let schema = |maximum: Value| json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"n": {"type": "integer", "maximum": maximum}, "m": {"type": "integer"}}}}});
+        t.make(definitions, super::kinds::own("rats", "Rat", schema(json!(10)))).await;
+        let rats = "/apis/{own}/v1/namespaces/{ns}/rats";
+        t.until(rats, |answer| answer.code == 200).await;
+        t.make(rats, json!({"apiVersion": "{own}/v1", "kind": "Rat", "metadata": {"name": "a"}, "spec": {"n": 9, "m": 1}})).await;
+        t.setup("PATCH", &format!("{definitions}/rats.{{own}}"), json!({"spec": {"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema(json!(5))}}]}})).await;
+
+        // The new schema is in force once it refuses.
+        t.refused_within(rats, json!({"apiVersion": "{own}/v1", "kind": "Rat", "metadata": {"name": "b"}, "spec": {"n": 9}})).await;
+        t.patch(MERGE, &format!("{rats}/a"), json!({"spec": {"m": 2}})).await;
+        t.patch(MERGE, &format!("{rats}/a"), json!({"spec": {"n": 8}})).await;
+    }
+    ["CRD-5 CRD-9"] "metadata that cannot be decoded" => |t| {
+        t.post("{w}", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "annotations": {"x": 1}}})).await;
+        t.post("{w}", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": 5}})).await;
+    }
+    ["CRD-9"] "annotations of more than 256 KiB are too long" => |t| {
+        let long = "x".repeat(262_200);
+        let answer = t.setup_any("POST", "{cm}", &[], json!({"metadata": {"name": "a", "annotations": {"long": long}}})).await;
+        t.note("answer", answer.body);
+    }
+    ["CRD-9"] "a request of more than 3 MiB is too large" => |t| {
+        let long = "x".repeat(3 * 1024 * 1024 + 100);
+        let answer = t.setup_any("POST", "{cm}", &[], json!({"metadata": {"name": "a"}, "data": {"long": long}})).await;
+        t.note("answer", answer.body);
+    }
+    ["CRD-5"] "owner references must be whole" => |t| {
+        t.post("{w}", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "ownerReferences": [{"kind": "X"}]}})).await;
+        let owner = |uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": uid, "controller": true});
+        t.post("{cm}", json!({"metadata": {"name": "a", "ownerReferences": [owner("u1"), owner("u2")]}})).await;
+    }
+}

@@ -1,0 +1,112 @@
+//! The real control plane starts, survives a restart of its API server, and leaves nothing behind.
+
+use std::time::Duration;
+
+use reeve_apiserver::control_plane::ControlPlane;
+
+fn no_assets() -> bool {
+    if std::env::var_os("KUBEBUILDER_ASSETS").is_some_and(|value| !value.is_empty()) {
+        return false;
+    }
+    assert!(
+        std::env::var_os("REEVE_REQUIRE_ASSETS").is_none_or(|value| value != "1"),
+        "REEVE_REQUIRE_ASSETS=1, but KUBEBUILDER_ASSETS is not set"
+    );
+    eprintln!("SKIPPED: real kube-apiserver (KUBEBUILDER_ASSETS is not set)");
+    true
+}
+
+async fn get(client: &kube_client::Client, path: &str) -> Result<String, kube_client::Error> {
+    let request = http::Request::get(path)
+        .body(Vec::new())
+        .expect("a path is a legal request");
+    client.request_text(request).await
+}
+
+async fn post(
+    client: &kube_client::Client,
+    path: &str,
+    body: &serde_json::Value,
+) -> Result<String, kube_client::Error> {
+    let request = http::Request::post(path)
+        .header("content-type", "application/json")
+        .body(body.to_string().into_bytes())
+        .expect("a path is a legal request");
+    client.request_text(request).await
+}
+
+#[tokio::test]
+async fn objects_and_the_port_survive_a_restart_of_the_real_api_server() {
+    if no_assets() {
+        return;
+    }
+    let mut control_plane = ControlPlane::builder()
+        .start()
+        .await
+        .expect("the control plane starts");
+    let client = control_plane.client().expect("a client");
+    let config_map = serde_json::json!({"metadata": {"name": "kept"}, "data": {"a": "b"}});
+    post(
+        &client,
+        "/api/v1/namespaces/default/configmaps",
+        &config_map,
+    )
+    .await
+    .expect("created");
+
+    control_plane.stop_apiserver();
+    let down = tokio::time::timeout(Duration::from_secs(10), get(&client, "/readyz")).await;
+    assert!(
+        !matches!(down, Ok(Ok(_))),
+        "a stopped API server must not answer"
+    );
+
+    control_plane
+        .start_apiserver()
+        .await
+        .expect("it starts again");
+    let text = get(&client, "/api/v1/namespaces/default/configmaps/kept")
+        .await
+        .expect("still there");
+    assert!(text.contains("\"a\":\"b\""), "{text}");
+
+    let directory = control_plane.directory().to_owned();
+    drop(control_plane);
+    assert!(!directory.exists(), "data must go with the control plane");
+    let gone = tokio::time::timeout(Duration::from_secs(10), get(&client, "/readyz")).await;
+    assert!(
+        !matches!(gone, Ok(Ok(_))),
+        "no program may outlive the control plane"
+    );
+}
+
+#[tokio::test]
+async fn the_controller_manager_makes_service_accounts_whose_tokens_are_refused_by_rbac() {
+    if no_assets() {
+        return;
+    }
+    let control_plane = ControlPlane::builder()
+        .controller_manager(true)
+        .start()
+        .await
+        .expect("the control plane starts");
+    let client = control_plane.client().expect("a client");
+    let body = serde_json::json!({"spec": {"expirationSeconds": 600}});
+    let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    let answer = post(&client, path, &body).await.expect("a token");
+    let answer: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
+    let token = answer["status"]["token"].as_str().expect("a token");
+    let account = control_plane.client_for(token).expect("a client");
+    let error = get(&account, "/api/v1/namespaces/default/configmaps")
+        .await
+        .expect_err("no role allows it");
+    let text = error.to_string();
+    assert!(
+        text.contains("system:serviceaccount:default:default"),
+        "{text}"
+    );
+    assert!(
+        get(&account, "/version").await.is_ok(),
+        "everyone may ask for the version"
+    );
+}

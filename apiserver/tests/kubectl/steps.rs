@@ -1,0 +1,236 @@
+//! Running kubectl, and making what it prints comparable.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs steps one after the other and keeps what they print.
+pub struct Runner {
+    kubectl: PathBuf,
+    directory: PathBuf,
+    printed: Vec<String>,
+}
+
+/// A kubectl that watches until it is stopped.
+pub struct Watching {
+    child: Child,
+    title: String,
+    file: PathBuf,
+}
+
+// === impl Runner ===
+
+impl Runner {
+    pub fn new(kubectl: &Path, directory: &Path) -> Self {
+        Self {
+            kubectl: kubectl.to_owned(),
+            directory: directory.to_owned(),
+            printed: Vec::new(),
+        }
+    }
+
+    pub fn printed(self) -> Vec<String> {
+        self.printed
+    }
+
+    /// Runs `kubectl ARGUMENTS` (split at spaces) and keeps its output and exit code.
+    pub async fn run(&mut self, arguments: &str) {
+        self.run_with(arguments, "", &[]).await;
+    }
+
+    /// The same with `input` as standard input.
+    pub async fn feed(&mut self, arguments: &str, input: &str) {
+        self.run_with(arguments, input, &[]).await;
+    }
+
+    /// The same with an editor that runs `sed -i SCRIPT`.
+    pub async fn edit(&mut self, arguments: &str, script: &str) {
+        let editor = self.directory.join("editor.sh");
+        std::fs::write(
+            &editor,
+            format!("#!/bin/sh\nexec sed -i '{script}' \"$1\"\n"),
+        )
+        .expect("an editor");
+        let editor = format!("sh {}", editor.display());
+        self.run_with(arguments, "", &[("KUBE_EDITOR", &editor)])
+            .await;
+    }
+
+    async fn run_with(&mut self, arguments: &str, input: &str, environment: &[(&str, &str)]) {
+        let mut command = self.command(arguments);
+        command
+            .envs(environment.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("kubectl runs");
+        let mut stdin = child.stdin.take().expect("it is piped");
+        stdin
+            .write_all(input.as_bytes())
+            .await
+            .expect("kubectl reads");
+        drop(stdin);
+        let output = timeout(PATIENCE, child.wait_with_output())
+            .await
+            .unwrap_or_else(|_| panic!("kubectl {arguments} did not end within {PATIENCE:?}"))
+            .expect("kubectl ends");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        let code = output.status.code().unwrap_or(-1);
+        self.printed.push(format!(
+            "$ kubectl {arguments}\n{}[{code}]",
+            comparable(&text)
+        ));
+    }
+
+    /// Starts a kubectl that watches, and waits until it has printed something.
+    pub async fn watch(&mut self, arguments: &str) -> Watching {
+        let file = self.directory.join("watch.txt");
+        let output = std::fs::File::create(&file).expect("a file");
+        let child = self
+            .command(arguments)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("kubectl runs");
+        let watching = Watching {
+            child,
+            title: arguments.to_owned(),
+            file,
+        };
+        watching.until_lines(1).await;
+        // It lists, prints, and only then watches.
+        sleep(Duration::from_millis(700)).await;
+        watching
+    }
+
+    /// Waits until it has printed `lines`, stops it and keeps what it printed.
+    pub async fn stop(&mut self, mut watching: Watching, lines: usize) {
+        watching.until_lines(lines).await;
+        watching.child.kill().await.expect("it is stopped");
+        let text = std::fs::read_to_string(&watching.file).expect("what it printed");
+        self.printed.push(format!(
+            "$ kubectl {}\n{}[stopped]",
+            watching.title,
+            comparable(&text)
+        ));
+    }
+
+    fn command(&self, arguments: &str) -> Command {
+        let mut command = Command::new(&self.kubectl);
+        command
+            .arg("--kubeconfig")
+            .arg(self.directory.join("kubeconfig"))
+            .arg("--cache-dir")
+            .arg(self.directory.join("cache"))
+            .args(arguments.split(' '))
+            .env("HOME", &self.directory)
+            .env_remove("KUBECONFIG")
+            .env("KUBECTL_EXTERNAL_DIFF", "diff -u")
+            .env("TZ", "UTC")
+            .kill_on_drop(true);
+        command
+    }
+}
+
+// === impl Watching ===
+
+impl Watching {
+    /// Waits until it has printed so many lines; if it never does, the comparison shows it.
+    async fn until_lines(&self, lines: usize) {
+        for _ in 0..200 {
+            let text = std::fs::read_to_string(&self.file).unwrap_or_default();
+            if text.lines().count() >= lines {
+                return;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// Without what differs from run to run: ages, times, uids, versions, ports, widths of columns.
+fn comparable(text: &str) -> String {
+    let mut shown = String::new();
+    for line in text.lines() {
+        // What kubectl's own machinery logs: `W0131 10:00:00.000000 …`.
+        let is_log = line.len() > 5
+            && line.starts_with(['I', 'W', 'E'])
+            && line.as_bytes()[1..5].iter().all(u8::is_ascii_digit);
+        if is_log {
+            continue;
+        }
+        // The names of the files that are compared.
+        if line.starts_with("diff ") || line.starts_with("--- ") || line.starts_with("+++ ") {
+            continue;
+        }
+        // It quotes the whole object, with what a server alone knows.
+        let line = match (
+            line.find("patch: Invalid value: "),
+            line.find(": strict decoding error"),
+        ) {
+            (Some(start), Some(end)) => &format!("{}…{}", &line[..start], &line[end..]),
+            _ => line,
+        };
+        let indent = line.len() - line.trim_start().len();
+        let words: Vec<String> = line.split_whitespace().map(word).collect();
+        let mut wide = String::new();
+        let mut rest = line.trim_start();
+        for word in words {
+            let length = rest.find(char::is_whitespace).unwrap_or(rest.len());
+            let gap = rest[length..].len() - rest[length..].trim_start().len();
+            rest = rest[length..].trim_start();
+            wide.push_str(&word);
+            wide.push_str(match gap {
+                0 => "",
+                1 => " ",
+                _ => "   ",
+            });
+        }
+        shown.push_str(&line[..indent]);
+        shown.push_str(wide.trim_end());
+        shown.push('\n');
+    }
+    shown
+}
+
+fn word(word: &str) -> String {
+    let bare = word.trim_matches(|c| c == '"' || c == ',');
+    let is_time = bare.len() >= 20
+        && bare.as_bytes()[4] == b'-'
+        && bare.as_bytes()[10] == b'T'
+        && bare.ends_with('Z');
+    let is_uid = bare.len() == 36 && bare.bytes().filter(|byte| *byte == b'-').count() == 4;
+    if is_time {
+        return word.replace(bare, "<time>");
+    }
+    if is_uid {
+        return word.replace(bare, "<uid>");
+    }
+    if is_age(bare) {
+        return word.replace(bare, "<age>");
+    }
+    if bare.len() > 2 && bare.bytes().all(|byte| byte.is_ascii_digit()) {
+        return word.replace(bare, "<number>");
+    }
+    if let Some((before, _)) = word.split_once("127.0.0.1:") {
+        return format!("{before}127.0.0.1:<port>");
+    }
+    word.to_owned()
+}
+
+/// `5s`, `2m3s`, `1h`.
+fn is_age(text: &str) -> bool {
+    text.len() > 1
+        && text.starts_with(|c: char| c.is_ascii_digit())
+        && text.ends_with(['s', 'm', 'h', 'd'])
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || b"smhd".contains(&byte))
+}

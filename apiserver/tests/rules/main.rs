@@ -1,0 +1,12 @@
+//! The rules a client depends upon, asked of the server in process, mostly under paused time.
+
+mod access;
+mod clients;
+mod deletions;
+mod faults;
+mod histories;
+mod lists;
+mod raw;
+mod restarts;
+mod watches;
+mod writes;
