@@ -1,0 +1,172 @@
+//! What the operator writes beside the spec: its finalizer, its intent, and the edges users may set.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::target::Target;
+
+/// Holds an object until its ban is lifted.
+pub const FINALIZER: &str = "ops.yiiong.top/lift";
+
+/// Written before the engine is called: what may be enforced for this object, and where. See [`Intent`].
+pub const INTENT: &str = "ops.yiiong.top/intent";
+
+/// Set by a user to `true`: let the object go without lifting its ban, for a gateway that is gone.
+pub const RELEASE_ANNOTATION: &str = "ops.yiiong.top/release";
+
+/// Set by a user to any new value (a time stamp): ban again once. Unlike `spec.trigger` it is not set
+/// back, so a repository that is applied again and again bans once.
+pub const TRIGGER_ANNOTATION: &str = "ops.yiiong.top/trigger";
+
+/// An engine and the gateway it speaks to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// The engine's name: `iptables`, `xdp`, `dry-run`.
+    pub engine: String,
+    /// `host:port`, with `https://` before it for TLS; empty for an engine without a gateway.
+    #[serde(default)]
+    pub endpoint: String,
+}
+
+/// One ban that may stand at a gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Standing {
+    /// What is banned.
+    #[serde(with = "as_text")]
+    pub target: Target,
+    /// Where.
+    #[serde(flatten)]
+    pub place: Place,
+}
+
+/// What may be enforced for an object, written before the first engine call can make it true.
+///
+/// After a crash it says what to assert again or to lift, and where, even when the configuration has
+/// changed since. `attempt` numbers the bans of an object: as long as it is above `status.banCount`
+/// the outcome of that ban is not known, and the ban is asked for again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// The ban that is wanted.
+    #[serde(flatten)]
+    pub standing: Standing,
+    /// Which ban of this object this is: 1 is the first.
+    pub attempt: i64,
+    /// Earlier bans that are not known to be lifted: another gateway, or another address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<Standing>,
+}
+
+/// An intent annotation that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the annotation {INTENT} cannot be read: {0}; remove it and the operator writes a new one")]
+pub struct Unreadable(#[from] serde_json::Error);
+
+// === impl Place ===
+
+impl Place {
+    /// `engine` at `endpoint`.
+    #[must_use]
+    pub fn new(engine: impl Into<String>, endpoint: impl Into<String>) -> Self {
+        Self {
+            engine: engine.into(),
+            endpoint: endpoint.into(),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.endpoint.is_empty() {
+            formatter.write_str(&self.engine)
+        } else {
+            write!(formatter, "{} at {}", self.engine, self.endpoint)
+        }
+    }
+}
+
+// === impl Intent ===
+
+impl Intent {
+    /// The intent to ban `target` at `place`, as ban number `attempt` of its object.
+    #[must_use]
+    pub fn new(target: Target, place: Place, attempt: i64) -> Self {
+        Self {
+            standing: Standing { target, place },
+            attempt,
+            also: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Intent {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Strings and numbers only: it cannot fail.
+        formatter.write_str(&serde_json::to_string(self).unwrap_or_default())
+    }
+}
+
+impl FromStr for Intent {
+    type Err = Unreadable;
+
+    fn from_str(text: &str) -> Result<Self, Unreadable> {
+        Ok(serde_json::from_str(text)?)
+    }
+}
+
+/// A target inside JSON.
+mod as_text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+    use crate::target::Target;
+
+    pub(super) fn serialize<S: Serializer>(
+        target: &Target,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(target)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Target, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_intent_reads_back_as_written() {
+        let mut intent = Intent::new(
+            "192.0.2.7".parse().unwrap(),
+            Place::new("iptables", "10.0.0.1:9521"),
+            3,
+        );
+        assert_eq!(
+            intent.to_string(),
+            r#"{"target":"192.0.2.7","engine":"iptables","endpoint":"10.0.0.1:9521","attempt":3}"#
+        );
+        intent.also.push(Standing {
+            target: "192.0.2.0/24".parse().unwrap(),
+            place: Place::new("xdp", "10.0.0.2:8080"),
+        });
+        assert_eq!(intent.to_string().parse::<Intent>().unwrap(), intent);
+    }
+
+    #[test]
+    fn an_intent_that_somebody_edited_is_an_error_not_a_panic() {
+        for text in [
+            "",
+            "{}",
+            "null",
+            r#"{"target":"x","engine":"e","attempt":1}"#,
+        ] {
+            assert!(text.parse::<Intent>().is_err(), "{text}");
+        }
+    }
+}

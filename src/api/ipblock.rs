@@ -1,0 +1,189 @@
+//! The object and its spec.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_derive::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::annotation::{FINALIZER, INTENT, Intent, Place};
+use super::schema;
+use super::status::IPBlockStatus;
+use crate::target::Target;
+
+/// An address or range that is to be banned, for how long and why.
+#[derive(
+    CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
+)]
+#[kube(
+    group = "ops.yiiong.top",
+    version = "v1",
+    kind = "IPBlock",
+    plural = "ipblocks",
+    singular = "ipblock",
+    shortname = "ipb",
+    category = "security",
+    namespaced,
+    status = "IPBlockStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "An IP address or range that is banned at the gateway until its time is over.",
+    crates(
+        kube_core = "::kube_core",
+        k8s_openapi = "::k8s_openapi",
+        schemars = "::schemars",
+        serde = "::serde",
+        serde_json = "::serde_json"
+    ),
+    printcolumn = r#"{"name":"IP","type":"string","jsonPath":".spec.ip","description":"Address or range as asked for"}"#,
+    printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase","description":"pending, active, expired, skipped or failed"}"#,
+    printcolumn = r#"{"name":"Expires","type":"string","jsonPath":".status.expiresAt","description":"When the ban is lifted; empty: never, or not banned"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".spec.reason","description":"Why it is banned"}"#,
+    printcolumn = r#"{"name":"Source","type":"string","jsonPath":".spec.source","description":"Where the ban comes from"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct IPBlockSpec {
+    /// The address or range to ban: 192.0.2.7, 2001:db8::7, 192.0.2.0/24. It cannot be changed later.
+    #[schemars(length(min = 1, max = 64), extend("x-kubernetes-validations" = schema::ip_rules()))]
+    pub ip: String,
+
+    /// Why it is banned, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 4096))]
+    pub reason: Option<String>,
+
+    /// Where the ban comes from: manual, grafana, …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub source: Option<String>,
+
+    /// Who asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub by: Option<String>,
+
+    /// How long it lasts, counted from the ban: 10m, 1h30m, 2d, 1w. Empty: without end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64), extend("x-kubernetes-validations" = schema::duration_rules()))]
+    pub duration: Option<String>,
+
+    /// Free labels, for people and dashboards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 256)))]
+    pub tags: Vec<String>,
+
+    /// Set to true to lift the ban now. The operator sets it back when it is lifted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unblock: Option<bool>,
+
+    /// Set to true to ban again, with a new start of its time. The operator sets it back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<bool>,
+}
+
+// === impl IPBlock ===
+
+impl IPBlock {
+    /// An object as the operator's own triggers create it: with the finalizer and, when an engine is
+    /// configured, the intent from birth, which saves the write that would add them.
+    #[must_use]
+    pub fn born(
+        name: &str,
+        namespace: &str,
+        target: &Target,
+        place: Option<&Place>,
+        spec: IPBlockSpec,
+    ) -> Self {
+        let mut block = Self::new(name, spec);
+        block.metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        };
+        if let Some(place) = place {
+            let intent = Intent::new(*target, place.clone(), 1);
+            block.metadata.finalizers = Some(vec![FINALIZER.to_owned()]);
+            block.metadata.annotations =
+                Some(BTreeMap::from([(INTENT.to_owned(), intent.to_string())]));
+        }
+        block
+    }
+
+    /// `namespace/name`, for messages.
+    #[must_use]
+    pub fn key(&self) -> String {
+        format!(
+            "{}/{}",
+            self.metadata.namespace.as_deref().unwrap_or_default(),
+            self.metadata.name.as_deref().unwrap_or_default()
+        )
+    }
+
+    /// The value of an annotation.
+    #[must_use]
+    pub fn annotation(&self, name: &str) -> Option<&str> {
+        self.metadata
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(name))
+            .map(String::as_str)
+    }
+
+    /// Whether the operator's finalizer holds this object.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.metadata
+            .finalizers
+            .as_ref()
+            .is_some_and(|all| all.iter().any(|finalizer| finalizer == FINALIZER))
+    }
+
+    /// Whether somebody asked for its deletion.
+    #[must_use]
+    pub fn is_deleting(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Phase, ResultCode};
+
+    #[test]
+    fn an_object_of_the_original_is_read_whole() {
+        let block: IPBlock = serde_json::from_value(serde_json::json!({
+            "apiVersion": "ops.yiiong.top/v1", "kind": "IPBlock",
+            "metadata": {"name": "ipblock-6465ec74397c9126", "namespace": "default"},
+            "spec": {"ip": "1.2.3.4", "duration": "10m", "reason": "scan", "source": "grafana", "tags": ["a"], "trigger": false},
+            "status": {"phase": "active", "result": "success", "blockedAt": "2025-12-16T10:00:00+08:00",
+                "message": "limited", "lastSpecHash": "ab12", "banCount": 2}
+        }))
+        .unwrap();
+        let status = block.status.unwrap();
+        assert_eq!(status.phase, Some(Phase::Active));
+        assert_eq!(status.result, Some(ResultCode::Success));
+        assert_eq!(status.ban_count, Some(2));
+        assert_eq!(block.spec.duration.as_deref(), Some("10m"));
+    }
+
+    #[test]
+    fn an_object_is_born_with_finalizer_and_intent_when_an_engine_is_known() {
+        let target: Target = "192.0.2.7".parse().unwrap();
+        let place = Place::new("iptables", "10.0.0.1:9521");
+        let block = IPBlock::born(
+            "a",
+            "default",
+            &target,
+            Some(&place),
+            IPBlockSpec::default(),
+        );
+        assert!(block.is_held());
+        let intent: Intent = block.annotation(INTENT).unwrap().parse().unwrap();
+        assert_eq!(intent.standing.target, target);
+        let bare = IPBlock::born("a", "default", &target, None, IPBlockSpec::default());
+        assert!(!bare.is_held());
+    }
+}

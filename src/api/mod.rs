@@ -1,0 +1,24 @@
+//! The IPBlock kind, `ops.yiiong.top/v1`: what users write, what the operator answers.
+//!
+//! Group, version, kind, field names, phases and results are those of the original operator, so that
+//! its objects, clients and dashboards keep working. What is new is optional. Reading is lenient
+//! (an unknown phase is kept as text), writing is strict; the rules that the API server enforces
+//! (CEL, Kubernetes 1.31) are checked again by [`crate::decide`].
+
+mod annotation;
+mod ipblock;
+mod schema;
+mod status;
+
+pub use annotation::{
+    FINALIZER, INTENT, Intent, Place, RELEASE_ANNOTATION, Standing, TRIGGER_ANNOTATION,
+};
+pub use ipblock::{IPBlock, IPBlockSpec};
+pub use schema::crd;
+pub(crate) use status::write as write_time;
+pub use status::{Condition, ConditionStatus, IPBlockStatus, Phase, ResultCode, condition};
+
+/// The API group.
+pub const GROUP: &str = "ops.yiiong.top";
+/// The API version.
+pub const VERSION: &str = "v1";

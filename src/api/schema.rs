@@ -1,0 +1,83 @@
+//! The rules the API server enforces on its own, in CEL (Kubernetes 1.31 and later).
+//!
+//! An older server ignores or lacks some of them; [`crate::decide`] checks all of them again.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_core::CustomResourceExt;
+use serde_json::{Value, json};
+
+use super::ipblock::IPBlock;
+
+/// Every unit is bound in digits to about the hundred years that [`crate::duration::MAX`] allows; the exact sum is
+/// left to the operator.
+const DURATION: &str = "^(([0-9]{1,18}([.][0-9]{0,18})?|[.][0-9]{1,18})(ns|us|µs|μs|ms)\
+|([0-9]{1,10}([.][0-9]{0,18})?|[.][0-9]{1,18})s\
+|([0-9]{1,8}([.][0-9]{0,18})?|[.][0-9]{1,18})m\
+|([0-9]{1,6}([.][0-9]{0,18})?|[.][0-9]{1,18})h\
+|([0-9]{1,5}([.][0-9]{0,18})?|[.][0-9]{1,18})d\
+|([0-9]{1,4}([.][0-9]{0,18})?|[.][0-9]{1,18})w)+$";
+
+/// The definition of the IPBlock kind, as manifests/base/crd.yaml has it.
+#[must_use]
+pub fn crd() -> CustomResourceDefinition {
+    let derived = IPBlock::crd();
+    let plain = serde_json::to_value(&derived).map(plain);
+    // It was made from the same type a moment ago.
+    plain.and_then(serde_json::from_value).unwrap_or(derived)
+}
+
+/// Without the nulls that stand for Rust's optional fields: to Kubernetes a field is absent, not null.
+fn plain(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => Value::Object(
+            fields
+                .into_iter()
+                .filter(|(key, value)| {
+                    key != "nullable" && !(key == "default" && *value == json!(""))
+                })
+                .map(|(key, value)| (key, plain(value)))
+                .collect(),
+        ),
+        Value::Array(items) => Value::Array(
+            items
+                .into_iter()
+                .filter(|item| !item.is_null())
+                .map(plain)
+                .collect(),
+        ),
+        other => other,
+    }
+}
+
+/// `spec.ip` is an address or a range, and stays what it is.
+pub(super) fn ip_rules() -> Value {
+    json!([
+        {
+            "rule": "isIP(self) || isCIDR(self)",
+            "message": "spec.ip must be an IP address or a CIDR range, for example 192.0.2.7, 2001:db8::7 or 192.0.2.0/24"
+        },
+        {
+            "rule": "self == oldSelf",
+            "message": "spec.ip is immutable; create another IPBlock for the other address and delete this one"
+        }
+    ])
+}
+
+/// `spec.duration` is one of Go's, or with days and weeks; more than nothing and not for ages.
+pub(super) fn duration_rules() -> Value {
+    json!([
+        {
+            "rule": format!("self == '' || self.matches('{DURATION}')"),
+            "message": "spec.duration must be a duration of at most 100 years, for example 10m, 1h30m, 2d or 1w (units: ns, us, ms, s, m, h, d, w; no sign); leave it out for a ban without end"
+        },
+        {
+            "rule": "self == '' || self.matches('[1-9]')",
+            "message": "spec.duration must be more than zero; leave it out for a ban without end"
+        }
+    ])
+}
+
+/// Conditions are told apart by their type.
+pub(super) fn condition_keys() -> Value {
+    json!(["type"])
+}

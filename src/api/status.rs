@@ -1,0 +1,372 @@
+//! The status: where a block stands, since when and why.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::schema;
+
+/// Where a block stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Wanted, and not known to be enforced yet.
+    Pending,
+    /// Enforced.
+    Active,
+    /// Lifted: its time is over, or somebody asked.
+    Expired,
+    /// Not banned, because the address is allowlisted or protected.
+    Skipped,
+    /// Not banned, because the spec is wrong; nothing happens until it changes.
+    Failed,
+    /// A phase of some other version.
+    Other(String),
+}
+
+/// How the last operation ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ResultCode {
+    /// Banned.
+    Success,
+    /// Refused or failed.
+    Failed,
+    /// Lifted.
+    Unblocked,
+    /// Left out.
+    Skipped,
+    /// A result of some other version; the original writes an empty one at first.
+    Other(String),
+}
+
+/// The state of a block as the operator last saw or made it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IPBlockStatus {
+    /// Where the block stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+
+    /// How the last operation ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<ResultCode>,
+
+    /// What happened, or what is wrong and what to do, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+
+    /// When the present or last ban began (RFC 3339).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_at: Option<String>,
+
+    /// When the last ban was lifted (RFC 3339); absent while banned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unblocked_at: Option<String>,
+
+    /// When the present ban will be lifted (RFC 3339); absent: never, or not banned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+
+    /// Fingerprint of what is enforced: canonical target and engine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_spec_hash: Option<String>,
+
+    /// How often this block was banned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ban_count: Option<i64>,
+
+    /// The generation of the spec this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// The canonical target: what is really banned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+
+    /// The engine that enforces it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+
+    /// Ready, Enforced, Allowlisted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = schema::condition_keys()))]
+    pub conditions: Vec<Condition>,
+
+    /// The value of the trigger annotation that was last acted upon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_handled_trigger: Option<String>,
+}
+
+/// One aspect of a status, in the form of Kubernetes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// Ready, Enforced or Allowlisted.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// True, False or Unknown.
+    pub status: ConditionStatus,
+    /// The reason in one word.
+    pub reason: String,
+    /// The reason in a sentence.
+    #[serde(default)]
+    pub message: String,
+    /// Since when `status` is what it is (RFC 3339).
+    #[schemars(extend("format" = "date-time"))]
+    pub last_transition_time: String,
+    /// The generation this was seen at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}
+
+/// Whether a condition holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ConditionStatus {
+    /// It holds.
+    True,
+    /// It does not hold.
+    False,
+    /// It is not known.
+    Unknown,
+}
+
+/// The types of conditions.
+pub mod condition {
+    /// Nothing is left to do, and nothing is wrong.
+    pub const READY: &str = "Ready";
+    /// The gateway enforces the ban.
+    pub const ENFORCED: &str = "Enforced";
+    /// The target is allowlisted or protected, or holds an address that is.
+    pub const ALLOWLISTED: &str = "Allowlisted";
+}
+
+macro_rules! lenient_text_enum {
+    ($name:ident, $($variant:ident = $text:literal),+) => {
+        impl $name {
+            /// The text in the object.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                match self {
+                    $(Self::$variant => $text,)+
+                    Self::Other(other) => other,
+                }
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                match text {
+                    $($text => Self::$variant,)+
+                    other => Self::Other(other.to_owned()),
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str(self.as_str())
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = Cow::<'de, str>::deserialize(deserializer)?;
+                Ok(Self::from(text.as_ref()))
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                // The empty text is the original's "nothing yet".
+                json_schema!({ "type": "string", "enum": [$($text,)+ ""] })
+            }
+        }
+    };
+}
+
+lenient_text_enum!(
+    Phase,
+    Pending = "pending",
+    Active = "active",
+    Expired = "expired",
+    Skipped = "skipped",
+    Failed = "failed"
+);
+
+lenient_text_enum!(
+    ResultCode,
+    Success = "success",
+    Failed = "failed",
+    Unblocked = "unblocked",
+    Skipped = "skipped"
+);
+
+// === impl IPBlockStatus ===
+
+impl IPBlockStatus {
+    /// When the present or last ban began. Any RFC 3339 offset is read; `None` when absent or unreadable.
+    #[must_use]
+    pub fn blocked_at(&self) -> Option<Timestamp> {
+        read(self.blocked_at.as_deref())
+    }
+
+    /// When the present ban ends by itself. `None` when absent or unreadable.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        read(self.expires_at.as_deref())
+    }
+
+    /// How often this block was banned.
+    #[must_use]
+    pub fn bans(&self) -> i64 {
+        self.ban_count.unwrap_or(0)
+    }
+
+    /// Whether the block stands in `phase`.
+    #[must_use]
+    pub fn is(&self, phase: &Phase) -> bool {
+        self.phase.as_ref() == Some(phase)
+    }
+
+    /// The condition of a type, see [`condition`].
+    #[must_use]
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.conditions
+            .iter()
+            .find(|condition| condition.kind == kind)
+    }
+
+    /// Sets a condition; its time moves only when its status does.
+    pub fn set_condition(
+        &mut self,
+        kind: &str,
+        status: ConditionStatus,
+        reason: &str,
+        message: &str,
+        at: Timestamp,
+    ) {
+        let generation = self.observed_generation;
+        let fresh = |since: String| Condition {
+            kind: kind.to_owned(),
+            status,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            last_transition_time: since,
+            observed_generation: generation,
+        };
+        match self
+            .conditions
+            .iter_mut()
+            .find(|condition| condition.kind == kind)
+        {
+            Some(present) => {
+                let since = if present.status == status {
+                    std::mem::take(&mut present.last_transition_time)
+                } else {
+                    // Clients decode this as metav1.Time, which has whole seconds.
+                    seconds(at)
+                };
+                *present = fresh(since);
+            }
+            None => self.conditions.push(fresh(seconds(at))),
+        }
+    }
+}
+
+/// How times are written: UTC, to the millisecond, so that a ban lasts what it should.
+#[must_use]
+pub(crate) fn write(at: Timestamp) -> String {
+    let milliseconds = Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
+    if milliseconds.subsec_nanosecond() == 0 {
+        format!("{milliseconds:.0}")
+    } else {
+        format!("{milliseconds:.3}")
+    }
+}
+
+fn seconds(at: Timestamp) -> String {
+    let whole = Timestamp::from_second(at.as_second()).unwrap_or(at);
+    format!("{whole:.0}")
+}
+
+fn read(text: Option<&str>) -> Option<Timestamp> {
+    text?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn times_are_written_in_utc_to_the_millisecond() {
+        assert_eq!(
+            write(at("2026-01-01T08:00:00.1239+08:00")),
+            "2026-01-01T00:00:00.123Z"
+        );
+        assert_eq!(write(at("2026-01-01T00:00:00Z")), "2026-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn times_of_any_zone_are_read_and_nonsense_is_none() {
+        let status = |text: &str| IPBlockStatus {
+            blocked_at: Some(text.to_owned()),
+            ..IPBlockStatus::default()
+        };
+        assert_eq!(
+            status("2025-12-16T10:00:00+08:00").blocked_at(),
+            Some(at("2025-12-16T02:00:00Z"))
+        );
+        for nonsense in ["", "yesterday", "2025-12-16", "2025-12-16 10:00"] {
+            assert_eq!(status(nonsense).blocked_at(), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_phase_is_kept_as_it_is() {
+        let status: IPBlockStatus =
+            serde_json::from_value(serde_json::json!({"phase": "frozen", "result": ""})).unwrap();
+        assert_eq!(status.phase, Some(Phase::Other("frozen".into())));
+        assert_eq!(
+            serde_json::to_value(&status).unwrap(),
+            serde_json::json!({"phase": "frozen", "result": ""})
+        );
+    }
+
+    #[test]
+    fn a_condition_keeps_its_time_until_its_status_changes() {
+        let mut status = IPBlockStatus::default();
+        let (first, later) = (at("2026-01-01T00:00:00.5Z"), at("2026-01-01T01:00:00Z"));
+        status.set_condition("Ready", ConditionStatus::False, "A", "a", first);
+        status.set_condition("Ready", ConditionStatus::False, "B", "b", later);
+        let ready = status.condition("Ready").unwrap();
+        assert_eq!(
+            (ready.reason.as_str(), ready.last_transition_time.as_str()),
+            ("B", "2026-01-01T00:00:00Z")
+        );
+        status.set_condition("Ready", ConditionStatus::True, "C", "c", later);
+        assert_eq!(
+            status.condition("Ready").unwrap().last_transition_time,
+            "2026-01-01T01:00:00Z"
+        );
+        assert_eq!(status.conditions.len(), 1);
+    }
+}

@@ -1,0 +1,159 @@
+//! The command line.
+
+mod address;
+mod client;
+mod logging;
+mod run;
+mod uninstall;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use reeve_clock::Clock;
+
+use crate::{gateway, manifest};
+
+/// Bans IP addresses at a gateway, as IPBlock objects say, and lifts them when due.
+///
+/// Without a cluster: `ipblock-operator dev` runs an API server, a simulated gateway and the operator in
+/// one process. In a cluster: apply the manifests, which start `ipblock-operator run`.
+#[derive(Debug, Parser)]
+#[command(name = "ipblock-operator", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the operator, in a Pod or with a kubeconfig.
+    ///
+    /// Everything about gateways, allowlists and alerts is in the ConfigMap `ipblock-operator-config` of the
+    /// operator's namespace, and is read again when it changes.
+    Run(run::Arguments),
+    /// Run everything on this machine: API server, simulated gateway, operator. No cluster needed.
+    #[cfg(feature = "dev")]
+    Dev(crate::dev::Arguments),
+    /// Run the simulated gateway alone: both gateway APIs, and what it enforces.
+    Gateway(gateway::Arguments),
+    /// Print the CustomResourceDefinition as YAML.
+    Crd,
+    /// Print the access rules of the operator as YAML.
+    Rbac {
+        /// The operator's namespace.
+        #[arg(
+            long,
+            env = "POD_NAMESPACE",
+            default_value = "default",
+            value_name = "NAMESPACE"
+        )]
+        namespace: String,
+    },
+    /// Let go of all blocks, so that the operator can be removed: lift their bans or keep them, and take
+    /// the finalizers off.
+    ///
+    /// Scale the operator to zero first, or it takes the blocks up again.
+    Uninstall(uninstall::Arguments),
+}
+
+/// Runs the command line.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match execute(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            #[allow(
+                clippy::print_stderr,
+                reason = "the log may not be set up, and a person waits for the reason"
+            )]
+            {
+                eprintln!("ipblock-operator: {message}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(command: Command) -> Result<(), String> {
+    match command {
+        Command::Crd => print(&manifest::crd().map_err(said)?),
+        Command::Rbac { namespace } => print(&manifest::rbac(&namespace).map_err(said)?),
+        Command::Run(arguments) => {
+            logging::start(arguments.log.log_format);
+            runtime()?.block_on(run::run(arguments)).map_err(said)
+        }
+        #[cfg(feature = "dev")]
+        Command::Dev(arguments) => {
+            logging::start_at(logging::Format::Text, arguments.log_level());
+            runtime()?
+                .block_on(crate::dev::run(arguments))
+                .map_err(said)
+        }
+        Command::Gateway(arguments) => {
+            logging::start(logging::Format::Text);
+            runtime()?
+                .block_on(gateway::run(arguments, Clock::system()))
+                .map_err(said)
+        }
+        Command::Uninstall(arguments) => {
+            logging::start(arguments.log.log_format);
+            runtime()?.block_on(uninstall::run(arguments)).map_err(said)
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("no runtime: {error}"))
+}
+
+fn print(text: &str) -> Result<(), String> {
+    use std::io::Write as _;
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| format!("cannot print: {error}"))
+}
+
+/// An error with what caused it, each said once.
+fn said(error: impl std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_a_help_text() {
+        for command in Arguments::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for argument in command.get_arguments() {
+                assert!(
+                    argument.get_help().is_some(),
+                    "{} --{}",
+                    command.get_name(),
+                    argument.get_id()
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! `ipblock-operator run`.
+
+use reeve_clock::Clock;
+use reeve_controller::leader_election;
+use reeve_controller::metrics::Metrics;
+
+use super::address::BindAddress;
+use super::{client, logging};
+use crate::operator::{self, Operator, Settings};
+use crate::policy::Protected;
+use crate::target::Target;
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    client: client::Arguments,
+
+    /// The operator's namespace: of its ConfigMap, its lease, and the blocks that alerts make.
+    #[arg(
+        long,
+        env = "POD_NAMESPACE",
+        default_value = "default",
+        value_name = "NAMESPACE"
+    )]
+    namespace: String,
+
+    /// Look after the blocks of this namespace only; unset, of every namespace.
+    #[arg(long, value_name = "NAMESPACE")]
+    watch_namespace: Option<String>,
+
+    /// Where /metrics is served: ADDRESS:PORT, :PORT for every address, 0 for nowhere.
+    #[arg(long, default_value = ":8080", value_name = "ADDRESS")]
+    metrics_bind_address: BindAddress,
+
+    /// Where /healthz and /readyz are served: ADDRESS:PORT, :PORT for every address, 0 for nowhere.
+    #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
+    health_probe_bind_address: BindAddress,
+
+    /// Let one of several copies lead, by a Lease named ipblock-operator. Only the leader bans and lifts;
+    /// every copy takes alerts. A copy is known by POD_NAME, so that a restarted Pod leads again at once.
+    #[arg(long)]
+    leader_elect: bool,
+
+    /// How many blocks are worked on at once.
+    #[arg(long, default_value_t = 32, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
+    workers: u16,
+
+    /// Allow a gateway (or a notification hook) on a loopback address: for development, or an agent on the
+    /// same host network. Link-local and metadata addresses are always refused.
+    #[arg(long)]
+    allow_loopback_gateway: bool,
+
+    /// Serve triggers that have no credentials configured. Whoever reaches them can ban addresses.
+    #[arg(long)]
+    insecure_triggers: bool,
+
+    #[command(flatten)]
+    pub(super) log: logging::Arguments,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error(transparent)]
+    Client(#[from] client::Error),
+    #[error(transparent)]
+    Operator(#[from] operator::Error),
+}
+
+pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
+    let clock = Clock::system();
+    let metrics = Metrics::new();
+    let client = arguments.client.client(&metrics).await?;
+    let mut settings = Settings::new(clock.clone());
+    settings.namespace = arguments.namespace;
+    settings.watch_namespace = arguments.watch_namespace;
+    settings.identity = arguments
+        .leader_elect
+        .then(|| leader_election::identity(&clock));
+    settings.metrics_address = arguments.metrics_bind_address.0;
+    settings.health_address = arguments.health_probe_bind_address.0;
+    settings.workers = usize::from(arguments.workers);
+    settings.allow_loopback = arguments.allow_loopback_gateway;
+    settings.insecure_triggers = arguments.insecure_triggers;
+    settings.infrastructure = operator::infrastructure(|name| std::env::var(name).ok());
+    let server = arguments.client.server().await;
+    settings
+        .infrastructure
+        .extend(server.into_iter().map(|address| Protected {
+            target: Target::host(address),
+            what: "the API server".into(),
+        }));
+    settings.metrics = metrics;
+    if arguments.insecure_triggers {
+        tracing::warn!(
+            "--insecure-triggers: triggers without credentials let anybody who reaches them ban addresses"
+        );
+    }
+    let operator = Operator::build(client, settings).await?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        health = operator
+            .manager()
+            .health_address()
+            .map(tracing::field::display),
+        metrics = operator
+            .manager()
+            .metrics_address()
+            .map(tracing::field::display),
+        "starting"
+    );
+    operator.run_until_signal().await?;
+    tracing::info!("stopped");
+    Ok(())
+}

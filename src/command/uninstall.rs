@@ -1,0 +1,397 @@
+//! `ipblock-operator uninstall`: nothing must hang on finalizers when the operator goes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_core::params::{ListParams, Patch as KubePatch, PatchParams};
+use reeve_clock::Clock;
+use reeve_controller::client::{Error as ClientError, optional};
+use reeve_controller::metrics::Metrics;
+use reeve_controller::{Client, Request};
+use serde_json::{Map, Value, json};
+
+use super::{client, logging};
+use crate::api::{IPBlock, IPBlockStatus, Place};
+use crate::config::{self, CONFIG_MAP, Config};
+use crate::decide::{
+    Call, Coverage, Operation, Patch, lift_orphan, recorded_claim, recorded_standings, uninstalled,
+};
+use crate::engine::{self, GuardSettings, Remaining};
+use crate::reconcile::{Engines, Gateways};
+
+/// How often a lift that failed is tried before the block is reported.
+const TRIES: u32 = 5;
+
+/// Objects a page of the list.
+const PAGE: u32 = 500;
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    client: client::Arguments,
+
+    /// The operator's namespace, where its ConfigMap is.
+    #[arg(
+        long,
+        env = "POD_NAMESPACE",
+        default_value = "default",
+        value_name = "NAMESPACE"
+    )]
+    namespace: String,
+
+    /// Let go of the blocks of this namespace only; unset, of every namespace.
+    #[arg(long, value_name = "NAMESPACE")]
+    watch_namespace: Option<String>,
+
+    /// What becomes of the bans that stand: lift them, or keep them at the gateway.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    bans: Bans,
+
+    /// Allow a gateway on a loopback address.
+    #[arg(long)]
+    allow_loopback_gateway: bool,
+
+    #[command(flatten)]
+    pub(super) log: logging::Arguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Bans {
+    /// Every ban is lifted before its block is let go.
+    Lift,
+    /// The gateway keeps what it enforces; nobody lifts it later.
+    Keep,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error(transparent)]
+    Client(#[from] client::Error),
+    #[error("the API server: {0}")]
+    Api(#[from] ClientError),
+    #[error(
+        "{left} of {all} blocks could not be let go; mend what is said above and run it again, or use --bans=keep"
+    )]
+    Left { left: usize, all: usize },
+}
+
+pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
+    let client = Client::new(arguments.client.client(&Metrics::new()).await?);
+    let config = configuration(&client, &arguments).await?;
+    let engines = Engines::new(Arc::new(Gateways {
+        allow_loopback: arguments.allow_loopback_gateway,
+        guard: GuardSettings::default(),
+        metrics: engine::Metrics::new(),
+    }));
+    let mut others = Coverage::default();
+    if let (Some(namespace), Bans::Lift) = (&arguments.watch_namespace, arguments.bans) {
+        // What the blocks of other namespaces want stays banned.
+        let place = config.as_ref().and_then(|config| config.place().ok());
+        each_block(&client, None, async |block| {
+            if block.metadata.namespace.as_ref() != Some(namespace)
+                && let Some((standing, until)) = recorded_claim(&block, place)
+            {
+                others.set(&block.key(), standing, until);
+            }
+            Ok(())
+        })
+        .await?;
+    }
+    let work = Work {
+        client: &client,
+        engines,
+        config,
+        others,
+        bans: arguments.bans,
+        clock: Clock::system(),
+    };
+    let (mut all, mut left) = (0, 0);
+    each_block(
+        &client,
+        arguments.watch_namespace.as_deref(),
+        async |block| {
+            all += 1;
+            if !work.let_go(block).await? {
+                left += 1;
+            }
+            Ok(())
+        },
+    )
+    .await?;
+    tracing::info!(blocks = all, left, bans = ?arguments.bans, "done");
+    if left > 0 {
+        return Err(Error::Left { left, all });
+    }
+    Ok(())
+}
+
+/// Every block of `namespace`, or of all namespaces, page by page.
+async fn each_block(
+    client: &Client,
+    namespace: Option<&str>,
+    mut visit: impl AsyncFnMut(IPBlock) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = client.list::<IPBlock>(namespace, &params).await?;
+        for block in page.items {
+            visit(block).await?;
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// The configuration as far as it can be read: it only helps with objects of the original and with credentials.
+async fn configuration(client: &Client, arguments: &Arguments) -> Result<Option<Config>, Error> {
+    let key = Request::namespaced(arguments.namespace.as_str(), CONFIG_MAP);
+    let map = optional(client.get::<ConfigMap>(&key).await)?;
+    let data: BTreeMap<String, String> = map.and_then(|map| map.data).unwrap_or_default();
+    let options = config::Options {
+        insecure_triggers: true,
+        allow_loopback: arguments.allow_loopback_gateway,
+        infrastructure: Vec::new(),
+    };
+    match config::parse_first(&data, &options) {
+        Ok(config) => Ok(Some(config)),
+        Err(errors) => {
+            tracing::warn!(configmap = %key, "the configuration is wrong and is not used: {errors}");
+            Ok(None)
+        }
+    }
+}
+
+/// What the blocks are let go with.
+struct Work<'a> {
+    client: &'a Client,
+    engines: Engines,
+    config: Option<Config>,
+    /// What blocks that are not let go want.
+    others: Coverage,
+    bans: Bans,
+    clock: Clock,
+}
+
+// === impl Work ===
+
+impl Work<'_> {
+    /// Whether the block is free.
+    async fn let_go(&self, mut block: IPBlock) -> Result<bool, Error> {
+        let name = block.key();
+        let key = Request::namespaced(
+            block.metadata.namespace.as_deref().unwrap_or_default(),
+            block.metadata.name.as_deref().unwrap_or_default(),
+        );
+        if self.bans == Bans::Lift {
+            let place = self.config.as_ref().and_then(|config| config.place().ok());
+            let Some(calls) = lifting(&block, place, &self.others, &self.clock) else {
+                tracing::error!(
+                    block = name,
+                    "it may be banned, and neither the block nor the ConfigMap says at which gateway: mend the ConfigMap"
+                );
+                return Ok(false);
+            };
+            for call in &calls {
+                if !self.call(&name, call).await {
+                    return Ok(false);
+                }
+            }
+            if !calls.is_empty() && !block.is_deleting() {
+                let status = uninstalled(&block, self.clock.now());
+                let body = KubePatch::Merge(json!({
+                    "metadata": {
+                        "uid": block.metadata.uid,
+                        "resourceVersion": block.metadata.resource_version,
+                    },
+                    // Ends with the ban, so it has to go from the object.
+                    "status": merged(&status, &["expiresAt"]),
+                }));
+                let answer = self
+                    .client
+                    .patch_status::<IPBlock, _>(&key, &PatchParams::default(), &body)
+                    .await;
+                match written(&name, answer)? {
+                    Written::Done(fresh) => block = *fresh,
+                    Written::Gone => return Ok(true),
+                    Written::Conflict => return Ok(false),
+                }
+            }
+        }
+        if !block.is_held() {
+            return Ok(true);
+        }
+        let patch = Patch {
+            finalizer: Some(false),
+            // A later install must not take the lifted ban for one whose outcome is unknown.
+            intent: (self.bans == Bans::Lift).then_some(None),
+            ..Patch::default()
+        };
+        let body = KubePatch::Merge(patch.to_merge_patch(&block));
+        let answer = self
+            .client
+            .patch::<IPBlock, _>(&key, &PatchParams::default(), &body)
+            .await;
+        Ok(match written(&name, answer)? {
+            Written::Done(_) => {
+                tracing::info!(block = name, "let go");
+                true
+            }
+            Written::Gone => true,
+            Written::Conflict => false,
+        })
+    }
+
+    async fn call(&self, name: &str, call: &Call) -> bool {
+        let configured = self
+            .config
+            .as_ref()
+            .and_then(|config| config.engine.as_ref().ok());
+        let target = &call.standing.target;
+        let mut wait = Duration::from_millis(200);
+        for attempt in 1..=TRIES {
+            let error = match self.engines.get(&call.standing.place, configured) {
+                Ok(engine) => {
+                    let answer = match call.operation {
+                        Operation::Unban => engine.unban(target).await.map(drop),
+                        Operation::Ban(left) => {
+                            engine.ban(target, left.map(Remaining::new)).await.map(drop)
+                        }
+                    };
+                    match answer {
+                        Ok(()) => return true,
+                        Err(error) => error.to_string(),
+                    }
+                }
+                Err(error) => error.to_string(),
+            };
+            if attempt == TRIES {
+                tracing::error!(block = name, %target, "the ban is not lifted: {error}");
+                return false;
+            }
+            tokio::time::sleep(self.clock.random().jitter(wait, 1.0)).await;
+            wait *= 2;
+        }
+        false
+    }
+}
+
+/// What a write came to.
+enum Written {
+    Done(Box<IPBlock>),
+    Gone,
+    Conflict,
+}
+
+fn written(name: &str, answer: Result<IPBlock, ClientError>) -> Result<Written, Error> {
+    match answer {
+        Ok(fresh) => Ok(Written::Done(Box::new(fresh))),
+        Err(error) if error.is_not_found() => Ok(Written::Gone),
+        Err(error) if error.is_conflict() => {
+            tracing::error!(
+                block = name,
+                "somebody else changes it: is the operator still running? scale it to zero first"
+            );
+            Ok(Written::Conflict)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The calls that lift what may be enforced for `block`, or assert what the blocks of `others` still want of
+/// it; `None` when nothing says what to call.
+fn lifting(
+    block: &IPBlock,
+    place: Option<&Place>,
+    others: &Coverage,
+    clock: &Clock,
+) -> Option<Vec<Call>> {
+    let key = block.key();
+    let calls = recorded_standings(block, place)?
+        .iter()
+        .map(|standing| {
+            let neighbours = others.neighbours(&standing.target, &key);
+            lift_orphan(standing, &neighbours, clock.now())
+        })
+        .collect();
+    Some(calls)
+}
+
+/// The merge patch for a status in which the fields `gone` are removed.
+fn merged(status: &IPBlockStatus, gone: &[&str]) -> Value {
+    let mut fields = match serde_json::to_value(status) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    for name in gone {
+        fields.insert((*name).into(), Value::Null);
+    }
+    Value::Object(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{IPBlockSpec, Phase, Standing};
+
+    fn active(namespace: &str, status: &Value) -> IPBlock {
+        let spec = IPBlockSpec {
+            ip: "192.0.2.7".into(),
+            ..IPBlockSpec::default()
+        };
+        let mut block = IPBlock::new("a", spec);
+        block.metadata.namespace = Some(namespace.into());
+        block.status = serde_json::from_value(status.clone()).unwrap();
+        block
+    }
+
+    fn here() -> Place {
+        Place::new("iptables", "gateway:9521")
+    }
+
+    #[test]
+    fn an_active_block_that_says_no_gateway_is_not_free_without_a_configuration() {
+        let block = active("default", &json!({"phase": "active"}));
+        let (none, clock) = (Coverage::default(), Clock::system());
+        assert_eq!(lifting(&block, None, &none, &clock), None);
+        let calls = lifting(&block, Some(&here()), &none, &clock).unwrap();
+        assert_eq!(calls.len(), 1);
+        assert_eq!(calls[0].operation, Operation::Unban);
+        let over = active("default", &json!({"phase": "expired"}));
+        assert_eq!(lifting(&over, None, &none, &clock), Some(Vec::new()));
+    }
+
+    #[test]
+    fn what_a_block_of_another_namespace_wants_stays_banned() {
+        let block = active("leaving", &json!({"phase": "active"}));
+        let standing = Standing {
+            target: "192.0.2.7".parse().unwrap(),
+            place: here(),
+        };
+        let mut others = Coverage::default();
+        others.set("staying/b", standing, None);
+        let calls = lifting(&block, Some(&here()), &others, &Clock::system()).unwrap();
+        assert_eq!(calls[0].operation, Operation::Ban(None));
+    }
+
+    #[test]
+    fn a_lifted_block_reads_as_expired_so_that_a_later_install_does_not_ban_again() {
+        let block = active(
+            "default",
+            &json!({"phase": "active", "expiresAt": "2999-01-01T00:00:00Z", "banCount": 1}),
+        );
+        let status = uninstalled(&block, Clock::system().now());
+        assert_eq!(status.phase, Some(Phase::Expired));
+        assert_eq!(status.ban_count, Some(1));
+        let patch = merged(&status, &["expiresAt"]);
+        assert_eq!(patch["expiresAt"], Value::Null);
+        assert_eq!(patch["phase"], "expired");
+        let mut after = block;
+        after.status = Some(status);
+        assert_eq!(recorded_claim(&after, Some(&here())), None);
+        assert_eq!(recorded_standings(&after, Some(&here())), Some(Vec::new()));
+    }
+}

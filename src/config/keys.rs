@@ -1,0 +1,82 @@
+//! The keys of the ConfigMap.
+
+/// `host:port` of the gateway, or `http://…`, `https://…`.
+pub const GATEWAY_HOST: &str = "gatewayHost";
+/// `iptables`, `xdp` or `dry-run`.
+pub const ENGINE: &str = "engine";
+/// One address or range a line that is never banned; `#` begins a comment.
+pub const WHITELIST: &str = "whitelist";
+/// A YAML list of HTTP servers for alerts.
+pub const TRIGGER: &str = "trigger";
+/// All keys about notifications begin so.
+pub const NOTIFY_PREFIX: &str = "notify";
+
+/// `lark`, or empty for no notifications.
+pub const NOTIFY_TYPE: &str = "notifyType";
+/// The bot's URL, in plain text.
+pub const NOTIFY_HOOK: &str = "notifyWebhookURL";
+/// A mounted file with the bot's URL, instead.
+pub const NOTIFY_HOOK_FILE: &str = "notifyWebhookURLFile";
+/// A mounted file with the bot's signing secret.
+pub const NOTIFY_SIGNING_FILE: &str = "notifySigningSecretFile";
+/// The zone of the times in cards, `+08:00`; default UTC.
+pub const NOTIFY_ZONE: &str = "notifyTimezone";
+/// `notifyTemplate_ban`, `…_resolve`, `…_common`: card templates in files.
+pub const NOTIFY_TEMPLATE_PREFIX: &str = "notifyTemplate_";
+
+/// The keys about notifications but the templates.
+pub const NOTIFY: &[&str] = &[
+    NOTIFY_TYPE,
+    NOTIFY_HOOK,
+    NOTIFY_HOOK_FILE,
+    NOTIFY_SIGNING_FILE,
+    NOTIFY_ZONE,
+];
+
+/// How long a ban lasts when an alert does not say; default `1h`.
+pub const DEFAULT_DURATION: &str = "defaultDuration";
+/// The longest ban; default none.
+pub const MAX_DURATION: &str = "maxDuration";
+/// How often standing bans are asserted again; default `5m`, at least `10s`.
+pub const RESYNC_INTERVAL: &str = "resyncInterval";
+/// How long an alert that was written is not written again, unless its trigger says otherwise; default `60s`.
+pub const DEBOUNCE: &str = "debounce";
+/// How many written alerts a trigger remembers, unless it says otherwise; default 1000.
+pub const DEBOUNCE_ENTRIES: &str = "debounceEntries";
+/// Until the connection to the gateway stands; default `2s`.
+pub const CONNECT_TIMEOUT: &str = "connectTimeout";
+/// Until the gateway's answer is complete; default `5s`.
+pub const REQUEST_TIMEOUT: &str = "requestTimeout";
+/// A mounted file with the gateway's bearer token.
+pub const GATEWAY_TOKEN_FILE: &str = "gatewayBearerTokenFile";
+/// A mounted file with the gateway's certificate authorities.
+pub const GATEWAY_CA_FILE: &str = "gatewayCAFile";
+/// Like `whitelist`, for addresses of the cluster: nodes, pods, services.
+pub const PROTECTED_RANGES: &str = "protectedRanges";
+/// `true`: private addresses are never banned; default `false`.
+pub const PROTECT_PRIVATE: &str = "protectPrivate";
+/// The shortest IPv4 prefix that may be banned; default 24, at least 8.
+pub const MIN_PREFIX_V4: &str = "minPrefixV4";
+/// The shortest IPv6 prefix that may be banned; default 48, at least 32.
+pub const MIN_PREFIX_V6: &str = "minPrefixV6";
+
+/// All keys but those about notifications.
+pub const ALL: &[&str] = &[
+    GATEWAY_HOST,
+    ENGINE,
+    WHITELIST,
+    TRIGGER,
+    DEFAULT_DURATION,
+    MAX_DURATION,
+    RESYNC_INTERVAL,
+    DEBOUNCE,
+    DEBOUNCE_ENTRIES,
+    CONNECT_TIMEOUT,
+    REQUEST_TIMEOUT,
+    GATEWAY_TOKEN_FILE,
+    GATEWAY_CA_FILE,
+    PROTECTED_RANGES,
+    PROTECT_PRIVATE,
+    MIN_PREFIX_V4,
+    MIN_PREFIX_V6,
+];

@@ -1,0 +1,145 @@
+//! The configuration: the ConfigMap `ipblock-operator-config`, read all or nothing.
+//!
+//! Its keys are flat texts, those of the original and some more; [`keys`] lists them. One wrong line makes
+//! the whole map wrong: an allowlist that lost a line silently would let an address be banned. Who holds a
+//! [`Config`] holds one that was right (the first one as right as the original wants it, [`parse_first`]); what to do when a new one is wrong (keep the last) is the caller's.
+
+mod error;
+pub mod keys;
+mod notify;
+mod parse;
+
+pub use error::{Errors, KeyError};
+pub use notify::{NotifyConfig, Text};
+pub use parse::{parse, parse_first};
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::api::Place;
+use crate::engine::{Endpoint, Kind};
+use crate::policy::{Policy, Protected};
+use crate::trigger::Definition;
+
+/// The name of the ConfigMap, as the original's.
+pub const CONFIG_MAP: &str = "ipblock-operator-config";
+
+/// A configuration that was read whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The engine and its gateway, or why there is none.
+    pub engine: Result<EngineConfig, String>,
+    /// Allowlist, protected ranges, widest range.
+    pub policy: Policy,
+    /// How long a ban lasts when an alert does not say.
+    pub default_duration: Duration,
+    /// The longest ban; `None`: no limit.
+    pub max_duration: Option<Duration>,
+    /// How often a standing ban is asserted again.
+    pub resync_interval: Duration,
+    /// The HTTP servers that make alerts into blocks.
+    pub triggers: Vec<Definition>,
+    /// Where notifications go; `None`: nowhere.
+    pub notify: Option<NotifyConfig>,
+    /// What is odd but no error: keys that mean nothing, for the log.
+    pub warnings: Vec<String>,
+    /// What was wrong and left out, which only the first configuration may have: see [`parse_first`].
+    pub dropped: Vec<String>,
+}
+
+/// An engine at a gateway.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineConfig {
+    /// Which engine.
+    pub kind: Kind,
+    /// Its gateway; `None` for an engine that needs none.
+    pub endpoint: Option<Endpoint>,
+    /// Both, as recorded in objects.
+    pub place: Place,
+    /// Until the connection stands. Default 2 s.
+    pub connect_timeout: Duration,
+    /// Until the answer is complete. Default 5 s.
+    pub request_timeout: Duration,
+    /// A file with a bearer token for the gateway.
+    pub bearer_token_file: Option<PathBuf>,
+    /// A file with the certificate authorities of the gateway.
+    pub authority_file: Option<PathBuf>,
+}
+
+/// What the command line and the environment add to the configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Triggers without credentials serve.
+    pub insecure_triggers: bool,
+    /// The gateway may be on a loopback address.
+    pub allow_loopback: bool,
+    /// Addresses of the cluster that are never banned.
+    pub infrastructure: Vec<Protected>,
+}
+
+/// What a new configuration changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Every block has to be looked at again.
+    pub blocks: bool,
+    /// The engine has to be connected anew.
+    pub engine: bool,
+    /// The triggers have to be served anew.
+    pub triggers: bool,
+    /// The channels of notifications have to be made anew.
+    pub notify: bool,
+}
+
+// === impl Config ===
+
+impl Config {
+    /// The engine and gateway as recorded in objects, or why there is none.
+    ///
+    /// # Errors
+    /// The reason, as a sentence for a status.
+    pub fn place(&self) -> Result<&Place, &str> {
+        match &self.engine {
+            Ok(engine) => Ok(&engine.place),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// What `self` changes against `before`.
+    #[must_use]
+    pub fn changes(&self, before: &Self) -> Changes {
+        let engine = self.engine != before.engine;
+        let limits = self.default_duration != before.default_duration
+            || self.max_duration != before.max_duration;
+        Changes {
+            blocks: engine
+                || self.policy != before.policy
+                || self.max_duration != before.max_duration
+                || self.resync_interval != before.resync_interval,
+            engine,
+            // The place is written into the objects that triggers make.
+            triggers: engine || limits || self.triggers != before.triggers,
+            notify: self.notify != before.notify,
+        }
+    }
+}
+
+// === impl Changes ===
+
+impl Changes {
+    /// Everything is new: the first configuration.
+    #[must_use]
+    pub fn all() -> Self {
+        Self {
+            blocks: true,
+            engine: true,
+            triggers: true,
+            notify: true,
+        }
+    }
+
+    /// Whether nothing is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}

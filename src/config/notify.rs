@@ -1,0 +1,153 @@
+//! The keys about notifications: the original's, and some that keep secrets out of the ConfigMap.
+
+use std::path::PathBuf;
+
+use jiff::tz::Offset;
+
+use super::Errors;
+use super::keys;
+use crate::notify::Event;
+use crate::secret::Secret;
+
+/// Where notifications go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotifyConfig {
+    /// The bot's URL, which holds its token.
+    pub hook: Text,
+    /// The signing secret, where the bot asks for a signature.
+    pub signing: Option<PathBuf>,
+    /// Cards from files, instead of the built-in ones.
+    pub templates: Vec<(Event, PathBuf)>,
+    /// The zone of the times in cards.
+    pub zone: Offset,
+}
+
+/// A secret text, in the ConfigMap (as the original has it) or in a mounted file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Text {
+    /// In the ConfigMap, where everybody who may read it can see it.
+    Plain(Secret),
+    /// In a file, from a mounted Secret.
+    File(PathBuf),
+}
+
+/// Reads the keys that begin with `notify`; `None`: no notifications.
+pub(super) fn read<'a>(
+    text: impl Fn(&str) -> Option<&'a str>,
+    all: impl Iterator<Item = &'a str>,
+    errors: &mut Errors,
+    warnings: &mut Vec<String>,
+) -> Option<NotifyConfig> {
+    let mut templates = Vec::new();
+    for key in all {
+        let Some(name) = key.strip_prefix(keys::NOTIFY_TEMPLATE_PREFIX) else {
+            if !keys::NOTIFY.contains(&key) {
+                warnings.push(format!("the key {key} means nothing to this operator"));
+            }
+            continue;
+        };
+        let event = [Event::Ban, Event::Resolve, Event::Common]
+            .into_iter()
+            .find(|event| event.name() == name);
+        match (event, text(key)) {
+            (Some(event), Some(path)) => templates.push((event, PathBuf::from(path))),
+            (Some(_), None) => {}
+            (None, _) => warnings.push(format!(
+                "{key}: there is no event {name}; there are ban, resolve and common"
+            )),
+        }
+    }
+    match text(keys::NOTIFY_TYPE) {
+        None => return None,
+        Some("lark" | "feishu") => {}
+        Some(other) => {
+            errors.add(
+                keys::NOTIFY_TYPE,
+                None,
+                format!("unknown channel {other:?}; use lark, or leave it empty"),
+            );
+            return None;
+        }
+    }
+    let hook = match (text(keys::NOTIFY_HOOK_FILE), text(keys::NOTIFY_HOOK)) {
+        (Some(path), _) => Text::File(PathBuf::from(path)),
+        (None, Some(url)) => {
+            if !url.starts_with("https://") && !url.starts_with("http://") {
+                errors.add(
+                    keys::NOTIFY_HOOK,
+                    None,
+                    "a URL that begins with https:// is expected",
+                );
+                return None;
+            }
+            Text::Plain(Secret::new(url))
+        }
+        (None, None) => {
+            errors.add(
+                keys::NOTIFY_HOOK,
+                None,
+                "notifyType is set, so set this too, or notifyWebhookURLFile to the path of a mounted Secret",
+            );
+            return None;
+        }
+    };
+    let zone = match text(keys::NOTIFY_ZONE).map(zone) {
+        None => Offset::UTC,
+        Some(Some(zone)) => zone,
+        Some(None) => {
+            errors.add(
+                keys::NOTIFY_ZONE,
+                None,
+                "an offset such as +08:00, or UTC, is expected",
+            );
+            Offset::UTC
+        }
+    };
+    Some(NotifyConfig {
+        hook,
+        signing: text(keys::NOTIFY_SIGNING_FILE).map(PathBuf::from),
+        templates,
+        zone,
+    })
+}
+
+/// `UTC`, `+08:00`, `-0330`.
+fn zone(text: &str) -> Option<Offset> {
+    if text.eq_ignore_ascii_case("utc") {
+        return Some(Offset::UTC);
+    }
+    let (sign, rest) = match text.split_at_checked(1)? {
+        ("+", rest) => (1, rest),
+        ("-", rest) => (-1, rest),
+        _ => return None,
+    };
+    let digits: String = rest.chars().filter(|character| *character != ':').collect();
+    if digits.len() != 4 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let (hours, minutes): (i32, i32) = (digits[..2].parse().ok()?, digits[2..].parse().ok()?);
+    if minutes > 59 {
+        return None;
+    }
+    Offset::from_seconds(sign * (hours * 3600 + minutes * 60)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offsets_are_read_and_nonsense_is_not() {
+        for (text, seconds) in [
+            ("UTC", 0),
+            ("+08:00", 28_800),
+            ("-0330", -12_600),
+            ("+0000", 0),
+        ] {
+            assert_eq!(zone(text).unwrap().seconds(), seconds, "{text}");
+        }
+        for text in ["", "8", "+8", "+08:99", "Asia/Shanghai", "+99:00", "é"] {
+            assert_eq!(zone(text), None, "{text}");
+        }
+    }
+}

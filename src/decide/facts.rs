@@ -1,0 +1,197 @@
+//! What an object says, read once and leniently.
+
+use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+
+use crate::api::{
+    INTENT, IPBlock, IPBlockStatus, Intent, Phase, Place, RELEASE_ANNOTATION, Standing,
+    TRIGGER_ANNOTATION,
+};
+use crate::duration;
+use crate::target::{self, Target};
+
+use super::world::World;
+
+/// A `blockedAt` this far ahead of the clock is not believed.
+const FUTURE_TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
+
+/// The object's side of a decision.
+pub(super) struct Facts<'a> {
+    pub(super) block: &'a IPBlock,
+    pub(super) status: IPBlockStatus,
+    pub(super) intent: Option<Intent>,
+    /// The status was written by the original operator.
+    pub(super) foreign: bool,
+    /// A ban was begun whose outcome is not in the status.
+    pub(super) attempted: bool,
+    /// What may be enforced for this object, the wanted one first.
+    pub(super) held: Vec<Standing>,
+    /// Something may be enforced, and nothing says where.
+    pub(super) unplaced: bool,
+}
+
+/// What the spec asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) target: Target,
+    pub(super) duration: Option<Duration>,
+}
+
+/// Why the spec cannot be followed until it changes.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Problem {
+    #[error("spec.ip: {0}")]
+    Address(#[from] target::Error),
+    #[error("spec.duration: {0}")]
+    Duration(#[from] duration::Error),
+    #[error(
+        "spec.duration: {asked} is longer than the configured maxDuration of {most}; shorten it"
+    )]
+    OverLimit { asked: String, most: String },
+}
+
+// === impl Facts ===
+
+impl<'a> Facts<'a> {
+    pub(super) fn read(block: &'a IPBlock, place: Option<&Place>) -> Self {
+        let status = block.status.clone().unwrap_or_default();
+        let intent: Option<Intent> = block.annotation(INTENT).and_then(|text| text.parse().ok());
+        let foreign = status.phase.is_some() && status.observed_generation.is_none();
+        let attempted = intent
+            .as_ref()
+            .is_some_and(|intent| intent.attempt > status.bans());
+        let mut facts = Self {
+            block,
+            status,
+            intent,
+            foreign,
+            attempted,
+            held: Vec::new(),
+            unplaced: false,
+        };
+        facts.held = facts.read_held(place);
+        facts.unplaced = place.is_none() && facts.unrecorded().is_some();
+        facts
+    }
+
+    fn read_held(&self, place: Option<&Place>) -> Vec<Standing> {
+        let settled = matches!(
+            self.status.phase,
+            Some(Phase::Expired | Phase::Skipped | Phase::Failed)
+        );
+        if let Some(intent) = &self.intent {
+            if settled && !self.attempted {
+                return Vec::new();
+            }
+            let mut held = vec![intent.standing.clone()];
+            for standing in &intent.also {
+                if !held.contains(standing) {
+                    held.push(standing.clone());
+                }
+            }
+            return held;
+        }
+        match (self.unrecorded(), place) {
+            (Some(target), Some(place)) => vec![Standing {
+                target,
+                place: place.clone(),
+            }],
+            _ => Vec::new(),
+        }
+    }
+
+    /// What may be enforced without an intent that says where: the original's object, or somebody removed
+    /// the annotation. The original reports a ban that stands already as failed, so its failed objects may
+    /// be enforced too.
+    fn unrecorded(&self) -> Option<Target> {
+        let possible = self.is(&Phase::Active) || (self.foreign && self.is(&Phase::Failed));
+        let recorded = self.status.target.as_deref().unwrap_or(&self.block.spec.ip);
+        (possible && self.intent.is_none())
+            .then(|| recorded.parse().ok())
+            .flatten()
+    }
+
+    pub(super) fn is(&self, phase: &Phase) -> bool {
+        self.status.is(phase)
+    }
+
+    /// A trigger that was not acted upon yet: the flag, the annotation, or a ban that was begun.
+    pub(super) fn triggered(&self) -> bool {
+        self.block.spec.trigger == Some(true)
+            || self.attempted
+            || self
+                .block
+                .annotation(TRIGGER_ANNOTATION)
+                .is_some_and(|value| self.status.last_handled_trigger.as_deref() != Some(value))
+    }
+
+    /// The user let it go: what cannot be lifted is left behind.
+    pub(super) fn released(&self) -> bool {
+        self.block.annotation(RELEASE_ANNOTATION) == Some("true")
+    }
+
+    /// When the present ban began. What is missing or unreadable is now; what lies ahead of the clock
+    /// by more than a minute too, or a clock that was set back would make bans longer.
+    pub(super) fn began(&self, now: Timestamp) -> Timestamp {
+        self.status
+            .blocked_at()
+            .filter(|began| began.duration_since(now) <= FUTURE_TOLERANCE)
+            .unwrap_or(now)
+    }
+
+    /// Whether the time of a ban that did not come about is over: counted from when it was asked for.
+    pub(super) fn window_passed(&self, duration: Option<Duration>, now: Timestamp) -> bool {
+        let created = self
+            .block
+            .metadata
+            .creation_timestamp
+            .as_ref()
+            .map(|created| created.0);
+        match (self.status.blocked_at().or(created), duration) {
+            (Some(asked), Some(duration)) => end(asked, duration) <= now,
+            _ => false,
+        }
+    }
+}
+
+// === impl Request ===
+
+impl Request {
+    /// Reads the spec.
+    pub(super) fn read(
+        block: &IPBlock,
+        world: &World<'_>,
+    ) -> Result<Self, (Problem, Option<Target>)> {
+        let target: Target = block
+            .spec
+            .ip
+            .parse()
+            .map_err(|error| (Problem::Address(error), None))?;
+        let text = block.spec.duration.as_deref().unwrap_or_default();
+        let duration = duration::parse_optional(text)
+            .map_err(|error| (Problem::Duration(error), Some(target)))?;
+        if let Some(most) = world.max_duration
+            && duration.is_none_or(|asked| asked > most)
+        {
+            let problem = Problem::OverLimit {
+                asked: duration.map_or_else(|| "a ban without end".into(), duration::display),
+                most: duration::display(most),
+            };
+            return Err((problem, Some(target)));
+        }
+        Ok(Self { target, duration })
+    }
+}
+
+/// `start` plus `duration`, at most the last moment there is.
+pub(super) fn end(start: Timestamp, duration: Duration) -> Timestamp {
+    SignedDuration::try_from(duration)
+        .ok()
+        .and_then(|duration| start.checked_add(duration).ok())
+        .unwrap_or(Timestamp::MAX)
+}
+
+/// How long from `now` to `until`; zero when past.
+pub(super) fn span(now: Timestamp, until: Timestamp) -> Duration {
+    Duration::try_from(until.duration_since(now)).unwrap_or(Duration::ZERO)
+}

@@ -1,0 +1,192 @@
+//! Why a ban or an unban is not known to have happened.
+
+use std::time::Duration;
+
+use crate::outbound;
+
+/// What went wrong with an engine call, in words for a status message.
+///
+/// The text holds nothing that changes between attempts (no ports of ours, no counters, no times), so
+/// that a lasting fault writes one status and one Event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// There was no answer.
+    #[error("gateway {gateway}: {}", no_answer(cause))]
+    NoAnswer {
+        /// `host:port`.
+        gateway: String,
+        /// What the connection did.
+        cause: outbound::Error,
+    },
+    /// The answer has an error status.
+    #[error("gateway {gateway} answered HTTP {code}{}", after_colon(detail))]
+    Status {
+        /// `host:port`.
+        gateway: String,
+        /// The HTTP status.
+        code: u16,
+        /// The start of the answer.
+        detail: String,
+    },
+    /// The gateway answered that it failed (with HTTP 200).
+    #[error("gateway {gateway} failed{}", after_colon(detail))]
+    Failed {
+        /// `host:port`.
+        gateway: String,
+        /// What the gateway says.
+        detail: String,
+    },
+    /// The answer is none that this engine gives.
+    #[error(
+        "gateway {gateway} gave an answer that is not understood{}",
+        after_colon(detail)
+    )]
+    Undecodable {
+        /// `host:port`.
+        gateway: String,
+        /// The start of the answer.
+        detail: String,
+    },
+    /// Not called: the gateway failed repeatedly a moment ago. Reads as the last failure does.
+    #[error("{last}")]
+    Open {
+        /// What the last call said.
+        last: Box<Error>,
+        /// When the gateway is tried again.
+        retry_after: Duration,
+    },
+}
+
+// === impl Error ===
+
+impl Error {
+    /// One word for conditions and Events, stable for a lasting fault.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        use outbound::Error as Cause;
+        match self {
+            Self::NoAnswer { cause, .. } => match cause {
+                Cause::Refused => "GatewayRefused",
+                Cause::Reset => "GatewayReset",
+                Cause::ConnectTimeout(_) | Cause::Timeout(_) => "GatewayTimeout",
+                Cause::Unreachable => "GatewayUnreachable",
+                Cause::Unresolved(_) => "GatewayUnresolved",
+                Cause::Forbidden(_) | Cause::Url(_) => "GatewayForbidden",
+                Cause::Tls(_) => "GatewayTLS",
+                Cause::TooLarge(_) | Cause::Other(_) => "GatewayError",
+            },
+            Self::Status { .. } => "GatewayError",
+            Self::Failed { .. } => "GatewayFailed",
+            Self::Undecodable { .. } => "GatewayAnswer",
+            Self::Open { last, .. } => last.reason(),
+        }
+    }
+
+    /// A label value for metrics: which kind of outcome, not which fault exactly.
+    #[must_use]
+    pub fn outcome(&self) -> &'static str {
+        use outbound::Error as Cause;
+        match self {
+            Self::NoAnswer { cause, .. } => match cause {
+                Cause::Refused => "refused",
+                Cause::Reset => "reset",
+                Cause::ConnectTimeout(_) | Cause::Timeout(_) => "timeout",
+                _ => "unreachable",
+            },
+            Self::Status { .. } => "status",
+            Self::Failed { .. } => "failed",
+            Self::Undecodable { .. } => "undecodable",
+            Self::Open { .. } => "not_called",
+        }
+    }
+
+    /// Whether it says something about the gateway as a whole rather than about this one target.
+    #[must_use]
+    pub fn is_gateway_fault(&self) -> bool {
+        match self {
+            Self::NoAnswer { .. } | Self::Open { .. } => true,
+            Self::Status { code, .. } => *code >= 500 || *code == 429,
+            Self::Failed { .. } | Self::Undecodable { .. } => false,
+        }
+    }
+
+    /// When the call is worth repeating, where that is known.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Open { retry_after, .. } => Some(*retry_after),
+            _ => None,
+        }
+    }
+}
+
+fn no_answer(cause: &outbound::Error) -> String {
+    match cause {
+        // The two deadlines, and calls given up on before either, are one thing to who reads it.
+        outbound::Error::Timeout(_) | outbound::Error::ConnectTimeout(_) => {
+            "no answer in time".to_owned()
+        }
+        other => other.to_string(),
+    }
+}
+
+fn after_colon(detail: &str) -> String {
+    if detail.is_empty() {
+        String::new()
+    } else {
+        format!(": {detail}")
+    }
+}
+
+/// The start of a gateway's text, fit for a status message: one line, no control characters, at most
+/// 160 characters.
+pub(super) fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 160;
+    let mut line = String::new();
+    let mut length = 0;
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
+        if word.is_empty() {
+            continue;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+            length += 1;
+        }
+        for character in word.chars() {
+            if length >= LONGEST {
+                line.push('…');
+                return line;
+            }
+            line.push(character);
+            length += 1;
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_breaker_reads_as_the_last_failure() {
+        let last = Error::NoAnswer {
+            gateway: "g:1".into(),
+            cause: outbound::Error::Refused,
+        };
+        let open = Error::Open {
+            last: Box::new(last.clone()),
+            retry_after: Duration::from_secs(2),
+        };
+        assert_eq!(open.to_string(), last.to_string());
+        assert_eq!(open.reason(), last.reason());
+        assert_eq!(open.to_string(), "gateway g:1: connection refused");
+    }
+
+    #[test]
+    fn a_gateways_text_becomes_one_short_line() {
+        assert_eq!(excerpt("a\r\n\tb\u{1b}[0m  c"), "a b [0m c");
+        let long = excerpt(&"é".repeat(5000));
+        assert_eq!(long.chars().count(), 161);
+    }
+}

@@ -1,0 +1,400 @@
+//! An engine behind a limit of calls in flight and a circuit breaker.
+//!
+//! A gateway that hangs holds each caller for its time-out. Without a guard it soon holds every worker,
+//! and blocks that need no gateway wait too. Here at most [`GuardSettings::in_flight`] callers are held,
+//! and for little more than a second: then the breaker is open, waiters are turned away, and a single
+//! probe at a time finds out when the gateway is back.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+
+use super::breaker::{Admission, Breaker, Change, Settings};
+use super::{Ban, Capabilities, Engine, Error, Metrics, Remaining, Unban};
+use crate::outbound::{self, BoxFuture};
+use crate::target::Target;
+
+/// Limits of [`Guarded`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardSettings {
+    /// Calls to the gateway at once. Default 16. More lets a fast gateway work through a burst
+    /// sooner; fewer than the operator's workers leaves workers to blocks that need no gateway.
+    pub in_flight: usize,
+    /// When the breaker opens.
+    pub breaker: Settings,
+}
+
+/// Bounds the calls to an engine, and stops calling it while it does not answer.
+#[derive(Debug)]
+pub struct Guarded {
+    inner: Arc<dyn Engine>,
+    permits: Semaphore,
+    breaker: Mutex<Breaker>,
+    opened: Notify,
+    slow_after: Duration,
+    metrics: Metrics,
+}
+
+impl Default for GuardSettings {
+    fn default() -> Self {
+        Self {
+            in_flight: 16,
+            breaker: Settings::default(),
+        }
+    }
+}
+
+// === impl Guarded ===
+
+impl Guarded {
+    /// Guards `inner`, counting its calls in `metrics`.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Engine>, settings: GuardSettings, metrics: Metrics) -> Self {
+        Self {
+            inner,
+            permits: Semaphore::new(settings.in_flight.max(1)),
+            breaker: Mutex::new(Breaker::new(settings.breaker)),
+            opened: Notify::new(),
+            slow_after: settings.breaker.slow_after,
+            metrics,
+        }
+    }
+
+    async fn call<T>(
+        &self,
+        op: &'static str,
+        call: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<T, Error> {
+        let started = Instant::now();
+        let result = self.guarded(call).await;
+        let outcome = match &result {
+            Ok(_) => "ok",
+            Err(error) => error.outcome(),
+        };
+        let engine = self.inner.capabilities().name;
+        self.metrics.called(engine, op, outcome, started.elapsed());
+        result
+    }
+
+    async fn guarded<T>(
+        &self,
+        call: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<T, Error> {
+        // Listening starts before the state is read, so an opening between the two is not missed.
+        let opened = self.opened.notified();
+        tokio::pin!(opened);
+        opened.as_mut().enable();
+        let admission = self.breaker.lock().admit(Instant::now());
+        let probe = match admission {
+            Admission::Refused { last, retry_after } => return Err(open(last, retry_after)),
+            Admission::Probe => true,
+            Admission::Pass => false,
+        };
+        let mut outcome = Outcome {
+            guarded: self,
+            probe,
+            slow: false,
+        };
+        // The probe needs no permit: there is one at a time, and the others may be held by the calls
+        // that opened the breaker.
+        let _permit = if probe {
+            None
+        } else {
+            tokio::select! {
+                biased;
+                () = &mut opened => None,
+                permit = self.permits.acquire() => permit.ok(),
+            }
+        };
+        if !probe {
+            let refusal = self.breaker.lock().refusal(Instant::now());
+            if let Some((last, retry_after)) = refusal {
+                return Err(open(last, retry_after));
+            }
+        }
+        tokio::pin!(call);
+        let result = match tokio::time::timeout(self.slow_after, &mut call).await {
+            Ok(result) => result,
+            Err(_) => {
+                outcome.slow();
+                call.await
+            }
+        };
+        outcome.settle(result.as_ref().err());
+        result
+    }
+}
+
+fn open(last: Error, retry_after: Duration) -> Error {
+    Error::Open {
+        last: Box::new(last),
+        retry_after,
+    }
+}
+
+/// Reports how a call ended to the breaker, also when it is cancelled.
+struct Outcome<'a> {
+    guarded: &'a Guarded,
+    probe: bool,
+    slow: bool,
+}
+
+// === impl Outcome ===
+
+impl Outcome<'_> {
+    fn slow(&mut self) {
+        self.slow = true;
+        let hanging = Error::NoAnswer {
+            gateway: self.guarded.inner.endpoint().to_owned(),
+            cause: outbound::Error::Timeout(self.guarded.slow_after),
+        };
+        let change = self.guarded.breaker.lock().slow(hanging, Instant::now());
+        self.tell(change);
+    }
+
+    fn settle(&mut self, error: Option<&Error>) {
+        let mut breaker = self.guarded.breaker.lock();
+        let change = match error {
+            Some(error) if error.is_gateway_fault() => {
+                breaker.failed(error.clone(), self.probe, Instant::now())
+            }
+            _ => {
+                breaker.answered();
+                Change::Unchanged
+            }
+        };
+        drop(breaker);
+        self.probe = false;
+        self.tell(change);
+    }
+
+    fn tell(&self, change: Change) {
+        if change == Change::Opened {
+            self.guarded.opened.notify_waiters();
+        }
+    }
+}
+
+impl Drop for Outcome<'_> {
+    fn drop(&mut self) {
+        if self.slow || self.probe {
+            let mut breaker = self.guarded.breaker.lock();
+            if self.slow {
+                breaker.slow_ended();
+            }
+            if self.probe {
+                breaker.probe_abandoned(Instant::now());
+            }
+        }
+    }
+}
+
+impl Engine for Guarded {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn endpoint(&self) -> &str {
+        self.inner.endpoint()
+    }
+
+    fn ban<'a>(
+        &'a self,
+        target: &'a Target,
+        remaining: Option<Remaining>,
+    ) -> BoxFuture<'a, Result<Ban, Error>> {
+        Box::pin(self.call("ban", self.inner.ban(target, remaining)))
+    }
+
+    fn unban<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Unban, Error>> {
+        Box::pin(self.call("unban", self.inner.unban(target)))
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Option<BTreeSet<Target>>, Error>> {
+        Box::pin(self.call("list", self.inner.list()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Endpoint, Iptables};
+    use crate::outbound::InProcess;
+    use bytes::Bytes;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use tokio::task::JoinSet;
+
+    /// A gateway that hangs, or resets, or answers after a while; with its calls counted.
+    #[derive(Clone, Default)]
+    struct Gateway {
+        hangs: Arc<AtomicBool>,
+        resets: Arc<AtomicBool>,
+        calls: Arc<AtomicUsize>,
+        takes: Duration,
+    }
+
+    impl Gateway {
+        fn engine(&self, in_flight: usize) -> Arc<Guarded> {
+            let gateway = self.clone();
+            let outbound = InProcess::new(move |request| {
+                let gateway = gateway.clone();
+                async move {
+                    gateway.calls.fetch_add(1, Ordering::SeqCst);
+                    let stuck = request.uri().query() == Some("ip=192.0.2.99");
+                    if stuck || gateway.hangs.load(Ordering::SeqCst) {
+                        std::future::pending::<()>().await;
+                    }
+                    if gateway.resets.load(Ordering::SeqCst) {
+                        return Err(outbound::Error::Reset);
+                    }
+                    tokio::time::sleep(gateway.takes).await;
+                    Ok(http::Response::new(Bytes::from_static(
+                        br#"{"status":"limited"}"#,
+                    )))
+                }
+            });
+            let endpoint = Endpoint::parse("192.0.2.250:9521").unwrap();
+            let engine = Arc::new(Iptables::new(endpoint, Arc::new(outbound)));
+            let settings = GuardSettings {
+                in_flight,
+                ..GuardSettings::default()
+            };
+            Arc::new(Guarded::new(engine, settings, Metrics::new()))
+        }
+    }
+
+    fn target(last: u8) -> Target {
+        Target::host([192, 0, 2, last].into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hanging_gateway_holds_no_caller_for_long() {
+        let gateway = Gateway::default();
+        gateway.hangs.store(true, Ordering::SeqCst);
+        let engine = gateway.engine(8);
+        let started = Instant::now();
+        let mut calls = JoinSet::new();
+        for last in 0..50 {
+            let engine = Arc::clone(&engine);
+            calls.spawn(async move {
+                let result = engine.ban(&target(last), None).await;
+                (result.unwrap_err(), started.elapsed())
+            });
+        }
+        let mut ended = Vec::new();
+        while let Some(call) = calls.join_next().await {
+            ended.push(call.unwrap());
+        }
+        let soon = Duration::from_millis(1100);
+        let held = ended.iter().filter(|(_, at)| *at > soon).count();
+        assert_eq!(held, 8, "only the calls in flight wait for their time-out");
+        assert_eq!(gateway.calls.load(Ordering::SeqCst), 8);
+        let text = "gateway 192.0.2.250:9521: no answer in time";
+        assert!(ended.iter().all(|(error, _)| error.to_string() == text));
+
+        let before = Instant::now();
+        let error = engine.ban(&target(1), None).await.unwrap_err();
+        assert_eq!(error.to_string(), text);
+        let one_probe = before.elapsed();
+        let mut refused = 0;
+        for last in 0..20 {
+            if engine.ban(&target(last), None).await.is_err() && before.elapsed() == one_probe {
+                refused += 1;
+            }
+        }
+        assert_eq!(
+            refused, 20,
+            "while it is open, callers are turned away at once"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_address_that_hangs_does_not_delay_the_others() {
+        let gateway = Gateway {
+            takes: Duration::from_millis(2),
+            ..Gateway::default()
+        };
+        let engine = gateway.engine(4);
+        let mut stuck = JoinSet::new();
+        let held = Arc::clone(&engine);
+        stuck.spawn(async move { held.ban(&target(99), None).await });
+        for round in 0..2000 {
+            let before = Instant::now();
+            engine.ban(&target((round % 90) as u8), None).await.unwrap();
+            assert!(before.elapsed() < Duration::from_millis(10));
+        }
+        let error = stuck.join_next().await.unwrap().unwrap().unwrap_err();
+        assert_eq!(error.reason(), "GatewayTimeout");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gateway_that_resets_is_called_seldom_and_noticed_when_it_is_back() {
+        let gateway = Gateway::default();
+        gateway.resets.store(true, Ordering::SeqCst);
+        let engine = gateway.engine(8);
+        let end = Instant::now() + Duration::from_secs(30);
+        while Instant::now() < end {
+            let error = engine.ban(&target(1), None).await.unwrap_err();
+            assert_eq!(error.reason(), "GatewayReset");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let calls = gateway.calls.load(Ordering::SeqCst);
+        assert!(calls <= 15, "{calls} calls in 30 s");
+
+        gateway.resets.store(false, Ordering::SeqCst);
+        let back = Instant::now();
+        loop {
+            match engine.ban(&target(1), None).await {
+                Ok(_) => break,
+                Err(error) => {
+                    tokio::time::sleep(error.retry_after().unwrap()).await;
+                }
+            }
+        }
+        assert!(back.elapsed() <= Duration::from_secs(8));
+        engine.ban(&target(2), None).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cancelled_probe_does_not_keep_the_gateway_closed_off() {
+        let gateway = Gateway::default();
+        gateway.resets.store(true, Ordering::SeqCst);
+        let engine = gateway.engine(8);
+        for _ in 0..5 {
+            engine.ban(&target(1), None).await.unwrap_err();
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        gateway.resets.store(false, Ordering::SeqCst);
+        gateway.hangs.store(true, Ordering::SeqCst);
+        let probe = tokio::time::timeout(Duration::from_millis(100), async {
+            engine.ban(&target(1), None).await
+        });
+        assert!(probe.await.is_err());
+        gateway.hangs.store(false, Ordering::SeqCst);
+        engine.ban(&target(1), None).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_gateway_that_answers_is_used_within_the_limit() {
+        let gateway = Gateway {
+            takes: Duration::from_millis(200),
+            ..Gateway::default()
+        };
+        let engine = gateway.engine(4);
+        let started = Instant::now();
+        let mut calls = JoinSet::new();
+        for last in 0..40 {
+            let engine = Arc::clone(&engine);
+            calls.spawn(async move { engine.ban(&target(last), None).await });
+        }
+        while let Some(call) = calls.join_next().await {
+            call.unwrap().unwrap();
+        }
+        assert_eq!(started.elapsed().as_millis(), 2000, "four at a time");
+    }
+}

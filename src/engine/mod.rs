@@ -1,0 +1,218 @@
+//! Engines: what makes an address blocked.
+//!
+//! [`Engine`] is asked to ban and to unban; both are idempotent, so whoever does not know what came of
+//! a call calls again. [`Iptables`] and [`Xdp`] speak to a gateway over HTTP as the first operator of
+//! this kind did, [`DryRun`] only records. [`Guarded`] stands before an engine in production: it bounds
+//! the calls in flight and, when the gateway does not answer, refuses further ones at once, so that a
+//! dead gateway holds up only what needs it.
+//!
+//! # When a call fails
+//! [`Error`] says what happened in words that fit a status message and do not change from one attempt
+//! to the next; [`Error::reason`] is the same as one CamelCase word. Nothing is retried here: back-off
+//! belongs to the queue, which may be told [`Error::retry_after`].
+
+mod breaker;
+mod call;
+mod dry_run;
+mod endpoint;
+mod error;
+mod guarded;
+mod iptables;
+mod metrics;
+mod xdp;
+
+pub use breaker::Settings as BreakerSettings;
+pub use dry_run::DryRun;
+pub use endpoint::{Endpoint, ParseEndpointError};
+pub use error::Error;
+pub use guarded::{GuardSettings, Guarded};
+pub use iptables::Iptables;
+pub use metrics::Metrics;
+pub use xdp::Xdp;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::outbound::{BoxFuture, Outbound};
+use crate::target::Target;
+
+/// Bans and unbans targets. Dyn-safe: which engine it is, the configuration decides.
+pub trait Engine: Send + Sync + fmt::Debug {
+    /// What this engine can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Where it works, as recorded in a block's intent: see [`Endpoint::as_str`]; empty without a gateway.
+    fn endpoint(&self) -> &str;
+
+    /// Blocks `target`, for `remaining` or for ever. Blocking what is blocked succeeds and, where the
+    /// engine keeps time, sets the time anew.
+    ///
+    /// # Errors
+    /// When it is not known that the target is blocked.
+    fn ban<'a>(
+        &'a self,
+        target: &'a Target,
+        remaining: Option<Remaining>,
+    ) -> BoxFuture<'a, Result<Ban, Error>>;
+
+    /// Lets `target` pass. Unblocking what is not blocked succeeds.
+    ///
+    /// # Errors
+    /// When it is not known that the target passes.
+    fn unban<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Unban, Error>>;
+
+    /// What the engine blocks now, or `None` when it cannot tell.
+    ///
+    /// # Errors
+    /// When the engine could tell but does not answer.
+    fn list(&self) -> BoxFuture<'_, Result<Option<BTreeSet<Target>>, Error>>;
+}
+
+/// What an engine can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The engine's name, as configured and as used in metric labels.
+    pub name: &'static str,
+    /// It takes the remaining time, and needs to be told when that changes.
+    pub keeps_time: bool,
+    /// [`Engine::list`] answers with a set.
+    pub lists: bool,
+}
+
+/// What came of a ban.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ban {
+    /// The target was not blocked before.
+    Added,
+    /// The target was blocked already.
+    Already,
+}
+
+/// What came of an unban.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unban {
+    /// The target passes now.
+    Removed,
+    /// The target was not blocked.
+    Absent,
+}
+
+/// How long a ban has to last yet, in whole seconds, at least one.
+///
+/// Rounded up: a gateway takes a ban of zero seconds for one that is over already, and says it succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Remaining(u64);
+
+/// Which engine, as the configuration names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The iptables agent.
+    Iptables,
+    /// The XDP gateway.
+    Xdp,
+    /// Records and does nothing.
+    DryRun,
+}
+
+/// The configuration names an engine that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown engine {0:?}: use xdp, iptables or dry-run")]
+pub struct UnknownEngine(pub String);
+
+// === impl Remaining ===
+
+impl Remaining {
+    /// `duration` rounded up to whole seconds; one second when less is left.
+    #[must_use]
+    pub fn new(duration: Duration) -> Self {
+        Self(crate::duration::whole_seconds(duration))
+    }
+
+    /// Whole seconds, at least 1.
+    #[must_use]
+    pub fn as_secs(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<Duration> for Remaining {
+    fn from(duration: Duration) -> Self {
+        Self::new(duration)
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// The name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Iptables => "iptables",
+            Self::Xdp => "xdp",
+            Self::DryRun => "dry-run",
+        }
+    }
+
+    /// The engine of this kind that works at `endpoint`, without [`Guarded`].
+    #[must_use]
+    pub fn connect(self, endpoint: Endpoint, outbound: Arc<dyn Outbound>) -> Arc<dyn Engine> {
+        match self {
+            Self::Iptables => Arc::new(Iptables::new(endpoint, outbound)),
+            Self::Xdp => Arc::new(Xdp::new(endpoint, outbound)),
+            Self::DryRun => Arc::new(DryRun::new()),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = UnknownEngine;
+
+    fn from_str(name: &str) -> Result<Self, UnknownEngine> {
+        match name.trim() {
+            "iptables" => Ok(Self::Iptables),
+            "xdp" => Ok(Self::Xdp),
+            "dry-run" => Ok(Self::DryRun),
+            other => Err(UnknownEngine(other.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remaining_time_is_rounded_up_and_never_zero() {
+        for (milliseconds, seconds) in [
+            (0, 1),
+            (1, 1),
+            (999, 1),
+            (1000, 1),
+            (1001, 2),
+            (59_999, 60),
+            (60_000, 60),
+        ] {
+            let remaining = Remaining::new(Duration::from_millis(milliseconds));
+            assert_eq!(remaining.as_secs(), seconds, "{milliseconds} ms");
+        }
+        assert_eq!(Remaining::new(Duration::MAX).as_secs(), u64::MAX);
+    }
+
+    #[test]
+    fn every_engine_has_the_name_it_is_read_by() {
+        for kind in [Kind::Iptables, Kind::Xdp, Kind::DryRun] {
+            assert_eq!(kind.name().parse(), Ok(kind));
+        }
+        assert_eq!("nft".parse::<Kind>(), Err(UnknownEngine("nft".into())));
+    }
+}

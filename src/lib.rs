@@ -1,0 +1,42 @@
+//! IPBlock objects become bans at a gateway, and are lifted when due.
+//!
+//! ```text
+//! alerts ─▶ trigger ─┐
+//! kubectl ───────────┴▶ IPBlock objects ─▶ reconcile ─▶ decide ─▶ engine ─▶ gateway
+//!                                            ▲   └────▶ status, Events, notify
+//!                         ConfigMap ─▶ config┘
+//! ```
+//!
+//! The parts, in the order in which a ban passes them:
+//!
+//! * [`api`]: the IPBlock kind. [`target`], [`duration`]: what a user may write, in canonical form.
+//! * [`trigger`]: alerts become objects. [`config`]: the ConfigMap, read all or nothing.
+//! * [`policy`]: which targets may be banned at all.
+//! * [`decide`]: what is to be done for a block, a pure function, and what may stand at the gateway.
+//! * [`reconcile`]: the thin shell that runs what was decided. [`lock`]: one lock an address.
+//! * [`engine`]: what makes an address blocked. [`outbound`]: HTTP to others, with limits and address checks.
+//! * [`notify`]: telling people. [`metrics`]: counting.
+//! * [`operator`]: all of it put together. [`command`]: the command line. [`manifest`]: CRD and access rules.
+//! * [`gateway`], `dev`: a simulated gateway, and everything in one process without a cluster.
+
+pub mod api;
+pub mod command;
+pub mod config;
+pub mod decide;
+#[cfg(feature = "dev")]
+pub mod dev;
+pub mod duration;
+pub mod engine;
+pub mod gateway;
+pub mod inbound;
+pub mod lock;
+pub mod manifest;
+pub mod metrics;
+pub mod notify;
+pub mod operator;
+pub mod outbound;
+pub mod policy;
+pub mod reconcile;
+pub mod secret;
+pub mod target;
+pub mod trigger;

@@ -1,0 +1,197 @@
+//! The manifests that follow from the code: the CRD and the access rules, as YAML.
+//!
+//! `manifests/base/crd.yaml` and `manifests/base/rbac.yaml` are what these functions print; a test compares them.
+
+use serde_json::{Value, json};
+
+use crate::api::{self, GROUP};
+use crate::config::CONFIG_MAP;
+use crate::operator::LEASE;
+
+/// The name of the ServiceAccount and of the roles.
+pub const NAME: &str = "ipblock-operator";
+
+const HEADER: &str = "# Generated: `ipblock-operator";
+
+/// The CRD as YAML.
+///
+/// # Errors
+/// When it cannot be written as YAML, which a test rules out.
+pub fn crd() -> Result<String, serde_yaml_ng::Error> {
+    let body = serde_yaml_ng::to_string(&without_nulls(serde_yaml_ng::to_value(api::crd())?))?;
+    Ok(format!("{HEADER} crd > manifests/base/crd.yaml`\n{body}"))
+}
+
+/// The access rules as YAML, for an operator in `namespace`.
+///
+/// # Errors
+/// As [`crd`].
+pub fn rbac(namespace: &str) -> Result<String, serde_yaml_ng::Error> {
+    let mut text = format!("{HEADER} rbac > manifests/base/rbac.yaml`\n");
+    for (position, document) in rules(namespace).iter().enumerate() {
+        if position > 0 {
+            text.push_str("---\n");
+        }
+        text.push_str(&serde_yaml_ng::to_string(document)?);
+    }
+    Ok(text)
+}
+
+/// Blocks and Events everywhere; the one ConfigMap and the one Lease in the operator's own namespace.
+fn rules(namespace: &str) -> [Value; 4] {
+    let labels = json!({"app.kubernetes.io/name": NAME});
+    let subject = json!([{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]);
+    let binding = |kind: &str, role: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": NAME, "labels": labels},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": NAME},
+            "subjects": subject,
+        })
+    };
+    let mut role_binding = binding("RoleBinding", "Role");
+    role_binding["metadata"]["namespace"] = json!(namespace);
+    [
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": NAME, "labels": labels},
+            "rules": [
+                {"apiGroups": [GROUP], "resources": ["ipblocks"], "verbs": ["get", "list", "watch", "create", "patch"]},
+                {"apiGroups": [GROUP], "resources": ["ipblocks/status"], "verbs": ["patch"]},
+                {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
+            ],
+        }),
+        binding("ClusterRoleBinding", "ClusterRole"),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": NAME, "namespace": namespace, "labels": labels},
+            "rules": [
+                {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [CONFIG_MAP], "verbs": ["get", "list", "watch"]},
+                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
+                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [LEASE], "verbs": ["get", "update"]},
+            ],
+        }),
+        role_binding,
+    ]
+}
+
+/// Optional fields that are absent are nulls to the serializer of some generated types.
+fn without_nulls(value: serde_yaml_ng::Value) -> serde_yaml_ng::Value {
+    use serde_yaml_ng::Value;
+    match value {
+        Value::Mapping(fields) => Value::Mapping(
+            fields
+                .into_iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(key, value)| (key, without_nulls(value)))
+                .collect(),
+        ),
+        Value::Sequence(items) => Value::Sequence(items.into_iter().map(without_nulls).collect()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn stored(name: &str) -> String {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("manifests/base")
+            .join(name);
+        std::fs::read_to_string(&path).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_stored_crd_is_the_one_of_the_code() {
+        assert!(
+            stored("crd.yaml") == crd().unwrap(),
+            "run: cargo run -- crd > manifests/base/crd.yaml"
+        );
+    }
+
+    #[test]
+    fn the_stored_access_rules_are_those_of_the_code() {
+        assert!(
+            stored("rbac.yaml") == rbac("default").unwrap(),
+            "run: cargo run -- rbac > manifests/base/rbac.yaml"
+        );
+    }
+
+    #[test]
+    fn the_access_rules_hold_what_is_called_and_no_more() {
+        let mut granted = Vec::new();
+        for role in rules("default") {
+            for rule in role["rules"].as_array().into_iter().flatten() {
+                let names = rule["resourceNames"].as_array().map_or(0, Vec::len);
+                let verbs: Vec<&str> = rule["verbs"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|verb| verb.as_str().unwrap())
+                    .collect();
+                let resource = rule["resources"][0].as_str().unwrap().to_owned();
+                granted.push((resource, names, verbs.join(" ")));
+            }
+        }
+        let expected = [
+            ("ipblocks", 0, "get list watch create patch"),
+            ("ipblocks/status", 0, "patch"),
+            ("events", 0, "create patch"),
+            ("configmaps", 1, "get list watch"),
+            ("leases", 0, "create"),
+            ("leases", 1, "get update"),
+        ]
+        .map(|(resource, names, verbs)| (resource.to_owned(), names, verbs.to_owned()));
+        assert_eq!(granted, expected);
+    }
+
+    #[test]
+    fn the_crd_has_the_columns_and_rules_users_see() {
+        let crd = serde_json::to_value(api::crd()).unwrap();
+        let names = &crd["spec"]["names"];
+        assert_eq!(names["plural"], "ipblocks");
+        assert_eq!(names["shortNames"], json!(["ipb"]));
+        assert_eq!(names["categories"], json!(["security"]));
+        let version = &crd["spec"]["versions"][0];
+        assert!(version["subresources"]["status"].is_object());
+        let columns: Vec<&str> = version["additionalPrinterColumns"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|column| column["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            columns,
+            ["IP", "Phase", "Expires", "Reason", "Source", "Age"]
+        );
+        let schema = &version["schema"]["openAPIV3Schema"]["properties"];
+        let spec = &schema["spec"];
+        assert_eq!(spec["required"], json!(["ip"]));
+        assert_eq!(spec["properties"]["ip"]["maxLength"], 64);
+        for field in ["ip", "duration"] {
+            for rule in spec["properties"][field]["x-kubernetes-validations"]
+                .as_array()
+                .unwrap()
+            {
+                assert!(
+                    rule["message"]
+                        .as_str()
+                        .unwrap()
+                        .contains(&format!("spec.{field}")),
+                    "{rule}"
+                );
+            }
+        }
+        let conditions = &schema["status"]["properties"]["conditions"];
+        assert_eq!(conditions["x-kubernetes-list-map-keys"], json!(["type"]));
+        assert_eq!(
+            conditions["items"]["required"],
+            json!(["lastTransitionTime", "reason", "status", "type"])
+        );
+    }
+}

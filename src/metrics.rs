@@ -1,0 +1,303 @@
+//! What the operator counts. No label ever holds an address or a text of users.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::decide::{Cause, Coverage};
+use crate::policy::RefusalKind;
+
+/// The operator's own metrics. Clones count together.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    bans: Family<BanLabels, Counter>,
+    unbans: Family<CauseLabel, Counter>,
+    expiry_lag: Histogram,
+    drift_repaired: Counter,
+    skipped: Family<ReasonLabel, Counter>,
+    released: Counter,
+    config_reloads: Family<ResultLabel, Counter>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct BanLabels {
+    source: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct CauseLabel {
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ResultLabel {
+    result: &'static str,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// Counts from zero, not yet registered.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            bans: Family::default(),
+            unbans: Family::default(),
+            expiry_lag: Histogram::new([
+                0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0,
+                300.0, 3600.0,
+            ]),
+            drift_repaired: Counter::default(),
+            skipped: Family::default(),
+            released: Counter::default(),
+            config_reloads: Family::default(),
+        }
+    }
+
+    /// Shows these metrics, and the number of bans in `coverage`, in `registry`.
+    pub fn register(&self, registry: &mut Registry, coverage: &Arc<Mutex<Coverage>>) {
+        registry.register(
+            "ipblock_bans",
+            "Bans asked of an engine, by the block's source and by result",
+            self.bans.clone(),
+        );
+        registry.register(
+            "ipblock_unbans",
+            "Bans lifted, by cause",
+            self.unbans.clone(),
+        );
+        registry.register(
+            "ipblock_expiry_lag_seconds",
+            "How long after it was due a ban was lifted",
+            self.expiry_lag.clone(),
+        );
+        registry.register(
+            "ipblock_drift_repaired",
+            "Standing bans that the engine had lost and took again",
+            self.drift_repaired.clone(),
+        );
+        registry.register(
+            "ipblock_skipped",
+            "Blocks that were refused, by the kind of rule",
+            self.skipped.clone(),
+        );
+        registry.register(
+            "ipblock_released",
+            "Deleted blocks let go without lifting their ban, by annotation",
+            self.released.clone(),
+        );
+        registry.register(
+            "ipblock_config_reloads",
+            "Configurations read, by result",
+            self.config_reloads.clone(),
+        );
+        registry.register_collector(Box::new(Active(Arc::clone(coverage))));
+        // Present from the start, so that a rate over them is zero and not missing.
+        for cause in [
+            Cause::Expired,
+            Cause::Unblocked,
+            Cause::Deleted,
+            Cause::Refused,
+            Cause::Rejected,
+        ] {
+            drop(self.unbans.get_or_create(&CauseLabel {
+                cause: cause_label(cause),
+            }));
+        }
+        for result in ["success", "refused"] {
+            drop(self.config_reloads.get_or_create(&ResultLabel { result }));
+        }
+        for result in ["success", "failed"] {
+            drop(self.bans.get_or_create(&BanLabels {
+                source: "manual",
+                result,
+            }));
+        }
+    }
+
+    pub(crate) fn banned(&self, source: Option<&str>, success: bool) {
+        let labels = BanLabels {
+            source: source_label(source),
+            result: if success { "success" } else { "failed" },
+        };
+        self.bans.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn lifted(&self, cause: Cause, late: Option<Duration>) {
+        self.unbans
+            .get_or_create(&CauseLabel {
+                cause: cause_label(cause),
+            })
+            .inc();
+        if let Some(late) = late {
+            self.expiry_lag.observe(late.as_secs_f64());
+        }
+    }
+
+    pub(crate) fn skipped(&self, kind: RefusalKind) {
+        let reason = match kind {
+            RefusalKind::Allowlisted => "allowlisted",
+            RefusalKind::Protected => "protected",
+            RefusalKind::TooWide => "range_too_wide",
+        };
+        self.skipped.get_or_create(&ReasonLabel { reason }).inc();
+    }
+
+    pub(crate) fn drift_repaired(&self) {
+        self.drift_repaired.inc();
+    }
+
+    pub(crate) fn released(&self) {
+        self.released.inc();
+    }
+
+    pub(crate) fn config_read(&self, success: bool) {
+        let result = if success { "success" } else { "refused" };
+        self.config_reloads
+            .get_or_create(&ResultLabel { result })
+            .inc();
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn cause_label(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Expired => "expired",
+        Cause::Unblocked => "unblocked",
+        Cause::Deleted => "deleted",
+        Cause::Refused => "refused",
+        Cause::Rejected => "rejected",
+    }
+}
+
+/// Sources are texts of users; only well-known ones become a label.
+fn source_label(source: Option<&str>) -> &'static str {
+    match source.unwrap_or_default() {
+        "" => "none",
+        "manual" => "manual",
+        "grafana" => "grafana",
+        "alertmanager" => "alertmanager",
+        "webhook" => "webhook",
+        "kubectl" => "kubectl",
+        _ => "other",
+    }
+}
+
+/// `ipblock_active{engine}`, counted at a scrape.
+struct Active(Arc<Mutex<Coverage>>);
+
+impl Collector for Active {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let counts: BTreeMap<String, i64> = self.0.lock().by_engine();
+        let mut active = encoder.encode_descriptor(
+            "ipblock_active",
+            "Bans that stand, by engine",
+            None,
+            prometheus_client::metrics::MetricType::Gauge,
+        )?;
+        for (engine, count) in counts {
+            let labels = [("engine", engine)];
+            let gauge = ConstGauge::new(count);
+            gauge.encode(active.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Active {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Active").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Place, Standing};
+    use jiff::Timestamp;
+
+    #[test]
+    fn a_ban_counts_as_active_after_its_first_success_and_not_while_it_is_tried() {
+        let coverage = Arc::new(Mutex::new(Coverage::default()));
+        let mut registry = Registry::default();
+        Metrics::new().register(&mut registry, &coverage);
+        let active = || {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+            text.contains("ipblock_active{engine=\"xdp\"} 1")
+        };
+        let standing = Standing {
+            target: "192.0.2.7".parse().unwrap(),
+            place: Place::new("xdp", "g:1"),
+        };
+        coverage.lock().set("default/a", standing.clone(), None);
+        assert!(!active(), "no engine was asked yet");
+        let now = tokio::time::Instant::now();
+        coverage.lock().asserted("default/a", now);
+        assert!(active());
+        coverage
+            .lock()
+            .set("default/a", standing, Some(Timestamp::MAX));
+        coverage
+            .lock()
+            .doubt(&"192.0.2.7".parse().unwrap(), "other/b");
+        assert!(active(), "an assertion that is due does not end a ban");
+    }
+
+    #[test]
+    fn the_names_are_the_documented_ones_and_no_label_holds_users_text() {
+        let metrics = Metrics::new();
+        let coverage = Arc::new(Mutex::new(Coverage::default()));
+        let mut registry = Registry::default();
+        metrics.register(&mut registry, &coverage);
+        coverage.lock().set(
+            "default/a",
+            Standing {
+                target: "192.0.2.7".parse().unwrap(),
+                place: Place::new("xdp", "g:1"),
+            },
+            None,
+        );
+        coverage.lock().enforced("default/a");
+        metrics.banned(Some("192.0.2.7"), true);
+        metrics.lifted(Cause::Expired, Some(Duration::from_millis(2)));
+        metrics.skipped(RefusalKind::Allowlisted);
+        metrics.drift_repaired();
+        metrics.config_read(false);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in [
+            "ipblock_active{engine=\"xdp\"} 1",
+            "ipblock_bans_total{source=\"other\",result=\"success\"} 1",
+            "ipblock_unbans_total{cause=\"expired\"} 1",
+            "ipblock_expiry_lag_seconds_count 1",
+            "ipblock_drift_repaired_total 1",
+            "ipblock_skipped_total{reason=\"allowlisted\"} 1",
+            "ipblock_config_reloads_total{result=\"refused\"} 1",
+        ] {
+            assert!(text.contains(line), "{line} is missing in:\n{text}");
+        }
+        assert!(!text.contains("192.0.2.7"));
+    }
+}

@@ -1,0 +1,42 @@
+//! What became of notifications.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+/// `ipblock_notifications_total{channel,outcome}`. Cloning is cheap; clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    notifications: Family<Labels, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    channel: &'static str,
+    outcome: &'static str,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// Shows these metrics in `registry`.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "ipblock_notifications",
+            "Notifications by what became of them: sent, retried, failed, dropped, digested",
+            self.notifications.clone(),
+        );
+    }
+
+    pub(super) fn count(&self, channel: &'static str, outcome: &'static str, by: u64) {
+        let labels = Labels { channel, outcome };
+        self.notifications.get_or_create(&labels).inc_by(by);
+    }
+
+    #[cfg(test)]
+    pub(super) fn get(&self, channel: &'static str, outcome: &'static str) -> u64 {
+        let labels = Labels { channel, outcome };
+        self.notifications.get_or_create(&labels).get()
+    }
+}

@@ -1,0 +1,401 @@
+//! The operator put together: a manager with the reconcilers, the triggers and the notifications.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+use reeve_clock::Clock;
+use reeve_controller::source::{Sender, Wanted};
+use reeve_controller::{
+    Controller, Manager, Request, Runnable, controller, leader_election, manager, metrics,
+    predicate, source,
+};
+use reeve_informer::{Scope, Selection};
+use reeve_workqueue::ItemExponentialFailure;
+use tokio_util::sync::CancellationToken;
+
+use crate::api::IPBlock;
+use crate::config::{self, CONFIG_MAP};
+use crate::decide::{Announcement, Coverage, Notice};
+use crate::engine::{self, GuardSettings};
+use crate::inbound::Limits;
+use crate::lock::KeyedLocks;
+use crate::metrics::Metrics;
+use crate::notify::{self, Event, Notification, Notifications};
+use crate::outbound::{self, AddressPolicy, Http};
+use crate::policy::Protected;
+use crate::reconcile::{
+    BlockReconciler, ConfigurationReconciler, Connector, Consumers, Dependencies, Engines,
+    FIRST_RETRY, Gateways, LONGEST_RETRY, Live, Voice,
+};
+use crate::target::Target;
+use crate::trigger::{self, KubeBlocks, Triggers};
+
+/// The name of the lease.
+pub const LEASE: &str = "ipblock-operator";
+
+/// Requests on their way from the configuration and the coverage to the queue.
+const REQUESTS: usize = 4096;
+
+/// A wall clock that moved by more than this makes every block be looked at.
+const JUMP: Duration = Duration::from_millis(500);
+const LOOK_FOR_JUMPS: Duration = Duration::from_secs(2);
+
+/// How the operator runs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The namespace of the ConfigMap, the lease and the blocks that triggers make.
+    pub namespace: String,
+    /// Watches blocks in this namespace only; unset, everywhere.
+    pub watch_namespace: Option<String>,
+    /// Who holds the lease; unset, nobody is elected.
+    pub identity: Option<String>,
+    /// Where metrics are served.
+    pub metrics_address: Option<SocketAddr>,
+    /// Where health is served.
+    pub health_address: Option<SocketAddr>,
+    /// Blocks worked on at once.
+    pub workers: usize,
+    /// The gateway may be on loopback.
+    pub allow_loopback: bool,
+    /// Triggers without credentials serve.
+    pub insecure_triggers: bool,
+    /// Addresses of the cluster that are never banned.
+    pub infrastructure: Vec<Protected>,
+    /// Wall time and randomness.
+    pub clock: Clock,
+    /// Counts the client's requests already, and everything else from here on.
+    pub metrics: metrics::Metrics,
+    /// How gateways are reached; unset, over HTTP.
+    pub connector: Option<Arc<dyn Connector>>,
+}
+
+/// Why the operator does not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The manager.
+    #[error(transparent)]
+    Manager(#[from] manager::Error),
+    /// A controller.
+    #[error(transparent)]
+    Controller(#[from] controller::BuildError),
+    /// The HTTP client for hooks.
+    #[error("no HTTP client: {0}")]
+    Outbound(#[from] outbound::Error),
+    /// A request for the start could not be queued.
+    #[error(transparent)]
+    Source(#[from] source::SendError),
+}
+
+/// An operator that is ready to run.
+#[derive(Clone)]
+pub struct Operator {
+    manager: Manager,
+    triggers: Arc<Triggers>,
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// The defaults: the namespace `default` as the original's, no election, nothing served, 32 workers.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        Self {
+            namespace: "default".into(),
+            watch_namespace: None,
+            identity: None,
+            metrics_address: None,
+            health_address: None,
+            workers: 32,
+            allow_loopback: false,
+            insecure_triggers: false,
+            infrastructure: Vec::new(),
+            clock,
+            metrics: metrics::Metrics::new(),
+            connector: None,
+        }
+    }
+}
+
+// === impl Operator ===
+
+impl Operator {
+    /// Puts the operator together and binds its servers. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// When an address cannot be bound.
+    pub async fn build(client: kube_client::Client, settings: Settings) -> Result<Self, Error> {
+        let mut builder = Manager::builder(client.clone())
+            .clock(settings.clock.clone())
+            .metrics(settings.metrics.clone());
+        if let Some(namespace) = &settings.watch_namespace {
+            builder = builder.namespace(namespace.as_str());
+        }
+        if let Some(identity) = &settings.identity {
+            builder = builder.leader_election(leader_election::Options::new(
+                settings.namespace.as_str(),
+                LEASE,
+                identity.as_str(),
+            ));
+        }
+        if let Some(address) = settings.health_address {
+            builder = builder.health_address(address);
+        }
+        if let Some(address) = settings.metrics_address {
+            builder = builder.metrics_address(address);
+        }
+        let manager = builder.build().await?;
+        // Before a controller asks for the kind: one ConfigMap, not all of the cluster.
+        let _ = manager.caches().informer_of::<ConfigMap>(Selection {
+            scope: Scope::namespace(settings.namespace.as_str()),
+            fields: format!("metadata.name={CONFIG_MAP}"),
+            ..Selection::default()
+        });
+        let triggers = assemble(&manager, client, &settings)?;
+        Ok(Self { manager, triggers })
+    }
+
+    /// The manager, for its addresses and checks.
+    #[must_use]
+    pub fn manager(&self) -> &Manager {
+        &self.manager
+    }
+
+    /// The triggers, for the addresses they listen at.
+    #[must_use]
+    pub fn triggers(&self) -> &Arc<Triggers> {
+        &self.triggers
+    }
+
+    /// Runs until `stop` is cancelled or something fails.
+    ///
+    /// # Errors
+    /// See [`manager::Error`].
+    pub async fn run(&self, stop: CancellationToken) -> Result<(), Error> {
+        Ok(self.manager.run(stop).await?)
+    }
+
+    /// Runs until SIGTERM or SIGINT.
+    ///
+    /// # Errors
+    /// See [`manager::Error`].
+    pub async fn run_until_signal(&self) -> Result<(), Error> {
+        Ok(self.manager.run_until_signal().await?)
+    }
+}
+
+impl std::fmt::Debug for Operator {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Operator").finish_non_exhaustive()
+    }
+}
+
+/// Everything that is added to the manager.
+fn assemble(
+    manager: &Manager,
+    client: kube_client::Client,
+    settings: &Settings,
+) -> Result<Arc<Triggers>, Error> {
+    let counts = Metrics::new();
+    let engine_counts = engine::Metrics::new();
+    let trigger_counts = trigger::Metrics::default();
+    let notify_counts = notify::Metrics::default();
+    let coverage = Arc::new(Mutex::new(Coverage::default()));
+    manager.metrics().register(|registry| {
+        counts.register(registry, &coverage);
+        engine_counts.register(registry);
+        trigger_counts.register(registry);
+        notify_counts.register(registry);
+    });
+
+    let live = Live::new();
+    let checked = live.clone();
+    manager
+        .health()
+        .ready()
+        .add("configuration", move || checked.check());
+    let served = live.clone();
+    manager
+        .health()
+        .ready()
+        .add("triggers", move || served.check_triggers());
+    let connector = settings.connector.clone().unwrap_or_else(|| {
+        Arc::new(Gateways {
+            allow_loopback: settings.allow_loopback,
+            guard: GuardSettings::default(),
+            metrics: engine_counts,
+        })
+    });
+    let engines = Arc::new(Engines::new(connector));
+    let notifications = Notifications::start(settings.clock.clone(), notify_counts);
+    let triggers = Arc::new(Triggers::new(
+        trigger::Dependencies {
+            blocks: Arc::new(KubeBlocks::new(client)),
+            locks: KeyedLocks::new(),
+            clock: settings.clock.clone(),
+            metrics: trigger_counts,
+            limits: Limits::default(),
+        },
+        trigger::Settings {
+            namespace: settings.namespace.clone(),
+            place: None,
+            default_duration: Duration::from_secs(3600),
+            max_duration: None,
+        },
+    ));
+    let (again, requests) = source::channel::<Request>(REQUESTS);
+
+    let blocks = Controller::builder("ipblock")
+        .for_kind::<IPBlock>()
+        .with_predicate(predicate::resource_version_changed())
+        .watches_source(requests)
+        .workers(settings.workers)
+        .rate_limiter(ItemExponentialFailure::new(FIRST_RETRY, LONGEST_RETRY))
+        .complete(BlockReconciler::new(Dependencies {
+            live: live.clone(),
+            engines: Arc::clone(&engines),
+            coverage,
+            again: again.clone(),
+            voice: Arc::new(Told(notifications.clone())),
+            metrics: counts.clone(),
+        }))?;
+
+    let config_map = Request::namespaced(settings.namespace.as_str(), CONFIG_MAP);
+    // Looked at once even when there is none: everybody waits for the first look.
+    let (first, looks) = source::channel::<Request>(1);
+    first.try_send(config_map.clone())?;
+    let outbound = Http::builder()
+        .policy(AddressPolicy {
+            allow_loopback: settings.allow_loopback,
+        })
+        .build()?;
+    let options = config::Options {
+        insecure_triggers: settings.insecure_triggers,
+        allow_loopback: settings.allow_loopback,
+        infrastructure: settings.infrastructure.clone(),
+    };
+    let configuration = Controller::builder("configuration")
+        .for_kind::<ConfigMap>()
+        .with_predicate(predicate::resource_version_changed())
+        .watches_source(looks)
+        .without_leader_election()
+        .complete(ConfigurationReconciler::new(
+            config_map,
+            options,
+            settings.namespace.clone(),
+            Consumers {
+                live,
+                engines,
+                triggers: Arc::clone(&triggers),
+                notifications: notifications.clone(),
+                outbound: Arc::new(outbound),
+                blocks: again.clone(),
+                metrics: counts,
+            },
+        ))?;
+
+    manager.add_controller(configuration)?;
+    manager.add_controller(blocks)?;
+    manager.add(jumps(manager, again))?;
+    manager.add(ending(Arc::clone(&triggers), notifications))?;
+    Ok(triggers)
+}
+
+/// Looks at every block again when the wall clock was set.
+fn jumps(manager: &Manager, again: Sender<Request>) -> Runnable {
+    let clock = manager.clock().clone();
+    let caches = manager.caches().clone();
+    Runnable::new("wall clock", move |stop| async move {
+        loop {
+            let jump = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok::<_, std::convert::Infallible>(()),
+                jump = clock.jumped(JUMP, LOOK_FOR_JUMPS) => jump,
+            };
+            tracing::warn!(by = ?jump.by, "the wall clock was set; looking at every block");
+            let Ok(lister) = caches.lister::<IPBlock>() else {
+                continue;
+            };
+            for block in lister.list() {
+                let wanted = Wanted::from(Request::namespaced(
+                    block.metadata.namespace.as_deref().unwrap_or_default(),
+                    block.metadata.name.as_deref().unwrap_or_default(),
+                ));
+                if again.send(wanted).await.is_err() {
+                    return Ok(());
+                }
+            }
+        }
+    })
+}
+
+/// At the end: answers what is in work at the triggers, and sends what is left to be told.
+fn ending(triggers: Arc<Triggers>, notifications: Notifications) -> Runnable {
+    Runnable::new("triggers", move |stop| async move {
+        stop.cancelled().await;
+        triggers.stop().await;
+        notifications.flush(Duration::from_secs(3)).await;
+        Ok::<_, std::convert::Infallible>(())
+    })
+    .as_server()
+}
+
+/// Turns announcements into notifications.
+#[derive(Debug)]
+struct Told(Notifications);
+
+impl Voice for Told {
+    fn tell(&self, block: &IPBlock, announcement: &Announcement, at: Timestamp) {
+        let Some(notice) = announcement.notice else {
+            return;
+        };
+        let status = block.status.clone().unwrap_or_default();
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        self.0.send(Notification {
+            event: match notice {
+                Notice::Ban => Event::Ban,
+                Notice::Resolve => Event::Resolve,
+                Notice::Trouble => Event::Common,
+            },
+            at,
+            ip: status
+                .target
+                .clone()
+                .unwrap_or_else(|| block.spec.ip.clone()),
+            reason: text(&block.spec.reason),
+            source: text(&block.spec.source),
+            by: text(&block.spec.by),
+            duration: text(&block.spec.duration),
+            expires_at: status.expires_at(),
+            count: status.bans(),
+            message: announcement.note.clone(),
+        });
+    }
+}
+
+/// What the environment of a Pod says of addresses that must never be banned.
+#[must_use]
+pub fn infrastructure(variable: impl Fn(&str) -> Option<String>) -> Vec<Protected> {
+    [
+        ("KUBERNETES_SERVICE_HOST", "the API server"),
+        ("POD_IP", "the operator's own Pod"),
+        ("HOST_IP", "the operator's own node"),
+    ]
+    .into_iter()
+    .filter_map(|(name, what)| {
+        let address: IpAddr = variable(name)?.trim().parse().ok()?;
+        Some(Protected {
+            target: Target::host(address),
+            what: what.into(),
+        })
+    })
+    .collect()
+}
+
+#[cfg(test)]
+#[path = "operator_tests.rs"]
+mod tests;

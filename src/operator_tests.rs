@@ -1,0 +1,328 @@
+//! The operator against the built-in API server, under virtual time, with engines that only record.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_client::Api;
+use kube_client::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube_core::ObjectMeta;
+use parking_lot::Mutex;
+use reeve_apiserver::ApiServer;
+use reeve_clock::Clock;
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Operator, Settings};
+use crate::api::{self, IPBlock, IPBlockSpec, IPBlockStatus, Place};
+use crate::config::{CONFIG_MAP, EngineConfig};
+use crate::engine::{DryRun, Engine};
+use crate::reconcile::{ConnectError, Connector};
+
+/// One recording engine a place, whoever connects.
+#[derive(Debug, Default)]
+struct Places(Mutex<BTreeMap<Place, Arc<DryRun>>>);
+
+impl Connector for Places {
+    fn connect(
+        &self,
+        place: &Place,
+        _: Option<&EngineConfig>,
+    ) -> Result<Arc<dyn Engine>, ConnectError> {
+        let engine = Arc::clone(self.0.lock().entry(place.clone()).or_default());
+        Ok(engine)
+    }
+}
+
+struct World {
+    server: ApiServer,
+    clock: Clock,
+    places: Arc<Places>,
+    blocks: Api<IPBlock>,
+    maps: Api<ConfigMap>,
+    operator: Option<AbortOnDropHandle<()>>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 3);
+        let server = ApiServer::builder()
+            .clock(clock.clone())
+            .start()
+            .await
+            .unwrap();
+        let client = server.client();
+        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+        let create = PostParams::default();
+        definitions.create(&create, &api::crd()).await.unwrap();
+        let blocks: Api<IPBlock> = Api::namespaced(client.clone(), "default");
+        while blocks.list(&ListParams::default()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Self {
+            server,
+            clock,
+            places: Arc::default(),
+            blocks,
+            maps: Api::namespaced(client, "default"),
+            operator: None,
+        }
+    }
+
+    async fn configured() -> Self {
+        let mut world = Self::new().await;
+        world.configure(&[]).await;
+        world.start().await;
+        world
+    }
+
+    async fn configure(&self, more: &[(&str, &str)]) {
+        let mut data = BTreeMap::from(
+            [("engine", "iptables"), ("gatewayHost", "192.0.2.250:9521")]
+                .map(|(key, text)| (key.to_owned(), text.to_owned())),
+        );
+        for (key, text) in more {
+            data.insert((*key).to_owned(), (*text).to_owned());
+        }
+        if self.maps.get_opt(CONFIG_MAP).await.unwrap().is_some() {
+            let patch = Patch::Merge(json!({ "data": data }));
+            let params = PatchParams::default();
+            self.maps.patch(CONFIG_MAP, &params, &patch).await.unwrap();
+            return;
+        }
+        let map = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(CONFIG_MAP.to_owned()),
+                ..ObjectMeta::default()
+            },
+            data: Some(data),
+            ..ConfigMap::default()
+        };
+        self.maps
+            .create(&PostParams::default(), &map)
+            .await
+            .unwrap();
+    }
+
+    async fn start(&mut self) {
+        let settings = Settings {
+            connector: Some(Arc::clone(&self.places) as Arc<dyn Connector>),
+            ..Settings::new(self.clock.clone())
+        };
+        let operator = Operator::build(self.server.client(), settings)
+            .await
+            .unwrap();
+        let task = tokio::spawn(async move {
+            operator.run(CancellationToken::new()).await.unwrap();
+        });
+        self.operator = Some(AbortOnDropHandle::new(task));
+    }
+
+    fn kill(&mut self) {
+        self.operator = None;
+    }
+
+    async fn create(&self, name: &str, ip: &str, duration: &str) {
+        let spec = IPBlockSpec {
+            ip: ip.to_owned(),
+            duration: Some(duration.to_owned()),
+            ..IPBlockSpec::default()
+        };
+        let block = IPBlock::new(name, spec);
+        let create = PostParams::default();
+        self.blocks.create(&create, &block).await.unwrap();
+    }
+
+    async fn status(&self, name: &str) -> IPBlockStatus {
+        let block = self.blocks.get(name).await.unwrap();
+        block.status.unwrap_or_default()
+    }
+
+    async fn until(&self, name: &str, phase: &str, limit: Duration) -> IPBlockStatus {
+        let started = Instant::now();
+        loop {
+            let status = self.status(name).await;
+            if status
+                .phase
+                .as_ref()
+                .is_some_and(|now| now.as_str() == phase)
+            {
+                return status;
+            }
+            assert!(
+                started.elapsed() < limit,
+                "{name} is not {phase} after {limit:?}: {status:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// What is banned at the gateway of this address.
+    async fn banned(&self, gateway: &str) -> BTreeSet<String> {
+        let place = Place::new("iptables", gateway);
+        let engine = self.places.0.lock().get(&place).cloned();
+        let Some(engine) = engine else {
+            return BTreeSet::new();
+        };
+        let listed = engine.list().await.unwrap().unwrap();
+        listed.iter().map(ToString::to_string).collect()
+    }
+
+    async fn banned_becomes(&self, gateway: &str, expected: &[&str], limit: Duration) {
+        let expected: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
+        let started = Instant::now();
+        while self.banned(gateway).await != expected {
+            let now = self.banned(gateway).await;
+            assert!(
+                started.elapsed() < limit,
+                "{now:?} is banned after {limit:?}"
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const GATEWAY: &str = "192.0.2.250:9521";
+
+#[tokio::test(start_paused = true)]
+async fn when_the_wall_clock_is_set_forward_what_is_due_is_lifted() {
+    let world = World::configured().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.until("a", "active", 5 * SECOND).await;
+    world.clock.jump(SignedDuration::from_hours(2));
+    world.until("a", "expired", 5 * SECOND).await;
+    assert!(world.banned(GATEWAY).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_made_before_its_configuration_says_what_it_waits_for_and_is_banned_with_it() {
+    let mut world = World::new().await;
+    world.start().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    let status = world.until("a", "pending", 20 * SECOND).await;
+    let message = status.message.unwrap();
+    assert!(message.contains(CONFIG_MAP), "{message}");
+    world.configure(&[]).await;
+    world.until("a", "active", 5 * SECOND).await;
+    assert_eq!(
+        world.banned(GATEWAY).await,
+        BTreeSet::from(["192.0.2.7".into()])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_becomes_wrong_or_goes_leaves_the_last_one_in_force() {
+    let world = World::configured().await;
+    world.configure(&[("whitelist", "192.0.2.7")]).await;
+    world.create("allowed", "192.0.2.7", "1h").await;
+    world.until("allowed", "skipped", 5 * SECOND).await;
+    world
+        .configure(&[("whitelist", "192.0.2.7\nnonsense")])
+        .await;
+    tokio::time::sleep(SECOND).await;
+    world.create("still", "192.0.2.7/32", "1h").await;
+    world.until("still", "skipped", 5 * SECOND).await;
+    let delete = DeleteParams::default();
+    world.maps.delete(CONFIG_MAP, &delete).await.unwrap();
+    tokio::time::sleep(SECOND).await;
+    world.create("range", "192.0.2.0/28", "1h").await;
+    world.until("range", "skipped", 5 * SECOND).await;
+    world.create("other", "198.51.100.7", "1h").await;
+    world.until("other", "active", 5 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_whose_finalizer_somebody_removed_is_lifted_when_it_is_gone() {
+    let world = World::configured().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.until("a", "active", 5 * SECOND).await;
+    // At the same time, so that the finalizer is not put back in between.
+    let delete = DeleteParams::default();
+    let strip = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let params = PatchParams::default();
+    let (_, stripped) = tokio::join!(
+        world.blocks.delete("a", &delete),
+        world.blocks.patch("a", &params, &strip)
+    );
+    drop(stripped);
+    world.banned_becomes(GATEWAY, &[], 5 * SECOND).await;
+    assert!(world.blocks.get_opt("a").await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_configuration_what_is_due_is_lifted_where_it_was_banned() {
+    let mut world = World::configured().await;
+    world.create("due", "192.0.2.7", "1m").await;
+    world.create("standing", "192.0.2.8", "1h").await;
+    world.until("due", "active", 5 * SECOND).await;
+    world.until("standing", "active", 5 * SECOND).await;
+    world.kill();
+    let delete = DeleteParams::default();
+    world.maps.delete(CONFIG_MAP, &delete).await.unwrap();
+    tokio::time::sleep(90 * SECOND).await;
+    world.start().await;
+    world.until("due", "expired", 15 * SECOND).await;
+    world
+        .banned_becomes(GATEWAY, &["192.0.2.8"], 15 * SECOND)
+        .await;
+    world.until("standing", "active", SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_moved_gateway_takes_every_ban_with_it() {
+    let world = World::configured().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.create("b", "192.0.2.8", "1h").await;
+    world.until("a", "active", 5 * SECOND).await;
+    world.until("b", "active", 5 * SECOND).await;
+    let before = world.status("a").await;
+    world
+        .configure(&[("gatewayHost", "192.0.2.251:9521")])
+        .await;
+    let both = ["192.0.2.7", "192.0.2.8"];
+    world
+        .banned_becomes("192.0.2.251:9521", &both, 5 * SECOND)
+        .await;
+    world.banned_becomes(GATEWAY, &[], 5 * SECOND).await;
+    tokio::time::sleep(SECOND).await;
+    let after = world.status("a").await;
+    assert_eq!(after.expires_at, before.expires_at, "moving is no new ban");
+    assert_eq!(after.ban_count, Some(1));
+    let delete = DeleteParams::default();
+    world.blocks.delete("a", &delete).await.unwrap();
+    world
+        .banned_becomes("192.0.2.251:9521", &["192.0.2.8"], 5 * SECOND)
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_namespaces_cannot_lift_each_others_bans() {
+    let world = World::configured().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.until("a", "active", 5 * SECOND).await;
+    let other: Api<IPBlock> = Api::namespaced(world.server.client(), "kube-public");
+    let spec = IPBlockSpec {
+        ip: "192.0.2.7".into(),
+        duration: Some("10s".into()),
+        ..IPBlockSpec::default()
+    };
+    let create = PostParams::default();
+    other
+        .create(&create, &IPBlock::new("b", spec))
+        .await
+        .unwrap();
+    tokio::time::sleep(15 * SECOND).await;
+    let lifted = other.get("b").await.unwrap().status.unwrap();
+    let message = lifted.message.unwrap();
+    assert!(message.contains("stays banned by default/a"), "{message}");
+    assert_eq!(
+        world.banned(GATEWAY).await,
+        BTreeSet::from(["192.0.2.7".into()])
+    );
+}

@@ -1,0 +1,373 @@
+//! Requests over the network, with reqwest.
+
+use std::error::Error as StdError;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::{AddressPolicy, BoxFuture, Error, Limits, Outbound};
+
+/// Sends over TCP and TLS. Cloning is cheap; clones share connections.
+#[derive(Clone, Debug)]
+pub struct Http {
+    client: reqwest::Client,
+    limits: Limits,
+    policy: AddressPolicy,
+}
+
+/// Settings of [`Http`].
+#[derive(Clone, Debug, Default)]
+pub struct HttpBuilder {
+    limits: Limits,
+    policy: AddressPolicy,
+    authority_pem: Option<Vec<u8>>,
+}
+
+// === impl HttpBuilder ===
+
+impl HttpBuilder {
+    /// Time and size limits; see [`Limits`] for the defaults.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Which addresses may be called; loopback is refused by default.
+    #[must_use]
+    pub fn policy(mut self, policy: AddressPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Trusts only the certificate authorities in `pem`, instead of the system's.
+    #[must_use]
+    pub fn authority(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.authority_pem = Some(pem.into());
+        self
+    }
+
+    /// Builds the client.
+    ///
+    /// # Errors
+    /// When the certificate authority is no PEM certificate.
+    pub fn build(self) -> Result<Http, Error> {
+        let tls = tls_config(self.authority_pem.as_deref())?;
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .connect_timeout(self.limits.connect)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .referer(false)
+            .retry(reqwest::retry::never())
+            .pool_idle_timeout(Duration::from_secs(15))
+            .pool_max_idle_per_host(32)
+            .tcp_keepalive(Duration::from_secs(15))
+            .dns_resolver(CheckedResolver {
+                policy: self.policy,
+            })
+            .user_agent(concat!("ipblock-operator/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| Error::Other(error.without_url().to_string()))?;
+        Ok(Http {
+            client,
+            limits: self.limits,
+            policy: self.policy,
+        })
+    }
+}
+
+// === impl Http ===
+
+impl Http {
+    /// Default limits, system certificate authorities, loopback refused.
+    #[must_use]
+    pub fn builder() -> HttpBuilder {
+        HttpBuilder::default()
+    }
+
+    /// A literal address in the URL never reaches the resolver, so it is checked here.
+    fn check(&self, uri: &http::Uri) -> Result<(), Error> {
+        let host = uri
+            .host()
+            .ok_or_else(|| Error::Url("it names no host".into()))?;
+        let literal = host.trim_start_matches('[').trim_end_matches(']');
+        match literal.parse::<IpAddr>() {
+            Ok(address) if !self.policy.allows(address) => Err(Error::Forbidden(address)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        request: http::Request<Bytes>,
+    ) -> Result<http::Response<Bytes>, Error> {
+        self.check(request.uri())?;
+        let request = reqwest::Request::try_from(request)
+            .map_err(|error| Error::Url(error.without_url().to_string()))?;
+        let mut answer = self
+            .client
+            .execute(request)
+            .await
+            .map_err(|error| self.classify(error))?;
+        let mut head = http::Response::builder().status(answer.status());
+        if let Some(headers) = head.headers_mut() {
+            *headers = std::mem::take(answer.headers_mut());
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(|error| self.classify(error))? {
+            if body.len() + chunk.len() > self.limits.answer_bytes {
+                return Err(Error::TooLarge(self.limits.answer_bytes));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        head.body(Bytes::from(body))
+            .map_err(|error| Error::Other(error.to_string()))
+    }
+
+    fn classify(&self, error: reqwest::Error) -> Error {
+        if error.is_timeout() {
+            return if error.is_connect() {
+                Error::ConnectTimeout(self.limits.connect)
+            } else {
+                Error::Timeout(self.limits.total)
+            };
+        }
+        let error = error.without_url();
+        let mut cause: Option<&(dyn StdError + 'static)> = error.source();
+        while let Some(current) = cause {
+            if let Some(known) = known(current) {
+                return known;
+            }
+            cause = current.source();
+        }
+        Error::Other(innermost(&error))
+    }
+}
+
+impl Outbound for Http {
+    fn send(
+        &self,
+        request: http::Request<Bytes>,
+    ) -> BoxFuture<'_, Result<http::Response<Bytes>, Error>> {
+        Box::pin(async move {
+            let total = self.limits.total;
+            match tokio::time::timeout(total, self.exchange(request)).await {
+                Ok(answer) => answer,
+                Err(_) => Err(Error::Timeout(total)),
+            }
+        })
+    }
+}
+
+/// What one link of a chain of causes says.
+fn known(cause: &(dyn StdError + 'static)) -> Option<Error> {
+    if let Some(ours) = cause.downcast_ref::<Error>() {
+        return Some(ours.clone());
+    }
+    if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
+        return Some(Error::Tls(tls.to_string()));
+    }
+    if let Some(hyper) = cause.downcast_ref::<hyper::Error>()
+        && (hyper.is_incomplete_message() || hyper.is_closed() || hyper.is_canceled())
+    {
+        return Some(Error::Reset);
+    }
+    let io = cause.downcast_ref::<std::io::Error>()?;
+    // What an I/O error wraps is not its source, so the chain alone never shows it.
+    io.get_ref()
+        .and_then(|inner| known(inner))
+        .or_else(|| classify_io(io.kind()))
+}
+
+fn classify_io(kind: std::io::ErrorKind) -> Option<Error> {
+    use std::io::ErrorKind;
+    match kind {
+        ErrorKind::ConnectionRefused => Some(Error::Refused),
+        ErrorKind::ConnectionReset
+        | ErrorKind::ConnectionAborted
+        | ErrorKind::BrokenPipe
+        | ErrorKind::UnexpectedEof => Some(Error::Reset),
+        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Some(Error::Unreachable),
+        _ => None,
+    }
+}
+
+fn innermost(error: &(dyn StdError + 'static)) -> String {
+    let mut last = error;
+    while let Some(next) = last.source() {
+        last = next;
+    }
+    last.to_string()
+}
+
+fn tls_config(authority_pem: Option<&[u8]>) -> Result<rustls::ClientConfig, Error> {
+    let mut roots = rustls::RootCertStore::empty();
+    if let Some(pem) = authority_pem {
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|error| {
+                Error::Tls(format!("the certificate authority is no PEM: {error}"))
+            })?;
+            roots
+                .add(certificate)
+                .map_err(|error| Error::Tls(error.to_string()))?;
+        }
+        if roots.is_empty() {
+            return Err(Error::Tls(
+                "the certificate authority file holds no certificate".into(),
+            ));
+        }
+    } else {
+        // An image without certificates still reaches plain HTTP gateways, so finding none is no error here.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::Tls(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth())
+}
+
+/// Resolves a name and hands out only the addresses that may be called, so that what was checked is
+/// what is connected to.
+#[derive(Debug)]
+struct CheckedResolver {
+    policy: AddressPolicy,
+}
+
+impl Resolve for CheckedResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let policy = self.policy;
+        Box::pin(async move {
+            let host = name.as_str().to_owned();
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), 0))
+                .await
+                .map_err(|_| Error::Unresolved(host.clone()))?
+                .collect();
+            let refused = found.first().map(SocketAddr::ip);
+            let allowed: Vec<SocketAddr> = found
+                .into_iter()
+                .filter(|address| policy.allows(address.ip()))
+                .collect();
+            match (allowed.is_empty(), refused) {
+                (false, _) => Ok(Box::new(allowed.into_iter()) as Addrs),
+                (true, Some(address)) => Err(Error::Forbidden(address).into()),
+                (true, None) => Err(Error::Unresolved(host).into()),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    fn loopback() -> HttpBuilder {
+        Http::builder().policy(AddressPolicy {
+            allow_loopback: true,
+        })
+    }
+
+    fn get(url: &str) -> http::Request<Bytes> {
+        http::Request::get(url).body(Bytes::new()).unwrap()
+    }
+
+    /// Answers each connection with `bytes` after reading the request, then closes it.
+    async fn server(bytes: Vec<u8>) -> (String, tokio::task::JoinHandle<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!(
+            "http://{}/limit?ip=192.0.2.1",
+            listener.local_addr().unwrap()
+        );
+        let task = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = [0_u8; 4096];
+                let _ = stream.read(&mut request).await;
+                let _ = stream.write_all(&bytes).await;
+            }
+        });
+        (url, task)
+    }
+
+    #[tokio::test]
+    async fn a_closed_port_is_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        drop(listener);
+        let http = loopback().build().unwrap();
+        assert_eq!(http.send(get(&url)).await.unwrap_err(), Error::Refused);
+    }
+
+    #[tokio::test]
+    async fn a_connection_closed_without_an_answer_is_a_reset() {
+        let (url, task) = server(Vec::new()).await;
+        let http = loopback().build().unwrap();
+        assert_eq!(http.send(get(&url)).await.unwrap_err(), Error::Reset);
+        task.abort();
+    }
+
+    #[tokio::test]
+    async fn silence_is_a_timeout() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let limits = Limits {
+            total: Duration::from_millis(200),
+            ..Limits::default()
+        };
+        let http = loopback().limits(limits).build().unwrap();
+        let error = http.send(get(&url)).await.unwrap_err();
+        assert_eq!(error.to_string(), "no answer within 200 ms");
+    }
+
+    #[tokio::test]
+    async fn a_redirect_is_an_answer_and_is_not_followed() {
+        let answer =
+            b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n";
+        let (url, task) = server(answer.to_vec()).await;
+        let http = loopback().build().unwrap();
+        assert_eq!(http.send(get(&url)).await.unwrap().status(), 302);
+        task.abort();
+    }
+
+    #[tokio::test]
+    async fn an_answer_past_the_limit_is_cut_off() {
+        let mut answer = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
+        answer.extend(std::iter::repeat_n(b'x', 70 * 1024));
+        let (url, task) = server(answer).await;
+        let http = loopback().build().unwrap();
+        assert_eq!(
+            http.send(get(&url)).await.unwrap_err(),
+            Error::TooLarge(64 * 1024)
+        );
+        task.abort();
+    }
+
+    #[tokio::test]
+    async fn a_loopback_address_is_refused_by_default_by_number_and_by_name() {
+        let http = Http::builder().build().unwrap();
+        for url in [
+            "http://127.0.0.1:9/",
+            "http://[::1]:9/",
+            "http://localhost:9/",
+        ] {
+            let error = http.send(get(url)).await.unwrap_err();
+            assert!(matches!(error, Error::Forbidden(_)), "{url}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn an_authority_that_is_no_certificate_is_an_error() {
+        for pem in ["", "no pem"] {
+            let error = Http::builder().authority(pem).build().unwrap_err();
+            assert!(matches!(error, Error::Tls(_)), "{error:?}");
+        }
+    }
+}

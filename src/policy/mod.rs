@@ -1,0 +1,307 @@
+//! Which targets may be banned at all: the allowlist, the protected ranges, the widest range.
+//!
+//! Everything here is a pure function of a [`Policy`]; a refusal says which entry it is about. A
+//! target is refused when it lies inside an entry *and* when an entry lies inside it: a banned /8
+//! would otherwise take the allowlisted address in its middle with it.
+
+mod protected;
+
+pub use protected::{BUILT_IN, PRIVATE};
+
+use ipnet::IpNet;
+
+use crate::target::Target;
+
+/// No configuration may allow a wider IPv4 range than this.
+pub const FLOOR_V4: u8 = 8;
+/// No configuration may allow a wider IPv6 range than this.
+pub const FLOOR_V6: u8 = 32;
+/// The widest IPv4 range unless configured.
+pub const DEFAULT_MIN_PREFIX_V4: u8 = 24;
+/// The widest IPv6 range unless configured.
+pub const DEFAULT_MIN_PREFIX_V6: u8 = 48;
+
+/// What decides whether a target may be banned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Never banned: from the configuration.
+    pub allowlist: Vec<Target>,
+    /// Never banned beside [`BUILT_IN`]: the cluster's own addresses, gateways, configured ranges.
+    pub protected: Vec<Protected>,
+    /// Whether private ranges are protected too, see [`PRIVATE`]. Default off, as the original.
+    pub protect_private: bool,
+    /// The shortest IPv4 prefix that may be banned.
+    pub min_prefix_v4: u8,
+    /// The shortest IPv6 prefix that may be banned.
+    pub min_prefix_v6: u8,
+}
+
+/// A range that must not be banned, and what lives there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Protected {
+    /// The range.
+    pub target: Target,
+    /// What it is, as the end of "overlaps …": "the API server", "loopback".
+    pub what: String,
+}
+
+/// Why a target may not be banned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The kind of rule, for conditions, Events and metrics.
+    pub kind: RefusalKind,
+    /// The rule in a sentence.
+    pub message: String,
+}
+
+/// The kind of rule that refused a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RefusalKind {
+    /// The allowlist of the configuration.
+    Allowlisted,
+    /// A protected range.
+    Protected,
+    /// The range is wider than allowed.
+    TooWide,
+}
+
+// === impl RefusalKind ===
+
+impl RefusalKind {
+    /// The reason in one word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowlisted => "Allowlisted",
+            Self::Protected => "Protected",
+            Self::TooWide => "RangeTooWide",
+        }
+    }
+}
+
+// === impl Policy ===
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            allowlist: Vec::new(),
+            protected: Vec::new(),
+            protect_private: false,
+            min_prefix_v4: DEFAULT_MIN_PREFIX_V4,
+            min_prefix_v6: DEFAULT_MIN_PREFIX_V6,
+        }
+    }
+}
+
+impl Policy {
+    /// Whether `target` may be banned; `None` is yes.
+    ///
+    /// The allowlist is looked at first, then what is protected, then the width.
+    #[must_use]
+    pub fn refusal(&self, target: &Target) -> Option<Refusal> {
+        self.allowlisted(target)
+            .or_else(|| self.protected_range(target))
+            .or_else(|| self.too_wide(target))
+    }
+
+    fn allowlisted(&self, target: &Target) -> Option<Refusal> {
+        let entry = self.allowlist.iter().find(|entry| entry.overlaps(target))?;
+        let message = if entry == target {
+            format!("{target} is allowlisted")
+        } else if entry.contains(target) {
+            format!("{target} is inside the allowlisted range {entry}")
+        } else {
+            format!("{target} contains {entry}, which is allowlisted")
+        };
+        Some(Refusal {
+            kind: RefusalKind::Allowlisted,
+            message,
+        })
+    }
+
+    fn protected_range(&self, target: &Target) -> Option<Refusal> {
+        let named = |entry: Target, what: &str| Refusal {
+            kind: RefusalKind::Protected,
+            message: if entry.contains(target) {
+                format!("{target} is never banned: it belongs to {what} ({entry})")
+            } else {
+                format!("{target} is never banned: it contains {what} ({entry})")
+            },
+        };
+        for (range, what) in built_in(self.protect_private) {
+            if range.overlaps(target) {
+                return Some(named(range, what));
+            }
+        }
+        let entry = self
+            .protected
+            .iter()
+            .find(|entry| entry.target.overlaps(target))?;
+        Some(named(entry.target, &entry.what))
+    }
+
+    fn too_wide(&self, target: &Target) -> Option<Refusal> {
+        let least = if target.is_ipv6() {
+            self.min_prefix_v6.max(FLOOR_V6)
+        } else {
+            self.min_prefix_v4.max(FLOOR_V4)
+        };
+        (target.prefix_len() < least).then(|| Refusal {
+            kind: RefusalKind::TooWide,
+            message: format!(
+                "{target} is wider than /{least}, the widest range that may be banned here; ban narrower ranges, or lower {} in the configuration",
+                if target.is_ipv6() { "minPrefixV6" } else { "minPrefixV4" }
+            ),
+        })
+    }
+}
+
+fn built_in(private: bool) -> impl Iterator<Item = (Target, &'static str)> {
+    BUILT_IN
+        .iter()
+        .chain(if private { PRIVATE } else { &[] })
+        // The tables are literals, and a test reads every one of them.
+        .filter_map(|(range, what)| Some((Target::range(range.parse::<IpNet>().ok()?), *what)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn target(text: &str) -> Target {
+        text.parse().unwrap()
+    }
+
+    fn policy() -> Policy {
+        Policy {
+            allowlist: vec![
+                target("198.51.100.0/24"),
+                target("203.0.113.9"),
+                target("2001:db8:a::/48"),
+            ],
+            protected: vec![Protected {
+                target: target("192.0.2.1"),
+                what: "the API server".into(),
+            }],
+            ..Policy::default()
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_rule_and_the_entry() {
+        use RefusalKind::{Allowlisted, Protected, TooWide};
+        for (given, kind, part_of_message) in [
+            ("203.0.113.9", Allowlisted, "is allowlisted"),
+            (
+                "198.51.100.77",
+                Allowlisted,
+                "inside the allowlisted range 198.51.100.0/24",
+            ),
+            (
+                "198.51.100.0/25",
+                Allowlisted,
+                "inside the allowlisted range",
+            ),
+            ("203.0.113.0/24", Allowlisted, "contains 203.0.113.9"),
+            ("2001:db8::/32", Allowlisted, "contains 2001:db8:a::/48"),
+            ("192.0.2.1", Protected, "the API server"),
+            (
+                "192.0.2.0/24",
+                Protected,
+                "contains the API server (192.0.2.1)",
+            ),
+            ("127.0.0.1", Protected, "loopback"),
+            ("::1", Protected, "loopback"),
+            ("::ffff:127.0.0.1", Protected, "loopback"),
+            ("0.0.0.0", Protected, "unspecified"),
+            ("169.254.169.254", Protected, "link-local"),
+            ("fe80::1", Protected, "link-local"),
+            ("224.0.0.1", Protected, "multicast"),
+            ("ff02::1", Protected, "multicast"),
+            ("255.255.255.255", Protected, "broadcast"),
+            ("1.0.0.0/8", TooWide, "wider than /24"),
+            ("2a00::/32", TooWide, "minPrefixV6"),
+        ] {
+            let refusal = policy()
+                .refusal(&target(given))
+                .unwrap_or_else(|| panic!("{given} is allowed"));
+            assert_eq!(refusal.kind, kind, "{given}: {}", refusal.message);
+            assert!(
+                refusal.message.contains(part_of_message),
+                "{given}: {}",
+                refusal.message
+            );
+        }
+    }
+
+    #[test]
+    fn everything_else_may_be_banned() {
+        for given in [
+            "1.2.3.4",
+            "10.1.2.3",
+            "192.0.2.2",
+            "203.0.114.0/24",
+            "2001:db8::7",
+            "2001:db8:b::/48",
+        ] {
+            assert_eq!(policy().refusal(&target(given)), None, "{given}");
+        }
+    }
+
+    #[test]
+    fn private_ranges_are_protected_by_a_switch() {
+        let strict = Policy {
+            protect_private: true,
+            ..Policy::default()
+        };
+        for given in [
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "100.64.0.1",
+            "fd00::1",
+        ] {
+            assert_eq!(Policy::default().refusal(&target(given)), None, "{given}");
+            assert_eq!(
+                strict.refusal(&target(given)).unwrap().kind,
+                RefusalKind::Protected,
+                "{given}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_whole_internet_is_never_banned() {
+        let open = Policy {
+            min_prefix_v4: 0,
+            min_prefix_v6: 0,
+            ..Policy::default()
+        };
+        for given in ["0.0.0.0/0", "::/0", "64.0.0.0/7", "2000::/3"] {
+            assert!(open.refusal(&target(given)).is_some(), "{given}");
+        }
+        assert_eq!(open.refusal(&target("64.0.0.0/8")), None);
+    }
+
+    #[test]
+    fn every_built_in_range_is_a_range() {
+        let listed = BUILT_IN.len() + PRIVATE.len();
+        assert_eq!(built_in(true).count(), listed);
+    }
+
+    proptest! {
+        #[test]
+        fn no_allowed_target_shares_an_address_with_the_allowlist(bits: u32, prefix in 8u8..=32, entry_bits: u32, entry_prefix in 8u8..=32) {
+            let range = |bits: u32, prefix| Target::range(IpNet::new(std::net::IpAddr::V4(bits.into()), prefix).unwrap());
+            // Half of the time close to each other, so that overlaps occur.
+            let entry = range(if bits & 1 == 0 { bits ^ (entry_bits >> 16) } else { entry_bits }, entry_prefix);
+            let policy = Policy { allowlist: vec![entry], min_prefix_v4: 8, ..Policy::default() };
+            let asked = range(bits, prefix);
+            if policy.refusal(&asked).is_none() {
+                let (a, b) = (asked.net(), entry.net());
+                prop_assert!(!a.contains(&b.addr()) && !b.contains(&a.addr()));
+            }
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! One plan, run step by step.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_core::params::{Patch as KubePatch, PatchParams};
+use reeve_controller::client::{self, Error as ClientError};
+use reeve_controller::{Context, Request};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::block::BlockReconciler;
+use crate::api::{IPBlock, IPBlockStatus, Standing};
+use crate::config::Config;
+use crate::decide::{Call, Failure, Operation, Patch, Plan, Settled};
+use crate::engine::{Ban, Remaining};
+
+/// An engine call that takes longer is shown in the status.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// Conflicts in a row after which a status write is left to the next run.
+const CONFLICTS: usize = 5;
+
+/// A plan at work.
+pub(super) struct Act<'a> {
+    pub(super) reconciler: &'a BlockReconciler,
+    pub(super) ctx: &'a Context,
+    pub(super) request: &'a Request,
+    pub(super) key: &'a str,
+    pub(super) block: &'a Arc<IPBlock>,
+    pub(super) plan: &'a Plan,
+    pub(super) config: Option<&'a Config>,
+}
+
+/// How a plan ended.
+pub(super) enum Done {
+    /// As planned, with the object as it is now.
+    Settled(IPBlock, Settled),
+    /// A required engine call failed, and that is written.
+    Failed(IPBlock, Settled),
+    /// Somebody else changed the object: look again.
+    Again,
+    /// The object is gone.
+    Gone,
+}
+
+/// What a write came to.
+enum Written {
+    Done,
+    Conflict,
+    Gone,
+}
+
+// === impl Act ===
+
+impl Act<'_> {
+    pub(super) async fn run(&self) -> Result<Done, ClientError> {
+        let mut current: IPBlock = self.block.as_ref().clone();
+        if let Some(before) = self.plan.before() {
+            match self.patch(&mut current, before).await? {
+                Written::Done => {}
+                Written::Conflict => return Ok(Done::Again),
+                Written::Gone => return Ok(Done::Gone),
+            }
+        }
+        self.claim();
+        let mut left_behind = Vec::new();
+        for call in self.plan.calls() {
+            // Only API writes are fenced by themselves; after a suspend another may lead, and ban what is due here.
+            self.ctx.check_fence("engine call")?;
+            let Err(failure) = self.call(&mut current, call).await else {
+                continue;
+            };
+            if !call.required {
+                tracing::warn!(target = %call.standing.target, place = %call.standing.place, reason = failure.reason,
+                    "an earlier ban could not be lifted: {}", failure.message);
+                left_behind.push(call.standing.clone());
+                continue;
+            }
+            return self.failed(current, call, &failure).await;
+        }
+        self.finish(current, &left_behind).await
+    }
+
+    async fn failed(
+        &self,
+        mut current: IPBlock,
+        call: &Call,
+        failure: &Failure,
+    ) -> Result<Done, ClientError> {
+        let at = self.ctx.clock().now();
+        let settled = self
+            .plan
+            .fail(call, failure, current.metadata.generation, at);
+        if let Some(status) = &settled.status {
+            match self.status(&mut current, status).await? {
+                Written::Done => {}
+                Written::Conflict => return Ok(Done::Again),
+                Written::Gone => return Ok(Done::Gone),
+            }
+        }
+        Ok(Done::Failed(current, settled))
+    }
+
+    async fn finish(
+        &self,
+        mut current: IPBlock,
+        left_behind: &[Standing],
+    ) -> Result<Done, ClientError> {
+        let at = self.ctx.clock().now();
+        let settled = self
+            .plan
+            .settle(at, current.metadata.generation, left_behind);
+        self.release_claim(&current, &settled);
+        if let Some(status) = &settled.status {
+            match self.status(&mut current, status).await? {
+                Written::Done => {}
+                Written::Conflict => return Ok(Done::Again),
+                Written::Gone => return Ok(Done::Gone),
+            }
+        }
+        if let Some(after) = self.plan.after(left_behind) {
+            match self.patch(&mut current, &after).await? {
+                Written::Done => {}
+                // The status is written and says it all; the next run does the rest.
+                Written::Conflict => return Ok(Done::Again),
+                Written::Gone if after.finalizer == Some(false) => {}
+                Written::Gone => return Ok(Done::Gone),
+            }
+        }
+        Ok(Done::Settled(current, settled))
+    }
+
+    /// From now on this block may enforce what is planned.
+    fn claim(&self) {
+        if let Some((standing, until)) = self.plan.claim() {
+            self.reconciler
+                .parts
+                .coverage
+                .lock()
+                .set(self.key, standing, until);
+        }
+    }
+
+    fn release_claim(&self, current: &IPBlock, settled: &Settled) {
+        let mut coverage = self.reconciler.parts.coverage.lock();
+        let status = settled.status.as_ref().or(current.status.as_ref());
+        let active = status.is_some_and(|status| status.is(&crate::api::Phase::Active));
+        if !active || (current.is_deleting() && !self.plan.is_rest()) {
+            coverage.remove(self.key);
+        } else if let Some((standing, _)) = self.plan.claim() {
+            // The end is known exactly only now.
+            let until = status.and_then(IPBlockStatus::expires_at);
+            coverage.set(self.key, standing, until);
+            coverage.asserted(self.key, Instant::now());
+        }
+    }
+
+    /// Calls an engine. While the first call for a new ban takes long, the status says so.
+    async fn call(&self, current: &mut IPBlock, call: &Call) -> Result<(), Failure> {
+        let asserted_before = self
+            .reconciler
+            .parts
+            .coverage
+            .lock()
+            .claim(self.key)
+            .is_some_and(|claim| claim.asserted.is_some());
+        let calling = self.reconciler.call(call, self.config);
+        tokio::pin!(calling);
+        let answered = match tokio::time::timeout(SLOW, &mut calling).await {
+            Ok(answered) => answered,
+            Err(_) => {
+                let at = self.ctx.clock().now();
+                if let Some(status) = self.plan.in_progress(current.metadata.generation, at) {
+                    // Only news; what matters is written when the call has ended.
+                    if let Err(error) = self.status(current, &status).await {
+                        tracing::debug!(%error, "could not show that the engine takes long");
+                    }
+                }
+                calling.await
+            }
+        };
+        let outcome = answered?;
+        if outcome == Some(Ban::Added) && asserted_before {
+            tracing::info!(target = %call.standing.target, "the gateway had lost the ban and took it again");
+            self.reconciler.parts.metrics.drift_repaired();
+        }
+        if call.operation == Operation::Unban {
+            self.reconciler.doubt(&call.standing.target, self.key);
+        }
+        Ok(())
+    }
+
+    async fn patch(&self, current: &mut IPBlock, patch: &Patch) -> Result<Written, ClientError> {
+        let body = KubePatch::Merge(patch.to_merge_patch(current));
+        let params = PatchParams::default();
+        let answer = self
+            .ctx
+            .client()
+            .patch::<IPBlock, _>(self.request, &params, &body)
+            .await;
+        Self::written(current, answer)
+    }
+
+    /// Writes the status against the version that was last seen; on a conflict against the newest one, as long
+    /// as nobody else wrote the status.
+    async fn status(
+        &self,
+        current: &mut IPBlock,
+        status: &IPBlockStatus,
+    ) -> Result<Written, ClientError> {
+        for _ in 0..CONFLICTS {
+            let from = current.status.clone().unwrap_or_default();
+            let body = KubePatch::Merge(json!({
+                "metadata": {
+                    "uid": current.metadata.uid,
+                    "resourceVersion": current.metadata.resource_version,
+                },
+                "status": difference(&from, status),
+            }));
+            let params = PatchParams::default();
+            let answer = self
+                .ctx
+                .client()
+                .patch_status::<IPBlock, _>(self.request, &params, &body)
+                .await;
+            match Self::written(current, answer)? {
+                Written::Conflict => {}
+                done => return Ok(done),
+            }
+            let Some(live) =
+                client::optional(self.ctx.client().get::<IPBlock>(self.request).await)?
+            else {
+                return Ok(Written::Gone);
+            };
+            if live.metadata.uid != current.metadata.uid
+                || live.status.clone().unwrap_or_default() != from
+            {
+                return Ok(Written::Conflict);
+            }
+            *current = live;
+        }
+        Ok(Written::Conflict)
+    }
+
+    fn written(
+        current: &mut IPBlock,
+        answer: Result<IPBlock, ClientError>,
+    ) -> Result<Written, ClientError> {
+        match answer {
+            Ok(fresh) => {
+                *current = fresh;
+                Ok(Written::Done)
+            }
+            Err(error) if error.is_conflict() => Ok(Written::Conflict),
+            Err(error) if error.is_not_found() => Ok(Written::Gone),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl BlockReconciler {
+    /// Calls the engine of `call`. What a ban came to is known, of a lift it does not matter.
+    pub(super) async fn call(
+        &self,
+        call: &Call,
+        config: Option<&Config>,
+    ) -> Result<Option<Ban>, Failure> {
+        let configured = config.and_then(|config| config.engine.as_ref().ok());
+        let engine = self
+            .parts
+            .engines
+            .get(&call.standing.place, configured)
+            .map_err(|error| Failure {
+                reason: "EngineUnusable".into(),
+                message: error.to_string(),
+            })?;
+        let target = &call.standing.target;
+        let answer = match call.operation {
+            Operation::Ban(left) => engine.ban(target, left.map(Remaining::new)).await.map(Some),
+            Operation::Unban => engine.unban(target).await.map(|_| None),
+        };
+        answer.map_err(|error| Failure {
+            reason: error.reason().into(),
+            message: error.to_string(),
+        })
+    }
+}
+
+/// The merge patch that makes `from` into `to`: what is gone becomes null, what is equal is left out.
+fn difference(from: &IPBlockStatus, to: &IPBlockStatus) -> Value {
+    let fields = |status: &IPBlockStatus| match serde_json::to_value(status) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    let (from, mut to) = (fields(from), fields(to));
+    for key in from.keys() {
+        to.entry(key.clone()).or_insert(Value::Null);
+    }
+    to.retain(|key, value| from.get(key) != Some(value));
+    Value::Object(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Phase;
+
+    #[test]
+    fn a_status_patch_holds_only_what_changes_and_nulls_what_is_gone() {
+        let from = IPBlockStatus {
+            phase: Some(Phase::Active),
+            expires_at: Some("2026-01-01T00:00:00Z".into()),
+            ban_count: Some(1),
+            ..IPBlockStatus::default()
+        };
+        let to = IPBlockStatus {
+            phase: Some(Phase::Expired),
+            ban_count: Some(1),
+            ..IPBlockStatus::default()
+        };
+        assert_eq!(
+            difference(&from, &to),
+            json!({"phase": "expired", "expiresAt": null})
+        );
+        assert_eq!(difference(&to, &to), json!({}));
+    }
+}

@@ -1,0 +1,404 @@
+//! The reconciler of blocks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use reeve_controller::events::EventType;
+use reeve_controller::source::{Sender, Wanted};
+use reeve_controller::{Context, Outcome, Reconciler, Request, reconcile};
+use tokio::time::Instant;
+
+use super::act::{Act, Done};
+use super::engines::Engines;
+use super::live::{Live, State};
+use crate::api::IPBlock;
+use crate::config::Config;
+use crate::decide::{
+    Announcement, Assert, Coverage, Effect, Operation, Settled, World, decide, lift_orphan,
+    recorded_claim, targets,
+};
+use crate::lock::{Guard, KeyedLocks};
+use crate::metrics::Metrics;
+use crate::policy::{self, Policy};
+use crate::target::Target;
+
+/// How often a standing ban is asserted again while no configuration says so.
+const RESYNC: Duration = Duration::from_secs(300);
+
+/// How long blocks wait for the first look at the configuration. After that what is due is lifted where the
+/// objects say it was banned; nothing new is banned.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// First and longest wait of a block whose run failed. The longest bounds how late a gateway's return is noticed.
+pub(crate) const FIRST_RETRY: Duration = Duration::from_millis(200);
+pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(15);
+
+/// Before what changes now, so that what is due at a start is lifted before the rest is asserted.
+const DUE_FIRST: i32 = 10;
+
+/// Tells people outside of the cluster. Never waits.
+pub trait Voice: Send + Sync + std::fmt::Debug {
+    /// `announcement` is about `block` as it is now.
+    fn tell(&self, block: &IPBlock, announcement: &Announcement, at: Timestamp);
+}
+
+/// What the reconciler works with.
+#[derive(Clone, Debug)]
+pub struct Dependencies {
+    /// The configuration in force.
+    pub live: Live,
+    /// The engines.
+    pub engines: Arc<Engines>,
+    /// Which block stands for what.
+    pub coverage: Arc<Mutex<Coverage>>,
+    /// Requests for blocks whose enforcement is in doubt.
+    pub again: Sender<Request>,
+    /// Notifications.
+    pub voice: Arc<dyn Voice>,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+/// Brings one block's ban in line with what it says.
+#[derive(Debug)]
+pub struct BlockReconciler {
+    pub(super) parts: Dependencies,
+    /// One lock a target: two blocks on one address take turns.
+    locks: KeyedLocks<Target>,
+    seeded: Mutex<bool>,
+}
+
+// === impl BlockReconciler ===
+
+impl BlockReconciler {
+    /// Nothing is known yet; the first request reads every block's own records.
+    #[must_use]
+    pub fn new(parts: Dependencies) -> Self {
+        Self {
+            parts,
+            locks: KeyedLocks::new(),
+            seeded: Mutex::new(false),
+        }
+    }
+
+    /// Fills the coverage from the cache, once, and puts what is due in front.
+    fn seed(&self, ctx: &Context, config: Option<&Config>) -> Result<(), reconcile::Error> {
+        let mut seeded = self.seeded.lock();
+        if *seeded {
+            return Ok(());
+        }
+        let place = config.and_then(|config| config.place().ok());
+        let now = ctx.clock().now();
+        let mut due = Vec::new();
+        let mut coverage = self.parts.coverage.lock();
+        for block in ctx.lister::<IPBlock>()?.list() {
+            let key = block.key();
+            let claim = recorded_claim(&block, place);
+            let over = claim
+                .as_ref()
+                .is_some_and(|(_, until)| until.is_some_and(|until| until <= now));
+            if over || (block.is_held() && block.is_deleting()) {
+                due.push(request_of(&block));
+            }
+            if let Some((standing, until)) = claim {
+                coverage.set(&key, standing, until);
+                // Its status says so; the first assertion shows whether it is true.
+                coverage.enforced(&key);
+            }
+        }
+        tracing::info!(
+            active = coverage.len(),
+            due = due.len(),
+            "took stock of the blocks"
+        );
+        for request in due {
+            // What does not fit comes in its turn.
+            let _ = self
+                .parts
+                .again
+                .try_send(Wanted::with_priority(request, DUE_FIRST));
+        }
+        *seeded = true;
+        Ok(())
+    }
+
+    async fn lock(&self, block: &IPBlock) -> Vec<Guard<Target>> {
+        let mut guards = Vec::new();
+        // In the order of the targets, so that two blocks never wait for each other.
+        for target in targets(block) {
+            guards.push(self.locks.lock(target).await);
+        }
+        guards
+    }
+
+    fn assert(&self, key: &str, resync: Duration) -> Assert {
+        let asserted = self
+            .parts
+            .coverage
+            .lock()
+            .claim(key)
+            .and_then(|claim| claim.asserted);
+        let Some(asserted) = asserted else {
+            return Assert::Due;
+        };
+        // A tenth early or late by key, or a burst of bans would be asserted as one burst for ever.
+        let spread = f64::from(fingerprint(key) % 200) / 1000.0 + 0.9;
+        let due = asserted + resync.mul_f64(spread);
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            Assert::Due
+        } else {
+            Assert::In(left)
+        }
+    }
+
+    /// A block that is gone while this process still has a claim for it: its finalizer was removed by somebody
+    /// else, or it never had one.
+    async fn orphan(
+        &self,
+        ctx: &Context,
+        request: &Request,
+        config: Option<&Config>,
+    ) -> Result<Outcome, reconcile::Error> {
+        let key = request.to_string();
+        let standing = self
+            .parts
+            .coverage
+            .lock()
+            .claim(&key)
+            .map(|claim| claim.standing.clone());
+        let Some(standing) = standing else {
+            return Ok(Outcome::done());
+        };
+        let _guard = self.locks.lock(standing.target).await;
+        let neighbours = self
+            .parts
+            .coverage
+            .lock()
+            .neighbours(&standing.target, &key);
+        let call = lift_orphan(&standing, &neighbours, ctx.clock().now());
+        ctx.check_fence("engine call")?;
+        if let Err(failure) = self.call(&call, config).await {
+            tracing::warn!(target = %standing.target, reason = failure.reason, message = failure.message,
+                "the block is gone, and its ban could not be lifted; trying again");
+            return Ok(Outcome::retry());
+        }
+        tracing::info!(target = %standing.target, "the block is gone without having been let go; its ban is lifted");
+        self.parts.coverage.lock().remove(&key);
+        if call.operation == Operation::Unban {
+            self.doubt(&standing.target, &key);
+        }
+        Ok(Outcome::done())
+    }
+
+    /// After a lift: blocks that overlap are asserted again, whatever the engine makes of overlaps.
+    pub(super) fn doubt(&self, target: &Target, key: &str) {
+        let doubtful = self.parts.coverage.lock().doubt(target, key);
+        for key in doubtful {
+            if let Some((namespace, name)) = key.split_once('/') {
+                // A full channel delays it to the next assertion.
+                let _ = self
+                    .parts
+                    .again
+                    .try_send(Request::namespaced(namespace, name));
+            }
+        }
+    }
+
+    async fn look(&self, ctx: &Context, request: &Request) -> Result<Outcome, reconcile::Error> {
+        let state = tokio::time::timeout(PATIENCE, self.parts.live.state()).await;
+        let state = state
+            .unwrap_or_else(|_| State::Missing("the configuration could not be read yet".into()));
+        let (config, missing) = match state {
+            State::Loaded(config) => (Some(config), None),
+            State::Missing(why) => (None, Some(why)),
+        };
+        self.seed(ctx, config.as_deref())?;
+        let lister = ctx.lister::<IPBlock>()?;
+        let Some(block) = lister.get(request)? else {
+            return self.orphan(ctx, request, config.as_deref()).await;
+        };
+        let _guards = self.lock(&block).await;
+        // Another block may have been worked on meanwhile, and this one may have changed.
+        let Some(block) = lister.get(request)? else {
+            return self.orphan(ctx, request, config.as_deref()).await;
+        };
+        let key = block.key();
+        let resync = config
+            .as_ref()
+            .map_or(RESYNC, |config| config.resync_interval);
+        let neighbours = {
+            let coverage = self.parts.coverage.lock();
+            let mut all = Vec::new();
+            for target in targets(&block) {
+                for neighbour in coverage.neighbours(&target, &key) {
+                    if !all.contains(&neighbour) {
+                        all.push(neighbour);
+                    }
+                }
+            }
+            all
+        };
+        // Without a configuration nothing is banned anew, and what stands is not lifted by rules nobody wrote.
+        let fallback = Policy {
+            min_prefix_v4: policy::FLOOR_V4,
+            min_prefix_v6: policy::FLOOR_V6,
+            ..Policy::default()
+        };
+        let world = World {
+            policy: config.as_ref().map_or(&fallback, |config| &config.policy),
+            place: match (&config, &missing) {
+                (Some(config), _) => config.place(),
+                (None, Some(why)) => Err(why),
+                (None, None) => Err("no configuration"),
+            },
+            max_duration: config.as_ref().and_then(|config| config.max_duration),
+            neighbours: &neighbours,
+            assert: self.assert(&key, resync),
+            resync,
+        };
+        let now = ctx.clock().now();
+        let plan = decide(&block, &world, now);
+        let act = Act {
+            reconciler: self,
+            ctx,
+            request,
+            key: &key,
+            block: &block,
+            plan: &plan,
+            config: config.as_deref(),
+        };
+        let done = act.run().await?;
+        Ok(self.conclude(ctx, &done))
+    }
+
+    /// Counts, says, and tells the queue when to look again.
+    fn conclude(&self, ctx: &Context, done: &Done) -> Outcome {
+        let settled = match done {
+            Done::Settled(block, settled) | Done::Failed(block, settled) => {
+                self.count(block, settled.effect, &settled.announcements);
+                for said in &settled.announcements {
+                    self.say(ctx, block, said);
+                }
+                settled
+            }
+            Done::Again => return Outcome::retry(),
+            Done::Gone => return Outcome::done(),
+        };
+        match (done, settled.wake) {
+            (Done::Failed(..), _) => match due_first(settled, ctx.attempt()) {
+                Some(wake) => Outcome::requeue_after(wake),
+                None => Outcome::retry(),
+            },
+            // Zero would be "done" to the queue.
+            (_, Some(wake)) => Outcome::requeue_after(wake.max(Duration::from_millis(1))),
+            (_, None) => Outcome::done(),
+        }
+    }
+
+    fn count(&self, block: &IPBlock, effect: Effect, announcements: &[Announcement]) {
+        let metrics = &self.parts.metrics;
+        let source = block.spec.source.as_deref();
+        match effect {
+            Effect::Banned => metrics.banned(source, true),
+            Effect::BanFailed => metrics.banned(source, false),
+            Effect::Lifted(cause, late) => metrics.lifted(cause, late),
+            Effect::Skipped(kind) => metrics.skipped(kind),
+            Effect::None
+            | Effect::Kept
+            | Effect::Rejected
+            | Effect::LiftFailed
+            | Effect::KeepFailed => {}
+        }
+        if announcements.iter().any(|said| said.reason == "Released") {
+            metrics.released();
+        }
+    }
+
+    fn say(&self, ctx: &Context, block: &IPBlock, said: &Announcement) {
+        if said.warning {
+            tracing::warn!(reason = said.reason, "{}", said.note);
+        } else {
+            tracing::info!(reason = said.reason, "{}", said.note);
+        }
+        let kind = if said.warning {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        };
+        ctx.events()
+            .event(block, kind, said.reason, "Reconcile", said.note.as_str());
+        if said.notice.is_some() {
+            self.parts.voice.tell(block, said, ctx.clock().now());
+        }
+    }
+}
+
+impl Reconciler for BlockReconciler {
+    type Error = reconcile::Error;
+
+    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Outcome, reconcile::Error> {
+        self.look(&ctx, &request).await
+    }
+}
+
+pub(super) fn request_of(block: &IPBlock) -> Request {
+    Request::namespaced(
+        block.metadata.namespace.as_deref().unwrap_or_default(),
+        block.metadata.name.as_deref().unwrap_or_default(),
+    )
+}
+
+/// When an assertion failed and its ban is due before the queue would try again: until then. A due ban must not
+/// be lifted late because of a call that no longer matters.
+fn due_first(settled: &Settled, attempt: u32) -> Option<Duration> {
+    let wake = settled.wake.filter(|wake| !wake.is_zero())?;
+    let retry = FIRST_RETRY
+        .saturating_mul(2_u32.saturating_pow(attempt))
+        .min(LONGEST_RETRY);
+    (settled.effect == Effect::KeepFailed && wake < retry).then_some(wake)
+}
+
+/// A number that is the same for a key in every process.
+fn fingerprint(key: &str) -> u32 {
+    key.bytes().fold(2_166_136_261, |hash: u32, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(16_777_619)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::Cause;
+
+    fn failed(effect: Effect, wake: Duration) -> Settled {
+        Settled {
+            status: None,
+            announcements: Vec::new(),
+            wake: Some(wake),
+            effect,
+        }
+    }
+
+    #[test]
+    fn a_ban_that_is_due_before_the_next_try_to_assert_it_is_looked_at_when_it_is_due() {
+        let soon = Duration::from_secs(3);
+        let keep = failed(Effect::KeepFailed, soon);
+        assert_eq!(due_first(&keep, 0), None, "the try comes first");
+        assert_eq!(due_first(&keep, 10), Some(soon));
+        assert_eq!(
+            due_first(&failed(Effect::KeepFailed, LONGEST_RETRY), u32::MAX),
+            None
+        );
+        for other in [Effect::LiftFailed, Effect::Lifted(Cause::Expired, None)] {
+            assert_eq!(due_first(&failed(other, soon), 10), None);
+        }
+        assert_eq!(
+            due_first(&failed(Effect::KeepFailed, Duration::ZERO), 10),
+            None,
+            "due already: backs off"
+        );
+    }
+}

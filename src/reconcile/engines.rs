@@ -1,0 +1,328 @@
+//! Engines by place: the configured one, and those that blocks were banned at before.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use parking_lot::Mutex;
+
+use crate::api::Place;
+use crate::config::EngineConfig;
+use crate::engine::{self, Endpoint, Engine, GuardSettings, Guarded, Kind};
+use crate::outbound::{AddressPolicy, Http, Limits};
+use crate::secret::Secret;
+
+/// How many engines are kept connected. More than a handful of gateways at once is no case; the bound keeps
+/// edited annotations from growing it.
+const KEPT: usize = 8;
+
+/// Why there is no engine for a place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The engine is none of this program.
+    #[error(transparent)]
+    Engine(#[from] engine::UnknownEngine),
+    /// The gateway's address cannot be used.
+    #[error(transparent)]
+    Endpoint(#[from] engine::ParseEndpointError),
+    /// A mounted file cannot be read.
+    #[error("cannot read {path}: {message}")]
+    File {
+        /// The file.
+        path: String,
+        /// What the system says.
+        message: String,
+    },
+    /// The HTTP client cannot be made.
+    #[error("{0}")]
+    Client(String),
+}
+
+/// Makes engines. The seam between the shell and the network.
+pub trait Connector: Send + Sync + fmt::Debug {
+    /// The engine of `place`, as `config` says where the place is the configured one.
+    ///
+    /// # Errors
+    /// When it cannot be made; making it calls nobody.
+    fn connect(
+        &self,
+        place: &Place,
+        config: Option<&EngineConfig>,
+    ) -> Result<Arc<dyn Engine>, ConnectError>;
+
+    /// What [`connect`](Self::connect) would read: when it differs from the last time, the engine is made anew.
+    fn credentials(&self, _: &Place, _: Option<&EngineConfig>) -> Credentials {
+        Credentials::default()
+    }
+}
+
+/// The mounted files an engine is made from, as they are now: time of change and length of each, `None` when
+/// it cannot be read. A Secret that is rotated changes the time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials(Vec<Option<(Option<SystemTime>, u64)>>);
+
+/// Connects to gateways over HTTP.
+#[derive(Clone, Debug)]
+pub struct Gateways {
+    /// Loopback gateways may be called.
+    pub allow_loopback: bool,
+    /// Calls at once, and when to stop calling.
+    pub guard: GuardSettings,
+    /// What is counted.
+    pub metrics: engine::Metrics,
+}
+
+/// Engines that were connected, by place.
+#[derive(Debug)]
+pub struct Engines {
+    connector: Arc<dyn Connector>,
+    /// The latest used at the back.
+    kept: Mutex<VecDeque<Kept>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    place: Place,
+    engine: Arc<dyn Engine>,
+    credentials: Credentials,
+}
+
+// === impl Credentials ===
+
+impl Credentials {
+    fn of<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Self {
+        let look = |path: &PathBuf| {
+            let metadata = std::fs::metadata(path).ok()?;
+            Some((metadata.modified().ok(), metadata.len()))
+        };
+        Self(files.into_iter().map(look).collect())
+    }
+}
+
+// === impl Gateways ===
+
+impl Connector for Gateways {
+    fn connect(
+        &self,
+        place: &Place,
+        config: Option<&EngineConfig>,
+    ) -> Result<Arc<dyn Engine>, ConnectError> {
+        let kind: Kind = place.engine.parse()?;
+        // An intent is an annotation, which more people may edit than the configuration. It is held to the
+        // same rules of addresses, and never gets the credentials of the configured gateway.
+        let config = config.filter(|config| config.place == *place);
+        let mut limits = Limits::default();
+        let mut http = Http::builder().policy(AddressPolicy {
+            allow_loopback: self.allow_loopback,
+        });
+        let mut bearer = None;
+        if let Some(config) = config {
+            limits.connect = config.connect_timeout;
+            limits.total = config.request_timeout;
+            if let Some(path) = &config.authority_file {
+                http = http.authority(read(path)?);
+            }
+            if let Some(path) = &config.bearer_token_file {
+                let token = String::from_utf8_lossy(&read(path)?).trim().to_owned();
+                bearer = Some(Secret::new(token));
+            }
+        }
+        let http = http
+            .limits(limits)
+            .build()
+            .map_err(|error| ConnectError::Client(error.to_string()))?;
+        let engine = if kind == Kind::DryRun {
+            Arc::new(engine::DryRun::new())
+        } else {
+            let mut endpoint = Endpoint::parse(&place.endpoint)?;
+            if let Some(token) = bearer {
+                endpoint = endpoint.with_bearer(token);
+            }
+            kind.connect(endpoint, Arc::new(http))
+        };
+        Ok(Arc::new(Guarded::new(
+            engine,
+            self.guard,
+            self.metrics.clone(),
+        )))
+    }
+
+    fn credentials(&self, place: &Place, config: Option<&EngineConfig>) -> Credentials {
+        let config = config.filter(|config| config.place == *place);
+        Credentials::of(config.into_iter().flat_map(|config| {
+            config
+                .authority_file
+                .iter()
+                .chain(&config.bearer_token_file)
+        }))
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ConnectError> {
+    std::fs::read(path).map_err(|error| ConnectError::File {
+        path: path.display().to_string(),
+        message: error.to_string(),
+    })
+}
+
+// === impl Engines ===
+
+impl Engines {
+    /// No engine yet; they are made by `connector` when first used.
+    #[must_use]
+    pub fn new(connector: Arc<dyn Connector>) -> Self {
+        Self {
+            connector,
+            kept: Mutex::default(),
+        }
+    }
+
+    /// The engine of `place`.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn get(
+        &self,
+        place: &Place,
+        config: Option<&EngineConfig>,
+    ) -> Result<Arc<dyn Engine>, ConnectError> {
+        let credentials = self.connector.credentials(place, config);
+        let mut kept = self.kept.lock();
+        let position = kept.iter().position(|known| known.place == *place);
+        if let Some(mut known) = position.and_then(|position| kept.remove(position)) {
+            if known.credentials != credentials {
+                // While a file is being replaced the earlier credentials are still the best.
+                match self.connector.connect(place, config) {
+                    Ok(engine) => {
+                        tracing::info!(%place, "the gateway's credentials changed");
+                        known.engine = engine;
+                        known.credentials = credentials;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%place, %error, "the gateway's new credentials cannot be used");
+                    }
+                }
+            }
+            let engine = Arc::clone(&known.engine);
+            kept.push_back(known);
+            return Ok(engine);
+        }
+        let engine = self.connector.connect(place, config)?;
+        if kept.len() >= KEPT {
+            kept.pop_front();
+        }
+        kept.push_back(Kept {
+            place: place.clone(),
+            engine: Arc::clone(&engine),
+            credentials,
+        });
+        Ok(engine)
+    }
+
+    /// Connects `place` anew when it is next used: its time-outs or credentials changed.
+    pub fn forget(&self, place: &Place) {
+        self.kept.lock().retain(|known| known.place != *place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Counting(Mutex<Vec<Place>>, Mutex<Credentials>);
+
+    impl Connector for Counting {
+        fn connect(
+            &self,
+            place: &Place,
+            _: Option<&EngineConfig>,
+        ) -> Result<Arc<dyn Engine>, ConnectError> {
+            self.0.lock().push(place.clone());
+            Ok(Arc::new(engine::DryRun::new()))
+        }
+
+        fn credentials(&self, _: &Place, _: Option<&EngineConfig>) -> Credentials {
+            self.1.lock().clone()
+        }
+    }
+
+    #[test]
+    fn a_rotated_secret_makes_the_engine_anew_and_an_unchanged_one_does_not() {
+        let connector = Arc::new(Counting::default());
+        let engines = Engines::new(Arc::clone(&connector) as Arc<dyn Connector>);
+        let place = Place::new("dry-run", "");
+        let calls = || {
+            engines.get(&place, None).unwrap();
+            connector.0.lock().len()
+        };
+        assert_eq!((calls(), calls()), (1, 1));
+        *connector.1.lock() = Credentials(vec![None]);
+        assert_eq!((calls(), calls()), (2, 2));
+    }
+
+    #[test]
+    fn credentials_follow_the_files() {
+        let path = std::env::temp_dir().join(format!("token-{}", std::process::id()));
+        let files = [path.clone()];
+        let missing = Credentials::of(&files);
+        std::fs::write(&path, "one").unwrap();
+        let one = Credentials::of(&files);
+        assert_eq!(one, Credentials::of(&files));
+        std::fs::write(&path, "three").unwrap();
+        let three = Credentials::of(&files);
+        std::fs::remove_file(&path).unwrap();
+        assert!(missing != one && one != three);
+        assert_eq!(Credentials::of(&files), missing);
+    }
+
+    #[test]
+    fn a_place_is_connected_once_and_the_number_kept_is_bounded() {
+        let connector = Arc::new(Counting::default());
+        let engines = Engines::new(Arc::clone(&connector) as Arc<dyn Connector>);
+        let place = |number: usize| Place::new("dry-run", number.to_string());
+        for _ in 0..3 {
+            engines.get(&place(0), None).unwrap();
+        }
+        assert_eq!(connector.0.lock().len(), 1);
+        for number in 1..=KEPT {
+            engines.get(&place(number), None).unwrap();
+        }
+        assert_eq!(engines.kept.lock().len(), KEPT);
+        engines.get(&place(0), None).unwrap();
+        assert_eq!(
+            connector.0.lock().len(),
+            KEPT + 2,
+            "the one longest unused was dropped"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_annotation_cannot_aim_the_operator_at_itself_or_at_a_metadata_service() {
+        let gateways = Gateways {
+            allow_loopback: false,
+            guard: GuardSettings::default(),
+            metrics: engine::Metrics::new(),
+        };
+        for endpoint in ["127.0.0.1:80", "169.254.169.254:80"] {
+            let engine = gateways
+                .connect(&Place::new("iptables", endpoint), None)
+                .unwrap();
+            let error = engine
+                .unban(&"192.0.2.7".parse().unwrap())
+                .await
+                .unwrap_err();
+            assert_eq!(error.reason(), "GatewayForbidden", "{endpoint}");
+        }
+        for endpoint in ["http://u@h", "h:1/path?x", ""] {
+            assert!(
+                gateways
+                    .connect(&Place::new("xdp", endpoint), None)
+                    .is_err(),
+                "{endpoint}"
+            );
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The configuration in force, for everybody who needs it.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::config::Config;
+
+/// What is in force.
+#[derive(Clone, Debug)]
+pub enum State {
+    /// A configuration that was right when it was read. It stays when a later one is wrong.
+    Loaded(Arc<Config>),
+    /// There was none yet, for this reason.
+    Missing(Arc<str>),
+}
+
+/// The configuration in force. Cloning is cheap; clones see the same.
+#[derive(Clone, Debug)]
+pub struct Live {
+    sender: Arc<watch::Sender<Option<State>>>,
+    /// Why some trigger is not served.
+    unserved: Arc<Mutex<Option<String>>>,
+}
+
+// === impl Live ===
+
+impl Live {
+    /// Nothing was read yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            sender: Arc::new(watch::Sender::new(None)),
+            unserved: Arc::new(Mutex::new(Some(
+                "the triggers of the ConfigMap were not served yet".into(),
+            ))),
+        }
+    }
+
+    /// Puts a state in force.
+    pub fn set(&self, state: State) {
+        self.sender.send_replace(Some(state));
+    }
+
+    /// Whether a configuration is in force. One that was refused later does not count: the last good one is.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn check(&self) -> Result<(), String> {
+        match &*self.sender.borrow() {
+            None => Err("the ConfigMap was not looked at yet".into()),
+            Some(State::Missing(why)) => Err(why.to_string()),
+            Some(State::Loaded(_)) => Ok(()),
+        }
+    }
+
+    /// Notes that every trigger of the configuration is served, or why one is not.
+    pub fn serves(&self, unserved: Option<String>) {
+        *self.unserved.lock() = unserved;
+    }
+
+    /// Whether every trigger of the configuration is served: a replica that cannot take alerts must get none.
+    ///
+    /// # Errors
+    /// What does not listen.
+    pub fn check_triggers(&self) -> Result<(), String> {
+        self.unserved.lock().clone().map_or(Ok(()), Err)
+    }
+
+    /// The configuration in force, if one was ever right.
+    #[must_use]
+    pub fn config(&self) -> Option<Arc<Config>> {
+        match &*self.sender.borrow() {
+            Some(State::Loaded(config)) => Some(Arc::clone(config)),
+            _ => None,
+        }
+    }
+
+    /// The state, once the ConfigMap was looked at for the first time. Cancel-safe.
+    pub async fn state(&self) -> State {
+        let mut receiver = self.sender.subscribe();
+        loop {
+            if let Some(state) = receiver.borrow_and_update().clone() {
+                return state;
+            }
+            // The sender lives in `self`.
+            if receiver.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_is_not_ready_until_every_trigger_listens() {
+        let live = Live::new();
+        assert!(live.check_triggers().is_err(), "nothing was served yet");
+        live.serves(Some("cannot listen at 0.0.0.0:8090".into()));
+        assert_eq!(
+            live.clone().check_triggers(),
+            Err("cannot listen at 0.0.0.0:8090".into())
+        );
+        live.serves(None);
+        assert_eq!(live.check_triggers(), Ok(()));
+    }
+}

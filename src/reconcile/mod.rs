@@ -1,0 +1,28 @@
+//! The thin shell around [`crate::decide`]: reads the world, runs the plan, writes what it says.
+//!
+//! ```text
+//! request ─ locks of its targets ─ object, config, coverage ─ decide ─┐
+//!    ┌────────────────────────────────────────────────────────────────┘
+//!    └ patch (finalizer, intent) ─ engine calls ─ status ─ patch (flags, finalizer) ─ Event, notification
+//! ```
+//!
+//! # When something fails
+//! A write that fails ends the run, which is tried again by the queue with growing delays; the next decision
+//! sees what was written and goes on from there. An engine call that fails is written to the status, once a
+//! reason, and tried again in the same way. Nothing here sleeps until a ban is due: [`Outcome::requeue_after`]
+//! says when to look again, and a jump of the wall clock makes every block be looked at.
+//!
+//! [`Outcome::requeue_after`]: reeve_controller::Outcome::requeue_after
+
+mod act;
+mod block;
+mod configuration;
+mod engines;
+mod live;
+
+pub use block::{BlockReconciler, Dependencies, Voice};
+pub(crate) use block::{FIRST_RETRY, LONGEST_RETRY};
+pub(crate) use configuration::resolve;
+pub use configuration::{ConfigurationReconciler, Consumers};
+pub use engines::{ConnectError, Connector, Credentials, Engines, Gateways};
+pub use live::{Live, State};

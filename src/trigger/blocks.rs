@@ -1,0 +1,299 @@
+//! The store of IPBlock objects, as far as triggers need it.
+
+use std::fmt;
+use std::time::Duration;
+
+use kube_client::Api;
+use kube_client::api::{Patch, PatchParams, PostParams};
+use serde_json::Value;
+
+use crate::api::IPBlock;
+use crate::outbound::BoxFuture;
+
+/// Who writes, in managedFields.
+const FIELD_MANAGER: &str = "ipblock-operator";
+
+/// A request that takes longer is given up, so that the sender hears of it in time.
+const DEADLINE: Duration = Duration::from_secs(4);
+
+/// Reads and writes IPBlock objects.
+pub trait Blocks: Send + Sync + fmt::Debug {
+    /// The object, if there is one.
+    fn get<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<IPBlock>, BlocksError>>;
+
+    /// Creates the object, in its namespace.
+    fn create<'a>(&'a self, block: &'a IPBlock) -> BoxFuture<'a, Result<(), BlocksError>>;
+
+    /// Applies a JSON merge patch. A resourceVersion in it is a precondition.
+    fn patch<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+        patch: &'a Value,
+    ) -> BoxFuture<'a, Result<(), BlocksError>>;
+}
+
+/// Why an object is not read or written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BlocksError {
+    /// There is one of that name.
+    #[error("the object exists already")]
+    Exists,
+    /// It changed since it was read.
+    #[error("the object was changed by somebody else")]
+    Conflict,
+    /// It is gone.
+    #[error("the object is gone")]
+    Gone,
+    /// It will never be accepted as it is.
+    #[error("{0}")]
+    Rejected(String),
+    /// Not now: worth trying again.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// Objects at the API server.
+#[derive(Clone)]
+pub struct KubeBlocks {
+    client: kube_client::Client,
+}
+
+// === impl KubeBlocks ===
+
+impl KubeBlocks {
+    /// Through `client`, which needs get, create and patch on ipblocks.
+    #[must_use]
+    pub fn new(client: kube_client::Client) -> Self {
+        Self { client }
+    }
+
+    fn api(&self, namespace: &str) -> Api<IPBlock> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+}
+
+impl fmt::Debug for KubeBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubeBlocks").finish_non_exhaustive()
+    }
+}
+
+impl Blocks for KubeBlocks {
+    fn get<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<IPBlock>, BlocksError>> {
+        Box::pin(async move { in_time(self.api(namespace).get_opt(name)).await })
+    }
+
+    fn create<'a>(&'a self, block: &'a IPBlock) -> BoxFuture<'a, Result<(), BlocksError>> {
+        Box::pin(async move {
+            let namespace = block.metadata.namespace.as_deref().unwrap_or("default");
+            let parameters = PostParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PostParams::default()
+            };
+            let created = in_time(self.api(namespace).create(&parameters, block)).await;
+            created.map(drop)
+        })
+    }
+
+    fn patch<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+        patch: &'a Value,
+    ) -> BoxFuture<'a, Result<(), BlocksError>> {
+        Box::pin(async move {
+            let parameters = PatchParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
+            let patch = Patch::Merge(patch);
+            let patched = in_time(self.api(namespace).patch(name, &parameters, &patch)).await;
+            patched.map(drop)
+        })
+    }
+}
+
+async fn in_time<T>(
+    request: impl Future<Output = Result<T, kube_client::Error>>,
+) -> Result<T, BlocksError> {
+    match tokio::time::timeout(DEADLINE, request).await {
+        Ok(result) => result.map_err(classify),
+        Err(_) => Err(BlocksError::Unavailable(
+            "the API server did not answer in time".into(),
+        )),
+    }
+}
+
+fn classify(error: kube_client::Error) -> BlocksError {
+    let kube_client::Error::Api(status) = error else {
+        return BlocksError::Unavailable(error.to_string());
+    };
+    match (status.code, status.reason.as_str()) {
+        (409, "AlreadyExists") => BlocksError::Exists,
+        (409, _) => BlocksError::Conflict,
+        // Only the object itself, or the namespace and the kind with it: those may yet come.
+        (404, _) => BlocksError::Gone,
+        (400 | 413 | 422, _) => BlocksError::Rejected(status.message.clone()),
+        _ => BlocksError::Unavailable(format!(
+            "the API server answered {}: {}",
+            status.code, status.message
+        )),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod in_memory {
+    use super::*;
+    use parking_lot::Mutex;
+    use std::collections::BTreeMap;
+    use std::collections::VecDeque;
+
+    /// Objects in memory, with errors that the next writes answer with.
+    #[derive(Debug, Default)]
+    pub(crate) struct InMemory {
+        pub(crate) objects: Mutex<BTreeMap<String, IPBlock>>,
+        pub(crate) writes: Mutex<Vec<String>>,
+        pub(crate) faults: Mutex<VecDeque<BlocksError>>,
+        pub(crate) version: Mutex<u64>,
+    }
+
+    impl InMemory {
+        pub(crate) fn fail(&self, error: BlocksError) {
+            self.faults.lock().push_back(error);
+        }
+
+        pub(crate) fn put(&self, mut block: IPBlock) {
+            block.metadata.resource_version = Some(self.next_version());
+            let name = block.metadata.name.clone().unwrap();
+            self.objects.lock().insert(name, block);
+        }
+
+        pub(crate) fn names(&self) -> Vec<String> {
+            self.objects.lock().keys().cloned().collect()
+        }
+
+        pub(crate) fn one(&self, name: &str) -> IPBlock {
+            self.objects.lock()[name].clone()
+        }
+
+        fn next_version(&self) -> String {
+            let mut version = self.version.lock();
+            *version += 1;
+            version.to_string()
+        }
+
+        fn fault(&self) -> Result<(), BlocksError> {
+            self.faults.lock().pop_front().map_or(Ok(()), Err)
+        }
+    }
+
+    impl Blocks for InMemory {
+        fn get<'a>(
+            &'a self,
+            _: &'a str,
+            name: &'a str,
+        ) -> BoxFuture<'a, Result<Option<IPBlock>, BlocksError>> {
+            Box::pin(async move { Ok(self.objects.lock().get(name).cloned()) })
+        }
+
+        fn create<'a>(&'a self, block: &'a IPBlock) -> BoxFuture<'a, Result<(), BlocksError>> {
+            Box::pin(async move {
+                // As long as a write really takes, so that races are races.
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                self.fault()?;
+                let name = block.metadata.name.clone().unwrap();
+                if self.objects.lock().contains_key(&name) {
+                    return Err(BlocksError::Exists);
+                }
+                self.writes.lock().push(format!("create {name}"));
+                self.put(block.clone());
+                Ok(())
+            })
+        }
+
+        fn patch<'a>(
+            &'a self,
+            _: &'a str,
+            name: &'a str,
+            patch: &'a Value,
+        ) -> BoxFuture<'a, Result<(), BlocksError>> {
+            Box::pin(async move {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                self.fault()?;
+                let Some(present) = self.objects.lock().get(name).cloned() else {
+                    return Err(BlocksError::Gone);
+                };
+                let given = patch["metadata"]["resourceVersion"].as_str();
+                if given.is_some() && given != present.metadata.resource_version.as_deref() {
+                    return Err(BlocksError::Conflict);
+                }
+                let mut merged = serde_json::to_value(present).unwrap();
+                merge(&mut merged, patch);
+                self.writes.lock().push(format!("patch {name}"));
+                self.put(serde_json::from_value(merged).unwrap());
+                Ok(())
+            })
+        }
+    }
+
+    /// RFC 7386.
+    fn merge(into: &mut Value, patch: &Value) {
+        match (into, patch) {
+            (Value::Object(into), Value::Object(patch)) => {
+                for (key, value) in patch {
+                    if value.is_null() {
+                        into.remove(key);
+                    } else {
+                        merge(into.entry(key).or_insert(Value::Null), value);
+                    }
+                }
+            }
+            (into, patch) => *into = patch.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(code: u16, reason: &str) -> BlocksError {
+        let status = serde_json::json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "code": code, "reason": reason, "message": "m"
+        });
+        classify(kube_client::Error::Api(Box::new(
+            serde_json::from_value(status).unwrap(),
+        )))
+    }
+
+    #[test]
+    fn what_will_never_work_is_told_from_what_may_work_later() {
+        assert_eq!(error(409, "AlreadyExists"), BlocksError::Exists);
+        assert_eq!(error(409, "Conflict"), BlocksError::Conflict);
+        assert_eq!(error(404, "NotFound"), BlocksError::Gone);
+        assert_eq!(error(422, "Invalid"), BlocksError::Rejected("m".into()));
+        for (code, reason) in [
+            (401, "Unauthorized"),
+            (403, "Forbidden"),
+            (429, "TooManyRequests"),
+            (500, "InternalError"),
+            (503, "ServiceUnavailable"),
+            (504, "Timeout"),
+        ] {
+            assert!(
+                matches!(error(code, reason), BlocksError::Unavailable(_)),
+                "{code}"
+            );
+        }
+    }
+}

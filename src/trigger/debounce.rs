@@ -1,0 +1,80 @@
+//! Addresses that were written a moment ago.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use lru::LruCache;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::target::Target;
+
+/// Remembers the last addresses, each for a while. When full, the one not seen for longest goes first.
+#[derive(Debug)]
+pub(super) struct Debounce {
+    window: Duration,
+    seen: Mutex<LruCache<Target, Instant>>,
+}
+
+// === impl Debounce ===
+
+impl Debounce {
+    pub(super) fn new(window: Duration, entries: usize) -> Self {
+        let entries = NonZeroUsize::new(entries).unwrap_or(NonZeroUsize::MIN);
+        Self {
+            window,
+            seen: Mutex::new(LruCache::new(entries)),
+        }
+    }
+
+    /// Whether `target` was remembered less than a window ago.
+    pub(super) fn is_recent(&self, target: &Target) -> bool {
+        let mut seen = self.seen.lock();
+        match seen.get(target) {
+            Some(at) if at.elapsed() < self.window => true,
+            Some(_) => {
+                seen.pop(target);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Remembers `target`. Called only when its object is written.
+    pub(super) fn remember(&self, target: Target) {
+        self.seen.lock().put(target, Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(last: u8) -> Target {
+        Target::host([192, 0, 2, last].into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_is_recent_for_the_window_and_not_longer() {
+        let debounce = Debounce::new(Duration::from_secs(60), 10);
+        assert!(!debounce.is_recent(&target(1)));
+        debounce.remember(target(1));
+        tokio::time::advance(Duration::from_millis(59_999)).await;
+        assert!(
+            debounce.is_recent(&target(1)),
+            "looking does not prolong it"
+        );
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!debounce.is_recent(&target(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_goes_when_it_is_full() {
+        let debounce = Debounce::new(Duration::from_secs(60), 2);
+        for last in [1, 2, 3] {
+            debounce.remember(target(last));
+        }
+        assert!(!debounce.is_recent(&target(1)));
+        assert!(debounce.is_recent(&target(2)) && debounce.is_recent(&target(3)));
+    }
+}

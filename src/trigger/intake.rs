@@ -1,0 +1,455 @@
+//! From one alert to one object.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use serde_json::json;
+
+use super::blocks::{Blocks, BlocksError};
+use super::debounce::Debounce;
+use super::grafana::Wanted;
+use super::metrics::Metrics;
+use crate::api::{IPBlock, IPBlockSpec, Phase, Place};
+use crate::duration;
+use crate::inbound::Budget;
+use crate::lock::KeyedLocks;
+use crate::target::{Target, object_name};
+
+/// Conflicts in a row after which somebody else may have the address to themselves.
+const ATTEMPTS: usize = 5;
+
+/// What every trigger needs to know of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The namespace of new objects, where a trigger names none.
+    pub namespace: String,
+    /// The engine and gateway that new bans go to: their intent from birth.
+    pub place: Option<Place>,
+    /// How long a ban lasts when the alert does not say. There is no "for ever" here.
+    pub default_duration: Duration,
+    /// The longest ban; `None`: no limit. An alert that asks for longer gets this: the attack is real.
+    pub max_duration: Option<Duration>,
+}
+
+/// What became of one alert.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// A new object.
+    Created,
+    /// An object that expired, failed or was skipped is told to ban again.
+    Triggered,
+    /// The object is being taken care of.
+    LeftAlone,
+    /// Written a moment ago.
+    Debounced,
+    /// No object will ever come of it.
+    Rejected(String),
+    /// Not written: the sender has to come again.
+    Unavailable(String),
+}
+
+/// What all routes share.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) blocks: Arc<dyn Blocks>,
+    pub(super) locks: KeyedLocks<Target>,
+    pub(super) settings: Arc<RwLock<Arc<Settings>>>,
+    pub(super) metrics: Metrics,
+    pub(super) bodies: Budget,
+}
+
+/// Writes the objects of one trigger.
+#[derive(Debug)]
+pub(super) struct Intake {
+    pub(super) shared: Shared,
+    pub(super) debounce: Arc<Debounce>,
+    /// The trigger's name, as `spec.source`.
+    pub(super) source: String,
+    pub(super) namespace: Option<String>,
+}
+
+// === impl Intake ===
+
+impl Intake {
+    /// Sees to it that `wanted` is an object. Safe to repeat, and to cancel at any point.
+    pub(super) async fn take(&self, wanted: &Wanted) -> Outcome {
+        let target = wanted.target;
+        let _lock = self.shared.locks.lock(target).await;
+        if self.debounce.is_recent(&target) {
+            self.shared.metrics.debounced.inc();
+            return Outcome::Debounced;
+        }
+        let outcome = self.write(wanted).await;
+        match &outcome {
+            Outcome::Created | Outcome::Triggered => {
+                // Only now: an alert whose object is not written must not count as seen. One that was left
+                // alone was not: its ban may end within the window, and the next alert has to renew it.
+                self.debounce.remember(target);
+            }
+            Outcome::LeftAlone
+            | Outcome::Debounced
+            | Outcome::Rejected(_)
+            | Outcome::Unavailable(_) => {}
+        }
+        outcome
+    }
+
+    async fn write(&self, wanted: &Wanted) -> Outcome {
+        let settings = Arc::clone(&self.shared.settings.read());
+        let namespace = self.namespace.as_deref().unwrap_or(&settings.namespace);
+        for _ in 0..ATTEMPTS {
+            match self.attempt(wanted, namespace, &settings).await {
+                Ok(outcome) => return outcome,
+                Err(BlocksError::Exists | BlocksError::Conflict) => {}
+                Err(BlocksError::Gone) => {
+                    return Outcome::Unavailable(format!(
+                        "namespace {namespace} or the IPBlock kind does not exist"
+                    ));
+                }
+                Err(BlocksError::Rejected(why)) => return Outcome::Rejected(why),
+                Err(BlocksError::Unavailable(why)) => return Outcome::Unavailable(why),
+            }
+        }
+        Outcome::Unavailable("the object keeps being changed by others".into())
+    }
+
+    /// Creating comes first: of an attack most addresses are new.
+    async fn attempt(
+        &self,
+        wanted: &Wanted,
+        namespace: &str,
+        settings: &Settings,
+    ) -> Result<Outcome, BlocksError> {
+        let name = wanted.target.object_name();
+        let older = object_name(&wanted.raw);
+        if older != name
+            && let Some(present) = self.shared.blocks.get(namespace, &older).await?
+            && is_for(&present, &wanted.target)
+        {
+            return self.existing(&present, wanted, namespace, settings).await;
+        }
+        let spec = IPBlockSpec {
+            ip: wanted.target.to_string(),
+            reason: Some(wanted.reason.clone()),
+            source: Some(self.source.clone()),
+            duration: Some(lasting(wanted, settings)),
+            ..IPBlockSpec::default()
+        };
+        let place = settings.place.as_ref();
+        let block = IPBlock::born(&name, namespace, &wanted.target, place, spec);
+        match self.shared.blocks.create(&block).await {
+            Ok(()) => Ok(Outcome::Created),
+            Err(BlocksError::Exists) => {
+                match self.shared.blocks.get(namespace, &name).await? {
+                    Some(present) => self.existing(&present, wanted, namespace, settings).await,
+                    // Deleted between the two: create again.
+                    None => Err(BlocksError::Conflict),
+                }
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    async fn existing(
+        &self,
+        present: &IPBlock,
+        wanted: &Wanted,
+        namespace: &str,
+        settings: &Settings,
+    ) -> Result<Outcome, BlocksError> {
+        let name = present.metadata.name.as_deref().unwrap_or_default();
+        if !is_for(present, &wanted.target) {
+            return Ok(Outcome::Rejected(format!(
+                "object {namespace}/{name} has the name for {} but is about another address",
+                wanted.target
+            )));
+        }
+        if present.is_deleting() {
+            // What comes after it has to be a new object, which cannot be made yet.
+            return Ok(Outcome::Unavailable(format!(
+                "object {namespace}/{name} is being deleted"
+            )));
+        }
+        let duration = lasting(wanted, settings);
+        let phase = present
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.as_ref());
+        // What was refused rests for good unless it is asked again, and is refused again if it has to be.
+        let refused = matches!(phase, Some(Phase::Failed | Phase::Skipped));
+        // A refused object keeps a trigger that could not be followed; a new duration may be what it lacks.
+        let told = present.spec.trigger == Some(true)
+            && !(refused && present.spec.duration.as_deref() != Some(duration.as_str()));
+        let resting = refused || phase == Some(&Phase::Expired);
+        if !resting || told || present.spec.unblock == Some(true) {
+            return Ok(Outcome::LeftAlone);
+        }
+        let patch = json!({
+            // A precondition: it is triggered as it was read, or read again.
+            "metadata": { "resourceVersion": present.metadata.resource_version },
+            "spec": {
+                "trigger": true,
+                "reason": wanted.reason,
+                "duration": duration,
+            }
+        });
+        match self.shared.blocks.patch(namespace, name, &patch).await {
+            Ok(()) => Ok(Outcome::Triggered),
+            Err(BlocksError::Gone) => Err(BlocksError::Conflict),
+            Err(other) => Err(other),
+        }
+    }
+}
+
+/// What the alert asks for or else the default, and never more than the limit: an object over it would be refused.
+fn lasting(wanted: &Wanted, settings: &Settings) -> String {
+    let asked = wanted
+        .duration
+        .clone()
+        .unwrap_or_else(|| duration::display(settings.default_duration));
+    match (duration::parse(&asked), settings.max_duration) {
+        (Ok(length), Some(most)) if length > most => duration::display(most),
+        _ => asked,
+    }
+}
+
+fn is_for(block: &IPBlock, target: &Target) -> bool {
+    block.spec.ip.trim().parse() == Ok(*target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::IPBlockStatus;
+    use crate::trigger::blocks::in_memory::InMemory;
+
+    fn intake(blocks: &Arc<InMemory>) -> Intake {
+        let settings = Settings {
+            namespace: "default".into(),
+            place: Some(Place::new("xdp", "192.0.2.250:8080")),
+            default_duration: Duration::from_secs(3600),
+            max_duration: Some(Duration::from_secs(24 * 3600)),
+        };
+        Intake {
+            shared: Shared {
+                blocks: Arc::clone(blocks) as Arc<dyn Blocks>,
+                locks: KeyedLocks::new(),
+                settings: Arc::new(RwLock::new(Arc::new(settings))),
+                metrics: Metrics::default(),
+                bodies: Budget::mebibytes(1),
+            },
+            debounce: Arc::new(Debounce::new(Duration::from_secs(60), 1000)),
+            source: "grafana".into(),
+            namespace: None,
+        }
+    }
+
+    fn wanted(raw: &str, duration: Option<&str>) -> Wanted {
+        Wanted {
+            target: raw.parse().unwrap(),
+            raw: raw.into(),
+            duration: duration.map(str::to_owned),
+            reason: "Grafana alert: scan".into(),
+            remark: None,
+        }
+    }
+
+    fn block(name: &str, ip: &str, phase: Option<Phase>) -> IPBlock {
+        let spec = IPBlockSpec {
+            ip: ip.into(),
+            duration: Some("5m".into()),
+            ..IPBlockSpec::default()
+        };
+        let mut block = IPBlock::born(name, "default", &ip.parse().unwrap(), None, spec);
+        block.status = Some(IPBlockStatus {
+            phase,
+            ..IPBlockStatus::default()
+        });
+        block
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_new_address_becomes_an_object_with_finalizer_and_intent() {
+        let blocks = Arc::new(InMemory::default());
+        let outcome = intake(&blocks).take(&wanted("1.2.3.4", None)).await;
+        assert_eq!(outcome, Outcome::Created);
+        let made = blocks.one("ipblock-6465ec74397c9126");
+        assert_eq!(made.spec.ip, "1.2.3.4");
+        assert_eq!(made.spec.source.as_deref(), Some("grafana"));
+        assert_eq!(made.spec.duration.as_deref(), Some("1h"), "never for ever");
+        assert_eq!(made.spec.trigger, None);
+        assert!(made.is_held());
+        let intent = made.annotation(crate::api::INTENT).unwrap();
+        assert!(intent.contains("192.0.2.250:8080"), "{intent}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_expired_object_is_triggered_with_the_new_duration_and_reason() {
+        let blocks = Arc::new(InMemory::default());
+        let name = "ipblock-6465ec74397c9126";
+        blocks.put(block(name, "1.2.3.4", Some(Phase::Expired)));
+        let outcome = intake(&blocks).take(&wanted("1.2.3.4", Some("10m"))).await;
+        assert_eq!(outcome, Outcome::Triggered);
+        let patched = blocks.one(name);
+        assert_eq!(patched.spec.trigger, Some(true));
+        assert_eq!(patched.spec.duration.as_deref(), Some("10m"));
+        assert_eq!(patched.spec.reason.as_deref(), Some("Grafana alert: scan"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_that_are_new_or_active_are_left_alone() {
+        for phase in [None, Some(Phase::Pending), Some(Phase::Active)] {
+            let blocks = Arc::new(InMemory::default());
+            blocks.put(block("ipblock-6465ec74397c9126", "1.2.3.4", phase));
+            let outcome = intake(&blocks).take(&wanted("1.2.3.4", None)).await;
+            assert_eq!(outcome, Outcome::LeftAlone);
+            assert!(blocks.writes.lock().is_empty());
+        }
+        let blocks = Arc::new(InMemory::default());
+        let mut unblocked = block("ipblock-6465ec74397c9126", "1.2.3.4", Some(Phase::Expired));
+        unblocked.spec.unblock = Some(true);
+        blocks.put(unblocked);
+        let outcome = intake(&blocks).take(&wanted("1.2.3.4", None)).await;
+        assert_eq!(
+            outcome,
+            Outcome::LeftAlone,
+            "unblock means: must not be banned"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_failed_or_was_skipped_is_triggered_by_the_next_alert() {
+        for phase in [Phase::Failed, Phase::Skipped] {
+            let blocks = Arc::new(InMemory::default());
+            let name = "ipblock-6465ec74397c9126";
+            blocks.put(block(name, "1.2.3.4", Some(phase)));
+            let outcome = intake(&blocks).take(&wanted("1.2.3.4", Some("10m"))).await;
+            assert_eq!(outcome, Outcome::Triggered);
+            let patched = blocks.one(name);
+            assert_eq!(patched.spec.trigger, Some(true));
+            assert_eq!(patched.spec.duration.as_deref(), Some("10m"));
+            assert_eq!(patched.spec.reason.as_deref(), Some("Grafana alert: scan"));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_object_whose_trigger_waits_still_takes_a_duration_that_can_be_followed() {
+        let blocks = Arc::new(InMemory::default());
+        let name = "ipblock-6465ec74397c9126";
+        let mut refused = block(name, "1.2.3.4", Some(Phase::Failed));
+        refused.spec.trigger = Some(true);
+        refused.spec.duration = Some("999h".into());
+        blocks.put(refused);
+        let intake = intake(&blocks);
+        let outcome = intake.take(&wanted("1.2.3.4", Some("10m"))).await;
+        assert_eq!(outcome, Outcome::Triggered);
+        let patched = blocks.one(name);
+        assert_eq!(patched.spec.duration.as_deref(), Some("10m"));
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let outcome = intake.take(&wanted("1.2.3.4", Some("10m"))).await;
+        assert_eq!(outcome, Outcome::LeftAlone, "it says so already");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_alert_that_asks_for_longer_than_the_limit_gets_the_limit() {
+        let name = "ipblock-6465ec74397c9126";
+        for (asked, given) in [("999h", "1d"), ("24h", "24h"), ("5m", "5m")] {
+            let blocks = Arc::new(InMemory::default());
+            let outcome = intake(&blocks).take(&wanted("1.2.3.4", Some(asked))).await;
+            assert_eq!(outcome, Outcome::Created);
+            assert_eq!(blocks.one(name).spec.duration.as_deref(), Some(given));
+            blocks.put(block(name, "1.2.3.4", Some(Phase::Expired)));
+            let outcome = intake(&blocks).take(&wanted("1.2.3.4", Some(asked))).await;
+            assert_eq!(outcome, Outcome::Triggered);
+            assert_eq!(blocks.one(name).spec.duration.as_deref(), Some(given));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_named_after_another_spelling_is_found() {
+        let blocks = Arc::new(InMemory::default());
+        let name = "ipblock-a8cf2281064b410e";
+        blocks.put(block(name, "2001:0db8::1", Some(Phase::Expired)));
+        let outcome = intake(&blocks).take(&wanted("2001:0db8::1", None)).await;
+        assert_eq!(outcome, Outcome::Triggered);
+        assert_eq!(blocks.names(), [name]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_taken_by_another_address_is_refused() {
+        let blocks = Arc::new(InMemory::default());
+        let name = "ipblock-6465ec74397c9126";
+        blocks.put(block(name, "198.51.100.1", Some(Phase::Expired)));
+        let outcome = intake(&blocks).take(&wanted("1.2.3.4", None)).await;
+        assert!(matches!(outcome, Outcome::Rejected(_)), "{outcome:?}");
+        assert_eq!(blocks.one(name).spec.trigger, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_counts_as_seen_only_when_its_object_is_written() {
+        let blocks = Arc::new(InMemory::default());
+        let intake = intake(&blocks);
+        blocks.fail(BlocksError::Unavailable("down".into()));
+        let first = intake.take(&wanted("1.2.3.4", None)).await;
+        assert_eq!(first, Outcome::Unavailable("down".into()));
+        assert_eq!(
+            intake.take(&wanted("1.2.3.4", None)).await,
+            Outcome::Created
+        );
+        assert_eq!(
+            intake.take(&wanted("1.2.3.4", None)).await,
+            Outcome::Debounced
+        );
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert_eq!(
+            intake.take(&wanted("1.2.3.4", None)).await,
+            Outcome::LeftAlone
+        );
+        assert!(intake.shared.locks.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_was_left_alone_is_banned_again_by_the_next_alert_after_its_ban_ended()
+    {
+        let blocks = Arc::new(InMemory::default());
+        let name = "ipblock-6465ec74397c9126";
+        blocks.put(block(name, "1.2.3.4", Some(Phase::Active)));
+        let intake = intake(&blocks);
+        let first = intake.take(&wanted("1.2.3.4", None)).await;
+        assert_eq!(first, Outcome::LeftAlone);
+        blocks.put(block(name, "1.2.3.4", Some(Phase::Expired)));
+        let second = intake.take(&wanted("1.2.3.4", None)).await;
+        assert_eq!(second, Outcome::Triggered);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_conflict_is_read_again_and_decided_anew() {
+        let blocks = Arc::new(InMemory::default());
+        let name = "ipblock-6465ec74397c9126";
+        blocks.put(block(name, "1.2.3.4", Some(Phase::Expired)));
+        // The create answers Exists by itself; the patch conflicts once.
+        let intake = intake(&blocks);
+        blocks.fail(BlocksError::Exists);
+        blocks.fail(BlocksError::Conflict);
+        let outcome = intake.take(&wanted("1.2.3.4", None)).await;
+        assert_eq!(outcome, Outcome::Triggered);
+        assert_eq!(blocks.writes.lock().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn alerts_for_one_address_at_once_make_one_object() {
+        let blocks = Arc::new(InMemory::default());
+        let intake = Arc::new(intake(&blocks));
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..20 {
+            let intake = Arc::clone(&intake);
+            tasks.spawn(async move { intake.take(&wanted("1.2.3.4", None)).await });
+        }
+        let outcomes = tasks.join_all().await;
+        let created = outcomes.iter().filter(|it| **it == Outcome::Created);
+        assert_eq!(created.count(), 1);
+        let debounced = outcomes.iter().filter(|it| **it == Outcome::Debounced);
+        assert_eq!(debounced.count(), 19);
+    }
+}

@@ -1,0 +1,46 @@
+//! What arrives at the triggers.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+/// `ipblock_webhook_requests_total{trigger,code}` and `ipblock_debounced_total`. Cloning is cheap;
+/// clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    requests: Family<Request, Counter>,
+    pub(super) debounced: Counter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Request {
+    trigger: String,
+    code: u16,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// Shows these metrics in `registry`.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "ipblock_webhook_requests",
+            "Requests to the triggers, by the status they were answered with",
+            self.requests.clone(),
+        );
+        registry.register(
+            "ipblock_debounced",
+            "Alerts left alone because their address was written a moment ago",
+            self.debounced.clone(),
+        );
+    }
+
+    pub(super) fn answered(&self, trigger: &str, code: u16) {
+        let labels = Request {
+            trigger: trigger.to_owned(),
+            code,
+        };
+        self.requests.get_or_create(&labels).inc();
+    }
+}

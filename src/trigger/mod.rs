@@ -1,0 +1,39 @@
+//! Triggers: HTTP servers whose alerts become IPBlock objects.
+//!
+//! ```text
+//! request ─ method ─ credentials ─ body ≤ 1 MiB ─ JSON ─ ≤ 1000 alerts ┐
+//!                                                                      │ each firing alert
+//!   canonical address ─ its lock ─ debounce ─ object by name ──────────┘
+//!                                             ├ none: create, with finalizer and intent
+//!                                             ├ expired, failed, skipped: set `trigger`
+//!                                             └ anything else: it is being taken care of
+//! ```
+//!
+//! The answer is 2xx only when every object is written, and 503 when the API server could not be
+//! reached, so that the sender comes again; an alert counts as seen (debounce) only then.
+//!
+//! # When something fails
+//! A listener that cannot bind is reported by [`Triggers::apply`] and tried again at the next one; the
+//! others run. A secret file that cannot be read refuses requests (503) until it can. Nothing is
+//! queued here: what is not answered with 2xx is the sender's to repeat.
+
+mod blocks;
+mod credentials;
+mod debounce;
+mod definition;
+mod grafana;
+mod intake;
+#[cfg(all(test, feature = "dev"))]
+mod kube_tests;
+mod metrics;
+mod receive;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use blocks::{Blocks, BlocksError, KubeBlocks};
+pub use credentials::{Credentials, GRAFANA_HMAC_HEADER};
+pub use definition::{Definition, DefinitionError, Kind, RawTrigger};
+pub use intake::Settings;
+pub use metrics::Metrics;
+pub use server::{ApplyError, Dependencies, Triggers};

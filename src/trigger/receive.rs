@@ -1,0 +1,207 @@
+//! One request: checked, read, carried out, answered.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use http::{HeaderValue, Method, StatusCode};
+use reeve_clock::Clock;
+use serde_json::json;
+
+use super::credentials::Refusal;
+use super::definition::{Definition, Kind};
+use super::grafana::{self, MOST_ALERTS, Payload, Verdict, Wanted};
+use super::intake::{Intake, Outcome};
+use crate::inbound::{Answer, BodyError, Request, json, text};
+use crate::outbound::BoxFuture;
+
+/// Largest body, in bytes.
+const LARGEST_BODY: usize = 1024 * 1024;
+
+/// Objects of one request that are written at once.
+const AT_ONCE: usize = 16;
+
+/// A path and what happens there.
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) definition: Definition,
+    pub(super) intake: Intake,
+    pub(super) clock: Clock,
+}
+
+/// What became of a request's alerts.
+#[derive(Debug, Default)]
+struct Tally {
+    created: usize,
+    triggered: usize,
+    left_alone: usize,
+    debounced: usize,
+    ignored: usize,
+    rejected: Vec<String>,
+    unavailable: Vec<String>,
+}
+
+// === impl Route ===
+
+impl Route {
+    /// Answers a request and counts the answer.
+    pub(super) async fn receive(self: Arc<Self>, request: Request) -> Answer {
+        let answer = match self.answer(request).await {
+            Ok(answer) | Err(answer) => answer,
+        };
+        let code = answer.status().as_u16();
+        let name = &self.definition.name;
+        self.intake.shared.metrics.answered(name, code);
+        if code >= 400 {
+            tracing::warn!(trigger = %name, code, "a webhook request was refused");
+        }
+        answer
+    }
+
+    async fn answer(&self, request: Request) -> Result<Answer, Answer> {
+        if !matches!(*request.method(), Method::POST | Method::PUT) {
+            let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "send POST or PUT");
+            let allow = HeaderValue::from_static("POST, PUT");
+            answer.headers_mut().insert(http::header::ALLOW, allow);
+            return Err(answer);
+        }
+        let refuse = |refusal| self.refuse(&refusal);
+        let check = self
+            .definition
+            .credentials
+            .check_header(request.headers(), self.clock.now())
+            .await
+            .map_err(refuse)?;
+        let budget = &self.intake.shared.bodies;
+        let body = budget.read(request.into_body(), LARGEST_BODY).await;
+        let body = body.map_err(|error| {
+            let status = match error {
+                BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+                BodyError::Cut => StatusCode::BAD_REQUEST,
+                BodyError::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            text(status, error.to_string())
+        })?;
+        check.body(&body).map_err(refuse)?;
+        match self.definition.kind {
+            Kind::Grafana => self.grafana(&body).await,
+        }
+    }
+
+    fn refuse(&self, refusal: &Refusal) -> Answer {
+        match refusal {
+            Refusal::Unauthorized(why) => {
+                let mut answer = text(StatusCode::UNAUTHORIZED, *why);
+                let challenge = HeaderValue::from_static("Bearer");
+                answer
+                    .headers_mut()
+                    .insert(http::header::WWW_AUTHENTICATE, challenge);
+                answer
+            }
+            Refusal::NoSecret(why) => {
+                // Where the file is and what is wrong with it is not for the sender.
+                tracing::error!(trigger = %self.definition.name, %why, "the secret of a trigger cannot be read; its requests are refused");
+                text(StatusCode::SERVICE_UNAVAILABLE, refusal.to_string())
+            }
+        }
+    }
+
+    async fn grafana(&self, body: &[u8]) -> Result<Answer, Answer> {
+        let payload: Payload = serde_json::from_slice(body).map_err(|error| {
+            let text_of = format!("the body is no Grafana webhook payload: {error}");
+            text(StatusCode::BAD_REQUEST, text_of)
+        })?;
+        if payload.alerts.len() > MOST_ALERTS {
+            let why = format!("more than {MOST_ALERTS} alerts in one request");
+            return Err(text(StatusCode::PAYLOAD_TOO_LARGE, why));
+        }
+        let trigger = &self.definition.name;
+        if let Some(left_out) = payload.truncated_alerts.filter(|count| *count > 0) {
+            tracing::warn!(%trigger, left_out, "Grafana left out alerts: some addresses were not seen");
+        }
+        let mut tally = Tally::default();
+        let mut wanted = Vec::new();
+        for alert in &payload.alerts {
+            match grafana::verdict(alert, self.definition.allow_ranges) {
+                Verdict::Ban(ban) => wanted.push(ban),
+                Verdict::Ignored => tally.ignored += 1,
+                Verdict::Invalid(why) => tally.rejected.push(why),
+            }
+        }
+        for remark in wanted.iter().filter_map(|ban| ban.remark.as_deref()) {
+            tracing::warn!(%trigger, "{remark}");
+        }
+        self.write(&wanted, &mut tally).await;
+        Ok(tally.answer(trigger))
+    }
+
+    async fn write(&self, wanted: &[Wanted], tally: &mut Tally) {
+        let mut writes: Vec<BoxFuture<'_, Outcome>> = Vec::with_capacity(wanted.len());
+        for ban in wanted {
+            writes.push(Box::pin(self.intake.take(ban)));
+        }
+        let mut outcomes = futures::stream::iter(writes).buffer_unordered(AT_ONCE);
+        while let Some(outcome) = outcomes.next().await {
+            match outcome {
+                Outcome::Created => tally.created += 1,
+                Outcome::Triggered => tally.triggered += 1,
+                Outcome::LeftAlone => tally.left_alone += 1,
+                Outcome::Debounced => tally.debounced += 1,
+                Outcome::Rejected(why) => tally.rejected.push(why),
+                Outcome::Unavailable(why) => tally.unavailable.push(why),
+            }
+        }
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    fn status(&self) -> StatusCode {
+        let good = self.created + self.triggered + self.left_alone + self.debounced;
+        if !self.unavailable.is_empty() {
+            StatusCode::SERVICE_UNAVAILABLE
+        } else if !self.rejected.is_empty() && good == 0 {
+            // Nothing of it can be used: the sender should show that to somebody.
+            StatusCode::BAD_REQUEST
+        } else {
+            StatusCode::OK
+        }
+    }
+
+    fn answer(&self, trigger: &str) -> Answer {
+        for why in self.rejected.iter().take(5) {
+            tracing::warn!(%trigger, %why, "an alert cannot be used");
+        }
+        if let Some(why) = self.unavailable.first() {
+            let alerts = self.unavailable.len();
+            tracing::warn!(%trigger, alerts, %why, "objects could not be written; the sender is asked to come again");
+        }
+        tracing::info!(
+            %trigger,
+            created = self.created,
+            triggered = self.triggered,
+            left_alone = self.left_alone,
+            debounced = self.debounced,
+            ignored = self.ignored,
+            rejected = self.rejected.len(),
+            "alerts received"
+        );
+        let document = json!({
+            "created": self.created,
+            "triggered": self.triggered,
+            "leftAlone": self.left_alone,
+            "debounced": self.debounced,
+            "ignored": self.ignored,
+            "rejected": self.rejected.iter().take(20).collect::<Vec<_>>(),
+            "notWritten": self.unavailable.len(),
+        });
+        let mut answer = json(self.status(), &document);
+        if self.status() == StatusCode::SERVICE_UNAVAILABLE {
+            let after = HeaderValue::from_static("5");
+            answer
+                .headers_mut()
+                .insert(http::header::RETRY_AFTER, after);
+        }
+        answer
+    }
+}

@@ -1,0 +1,234 @@
+//! The listeners, kept in step with the configuration.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use http::StatusCode;
+use parking_lot::RwLock;
+use reeve_clock::Clock;
+use tokio::sync::Mutex;
+
+use super::blocks::Blocks;
+use super::debounce::Debounce;
+use super::definition::Definition;
+use super::intake::{Intake, Settings, Shared};
+use super::metrics::Metrics;
+use super::receive::Route;
+use crate::inbound::{self, Budget, Limits, Listener, text};
+use crate::lock::KeyedLocks;
+use crate::target::Target;
+
+/// Mebibytes of bodies that are read at once, by all triggers: sixteen of the largest.
+const BODIES: usize = 16;
+
+/// What the triggers work with.
+#[derive(Clone, Debug)]
+pub struct Dependencies {
+    /// The objects.
+    pub blocks: Arc<dyn Blocks>,
+    /// One lock an address, shared with whoever else works on addresses.
+    pub locks: KeyedLocks<Target>,
+    /// The time that signatures are checked against.
+    pub clock: Clock,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Limits of each listening address.
+    pub limits: Limits,
+}
+
+/// All triggers. They run from [`Triggers::apply`] on, until another one or the drop.
+#[derive(Debug)]
+pub struct Triggers {
+    shared: Shared,
+    clock: Clock,
+    limits: Limits,
+    listeners: Mutex<BTreeMap<SocketAddr, Listening>>,
+}
+
+/// A trigger that could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen at {address} for {names}: {source}")]
+pub struct ApplyError {
+    /// Where.
+    pub address: SocketAddr,
+    /// The triggers that want to.
+    pub names: String,
+    /// What the system says.
+    pub source: io::Error,
+}
+
+#[derive(Debug)]
+struct Listening {
+    listener: Listener,
+    routes: Arc<Routes>,
+}
+
+/// Routes by path, exchanged under the running listener.
+#[derive(Debug, Default)]
+struct Routes(RwLock<BTreeMap<String, Arc<Route>>>);
+
+// === impl Triggers ===
+
+impl Triggers {
+    /// No trigger yet.
+    #[must_use]
+    pub fn new(dependencies: Dependencies, settings: Settings) -> Self {
+        Self {
+            shared: Shared {
+                blocks: dependencies.blocks,
+                locks: dependencies.locks,
+                settings: Arc::new(RwLock::new(Arc::new(settings))),
+                metrics: dependencies.metrics,
+                bodies: Budget::mebibytes(BODIES),
+            },
+            clock: dependencies.clock,
+            limits: dependencies.limits,
+            listeners: Mutex::default(),
+        }
+    }
+
+    /// What alerts from now on are given: default duration, namespace, engine.
+    pub fn set(&self, settings: Settings) {
+        *self.shared.settings.write() = Arc::new(settings);
+    }
+
+    /// Serves exactly `definitions` from now on. What is unchanged runs on, debounce included; what is
+    /// gone stops, after answering the requests in work.
+    ///
+    /// Returns those that cannot be served; the next call tries them again.
+    pub async fn apply(&self, definitions: &[Definition]) -> Vec<ApplyError> {
+        let mut wanted: BTreeMap<SocketAddr, Vec<&Definition>> = BTreeMap::new();
+        for definition in definitions {
+            wanted
+                .entry(definition.address)
+                .or_default()
+                .push(definition);
+        }
+        let mut listeners = self.listeners.lock().await;
+        let gone: Vec<SocketAddr> = listeners
+            .keys()
+            .filter(|address| !wanted.contains_key(address))
+            .copied()
+            .collect();
+        // First those that end: their port may be wanted under another address.
+        let ending = gone.iter().filter_map(|address| listeners.remove(address));
+        let ending = ending.map(|it| {
+            tracing::info!(address = %it.listener.local_addr(), "trigger listener stops");
+            it.listener.stop()
+        });
+        futures::future::join_all(ending.collect::<Vec<_>>()).await;
+
+        let mut failed = Vec::new();
+        for (address, definitions) in wanted {
+            if let Some(running) = listeners.get(&address) {
+                self.exchange(&running.routes, &definitions);
+                continue;
+            }
+            let routes = Arc::new(Routes::default());
+            self.exchange(&routes, &definitions);
+            match listen(address, self.limits, &routes) {
+                Ok(listener) => {
+                    let at = listener.local_addr();
+                    for definition in definitions {
+                        tracing::info!(trigger = %definition.name, address = %at, path = %definition.path, "trigger listens");
+                    }
+                    listeners.insert(address, Listening { listener, routes });
+                }
+                Err(source) => {
+                    let names: Vec<&str> = definitions.iter().map(|it| it.name.as_str()).collect();
+                    failed.push(ApplyError {
+                        address,
+                        names: names.join(", "),
+                        source,
+                    });
+                }
+            }
+        }
+        failed
+    }
+
+    /// Where the triggers listen now, with the ports that were taken.
+    pub async fn addresses(&self) -> Vec<SocketAddr> {
+        let listeners = self.listeners.lock().await;
+        listeners
+            .values()
+            .map(|it| it.listener.local_addr())
+            .collect()
+    }
+
+    /// Stops all of them, after answering the requests in work.
+    pub async fn stop(&self) {
+        self.apply(&[]).await;
+    }
+
+    fn exchange(&self, routes: &Routes, definitions: &[&Definition]) {
+        let mut present = routes.0.write();
+        let mut next = BTreeMap::new();
+        for definition in definitions {
+            let before = present.get(&definition.path);
+            let route = match before {
+                Some(before) if before.definition == **definition => Arc::clone(before),
+                _ => Arc::new(self.route(definition, before)),
+            };
+            next.insert(definition.path.clone(), route);
+        }
+        *present = next;
+    }
+
+    fn route(&self, definition: &Definition, before: Option<&Arc<Route>>) -> Route {
+        let same = |before: &&Arc<Route>| {
+            before.definition.debounce == definition.debounce
+                && before.definition.debounce_entries == definition.debounce_entries
+        };
+        let debounce = match before.filter(same) {
+            Some(before) => Arc::clone(&before.intake.debounce),
+            None => Arc::new(Debounce::new(
+                definition.debounce,
+                definition.debounce_entries,
+            )),
+        };
+        Route {
+            definition: definition.clone(),
+            intake: Intake {
+                shared: self.shared.clone(),
+                debounce,
+                source: definition.name.clone(),
+                namespace: definition.namespace.clone(),
+            },
+            clock: self.clock.clone(),
+        }
+    }
+}
+
+fn listen(address: SocketAddr, limits: Limits, routes: &Arc<Routes>) -> io::Result<Listener> {
+    let handler = |routes: &Arc<Routes>| {
+        let routes = Arc::clone(routes);
+        move |request: inbound::Request| {
+            let route = routes.0.read().get(request.uri().path()).cloned();
+            async move {
+                Some(match route {
+                    Some(route) => route.receive(request).await,
+                    None => text(StatusCode::NOT_FOUND, "no trigger has this path"),
+                })
+            }
+        }
+    };
+    let bound = Listener::bind(address, limits, Arc::new(handler(routes)));
+    match bound {
+        Err(error) if address.ip().is_unspecified() && address.is_ipv6() && no_ipv6(&error) => {
+            let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port());
+            Listener::bind(v4, limits, Arc::new(handler(routes)))
+        }
+        other => other,
+    }
+}
+
+/// `:8090` means every address; a machine without IPv6 still has the others.
+fn no_ipv6(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported
+    ) || error.raw_os_error() == Some(97)
+}

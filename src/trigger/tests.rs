@@ -1,0 +1,349 @@
+//! Triggers as their senders see them, over sockets; the objects are in memory.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use reeve_clock::Clock;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::blocks::in_memory::InMemory;
+use super::*;
+use crate::inbound::Limits;
+use crate::lock::KeyedLocks;
+use crate::outbound::{AddressPolicy, Http, Outbound};
+
+struct World {
+    blocks: Arc<InMemory>,
+    triggers: Triggers,
+    http: Http,
+}
+
+fn definition(yaml: &str) -> Definition {
+    let raw: RawTrigger = serde_yaml_ng::from_str(yaml).unwrap();
+    raw.define(false).unwrap()
+}
+
+fn insecure() -> Definition {
+    definition("{name: grafana, addr: '127.0.0.1:0', path: /trigger/grafana, insecure: true}")
+}
+
+impl World {
+    fn new() -> Self {
+        Self::with(Limits::default())
+    }
+
+    fn with(limits: Limits) -> Self {
+        let blocks = Arc::new(InMemory::default());
+        let dependencies = Dependencies {
+            blocks: Arc::clone(&blocks) as Arc<dyn Blocks>,
+            locks: KeyedLocks::new(),
+            clock: Clock::system(),
+            metrics: Metrics::default(),
+            limits,
+        };
+        let settings = Settings {
+            namespace: "default".into(),
+            place: None,
+            default_duration: Duration::from_secs(600),
+            max_duration: None,
+        };
+        let policy = AddressPolicy {
+            allow_loopback: true,
+        };
+        Self {
+            blocks,
+            triggers: Triggers::new(dependencies, settings),
+            http: Http::builder().policy(policy).build().unwrap(),
+        }
+    }
+
+    async fn serve(&self, definitions: &[Definition]) -> SocketAddr {
+        let failed = self.triggers.apply(definitions).await;
+        assert!(failed.is_empty(), "{failed:?}");
+        self.triggers.addresses().await[0]
+    }
+
+    async fn send(
+        &self,
+        address: SocketAddr,
+        method: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Bytes>,
+    ) -> (u16, String) {
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(format!("http://{address}/trigger/grafana"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(body.into()).unwrap();
+        let answer = self.http.send(request).await.unwrap();
+        let text = String::from_utf8(answer.body().to_vec()).unwrap();
+        (answer.status().as_u16(), text)
+    }
+
+    async fn post(&self, address: SocketAddr, body: &Value) -> (u16, String) {
+        self.send(address, "POST", &[], body.to_string()).await
+    }
+}
+
+fn alert(ip: &str) -> Value {
+    json!({
+        "status": "firing",
+        "labels": { "alertname": "Scan", "ip": ip, "duration": "10m" },
+        "annotations": { "description": "too many requests" },
+        "startsAt": "2026-01-01T00:00:00Z",
+        "endsAt": "0001-01-01T00:00:00Z",
+        "values": { "A": 22 },
+        "valueString": format!("[ var='A' labels={{ip={ip}}} value=22 ]"),
+        "fingerprint": "0123456789abcdef"
+    })
+}
+
+fn payload(alerts: &[Value]) -> Value {
+    json!({
+        "receiver": "ipblock", "status": "firing", "alerts": alerts, "groupLabels": {},
+        "commonLabels": {}, "commonAnnotations": {}, "externalURL": "http://grafana.example/",
+        "version": "1", "groupKey": "{}", "truncatedAlerts": 0, "orgId": 1,
+        "title": "[FIRING]", "state": "alerting", "message": "…"
+    })
+}
+
+#[tokio::test]
+async fn a_request_of_many_alerts_becomes_an_object_for_each_firing_address() {
+    let world = World::new();
+    let address = world.serve(&[insecure()]).await;
+    let mut alerts: Vec<Value> = (0..29)
+        .map(|i| alert(&format!("2001:db8::{i:x}")))
+        .collect();
+    alerts.push(alert("198.51.100.7"));
+    alerts.push(alert("203.0.113.9"));
+    for ip in ["192.0.2.1", "192.0.2.2"] {
+        let mut resolved = alert(ip);
+        resolved["status"] = "resolved".into();
+        resolved["annotations"]["grafana_state_reason"] = "MissingSeries".into();
+        alerts.push(resolved);
+    }
+    assert_eq!(alerts.len(), 33);
+    let (code, text) = world.post(address, &payload(&alerts)).await;
+    assert_eq!(code, 200, "{text}");
+    assert_eq!(world.blocks.names().len(), 31);
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&answer["created"], &answer["ignored"]),
+        (&json!(31), &json!(2))
+    );
+}
+
+#[tokio::test]
+async fn when_the_api_is_down_the_answer_is_503_and_the_senders_retry_works() {
+    let world = World::new();
+    let address = world.serve(&[insecure()]).await;
+    let body = payload(&[alert("192.0.2.1"), alert("192.0.2.2"), alert("192.0.2.3")]);
+    world
+        .blocks
+        .fail(BlocksError::Unavailable("no API server".into()));
+    let (code, text) = world.post(address, &body).await;
+    assert_eq!(code, 503, "{text}");
+    assert_eq!(world.blocks.names().len(), 2, "the others are written");
+    let (code, text) = world.post(address, &body).await;
+    assert_eq!(code, 200, "{text}");
+    assert_eq!(world.blocks.names().len(), 3);
+    assert_eq!(world.blocks.writes.lock().len(), 3, "none is written twice");
+}
+
+#[tokio::test]
+async fn what_is_malformed_or_too_much_is_refused_and_makes_no_object() {
+    let world = World::new();
+    let address = world.serve(&[insecure()]).await;
+    let many: Vec<Value> = (0..1001).map(|_| alert("192.0.2.1")).collect();
+    let long = format!("{{\"alerts\":[],\"x\":\"{}\"}}", "x".repeat(1024 * 1024));
+    let cases: [(&str, String, u16); 10] = [
+        ("GET", String::new(), 405),
+        ("DELETE", String::new(), 405),
+        ("POST", String::new(), 400),
+        ("POST", "not json".into(), 400),
+        ("POST", "[]".into(), 400),
+        ("POST", "{}".into(), 400),
+        ("POST", r#"{"alerts":null}"#.into(), 400),
+        ("POST", payload(&[alert("example.com")]).to_string(), 400),
+        ("POST", payload(&many).to_string(), 413),
+        ("POST", long, 413),
+    ];
+    for (method, body, expected) in cases {
+        let start: String = body.chars().take(60).collect();
+        let (code, text) = world.send(address, method, &[], body).await;
+        assert_eq!(code, expected, "{method} {start}: {text}");
+    }
+    assert!(world.blocks.names().is_empty());
+    let (code, _) = world
+        .send(
+            address,
+            "PUT",
+            &[],
+            payload(&[alert("192.0.2.1")]).to_string(),
+        )
+        .await;
+    assert_eq!(code, 200);
+}
+
+#[tokio::test]
+async fn one_unusable_alert_does_not_lose_the_others() {
+    let world = World::new();
+    let address = world.serve(&[insecure()]).await;
+    let body = payload(&[alert("example.com"), alert("192.0.2.1")]);
+    let (code, text) = world.post(address, &body).await;
+    assert_eq!(code, 200);
+    assert!(text.contains("example.com"), "{text}");
+    assert_eq!(world.blocks.names().len(), 1);
+}
+
+#[tokio::test]
+async fn test_alerts_are_answered_with_200_and_ban_nothing() {
+    let world = World::new();
+    let address = world.serve(&[insecure()]).await;
+    let test =
+        json!({"status": "firing", "labels": {"alertname": "TestAlert", "instance": "Grafana"}});
+    assert_eq!(world.post(address, &payload(&[test])).await.0, 200);
+    assert_eq!(world.post(address, &payload(&[])).await.0, 200);
+    assert!(world.blocks.names().is_empty());
+}
+
+#[tokio::test]
+async fn a_body_without_announced_length_is_cut_at_the_limit() {
+    let world = World::new();
+    let address = world.serve(&[insecure()]).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = "POST /trigger/grafana HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let chunk = [b"10000\r\n".as_slice(), &[b' '; 0x10000], b"\r\n"].concat();
+    for _ in 0..40 {
+        if stream.write_all(&chunk).await.is_err() {
+            break;
+        }
+    }
+    let mut answer = vec![0; 64];
+    let read = stream.read(&mut answer).await.unwrap_or(0);
+    let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
+    // The server may also have closed before we stopped writing, which loses the answer.
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 413"),
+        "{answer}"
+    );
+    assert!(world.blocks.names().is_empty());
+}
+
+#[tokio::test]
+async fn a_body_that_never_ends_is_answered_with_503_in_time() {
+    let world = World::with(Limits {
+        request: Duration::from_millis(200),
+        ..Limits::default()
+    });
+    let address = world.serve(&[insecure()]).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = "POST /trigger/grafana HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    let read = stream.read_to_string(&mut answer);
+    let ended = tokio::time::timeout(Duration::from_secs(5), read).await;
+    assert!(ended.is_ok(), "the connection must end");
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+}
+
+#[tokio::test]
+async fn without_the_right_credentials_nothing_is_made() {
+    let secret = std::env::temp_dir().join(format!("ipblock-{}-trigger", std::process::id()));
+    std::fs::write(&secret, "s3cr3t\n").unwrap();
+    let file = secret.display();
+    let body = payload(&[alert("192.0.2.1")]).to_string();
+    let world = World::new();
+
+    let bearer = definition(&format!(
+        "{{name: grafana, addr: '127.0.0.1:0', path: /trigger/grafana, bearerTokenFile: {file}}}"
+    ));
+    let address = world.serve(&[bearer]).await;
+    for headers in [&[][..], &[("authorization", "Bearer wrong")]] {
+        let (code, text) = world.send(address, "POST", headers, body.clone()).await;
+        assert_eq!(code, 401);
+        assert!(!text.contains("s3cr3t"));
+    }
+    assert!(world.blocks.names().is_empty());
+    let right = [("authorization", "Bearer s3cr3t")];
+    assert_eq!(
+        world.send(address, "POST", &right, body.clone()).await.0,
+        200
+    );
+
+    let hmac = definition(&format!(
+        "{{name: grafana, addr: '127.0.0.1:0', path: /trigger/grafana, hmacSecretFile: {file}}}"
+    ));
+    let address = world.serve(&[hmac]).await;
+    let vector = r#"{"status":"firing","alerts":[]}"#;
+    let signature = "aecf38b515928abd5374263edc754ad9a32c22e099dc08b3210ca68ae45cbf30";
+    let signed = [("x-grafana-alerting-signature", signature)];
+    assert_eq!(world.send(address, "POST", &signed, vector).await.0, 200);
+    assert_eq!(
+        world.send(address, "POST", &signed, body.clone()).await.0,
+        401
+    );
+    assert_eq!(world.send(address, "POST", &[], vector).await.0, 401);
+
+    std::fs::remove_file(&secret).unwrap();
+    assert_eq!(world.send(address, "POST", &signed, vector).await.0, 503);
+}
+
+#[tokio::test]
+async fn a_reload_keeps_what_is_unchanged_and_stops_what_is_gone() {
+    let world = World::new();
+    let kept = insecure();
+    let address = world.serve(std::slice::from_ref(&kept)).await;
+    let body = payload(&[alert("192.0.2.1")]);
+    assert_eq!(world.post(address, &body).await.0, 200);
+
+    // Another trigger comes to the same address, and the defaults change: the first runs on, and
+    // remembers what it has seen.
+    let mut added = kept.clone();
+    added.name = "second".into();
+    added.path = "/other".into();
+    world.triggers.set(Settings {
+        namespace: "default".into(),
+        place: None,
+        default_duration: Duration::from_secs(60),
+        max_duration: None,
+    });
+    let again = world.serve(&[kept.clone(), added]).await;
+    assert_eq!(again, address);
+    let (_, text) = world.post(address, &body).await;
+    assert!(text.contains("\"debounced\":1"), "{text}");
+
+    // A changed trigger keeps its debounce too.
+    let mut changed = kept.clone();
+    changed.allow_ranges = true;
+    assert_eq!(world.serve(&[changed]).await, address);
+    let (_, text) = world.post(address, &body).await;
+    assert!(text.contains("\"debounced\":1"), "{text}");
+
+    world.triggers.stop().await;
+    assert!(TcpStream::connect(address).await.is_err());
+    assert!(world.triggers.addresses().await.is_empty());
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_reported_and_tried_again() {
+    let world = World::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut definition = insecure();
+    definition.address = taken.local_addr().unwrap();
+    let failed = world
+        .triggers
+        .apply(std::slice::from_ref(&definition))
+        .await;
+    assert_eq!(failed.len(), 1);
+    assert!(failed[0].to_string().contains("grafana"), "{}", failed[0]);
+    drop(taken);
+    assert!(world.triggers.apply(&[definition]).await.is_empty());
+}
