@@ -1,0 +1,191 @@
+//! The two API servers a case runs against, and what the manifests say.
+
+use std::path::{Path, PathBuf};
+
+use kube_client::Client;
+use reeve_apiserver::control_plane::ControlPlane;
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use crate::builtin::Builtin;
+
+/// Which API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// `reeve-apiserver` on loopback with TLS and RBAC.
+    Builtin,
+    /// etcd, kube-apiserver and kube-controller-manager.
+    Real,
+}
+
+enum Server {
+    Builtin(Builtin),
+    Real(Box<ControlPlane>),
+}
+
+/// A running API server with a directory for the files of the case.
+pub(crate) struct Cluster {
+    server: Server,
+    directory: PathBuf,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// `None` when a real one is wanted and not to be had; says so.
+    pub(crate) async fn start(kind: Kind) -> Option<Self> {
+        let server = match kind {
+            Kind::Builtin => Server::Builtin(Builtin::start().await),
+            Kind::Real => {
+                if std::env::var_os("KUBEBUILDER_ASSETS").is_none() {
+                    assert!(
+                        std::env::var_os("REEVE_REQUIRE_ASSETS").is_none(),
+                        "REEVE_REQUIRE_ASSETS is set and KUBEBUILDER_ASSETS is not"
+                    );
+                    eprintln!("SKIPPED: real kube-apiserver (KUBEBUILDER_ASSETS is not set)");
+                    return None;
+                }
+                let control_plane = ControlPlane::builder()
+                    .controller_manager(true)
+                    .start()
+                    .await;
+                Server::Real(Box::new(control_plane.expect("the control plane starts")))
+            }
+        };
+        static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let directory =
+            std::env::temp_dir().join(format!("reeve-e2e-{}-{count}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory for the case");
+        Some(Self { server, directory })
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        match &self.server {
+            Server::Builtin(builtin) => builtin.client(),
+            Server::Real(control_plane) => control_plane.client().expect("a client"),
+        }
+    }
+
+    /// The administrator's kubeconfig, as text.
+    fn kubeconfig(&self) -> String {
+        match &self.server {
+            Server::Builtin(builtin) => builtin.kubeconfig(),
+            Server::Real(control_plane) => control_plane.kubeconfig(),
+        }
+    }
+
+    pub(crate) fn kubeconfig_file(&self) -> PathBuf {
+        self.write("admin.kubeconfig", &self.kubeconfig())
+    }
+
+    /// The same cluster as somebody else: whoever holds `token`.
+    pub(crate) fn kubeconfig_with_token(&self, token: &str) -> PathBuf {
+        let mut config: Value =
+            serde_yaml_ng::from_str(&self.kubeconfig()).expect("a kubeconfig is YAML");
+        for user in config["users"].as_array_mut().expect("users") {
+            user["user"] = serde_json::json!({"token": token});
+        }
+        self.write("operator.kubeconfig", &config.to_string())
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.directory.join(name);
+        std::fs::write(&path, text).expect("a file of the case");
+        path
+    }
+
+    /// Takes the API server away, connections and all; what it stored stays.
+    pub(crate) fn stop_api(&mut self) {
+        match &mut self.server {
+            Server::Builtin(builtin) => builtin.stop(),
+            Server::Real(control_plane) => control_plane.stop_apiserver(),
+        }
+    }
+
+    /// Brings it back, at the same address.
+    pub(crate) async fn start_api(&mut self) {
+        match &mut self.server {
+            Server::Builtin(builtin) => builtin.serve(),
+            Server::Real(control_plane) => {
+                control_plane.start_apiserver().await.expect("it starts");
+            }
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn manifest_directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests")
+}
+
+fn documents(path: &Path) -> Vec<Value> {
+    let text =
+        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_yaml_ng::Deserializer::from_str(&text)
+        .map(|document| {
+            Value::deserialize(document)
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        })
+        .filter(|document| !document.is_null())
+        .collect()
+}
+
+/// Every object that `kubectl apply -k manifests/` makes, in the order of kustomization.yaml.
+pub(crate) fn manifests() -> Vec<Value> {
+    let directory = manifest_directory();
+    let kustomization = documents(&directory.join("kustomization.yaml"));
+    let resources = kustomization[0]["resources"]
+        .as_array()
+        .expect("resources")
+        .clone();
+    resources
+        .iter()
+        .flat_map(|file| documents(&directory.join(file.as_str().expect("a file name"))))
+        .collect()
+}
+
+fn one(kind: &str) -> Value {
+    manifests()
+        .into_iter()
+        .find(|document| document["kind"] == kind)
+        .unwrap_or_else(|| panic!("a {kind} in the manifests"))
+}
+
+/// The operator's container, as the Deployment has it.
+pub(crate) fn container() -> Value {
+    one("Deployment")["spec"]["template"]["spec"]["containers"][0].clone()
+}
+
+/// What the ConfigMap holds.
+pub(crate) fn configuration() -> Value {
+    one("ConfigMap")["data"].clone()
+}
+
+/// The name of the operator's ServiceAccount.
+pub(crate) fn service_account() -> String {
+    one("ServiceAccount")["metadata"]["name"]
+        .as_str()
+        .expect("a name")
+        .to_string()
+}
+
+/// The container of the Job that the uninstall overlay makes.
+pub(crate) fn uninstall_container() -> Value {
+    let job = documents(&manifest_directory().join("overlays/uninstall/job.yaml"));
+    job[0]["spec"]["template"]["spec"]["containers"][0].clone()
+}
+
+/// A container's arguments.
+pub(crate) fn arguments(container: &Value) -> Vec<String> {
+    let args = container["args"].as_array().expect("args");
+    args.iter()
+        .filter_map(|arg| arg.as_str())
+        .map(String::from)
+        .collect()
+}

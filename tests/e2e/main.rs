@@ -1,0 +1,32 @@
+//! The operator as its users run it, end to end: a process with the Deployment's arguments and its ServiceAccount's
+//! token, an API server, a gateway process, kubectl.
+//!
+//! Every case runs against the built-in API server, and, when `KUBEBUILDER_ASSETS` names the binaries
+//! (`eval "$(tools/kube-apiserver/build.sh)"`), against kube-apiserver + etcd + kube-controller-manager with RBAC.
+//! Without them those cases print SKIPPED; with `REEVE_REQUIRE_ASSETS=1` they fail instead.
+
+/// Makes two tests of each async case: one on the built-in server, one on a real control plane.
+macro_rules! on_both_servers {
+    ($($case:ident),+ $(,)?) => {
+        mod builtin {
+            $(#[test] fn $case() { $crate::world::run($crate::cluster::Kind::Builtin, super::$case); })+
+        }
+        mod real {
+            $(#[test] fn $case() { $crate::world::run($crate::cluster::Kind::Real, super::$case); })+
+        }
+    };
+}
+
+mod builtin;
+mod cluster;
+mod kubectl;
+mod process;
+mod world;
+
+mod config;
+mod faults;
+mod installed;
+mod lifecycle;
+mod restart;
+mod takeover;
+mod triggers;

@@ -1,0 +1,165 @@
+//! Programs under test as child processes, killed with the test and heard when it fails.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::{Child, Command};
+
+/// A running program; killed when dropped, its log shown when the test panics.
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+// === impl Process ===
+
+impl Process {
+    /// Starts this repository's `ipblock-operator` with `args`.
+    pub(crate) fn operator(name: &str, args: &[String], environment: &[(String, String)]) -> Self {
+        static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let log = std::env::temp_dir().join(format!(
+            "reeve-e2e-{}-{count}-{name}.log",
+            std::process::id()
+        ));
+        let file = std::fs::File::create(&log).expect("a log file in the temporary directory");
+        let child = Command::new(env!("CARGO_BIN_EXE_ipblock-operator"))
+            .args(args)
+            .env_remove("KUBECONFIG")
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(file.try_clone().expect("a second handle of the log"))
+            .stderr(file)
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the operator's binary starts");
+        Self {
+            name: name.into(),
+            child,
+            log,
+        }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// `kill -9`.
+    pub(crate) async fn kill(mut self) {
+        self.child
+            .kill()
+            .await
+            .expect("a running process can be killed");
+    }
+
+    /// SIGTERM, then its exit code; panics when it has not ended within 30 s.
+    pub(crate) async fn terminate(mut self) -> Option<i32> {
+        let pid = self.child.id().expect("a running process").to_string();
+        let status = Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .await
+            .expect("kill runs");
+        assert!(status.success(), "SIGTERM was delivered");
+        let ended = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
+        ended
+            .unwrap_or_else(|_| panic!("{} ends within 30 s of SIGTERM", self.name))
+            .expect("an exit status")
+            .code()
+    }
+
+    /// The exit code of a program that ends by itself within `limit`.
+    pub(crate) async fn ended(mut self, limit: Duration) -> Option<i32> {
+        let ended = tokio::time::timeout(limit, self.child.wait()).await;
+        ended
+            .unwrap_or_else(|_| {
+                panic!(
+                    "{} ends within {limit:?}; its log:\n{}",
+                    self.name,
+                    self.log()
+                )
+            })
+            .expect("an exit status")
+            .code()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log();
+            let tail: Vec<&str> = log.lines().rev().take(60).collect();
+            eprintln!("--- the end of {}'s log", self.name);
+            for line in tail.iter().rev() {
+                eprintln!("{line}");
+            }
+        }
+        let _ = std::fs::remove_file(&self.log);
+    }
+}
+
+/// A loopback port that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("a bound address").port()
+}
+
+/// `GET` of a loopback address: status and body, or `None` when nobody listens.
+pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
+    http(address, "GET", path, &[], b"").await
+}
+
+/// One HTTP request over a connection of its own.
+pub(crate) async fn http(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Option<(u16, String)> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(address).await.ok()?;
+    let mut head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str("\r\n");
+    stream.write_all(head.as_bytes()).await.ok()?;
+    stream.write_all(body).await.ok()?;
+    let mut answer = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
+    read.ok()?.ok()?;
+    let answer = String::from_utf8_lossy(&answer);
+    let status = answer.split_whitespace().nth(1)?.parse().ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let body = if head
+        .to_ascii_lowercase()
+        .contains("transfer-encoding: chunked")
+    {
+        dechunk(body)
+    } else {
+        body.to_string()
+    };
+    Some((status, body))
+}
+
+fn dechunk(mut body: &str) -> String {
+    let mut whole = String::new();
+    while let Some((size, rest)) = body.split_once("\r\n") {
+        let Ok(size) = usize::from_str_radix(size.trim(), 16) else {
+            break;
+        };
+        if size == 0 || rest.len() < size {
+            break;
+        }
+        whole.push_str(&rest[..size]);
+        body = rest[size..].trim_start_matches("\r\n");
+    }
+    whole
+}

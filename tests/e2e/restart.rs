@@ -1,0 +1,122 @@
+//! Death and return: of the operator, of its leader, of the API server.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::World;
+
+on_both_servers!(
+    killed_in_the_middle_every_ban_is_lifted_when_due,
+    a_block_deleted_while_nobody_runs_is_lifted_afterwards,
+    the_api_server_restarts_in_the_middle_and_everything_converges,
+    a_second_copy_takes_over_when_the_first_dies,
+    sigterm_ends_it_cleanly_and_a_restarted_pod_leads_at_once,
+);
+
+async fn killed_in_the_middle_every_ban_is_lifted_when_due(world: World) {
+    let operator = world.operator("ipblock-operator-0").await;
+    for n in 0..20 {
+        world
+            .create(
+                &format!("kill-{n}"),
+                json!({"ip": format!("203.0.113.{n}"), "duration": "6s"}),
+            )
+            .await;
+        if n == 10 {
+            // Some are active now, some under way, some not made yet.
+            world.phase("kill-0", "active").await;
+        }
+    }
+    operator.process.kill().await;
+    let _operator = world.operator("ipblock-operator-0").await;
+    for n in 0..20 {
+        let expired = world.phase(&format!("kill-{n}"), "expired").await;
+        assert_eq!(
+            expired["status"]["banCount"], 1,
+            "a ban that was under way is asserted, not counted twice: {expired:#}"
+        );
+    }
+    world.enforces(&[]).await;
+}
+
+async fn a_block_deleted_while_nobody_runs_is_lifted_afterwards(world: World) {
+    let operator = world.operator("ipblock-operator-0").await;
+    world
+        .create("gone", json!({"ip": "203.0.113.60", "duration": "1h"}))
+        .await;
+    world.phase("gone", "active").await;
+    operator.process.kill().await;
+    world.delete("gone").await;
+    world.enforces(&["203.0.113.60"]).await;
+    let _operator = world.operator("ipblock-operator-0").await;
+    world.enforces(&[]).await;
+    world
+        .until("the object is gone as well", async |world| {
+            world.block("gone").await.is_none()
+        })
+        .await;
+}
+
+async fn the_api_server_restarts_in_the_middle_and_everything_converges(mut world: World) {
+    let _operator = world.operator("ipblock-operator-0").await;
+    for n in 0..10 {
+        world
+            .create(
+                &format!("api-{n}"),
+                json!({"ip": format!("203.0.113.{n}"), "duration": "5s"}),
+            )
+            .await;
+    }
+    world
+        .create("stays", json!({"ip": "198.51.100.1", "duration": "1h"}))
+        .await;
+    world.cluster.stop_api();
+    sleep(Duration::from_secs(3)).await;
+    world.cluster.start_api().await;
+    world.client = world.cluster.client();
+    world.phase("stays", "active").await;
+    for n in 0..10 {
+        world.phase(&format!("api-{n}"), "expired").await;
+    }
+    world.enforces(&["198.51.100.1"]).await;
+}
+
+async fn a_second_copy_takes_over_when_the_first_dies(world: World) {
+    let first = world.operator("ipblock-operator-0").await;
+    world
+        .create("before", json!({"ip": "203.0.113.70", "duration": "20s"}))
+        .await;
+    world.phase("before", "active").await;
+    let second = world.operator("ipblock-operator-1").await;
+    // A standby is ready: it serves triggers and health.
+    let health = second.health;
+    world
+        .until("the standby is ready", async move |_| {
+            matches!(crate::process::get(health, "/readyz").await, Some((200, _)))
+        })
+        .await;
+    first.process.kill().await;
+    world
+        .create("after", json!({"ip": "203.0.113.71", "duration": "1h"}))
+        .await;
+    world.phase("after", "active").await;
+    world.phase("before", "expired").await;
+    world.enforces(&["203.0.113.71"]).await;
+}
+
+async fn sigterm_ends_it_cleanly_and_a_restarted_pod_leads_at_once(world: World) {
+    let operator = world.operator("ipblock-operator-0").await;
+    world
+        .create("one", json!({"ip": "203.0.113.80", "duration": "1h"}))
+        .await;
+    world.phase("one", "active").await;
+    assert_eq!(operator.process.terminate().await, Some(0));
+    let _operator = world.operator("ipblock-operator-0").await;
+    world
+        .create("two", json!({"ip": "203.0.113.81", "duration": "1h"}))
+        .await;
+    world.phase("two", "active").await;
+    world.enforces(&["203.0.113.80", "203.0.113.81"]).await;
+}

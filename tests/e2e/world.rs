@@ -1,0 +1,381 @@
+//! One case's surroundings: an API server, the manifests, a gateway, and operators to start and kill.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::Request;
+use kube_client::Client;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::cluster::{Cluster, Kind, manifests};
+use crate::kubectl::{self, Kubectl};
+use crate::process::{Process, free_port, get};
+
+/// How long anything may take to come true before the case fails. Real servers on a busy machine are slow at times.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+const NAMESPACE: &str = "default";
+const BLOCKS: &str = "/apis/ops.yiiong.top/v1/namespaces/default/ipblocks";
+
+/// An API server with the manifests applied, a gateway, and what a case needs to look at both.
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) client: Client,
+    pub(crate) gateway: SocketAddr,
+    gateway_process: Option<Process>,
+    /// The kubeconfig of the operator's ServiceAccount.
+    account: PathBuf,
+}
+
+/// Runs one case on a server of `kind`, one case at a time in this process.
+pub(crate) fn run<C, F>(kind: Kind, case: C)
+where
+    C: FnOnce(World) -> F,
+    F: Future<Output = ()>,
+{
+    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = ONE_AT_A_TIME
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let Some(world) = World::start(kind).await else {
+            return;
+        };
+        tokio::time::timeout(Duration::from_secs(240), case(world))
+            .await
+            .expect("a case ends within four minutes");
+    });
+}
+
+// === impl World ===
+
+impl World {
+    async fn start(kind: Kind) -> Option<Self> {
+        let cluster = Cluster::start(kind).await?;
+        let client = cluster.client();
+        let port = free_port();
+        let gateway = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut world = Self {
+            cluster,
+            client,
+            gateway,
+            gateway_process: None,
+            account: PathBuf::new(),
+        };
+        world.gateway_up().await;
+        for document in manifests() {
+            world.apply(world.at_this_gateway(document)).await;
+        }
+        world
+            .until("the CRD is served", async |world| {
+                world.try_request("GET", BLOCKS, &Value::Null).await.is_ok()
+            })
+            .await;
+        world.account = world.account_kubeconfig().await;
+        Some(world)
+    }
+
+    /// The ConfigMap of the manifests names a gateway of the cluster; here it is the one of this case.
+    fn at_this_gateway(&self, mut document: Value) -> Value {
+        if document["kind"] == "ConfigMap" {
+            document["data"]["gatewayHost"] = json!(self.gateway.to_string());
+            document["data"]["engine"] = json!("iptables");
+            // Several copies on one host cannot share the Deployment's port; cases that want a trigger name one.
+            document["data"]["trigger"] = json!("[]");
+        }
+        document
+    }
+
+    // --- programs
+
+    pub(crate) async fn gateway_up(&mut self) {
+        let args = ["gateway", "--listen", &self.gateway.to_string()].map(String::from);
+        self.gateway_process = Some(Process::operator("gateway", &args, &[]));
+        let gateway = self.gateway;
+        self.until("the gateway answers", async move |_| {
+            get(gateway, "/limits").await.is_some()
+        })
+        .await;
+    }
+
+    pub(crate) async fn gateway_down(&mut self) {
+        if let Some(process) = self.gateway_process.take() {
+            process.kill().await;
+        }
+    }
+
+    /// An operator with the Deployment's arguments and environment, its listeners on free ports.
+    pub(crate) async fn operator(&self, pod: &str) -> Operator {
+        self.operator_with(pod, &[]).await
+    }
+
+    pub(crate) async fn operator_with(&self, pod: &str, more: &[&str]) -> Operator {
+        let container = crate::cluster::container();
+        let (health, metrics) = (free_port(), free_port());
+        let mut args = crate::cluster::arguments(&container);
+        for arg in &mut args {
+            if arg.starts_with("--health-probe-bind-address") {
+                *arg = format!("--health-probe-bind-address=127.0.0.1:{health}");
+            } else if arg.starts_with("--metrics-bind-address") {
+                *arg = format!("--metrics-bind-address=127.0.0.1:{metrics}");
+            }
+        }
+        args.push("--allow-loopback-gateway".into());
+        args.extend(more.iter().map(ToString::to_string));
+        let operator = Operator {
+            process: Process::operator(pod, &args, &self.environment(&container, pod)),
+            health: SocketAddr::from(([127, 0, 0, 1], health)),
+        };
+        let health = operator.health;
+        self.until("the operator is alive", async move |_| {
+            matches!(get(health, "/healthz").await, Some((200, _)))
+        })
+        .await;
+        operator
+    }
+
+    /// The container's environment as the kubelet would fill it in, and the kubeconfig that stands for the mounted token.
+    pub(crate) fn environment(&self, container: &Value, pod: &str) -> Vec<(String, String)> {
+        let mut environment = vec![("KUBECONFIG".to_string(), self.account.display().to_string())];
+        for variable in container["env"].as_array().into_iter().flatten() {
+            let name = variable["name"]
+                .as_str()
+                .expect("an environment variable has a name");
+            let value = match variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
+                Some("metadata.name") => pod.to_string(),
+                Some("metadata.namespace") => NAMESPACE.to_string(),
+                Some("status.podIP" | "status.hostIP") => "127.0.0.1".to_string(),
+                Some(other) => panic!("the test does not know how to fill in {name} from {other}"),
+                None => variable["value"].as_str().unwrap_or("").to_string(),
+            };
+            environment.push((name.to_string(), value));
+        }
+        environment
+    }
+
+    /// kubectl as the cluster's administrator; `None`, loudly, where there is none.
+    pub(crate) fn kubectl(&self) -> Option<Kubectl> {
+        let Some(program) = kubectl::find() else {
+            assert!(
+                std::env::var_os("REEVE_REQUIRE_ASSETS").is_none(),
+                "REEVE_REQUIRE_ASSETS is set and no kubectl was found"
+            );
+            eprintln!("SKIPPED: kubectl is not installed");
+            return None;
+        };
+        Some(Kubectl::new(program, self.cluster.kubeconfig_file()))
+    }
+
+    /// A file of the case, as a mounted Secret would be.
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        self.cluster.write(name, text)
+    }
+
+    // --- objects
+
+    pub(crate) async fn try_request(
+        &self,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Result<Value, kube_client::Error> {
+        let kind = if method == "PATCH" {
+            "application/merge-patch+json"
+        } else {
+            "application/json"
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", kind);
+        let bytes = if body.is_null() {
+            Vec::new()
+        } else {
+            body.to_string().into_bytes()
+        };
+        self.client
+            .request(request.body(bytes).expect("a request"))
+            .await
+    }
+
+    pub(crate) async fn request(&self, method: &str, path: &str, body: &Value) -> Value {
+        self.try_request(method, path, body)
+            .await
+            .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    pub(crate) async fn create(&self, name: &str, spec: Value) -> Value {
+        let body = json!({"apiVersion": "ops.yiiong.top/v1", "kind": "IPBlock",
+            "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec});
+        self.request("POST", BLOCKS, &body).await
+    }
+
+    pub(crate) async fn block(&self, name: &str) -> Option<Value> {
+        self.try_request("GET", &format!("{BLOCKS}/{name}"), &Value::Null)
+            .await
+            .ok()
+    }
+
+    pub(crate) async fn blocks(&self) -> Vec<Value> {
+        self.request("GET", BLOCKS, &Value::Null).await["items"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    pub(crate) async fn patch(&self, name: &str, body: Value) -> Value {
+        self.request("PATCH", &format!("{BLOCKS}/{name}"), &body)
+            .await
+    }
+
+    pub(crate) async fn delete(&self, name: &str) {
+        self.request("DELETE", &format!("{BLOCKS}/{name}"), &Value::Null)
+            .await;
+    }
+
+    pub(crate) async fn configure(&self, data: Value) {
+        let path = "/api/v1/namespaces/default/configmaps/ipblock-operator-config";
+        self.request("PATCH", path, &json!({"data": data})).await;
+    }
+
+    async fn apply(&self, document: Value) {
+        let (kind, name) = (
+            document["kind"].as_str().expect("a kind"),
+            document["metadata"]["name"].as_str().expect("a name"),
+        );
+        let collection = collection(
+            kind,
+            document["metadata"]["namespace"]
+                .as_str()
+                .unwrap_or(NAMESPACE),
+        );
+        let answer = self.try_request("POST", &collection, &document).await;
+        assert!(answer.is_ok(), "{kind} {name} is applied: {answer:?}");
+    }
+
+    /// A kubeconfig with a token that the API server issued for the operator's ServiceAccount.
+    async fn account_kubeconfig(&self) -> PathBuf {
+        let account = crate::cluster::service_account();
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}});
+        let answer = self.request("POST", &path, &review).await;
+        let token = answer["status"]["token"].as_str().expect("a token");
+        self.cluster.kubeconfig_with_token(token)
+    }
+
+    // --- what is true now
+
+    /// Waits until the block is in `phase`; the block then.
+    pub(crate) async fn phase(&self, name: &str, phase: &str) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let block = self.block(name).await;
+            if let Some(block) = &block
+                && block["status"]["phase"] == phase
+            {
+                return block.clone();
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{name} becomes {phase} within {PATIENCE:?}; it is {block:#?}"
+            );
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until the gateway enforces exactly `targets`.
+    pub(crate) async fn enforces(&self, targets: &[&str]) {
+        let wanted: BTreeSet<String> = targets.iter().map(ToString::to_string).collect();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let enforced = self.enforced().await;
+            if enforced == wanted {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "the gateway enforces {wanted:?} within {PATIENCE:?}; it is {enforced:?}"
+            );
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    pub(crate) async fn enforced(&self) -> BTreeSet<String> {
+        let Some((200, body)) = get(self.gateway, "/enforced").await else {
+            return BTreeSet::new();
+        };
+        let body: Value = serde_json::from_str(&body).expect("the gateway answers JSON");
+        body["enforced"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry["target"].as_str())
+            .map(String::from)
+            .collect()
+    }
+
+    /// Reasons of the Events about a block, oldest first.
+    pub(crate) async fn event_reasons(&self, name: &str) -> Vec<String> {
+        let path = format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events");
+        let mut events: Vec<Value> = self.request("GET", &path, &Value::Null).await["items"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        events.retain(|event| event["regarding"]["name"] == name);
+        events.sort_by_key(|event| event["eventTime"].as_str().unwrap_or("").to_string());
+        events
+            .iter()
+            .filter_map(|event| event["reason"].as_str())
+            .map(String::from)
+            .collect()
+    }
+
+    /// Waits until `check` holds.
+    pub(crate) async fn until<C>(&self, what: &str, check: C)
+    where
+        C: AsyncFn(&Self) -> bool,
+    {
+        let deadline = Instant::now() + PATIENCE;
+        while !check(self).await {
+            assert!(Instant::now() < deadline, "within {PATIENCE:?}: {what}");
+            sleep(Duration::from_millis(30)).await;
+        }
+    }
+}
+
+/// A running operator and where it listens.
+pub(crate) struct Operator {
+    pub(crate) process: Process,
+    pub(crate) health: SocketAddr,
+}
+
+/// Where objects of a kind are made.
+fn collection(kind: &str, namespace: &str) -> String {
+    match kind {
+        "CustomResourceDefinition" => {
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".into()
+        }
+        "ClusterRole" => "/apis/rbac.authorization.k8s.io/v1/clusterroles".into(),
+        "ClusterRoleBinding" => "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings".into(),
+        "Role" => format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles"),
+        "RoleBinding" => {
+            format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings")
+        }
+        "Deployment" => format!("/apis/apps/v1/namespaces/{namespace}/deployments"),
+        "ConfigMap" | "Secret" | "Service" | "ServiceAccount" => format!(
+            "/api/v1/namespaces/{namespace}/{}s",
+            kind.to_ascii_lowercase()
+        ),
+        "Job" => format!("/apis/batch/v1/namespaces/{namespace}/jobs"),
+        other => panic!("the test does not know where {other} objects are made"),
+    }
+}
