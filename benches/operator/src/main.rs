@@ -1,0 +1,230 @@
+//! The operator bench: an IPBlock operator against a real kube-apiserver and etcd and a mock gateway.
+//!
+//! ```text
+//! eval "$(tools/kube-apiserver/build.sh)"
+//! cargo build --release && cargo run --release -p operator-bench
+//! ```
+//! Every figure is taken in one run with the floor beside it: a bare driver that makes the same writes without any
+//! operator. `--peer NAME=COMMAND` measures another operator of the same objects in the same run.
+
+mod blocks;
+mod cluster;
+mod gateway;
+mod report;
+mod scenario;
+mod subject;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+use jiff::SignedDuration;
+use kube_client::Client;
+use tokio::time::Instant;
+
+use blocks::{Error, Result};
+use cluster::Cluster;
+use gateway::Gateway;
+use report::Report;
+use subject::{Recipe, Subject};
+
+/// Measures an IPBlock operator.
+#[derive(Debug, Parser)]
+struct Args {
+    /// The operator to measure; `cargo build --release` makes the default one.
+    #[arg(long, default_value = "target/release/ipblock-operator")]
+    operator: PathBuf,
+    /// Another operator of the same objects: NAME=PATH, and its arguments after blanks.
+    #[arg(long)]
+    peer: Vec<String>,
+    /// Blocks in the small burst, and in the lift scenario.
+    #[arg(long, default_value_t = 1000)]
+    count: usize,
+    /// Blocks in the large burst; 0 leaves it out.
+    #[arg(long, default_value_t = 5000)]
+    large: usize,
+    /// How often the bursts are repeated; the table shows medians.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Only these scenarios: burst, one, lift, gateway, api-down, kill.
+    #[arg(long)]
+    only: Vec<String>,
+    /// Where the Markdown table is written, beside standard output.
+    #[arg(long)]
+    table: Option<PathBuf>,
+    /// Where the operator's log goes.
+    #[arg(long, default_value = "target/operator-bench.log")]
+    log: PathBuf,
+}
+
+/// Everything a scenario works with.
+pub(crate) struct Bench {
+    cluster: Cluster,
+    client: Client,
+    gateway: Gateway,
+    recipe: Recipe,
+    name: String,
+    report: Report,
+    /// One reading of both clocks, to put monotonic times on the wall clock.
+    clocks: (Instant, jiff::Timestamp),
+}
+
+// === impl Bench ===
+
+impl Bench {
+    /// Starts the operator and waits until it can be expected to act at once.
+    async fn start(&mut self) -> Result<Subject> {
+        self.gateway.clear();
+        let subject = self.recipe.start()?;
+        // No common sign of readiness among peers; a warm-up block tells instead.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        Ok(subject)
+    }
+
+    /// Starts the operator again, at once, leaving the gateway as it is.
+    async fn start_again(&mut self) -> Result<Subject> {
+        Ok(self.recipe.start()?)
+    }
+
+    /// Ends the operator and empties server and gateway.
+    async fn finish(&mut self, subject: Subject) -> Result<()> {
+        subject.kill().await?;
+        blocks::clear(&self.client).await?;
+        self.gateway.clear();
+        Ok(())
+    }
+
+    /// What the wall clock said at `at`.
+    fn wall(&self, at: Instant) -> jiff::Timestamp {
+        let since = SignedDuration::try_from(at.saturating_duration_since(self.clocks.0))
+            .unwrap_or_default();
+        self.clocks.1 + since
+    }
+
+    fn wants(args: &Args, scenario: &str) -> bool {
+        args.only.is_empty() || args.only.iter().any(|only| only == scenario)
+    }
+
+    async fn measure(&mut self, args: &Args, floors: &[f64]) -> Result<()> {
+        if Self::wants(args, "burst") {
+            for run in 0..args.runs.max(1) {
+                scenario::burst(self, args.count, floors.get(run).copied()).await?;
+            }
+            if args.large > 0 {
+                scenario::burst(self, args.large, floors.first().copied()).await?;
+            }
+        }
+        if Self::wants(args, "one") {
+            scenario::single(self, 100).await?;
+        }
+        if Self::wants(args, "lift") {
+            scenario::lift(self, args.count, Duration::from_secs(20)).await?;
+        }
+        if Self::wants(args, "gateway") {
+            scenario::gateway_faults(self, 50).await?;
+        }
+        if Self::wants(args, "api-down") {
+            scenario::api_down(self, 200).await?;
+        }
+        if Self::wants(args, "kill") {
+            scenario::kill(self, 200).await?;
+        }
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> std::process::ExitCode {
+    match run(Args::parse()).await {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            let mut message = error.to_string();
+            let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(&error);
+            while let Some(inner) = cause {
+                message = format!("{message}: {inner}");
+                cause = inner.source();
+            }
+            eprintln!("operator-bench: {message}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: Args) -> Result<()> {
+    let gateway = Gateway::start().await?;
+    let cluster = Cluster::start().await?;
+    let client = cluster.client().await?;
+    cluster::install(&client, &gateway.host()).await?;
+    let kubeconfig = cluster.write_kubeconfig().await?;
+    let environment = vec![("KUBECONFIG".to_string(), kubeconfig.display().to_string())];
+    let ours = Recipe {
+        program: args.operator.clone(),
+        args: [
+            "run",
+            "--namespace=default",
+            "--allow-loopback-gateway",
+            "--insecure-triggers",
+            "--metrics-bind-address=127.0.0.1:0",
+            "--health-probe-bind-address=127.0.0.1:0",
+        ]
+        .map(String::from)
+        .to_vec(),
+        environment: environment.clone(),
+        log: args.log.clone(),
+    };
+    let mut subjects = vec![("ours".to_string(), ours)];
+    for peer in &args.peer {
+        let (name, command) = peer
+            .split_once('=')
+            .ok_or_else(|| Error::Setup(format!("--peer {peer}: want NAME=COMMAND")))?;
+        let mut words = command.split_whitespace().map(String::from);
+        let program = words
+            .next()
+            .ok_or_else(|| Error::Setup(format!("--peer {peer}: no command")))?
+            .into();
+        let recipe = Recipe {
+            program,
+            args: words.collect(),
+            environment: environment.clone(),
+            log: args.log.clone(),
+        };
+        subjects.push((name.to_string(), recipe));
+    }
+
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the bench compares the operator's dates with real time"
+    )]
+    let clocks = (Instant::now(), jiff::Timestamp::now());
+    let (name, recipe) = subjects[0].clone();
+    let mut bench = Bench {
+        cluster,
+        client,
+        gateway,
+        recipe,
+        name,
+        report: Report::default(),
+        clocks,
+    };
+    let mut floors = Vec::new();
+    if Bench::wants(&args, "burst") || Bench::wants(&args, "one") {
+        for _ in 0..args.runs.max(1) {
+            floors.push(scenario::floor(&mut bench, args.count).await?);
+        }
+    }
+    for (name, recipe) in subjects {
+        bench.name = name;
+        bench.recipe = recipe;
+        bench.measure(&args, &floors).await?;
+    }
+    let table = bench.report.table();
+    if let Some(path) = &args.table {
+        std::fs::write(path, &table)?;
+    }
+    #[allow(clippy::print_stdout, reason = "the table is what this program is for")]
+    {
+        println!("{table}");
+    }
+    bench.cluster.stop().await;
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! The operator under measurement: a process that can be started, killed and asked what it used.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::{Child, Command};
+
+/// How to start an operator.
+#[derive(Clone, Debug)]
+pub(crate) struct Recipe {
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) log: PathBuf,
+}
+
+/// A running operator; killed when dropped.
+pub(crate) struct Subject {
+    child: Child,
+}
+
+/// What a process has used so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    pub(crate) cpu: Duration,
+    pub(crate) resident_bytes: u64,
+}
+
+// === impl Recipe ===
+
+impl Recipe {
+    pub(crate) fn start(&self) -> std::io::Result<Subject> {
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.log)?;
+        let child = Command::new(&self.program)
+            .args(&self.args)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()?;
+        Ok(Subject { child })
+    }
+}
+
+// === impl Subject ===
+
+impl Subject {
+    /// Ends the process at once, as `kill -9` does.
+    pub(crate) async fn kill(mut self) -> std::io::Result<()> {
+        self.child.kill().await
+    }
+
+    /// Whether the process still runs.
+    pub(crate) fn alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// CPU time and resident memory, from `/proc`; zeros where there is none.
+    pub(crate) fn usage(&self) -> Usage {
+        self.child.id().and_then(read_usage).unwrap_or_default()
+    }
+}
+
+fn read_usage(pid: u32) -> Option<Usage> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command in field 2 may hold blanks: count from its closing parenthesis.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    let pages: u64 = fields.get(21)?.parse().ok()?;
+    // Linux reports in ticks of 10 ms and pages of 4 KiB on every machine this runs on.
+    Some(Usage {
+        cpu: Duration::from_millis(ticks * 10),
+        resident_bytes: pages * 4096,
+    })
+}
