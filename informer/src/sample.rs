@@ -1,8 +1,9 @@
-//! Objects for unit tests.
+//! Objects for unit tests, and how many cases their property tests try.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use proptest::prelude::ProptestConfig;
 
 use crate::entry::Stored;
 use crate::event::{Event, UpdateReason};
@@ -81,4 +82,13 @@ pub(crate) fn deleted(object: &str) -> Event<ConfigMap> {
         last: Some(last),
         tombstone: false,
     }
+}
+
+/// `default` random cases, or as many as `PROPTEST_CASES` says.
+pub(crate) fn cases(default: u32) -> ProptestConfig {
+    let mut config = ProptestConfig::default();
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = default;
+    }
+    config
 }

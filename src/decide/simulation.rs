@@ -639,8 +639,17 @@ fn faults() -> impl Strategy<Value = Vec<Fault>> {
     )
 }
 
+/// `default` cases, or as many as `PROPTEST_CASES` says.
+fn cases(default: u32) -> ProptestConfig {
+    let mut config = ProptestConfig::default();
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = default;
+    }
+    config
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(cases(2_000))]
 
     #[test]
     fn at_rest_the_gateway_enforces_the_union_of_active_blocks_and_nothing_after_all_are_gone(

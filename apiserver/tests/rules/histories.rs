@@ -205,8 +205,17 @@ async fn play(steps: Vec<Step>) {
     }
 }
 
+/// `default` cases, or as many as `PROPTEST_CASES` says.
+fn cases(default: u32) -> ProptestConfig {
+    let mut config = ProptestConfig::default();
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = default;
+    }
+    config
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(cases(48))]
     #[test]
     fn a_replayed_watch_is_the_list_and_generation_counts_what_it_should(steps in steps()) {
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -115,6 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::sample::cases;
 
     #[test]
     fn an_error_says_what_was_expected_and_never_what_was_there() {
@@ -140,7 +141,7 @@ mod tests {
     ];
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(3000))]
+        #![proptest_config(cases(3000))]
 
         /// Whatever a broken server or proxy makes of the bytes, reading them ends in a value or an error.
         #[test]

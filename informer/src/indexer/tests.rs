@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fifo::{Deletion, Delta};
-use crate::sample::{map, text, told};
+use crate::sample::{cases, map, text, told};
 
 fn events(change: Change<ConfigMap>) -> Vec<String> {
     match change {
@@ -110,7 +110,7 @@ fn of_two_objects_with_one_key_in_a_list_the_later_counts() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(cases(500))]
 
     /// Whatever is done, an index holds exactly what a scan finds.
     #[test]

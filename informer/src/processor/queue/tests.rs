@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::event::UpdateReason::{Changed, Relist, Resync};
-use crate::sample::{added, deleted, initial, map, text, told, updated};
+use crate::sample::{added, cases, deleted, initial, map, text, told, updated};
 
 fn drain(queue: &mut EventQueue<ConfigMap>) -> Vec<String> {
     std::iter::from_fn(|| queue.pop())
@@ -212,7 +212,7 @@ fn policies() -> impl Strategy<Value = Policy> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(cases(600))]
 
     #[test]
     fn a_handler_sees_a_legal_story_with_the_right_end_under_every_policy(policy in policies(), steps in steps()) {
