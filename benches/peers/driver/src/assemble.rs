@@ -1,0 +1,136 @@
+//! Builds the programs, and says what they were built with.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use crate::plan::{Column, Program};
+
+/// Where `benches/peers` is.
+fn home() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the driver lies in the workspace of the peers")
+}
+
+/// Where the binaries are: beside this one.
+fn binaries() -> Result<PathBuf, String> {
+    let exe = env::current_exe().map_err(|error| format!("this program: {error}"))?;
+    Ok(exe
+        .parent()
+        .expect("a program lies in a directory")
+        .to_owned())
+}
+
+/// Builds what `columns` need. Cargo and Go do nothing for what is built already.
+pub(crate) fn programs(columns: &[Column]) -> Result<BTreeMap<Program, PathBuf>, String> {
+    let binaries = binaries()?;
+    let target = binaries.parent().expect("a target directory");
+    let mut programs = BTreeMap::new();
+    for program in [Program::Ours, Program::Kube, Program::Go] {
+        if !columns.iter().any(|column| column.program == program) {
+            continue;
+        }
+        let path = binaries.join(program.name());
+        let mut build;
+        if program == Program::Go {
+            if Command::new("go").arg("version").output().is_err() {
+                eprintln!("SKIPPED: the Go peers, for Go is not installed");
+                continue;
+            }
+            build = Command::new("go");
+            build.current_dir(home().join("go"));
+            build
+                .args(["build", "-buildvcs=false", "-o"])
+                .arg(&path)
+                .arg(".");
+        } else {
+            build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+            build
+                .current_dir(home())
+                .arg("build")
+                .args(["--release", "--locked", "--package"]);
+            build.arg(program.name()).arg("--target-dir").arg(target);
+        }
+        eprintln!("building {}", program.name());
+        let status = build
+            .status()
+            .map_err(|error| format!("{build:?}: {error}"))?;
+        if !status.success() {
+            return Err(format!("{build:?} failed"));
+        }
+        programs.insert(program, path);
+    }
+    Ok(programs)
+}
+
+/// The machine, the versions and the size of the run, in a sentence each.
+pub(crate) fn circumstances(rounds: usize, scale: f64) -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let model = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = model
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("unknown processor", |(_, model)| model);
+    let scale = if (scale - 1.0).abs() < f64::EPSILON {
+        String::new()
+    } else {
+        format!(" Counts were multiplied by {scale}: no claim can rest on this.")
+    };
+    let versions = [
+        locked("kube-runtime"),
+        required("k8s.io/client-go"),
+        required("sigs.k8s.io/controller-runtime"),
+    ];
+    format!(
+        "{rounds} rounds, all peers in turn in each; medians. {cores} cores, {model}. {}; {}; {}.{scale}",
+        versions.join(", "),
+        said("rustc", &["--version"]),
+        said("go", &["version"]),
+    )
+}
+
+/// The version of a crate, from the lock file.
+fn locked(name: &str) -> String {
+    let lock = fs::read_to_string(home().join("Cargo.lock")).unwrap_or_default();
+    let mut lines = lock
+        .lines()
+        .skip_while(|line| *line != format!("name = \"{name}\""));
+    let version = lines.nth(1).and_then(|line| line.split('"').nth(1));
+    format!("{name} {}", version.unwrap_or("unknown"))
+}
+
+/// The version of a module, from go.mod.
+fn required(module: &str) -> String {
+    let list = fs::read_to_string(home().join("go/go.mod")).unwrap_or_default();
+    let version = list.lines().find_map(|line| {
+        line.trim()
+            .strip_prefix(module)?
+            .trim()
+            .split(' ')
+            .next()
+            .map(str::to_owned)
+    });
+    let name = module.rsplit('/').next().unwrap_or(module);
+    let version = version.unwrap_or_else(|| "unknown".to_owned());
+    format!("{name} {}", version.trim_start_matches('v'))
+}
+
+fn said(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    text.unwrap_or_else(|_| format!("no {program}"))
+}
+
+// === impl Program ===
+
+impl Program {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "peer-ours",
+            Self::Kube => "peer-kube",
+            Self::Go => "peer-go",
+        }
+    }
+}

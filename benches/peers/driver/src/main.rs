@@ -1,0 +1,99 @@
+//! Runs the same scenarios as ours, client-go, controller-runtime, kube-runtime and floors, in turn
+//! on one machine, and prints one table a group.
+//!
+//! ```text
+//! cargo run --release --manifest-path benches/peers/Cargo.toml -- queue --table docs/peers-queue.md
+//! ```
+
+mod assemble;
+mod plan;
+mod queue;
+mod run;
+mod table;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+
+use plan::Group;
+
+/// Compares the peers.
+#[derive(Debug, Parser)]
+struct Args {
+    /// The group: queue.
+    group: String,
+    /// Only scenarios of these names.
+    scenarios: Vec<String>,
+    /// How often everything is run; the table shows medians.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Only columns whose names contain one of these.
+    #[arg(long)]
+    only: Vec<String>,
+    /// Multiplies the counts: 0.01 is a smoke test, 1 is what the table in docs/ is made with.
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
+    /// Where the table is written, beside standard output.
+    #[arg(long)]
+    table: Option<PathBuf>,
+    /// A single run that takes longer, in seconds, is a failure.
+    #[arg(long, default_value_t = 180)]
+    timeout: u64,
+}
+
+fn main() -> ExitCode {
+    match compare(&Args::parse()) {
+        Ok(failed) if failed.is_empty() => ExitCode::SUCCESS,
+        Ok(failed) => {
+            eprintln!("{} runs failed:\n{}", failed.len(), failed.join("\n"));
+            ExitCode::FAILURE
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs everything and writes the table. Returns the runs that failed.
+fn compare(args: &Args) -> Result<Vec<String>, String> {
+    let mut group = chosen(&args.group)?;
+    if !args.scenarios.is_empty() {
+        group
+            .cases
+            .retain(|case| args.scenarios.iter().any(|name| name == case.scenario));
+    }
+    if !args.only.is_empty() {
+        let wanted = |name: &str| args.only.iter().any(|part| name.contains(part.as_str()));
+        group.columns.retain(|column| wanted(column.name));
+    }
+    if group.cases.is_empty() || group.columns.is_empty() {
+        return Err("nothing to run".to_owned());
+    }
+    let programs = assemble::programs(&group.columns)?;
+    let runner = run::Runner {
+        programs,
+        scale: args.scale,
+        timeout: Duration::from_secs(args.timeout),
+    };
+    let results = runner.rounds(&group, args.rounds);
+    let text = table::render(
+        &group,
+        &results,
+        &assemble::circumstances(args.rounds, args.scale),
+    );
+    println!("{text}");
+    if let Some(path) = &args.table {
+        std::fs::write(path, &text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(results.failed)
+}
+
+fn chosen(name: &str) -> Result<Group, String> {
+    match name {
+        "queue" => Ok(queue::group()),
+        _ => Err(format!("{name}: there is the group queue")),
+    }
+}

@@ -1,0 +1,80 @@
+//! What is run, and what of it is shown.
+
+/// Scenarios that share one table.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) title: &'static str,
+    pub(crate) notes: &'static str,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) cases: Vec<Case>,
+}
+
+/// A peer, or a variant of one.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) program: Program,
+    pub(crate) peer: &'static str,
+    pub(crate) flags: &'static [&'static str],
+    /// A variant runs only in the cases that name it.
+    pub(crate) variant: bool,
+}
+
+/// A binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Program {
+    Ours,
+    Kube,
+    Go,
+}
+
+/// A scenario with its flags.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    pub(crate) title: &'static str,
+    pub(crate) scenario: &'static str,
+    /// Of `-n`; multiplied by `--scale`.
+    pub(crate) count: usize,
+    pub(crate) flags: &'static [&'static str],
+    /// Flags of one column, by its name.
+    pub(crate) own_flags: &'static [(&'static str, &'static str)],
+    /// The variants that run too.
+    pub(crate) variants: &'static [&'static str],
+    pub(crate) figures: &'static [Figure],
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Figure {
+    /// A field of the report, `extra.NAME` for the ones there; compared with ours.
+    Value {
+        title: &'static str,
+        field: &'static str,
+        unit: Unit,
+    },
+    /// How often keys ran: the fewest, the most, and how many ran at all.
+    Runs { title: &'static str },
+}
+
+/// How a figure is written, and whether more is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Of something a second: more is better.
+    PerSecond,
+    /// Seconds that are divided by the count of the run and written as time an item.
+    SecondsEach,
+    Seconds,
+    Nanoseconds,
+    Microseconds,
+    Megabytes,
+    Bytes,
+}
+
+// === impl Case ===
+
+impl Case {
+    /// Does `column` take part?
+    pub(crate) fn includes(&self, column: &Column) -> bool {
+        !column.variant || self.variants.contains(&column.name)
+    }
+}

@@ -1,0 +1,187 @@
+//! The group `queue`: wq, wqdedup, wqdelay, wqlimit, wqmem, starve.
+
+use crate::plan::Unit::{
+    Bytes, Megabytes, Microseconds, Nanoseconds, PerSecond, Seconds, SecondsEach,
+};
+use crate::plan::{Case, Column, Figure, Group, Program, Unit};
+
+const NOTES: &str = "\
+Keys are 23 bytes of text that are shared, not copied: Go's `string`, Rust's `Arc<str>`. Producers are threads (goroutines \
+in Go), as many as workers. *ours* is `get().await` on a multi-thread runtime with so many worker threads; the variants are \
+`get_blocking` on threads, and with Prometheus metrics on. client-go's queue counts nothing by default; controller-runtime's \
+always counts, and is shown without metrics too. kube-runtime's scheduler is one task, which handles what it yields itself; \
+starvation is measured on its applier. The floor is a mutex around a `VecDeque` and two hash sets, with no delays, priorities or \
+limits; for the limiter, a mutex around a hash map. Throughput and limiters are measured the second time that the same queue is \
+filled and drained; timers and bytes the first time. Ours keeps failures in the queue's own slots, so *limiter alone* is, for \
+ours, through the item: `retry` and `forget`, which settle it as well.";
+
+const NO_METRICS: &str = "controller-runtime, no metrics";
+const BLOCKING: &str = "ours, blocking";
+const METRICS: &str = "ours, metrics";
+
+const THROUGHPUT: &[Figure] = &[
+    value("items", "rate", PerSecond),
+    value("CPU an item", "cpu", SecondsEach),
+];
+const HOT: &[Figure] = &[
+    value("adds", "rate", PerSecond),
+    value("CPU an add", "cpu", SecondsEach),
+];
+const TIMERS: &[Figure] = &[
+    value("CPU", "cpu", Seconds),
+    value("lateness p50", "p50_us", Microseconds),
+    value("lateness p99", "p99_us", Microseconds),
+    value("lateness, longest", "max_us", Microseconds),
+    value(
+        "peak memory above what was before",
+        "extra.mem_mb",
+        Megabytes,
+    ),
+];
+const LIMITER: &[Figure] = &[
+    value("a failure", "extra.when_ns", Nanoseconds),
+    value("a success", "extra.forget_ns", Nanoseconds),
+];
+const MEMORY: &[Figure] = &[value("live heap", "heap_obj", Bytes)];
+
+pub(crate) fn group() -> Group {
+    Group {
+        title: "Queue",
+        notes: NOTES,
+        columns: vec![
+            column("client-go", Program::Go, "client-go"),
+            column("controller-runtime", Program::Go, "controller-runtime"),
+            variant(
+                NO_METRICS,
+                Program::Go,
+                "controller-runtime",
+                &["-metrics=off"],
+            ),
+            column("kube-runtime", Program::Kube, "kube"),
+            column("floor", Program::Ours, "floor"),
+            column("ours", Program::Ours, "ours"),
+            variant(BLOCKING, Program::Ours, "ours", &["-mode=blocking"]),
+            variant(METRICS, Program::Ours, "ours", &["-metrics=on"]),
+        ],
+        cases: cases(),
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let crowd = Case {
+        title: "add → get → done, 1 + 1 threads",
+        scenario: "wq",
+        count: 1_000_000,
+        flags: &["-threads=1"],
+        own_flags: &[],
+        variants: &[NO_METRICS, BLOCKING, METRICS],
+        figures: THROUGHPUT,
+    };
+    let limiter = Case {
+        title: "limiter alone",
+        scenario: "wqlimit",
+        flags: &[],
+        own_flags: &[
+            ("client-go", "-mode=limiter"),
+            ("controller-runtime", "-mode=limiter"),
+            ("floor", "-mode=limiter"),
+            ("ours", "-mode=item"),
+        ],
+        variants: &[],
+        figures: LIMITER,
+        ..crowd.clone()
+    };
+    let memory = Case {
+        title: "a key that is ready",
+        scenario: "wqmem",
+        flags: &["-mode=ready"],
+        variants: &[NO_METRICS, METRICS],
+        figures: MEMORY,
+        ..crowd.clone()
+    };
+    let starve = Case {
+        title: "1,000 keys that all want to run again at once, 10,000 runs",
+        scenario: "starve",
+        count: 1000,
+        variants: &[],
+        figures: &[Figure::Runs {
+            title: "runs a key",
+        }],
+        ..crowd.clone()
+    };
+    let crowded = Case {
+        title: "add → get → done, 4 + 4 threads",
+        flags: &["-threads=4"],
+        ..crowd.clone()
+    };
+    let hot = Case {
+        title: "4 + 4 threads, 1,000 hot keys",
+        scenario: "wqdedup",
+        figures: HOT,
+        ..crowded.clone()
+    };
+    let timers = Case {
+        title: "timers over 5 s",
+        scenario: "wqdelay",
+        flags: &[],
+        variants: &[BLOCKING],
+        figures: TIMERS,
+        ..crowd.clone()
+    };
+    let through_queue = Case {
+        title: "limiter through the queue",
+        count: 250_000,
+        flags: &["-mode=item"],
+        own_flags: &[],
+        ..limiter.clone()
+    };
+    let memory_delayed = Case {
+        title: "a key that is delayed",
+        flags: &["-mode=delayed"],
+        ..memory.clone()
+    };
+    let starve_working = Case {
+        title: "… with 1 ms of work and 4 workers",
+        flags: &["-threads=4", "-work=1000"],
+        ..starve.clone()
+    };
+    vec![
+        crowd,
+        crowded,
+        hot,
+        timers,
+        limiter,
+        through_queue,
+        memory,
+        memory_delayed,
+        starve,
+        starve_working,
+    ]
+}
+
+const fn value(title: &'static str, field: &'static str, unit: Unit) -> Figure {
+    Figure::Value { title, field, unit }
+}
+
+fn column(name: &'static str, program: Program, peer: &'static str) -> Column {
+    Column {
+        name,
+        program,
+        peer,
+        flags: &[],
+        variant: false,
+    }
+}
+
+fn variant(
+    name: &'static str,
+    program: Program,
+    peer: &'static str,
+    flags: &'static [&'static str],
+) -> Column {
+    Column {
+        flags,
+        variant: true,
+        ..column(name, program, peer)
+    }
+}

@@ -1,0 +1,143 @@
+//! Runs the programs in turn and keeps what they print.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::plan::{Case, Column, Group, Program};
+
+/// Runs one program after the other.
+pub(crate) struct Runner {
+    pub(crate) programs: BTreeMap<Program, PathBuf>,
+    pub(crate) scale: f64,
+    pub(crate) timeout: Duration,
+}
+
+/// What was printed, by the index of the case and of the column.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    pub(crate) cells: BTreeMap<(usize, usize), Cell>,
+    pub(crate) failed: Vec<String>,
+}
+
+/// What a peer printed in a case.
+#[derive(Debug)]
+pub(crate) enum Cell {
+    /// A report a round.
+    Reports(Vec<Value>),
+    /// The peer has no such thing.
+    Skipped,
+}
+
+// === impl Runner ===
+
+impl Runner {
+    /// Runs all cases with all columns, `rounds` times.
+    pub(crate) fn rounds(&self, group: &Group, rounds: usize) -> Results {
+        let mut results = Results::default();
+        for round in 1..=rounds {
+            for (row, case) in group.cases.iter().enumerate() {
+                for (place, column) in group.columns.iter().enumerate() {
+                    if case.includes(column) {
+                        self.run(case, column, round, (row, place), &mut results);
+                    }
+                }
+            }
+        }
+        results
+    }
+
+    fn run(
+        &self,
+        case: &Case,
+        column: &Column,
+        round: usize,
+        cell: (usize, usize),
+        results: &mut Results,
+    ) {
+        let Some(program) = self.programs.get(&column.program) else {
+            return;
+        };
+        if matches!(results.cells.get(&cell), Some(Cell::Skipped)) {
+            return;
+        }
+        let count = (case.count as f64 * self.scale).max(1.0) as usize;
+        let mut command = Command::new(program);
+        command
+            .arg(case.scenario)
+            .arg(format!("-peer={}", column.peer))
+            .arg(format!("-n={count}"))
+            .args(case.flags)
+            .args(column.flags);
+        for (name, flag) in case.own_flags {
+            if *name == column.name {
+                command.arg(flag);
+            }
+        }
+        let started = Instant::now();
+        let line = format!("{}: {} {:?}", column.name, case.scenario, case.flags);
+        match self.output(&mut command) {
+            Ok(None) => drop(results.cells.insert(cell, Cell::Skipped)),
+            Ok(Some(report)) => {
+                let secs = started.elapsed().as_secs_f64();
+                eprintln!("round {round}, {line}: {secs:.1} s: {report}");
+                match results
+                    .cells
+                    .entry(cell)
+                    .or_insert(Cell::Reports(Vec::new()))
+                {
+                    Cell::Reports(reports) => reports.push(report),
+                    Cell::Skipped => results.failed.push(format!("{line}: skipped, then not")),
+                }
+            }
+            Err(why) => {
+                eprintln!("round {round}, {line}: {why}");
+                results.failed.push(format!("round {round}, {line}: {why}"));
+            }
+        }
+    }
+
+    /// The report that a program prints; `None` if it says that the peer has no such thing.
+    fn output(&self, command: &mut Command) -> Result<Option<Value>, String> {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .map_err(|error| format!("{command:?}: {error}"))?;
+        let until = Instant::now() + self.timeout;
+        // A report is one line, far below what a pipe holds, so it is read once the program ended.
+        let status = loop {
+            match child.try_wait() {
+                Ok(Some(status)) => break status,
+                Ok(None) if Instant::now() < until => thread::sleep(Duration::from_millis(20)),
+                Ok(None) => {
+                    child
+                        .kill()
+                        .and_then(|()| child.wait())
+                        .map_err(|error| error.to_string())?;
+                    return Err(format!("not ready after {:?}", self.timeout));
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        };
+        if status.code() == Some(3) {
+            return Ok(None);
+        }
+        let output = child
+            .wait_with_output()
+            .map_err(|error| error.to_string())?;
+        if !status.success() {
+            return Err(format!("{command:?}: {status}"));
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().last().unwrap_or_default();
+        serde_json::from_str(line)
+            .map(Some)
+            .map_err(|error| format!("{line:?} is no report: {error}"))
+    }
+}

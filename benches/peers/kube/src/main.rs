@@ -1,0 +1,35 @@
+//! kube-runtime as a peer (`-peer=kube`).
+
+mod queue;
+mod starve;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use peer_measure::heap::Counting;
+use peer_measure::{Flags, Outcome, Stop, report};
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+fn main() -> ExitCode {
+    report::main("kube", run)
+}
+
+fn run(flags: &Flags) -> Outcome {
+    if flags.peer != "kube" {
+        return Err(Stop::unknown(flags));
+    }
+    match flags.scenario.as_str() {
+        "wq" | "wqdedup" => match flags.text("key", "arc").as_str() {
+            "arc" => queue::wq::<Arc<str>>(flags),
+            "string" => queue::wq::<String>(flags),
+            other => Err(Stop::wrong(format!("-key={other}: arc or string"))),
+        },
+        "wqdelay" => queue::wqdelay(flags),
+        "wqmem" => queue::wqmem(flags),
+        "wqlimit" => Err(Stop::skip("kube-runtime has no rate limiter per key")),
+        "starve" => starve::run(flags),
+        _ => Err(Stop::unknown(flags)),
+    }
+}

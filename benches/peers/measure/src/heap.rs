@@ -1,0 +1,111 @@
+//! The allocator of the shipped binary, glibc's, and a count of what is live in it.
+//!
+//! The count is off until a scenario that measures memory asks for it; until then an allocation
+//! costs one relaxed load more.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+
+/// The allocator: `#[global_allocator] static HEAP: Counting = Counting;`
+#[derive(Debug)]
+pub struct Counting;
+
+/// A count on a cache line of its own: threads that allocate do not wait for each other.
+#[repr(align(128))]
+struct Shard(AtomicI64);
+
+const SHARDS: usize = 16;
+static COUNTS: [Shard; SHARDS] = [const { Shard(AtomicI64::new(0)) }; SHARDS];
+static COUNTING: AtomicBool = AtomicBool::new(false);
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The shard of this thread. Needs no destructor, so it may be used while a thread ends.
+    static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// Counts from now on. To be called before anything is allocated that is to be counted.
+pub fn count() {
+    COUNTING.store(true, Ordering::Relaxed);
+}
+
+/// Bytes that were allocated since [`count`] and are not freed, as they were asked for.
+#[must_use]
+pub fn live() -> i64 {
+    COUNTS
+        .iter()
+        .map(|shard| shard.0.load(Ordering::Relaxed))
+        .sum()
+}
+
+fn note(bytes: i64) {
+    let shard = SHARD.with(|shard| {
+        if shard.get() == usize::MAX {
+            shard.set(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
+        }
+        shard.get()
+    });
+    COUNTS[shard].0.fetch_add(bytes, Ordering::Relaxed);
+}
+
+fn counting() -> bool {
+    COUNTING.load(Ordering::Relaxed)
+}
+
+// SAFETY: every call is handed to the system's allocator unchanged; what is done beside it touches
+// atomics and a thread-local without a destructor, and allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if counting() {
+            note(layout.size() as i64);
+        }
+        // SAFETY: as our caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if counting() {
+            note(layout.size() as i64);
+        }
+        // SAFETY: as our caller promised.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        if counting() {
+            note(-(layout.size() as i64));
+        }
+        // SAFETY: as our caller promised.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if counting() {
+            note(size as i64 - layout.size() as i64);
+        }
+        // SAFETY: as our caller promised.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[global_allocator]
+    static HEAP: Counting = Counting;
+
+    #[test]
+    fn what_is_live_is_counted() {
+        count();
+        let before = live();
+        let mut bytes: Vec<u8> = Vec::with_capacity(1 << 20);
+        std::hint::black_box(&mut bytes);
+        assert!(live() - before >= 1 << 20);
+        bytes.reserve_exact(3 << 20);
+        assert!(live() - before >= 3 << 20);
+        drop(std::hint::black_box(bytes));
+        assert!(live() - before < 1 << 20);
+    }
+}

@@ -1,0 +1,17 @@
+//! What every Rust peer shares: flags, keys, time, memory, and the line that is printed.
+//!
+//! The Go peers have the same in `go/measure.go`; keys, orders and delays are equal byte for byte.
+
+pub mod crowd;
+pub mod flags;
+pub mod heap;
+pub mod keys;
+pub mod late;
+pub mod latency;
+pub mod limit;
+pub mod report;
+pub mod starve;
+pub mod usage;
+
+pub use flags::Flags;
+pub use report::{Outcome, Report, Stop};

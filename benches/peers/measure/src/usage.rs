@@ -1,0 +1,135 @@
+//! What the process used: processor time and resident memory, as the kernel counts them.
+
+use std::fs;
+use std::time::Instant;
+
+/// Processor time of the process so far, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cpu {
+    /// In user and system mode together.
+    pub all: f64,
+    /// In system mode.
+    pub system: f64,
+}
+
+/// A stretch of time and what was used in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// Seconds on the wall.
+    pub secs: f64,
+    /// Processor time.
+    pub cpu: Cpu,
+}
+
+/// Measures a [`Span`].
+#[derive(Debug)]
+pub struct Stopwatch {
+    started: Instant,
+    cpu: Cpu,
+}
+
+// === impl Cpu ===
+
+impl Cpu {
+    /// Up to now.
+    #[must_use]
+    pub fn now() -> Self {
+        // SAFETY: `rusage` is plain numbers, for which all zeroes is a value, and getrusage only
+        // writes into the one it is given.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+            usage
+        };
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        let system = seconds(usage.ru_stime);
+        Self {
+            all: seconds(usage.ru_utime) + system,
+            system,
+        }
+    }
+}
+
+// === impl Stopwatch ===
+
+impl Stopwatch {
+    /// From now.
+    #[must_use]
+    pub fn start() -> Self {
+        let cpu = Cpu::now();
+        let started = Instant::now();
+        Self { started, cpu }
+    }
+
+    /// Until now.
+    #[must_use]
+    pub fn stop(&self) -> Span {
+        let secs = self.started.elapsed().as_secs_f64();
+        let cpu = Cpu::now();
+        Span {
+            secs,
+            cpu: Cpu {
+                all: cpu.all - self.cpu.all,
+                system: cpu.system - self.cpu.system,
+            },
+        }
+    }
+}
+
+/// Resident memory now, in MB (10⁶ bytes).
+#[must_use]
+pub fn resident() -> f64 {
+    status("VmRSS:")
+}
+
+/// The most that was resident since [`forget_peak`], in MB (10⁶ bytes).
+#[must_use]
+pub fn peak() -> f64 {
+    status("VmHWM:")
+}
+
+/// Lets [`peak`] start again from what is resident now.
+///
+/// # Panics
+/// If the kernel refuses: a peak of the preparations would pass for one of the run.
+pub fn forget_peak() {
+    fs::write("/proc/self/clear_refs", "5").expect("a kernel that forgets a peak");
+}
+
+fn status(field: &str) -> f64 {
+    let status = fs::read_to_string("/proc/self/status").expect("/proc is mounted");
+    let kibibytes = status.lines().find_map(|line| {
+        line.strip_prefix(field)?
+            .trim()
+            .split(' ')
+            .next()?
+            .parse::<f64>()
+            .ok()
+    });
+    kibibytes.expect("a field of /proc/self/status") * 1024.0 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_grows_with_work() {
+        let stopwatch = Stopwatch::start();
+        let mut sum = 0_u64;
+        while stopwatch.stop().secs < 0.05 {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(1));
+        }
+        let span = stopwatch.stop();
+        assert!(span.cpu.all > 0.0 && span.cpu.all >= span.cpu.system);
+    }
+
+    #[test]
+    fn a_peak_is_forgotten() {
+        let large = vec![1_u8; 64 << 20];
+        assert!(peak() > 67.0);
+        drop(std::hint::black_box(large));
+        forget_peak();
+        assert!(peak() < 67.0 && peak() >= resident() - 1.0);
+    }
+}

@@ -1,0 +1,43 @@
+//! This project as a peer (`-peer=ours`), and floors in plain Rust (`-peer=floor`).
+
+mod delay;
+mod floor;
+mod limit;
+mod memory;
+mod queue;
+mod starve;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use peer_measure::heap::Counting;
+use peer_measure::{Flags, Outcome, Stop, report};
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+fn main() -> ExitCode {
+    report::main("ours", run)
+}
+
+fn run(flags: &Flags) -> Outcome {
+    let owned = match flags.text("key", "arc").as_str() {
+        "arc" => false,
+        "string" => true,
+        other => return Err(Stop::wrong(format!("-key={other}: arc or string"))),
+    };
+    match (flags.scenario.as_str(), flags.peer.as_str()) {
+        ("wq" | "wqdedup", "ours") if owned => queue::run::<String>(flags),
+        ("wq" | "wqdedup", "ours") => queue::run::<Arc<str>>(flags),
+        ("wq" | "wqdedup", "floor") if owned => floor::wq::<String>(flags),
+        ("wq" | "wqdedup", "floor") => floor::wq::<Arc<str>>(flags),
+        ("wqdelay", "ours") => delay::run(flags),
+        ("wqlimit", "ours") => limit::run(flags),
+        ("wqlimit", "floor") => floor::wqlimit(flags),
+        ("wqmem", "ours") => memory::run(flags),
+        ("wqmem", "floor") => floor::wqmem(flags),
+        ("starve", "ours") => starve::run(flags),
+        ("wqdelay" | "starve", "floor") => Err(Stop::skip("the floor is a queue without time")),
+        _ => Err(Stop::unknown(flags)),
+    }
+}

@@ -1,0 +1,93 @@
+//! `wq`, `wqdedup`: add, get, done.
+
+use std::sync::Arc;
+use std::thread;
+
+use peer_measure::crowd::{Counters, Plan};
+use peer_measure::keys::Key;
+use peer_measure::{Flags, Outcome, Stop};
+use prometheus_client::registry::Registry;
+use reeve_workqueue::prometheus::Metrics;
+use reeve_workqueue::{Builder, Queue};
+use tokio::runtime::{self, Runtime};
+
+/// Who works: what was taken and what was done, by worker.
+struct Crew {
+    taken: Counters,
+    done: Counters,
+}
+
+pub(crate) fn run<K: Key>(flags: &Flags) -> Outcome {
+    let plan = Plan::of(flags)?;
+    let queue: Queue<K> = builder(flags)?.build();
+    let crew = Arc::new(Crew {
+        taken: Counters::new(plan.threads),
+        done: Counters::new(plan.threads),
+    });
+    let runtime = runtime(plan.threads);
+    let mut threads = Vec::new();
+    for worker in 0..plan.threads {
+        let (queue, crew) = (queue.clone(), Arc::clone(&crew));
+        match flags.text("mode", "async").as_str() {
+            "async" => drop(runtime.spawn(async move { crew.work(worker, &queue).await })),
+            "blocking" => threads.push(thread::spawn(move || crew.work_blocking(worker, &queue))),
+            other => return Err(Stop::wrong(format!("-mode={other}: async or blocking"))),
+        }
+    }
+    let (adds, expected) = (queue.clone(), plan.count as u64);
+    let report = plan.run(
+        &crew.done,
+        move |key| adds.add(key),
+        |times| {
+            if plan.hot {
+                queue.is_empty() && crew.taken.sum() == crew.done.sum()
+            } else {
+                crew.done.sum() == expected * times
+            }
+        },
+    );
+    queue.shut_down();
+    for thread in threads {
+        thread.join().expect("a worker that ends");
+    }
+    report
+}
+
+/// The queue that the flags ask for: with the limiter of a controller; `-metrics=on` counts.
+pub(crate) fn builder<K: Key>(flags: &Flags) -> Result<Builder<K>, Stop> {
+    let builder = Queue::builder().name("peers");
+    match flags.text("metrics", "off").as_str() {
+        "off" => Ok(builder),
+        "on" => Ok(builder.metrics(Arc::new(Metrics::register(&mut Registry::default())))),
+        other => Err(Stop::wrong(format!("-metrics={other}: on or off"))),
+    }
+}
+
+/// As a program has it, with `threads` workers.
+pub(crate) fn runtime(threads: usize) -> Runtime {
+    runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+// === impl Crew ===
+
+impl Crew {
+    async fn work<K: Key>(&self, worker: usize, queue: &Queue<K>) {
+        while let Some(item) = queue.get().await {
+            self.taken.of(worker).count();
+            item.done();
+            self.done.of(worker).count();
+        }
+    }
+
+    fn work_blocking<K: Key>(&self, worker: usize, queue: &Queue<K>) {
+        while let Some(item) = queue.get_blocking() {
+            self.taken.of(worker).count();
+            item.done();
+            self.done.of(worker).count();
+        }
+    }
+}
