@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube_core::params::{ListParams, Patch as KubePatch, PatchParams};
+use kube_core::params::{DeleteParams, ListParams, Patch as KubePatch, PatchParams};
 use reeve_clock::Clock;
 use reeve_controller::client::{Error as ClientError, optional};
 use reeve_controller::metrics::Metrics;
@@ -19,6 +20,7 @@ use crate::decide::{
     Call, Coverage, Operation, Patch, lift_orphan, recorded_claim, recorded_standings, uninstalled,
 };
 use crate::engine::{self, GuardSettings, Remaining};
+use crate::operator::LEASE;
 use crate::reconcile::{Engines, Gateways};
 
 /// How often a lift that failed is tried before the block is reported.
@@ -124,7 +126,22 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     if left > 0 {
         return Err(Error::Left { left, all });
     }
+    if arguments.watch_namespace.is_none() {
+        remove_lease(&client, &arguments.namespace).await;
+    }
     Ok(())
+}
+
+/// Removes the Lease: the one object that the operator made and no manifest names.
+async fn remove_lease(client: &Client, namespace: &str) {
+    let key = Request::namespaced(namespace, LEASE);
+    let answer = client.delete::<Lease>(&key, &DeleteParams::default()).await;
+    if let Err(error) = answer
+        && !error.is_not_found()
+    {
+        // It holds nothing back, so it is no reason to fail.
+        tracing::warn!(lease = %key, %error, "the lease stays");
+    }
 }
 
 /// Every block of `namespace`, or of all namespaces, page by page.
