@@ -25,6 +25,8 @@ pub mod config;
 pub mod decide;
 #[cfg(feature = "dev")]
 pub mod dev;
+#[cfg(test)]
+mod documentation;
 pub mod duration;
 pub mod engine;
 pub mod gateway;

@@ -44,7 +44,7 @@ impl Metrics {
         );
     }
 
-    pub(super) fn called(
+    pub(crate) fn called(
         &self,
         engine: &'static str,
         op: &'static str,

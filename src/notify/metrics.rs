@@ -29,7 +29,7 @@ impl Metrics {
         );
     }
 
-    pub(super) fn count(&self, channel: &'static str, outcome: &'static str, by: u64) {
+    pub(crate) fn count(&self, channel: &'static str, outcome: &'static str, by: u64) {
         let labels = Labels { channel, outcome };
         self.notifications.get_or_create(&labels).inc_by(by);
     }

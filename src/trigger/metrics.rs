@@ -36,7 +36,7 @@ impl Metrics {
         );
     }
 
-    pub(super) fn answered(&self, trigger: &str, code: u16) {
+    pub(crate) fn answered(&self, trigger: &str, code: u16) {
         let labels = Request {
             trigger: trigger.to_owned(),
             code,

@@ -1,0 +1,204 @@
+//! docs/operate.md against the code: what it lists exists, and what exists is listed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
+
+use crate::api::{Place, Standing};
+use crate::config::{self, keys};
+use crate::decide::{Cause, Coverage};
+use crate::metrics::Metrics;
+use crate::policy::RefusalKind;
+use crate::trigger::RawTrigger;
+use crate::{engine, notify, trigger};
+
+const GUIDE: &str = include_str!("../docs/operate.md");
+
+/// The rows of the table under `header`, each as its cells.
+fn table(header: &str) -> Vec<Vec<&'static str>> {
+    let mut lines = GUIDE.lines().skip_while(|line| *line != header);
+    assert!(
+        lines.next().is_some(),
+        "docs/operate.md has a table {header}"
+    );
+    let rows = lines.skip(1).take_while(|line| line.starts_with('|'));
+    rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect())
+        .collect()
+}
+
+/// What is written as code in a cell.
+fn code(cell: &'static str) -> Vec<&'static str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+fn first_column(header: &str) -> BTreeSet<String> {
+    let rows = table(header).into_iter();
+    rows.flat_map(|row| code(row[0]))
+        .map(String::from)
+        .collect()
+}
+
+const KEYS: &str = "| key | meaning | default |";
+
+#[test]
+fn every_key_of_the_configmap_is_documented_and_every_documented_one_exists() {
+    let templates =
+        ["ban", "resolve", "common"].map(|event| keys::NOTIFY_TEMPLATE_PREFIX.to_owned() + event);
+    let known = keys::ALL.iter().chain(keys::NOTIFY);
+    let known: BTreeSet<String> = known.map(ToString::to_string).chain(templates).collect();
+    assert_eq!(first_column(KEYS), known);
+}
+
+#[test]
+fn a_documented_default_written_into_the_configmap_changes_nothing() {
+    let base: BTreeMap<String, String> = [
+        ("engine", "iptables"),
+        ("gatewayHost", "192.0.2.250:9521"),
+        (
+            "trigger",
+            "[{name: grafana, addr: ':8090', path: /p, insecure: true}]",
+        ),
+    ]
+    .map(|(key, text)| (key.to_owned(), text.to_owned()))
+    .into();
+    let read = |data: &BTreeMap<String, String>| {
+        config::parse(data, &config::Options::default()).expect("a right configuration")
+    };
+    let mut checked = 0;
+    for row in table(KEYS) {
+        for (key, default) in code(row[0]).into_iter().zip(code(row[2])) {
+            let mut data = base.clone();
+            data.insert(key.to_owned(), default.to_owned());
+            assert_eq!(read(&data), read(&base), "{key}: {default}");
+            checked += 1;
+        }
+    }
+    assert!(checked >= 9, "only {checked} defaults were found");
+}
+
+#[test]
+fn every_field_of_a_trigger_is_documented_and_every_documented_one_exists() {
+    let unknown = "{name: grafana, addr: ':1', path: /p, '?': 1}";
+    let error = serde_yaml_ng::from_str::<RawTrigger>(unknown)
+        .expect_err("an unknown field")
+        .to_string();
+    // unknown field `?`, expected one of `name`, `addr`, …
+    let known: BTreeSet<String> = error
+        .split('`')
+        .skip(3)
+        .step_by(2)
+        .map(String::from)
+        .collect();
+    assert_eq!(first_column("| field | meaning | default |"), known);
+}
+
+/// All metrics of the operator's own, each with a sample.
+fn exposed() -> String {
+    let mut registry = Registry::default();
+    let metrics = Metrics::new();
+    let coverage = Arc::new(Mutex::new(Coverage::default()));
+    metrics.register(&mut registry, &coverage);
+    let standing = Standing {
+        target: "192.0.2.7".parse().expect("an address"),
+        place: Place::new("xdp", "g:1"),
+    };
+    coverage.lock().set("default/a", standing, None);
+    coverage.lock().enforced("default/a");
+    metrics.banned(None, true);
+    metrics.lifted(Cause::Expired, Some(Duration::ZERO));
+    metrics.skipped(RefusalKind::Allowlisted);
+    let engine = engine::Metrics::new();
+    engine.register(&mut registry);
+    engine.called("xdp", "ban", "ok", Duration::ZERO);
+    let trigger = trigger::Metrics::default();
+    trigger.register(&mut registry);
+    trigger.answered("grafana", 200);
+    let notify = notify::Metrics::default();
+    notify.register(&mut registry);
+    notify.count("lark", "sent", 1);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
+    text
+}
+
+/// `name{label,…}` of every metric in `text`, as the documentation writes it.
+fn signatures(text: &str) -> BTreeSet<String> {
+    let described = text.lines().filter_map(|line| {
+        let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
+        Some(match kind {
+            "counter" => format!("{name}_total"),
+            _ => name.to_owned(),
+        })
+    });
+    let signature = |name: String| {
+        let mut samples = text.lines().filter(|line| {
+            line.strip_prefix(&name)
+                .is_some_and(|rest| rest.starts_with(['{', ' ']) || rest.starts_with("_count"))
+        });
+        let sample = samples
+            .next()
+            .unwrap_or_else(|| panic!("a sample of {name}"));
+        let labels: Vec<&str> = sample
+            .split_once('{')
+            .and_then(|(_, rest)| rest.split_once('}'))
+            .map(|(labels, _)| {
+                labels
+                    .split(',')
+                    .filter_map(|it| it.split('=').next())
+                    .collect()
+            })
+            .unwrap_or_default();
+        if labels.is_empty() {
+            name
+        } else {
+            format!("{name}{{{}}}", labels.join(","))
+        }
+    };
+    described.map(signature).collect()
+}
+
+#[test]
+fn every_metric_is_documented_with_its_labels_and_every_documented_one_exists() {
+    assert_eq!(
+        first_column("| metric | what it counts |"),
+        signatures(&exposed())
+    );
+}
+
+#[test]
+fn what_the_guide_asks_of_a_metric_is_something_that_metric_can_say() {
+    let text = exposed();
+    let names: BTreeSet<String> = signatures(&text)
+        .iter()
+        .map(|signature| signature.split('{').next().unwrap_or_default().to_owned())
+        .collect();
+    let mut asked = 0;
+    for (at, _) in GUIDE.match_indices("ipblock_") {
+        let rest = &GUIDE[at..];
+        let end = rest.find(|c: char| c != '_' && !c.is_ascii_lowercase());
+        let (name, rest) = rest.split_at(end.unwrap_or(rest.len()));
+        let base = ["_count", "_bucket", "_sum"]
+            .iter()
+            .find_map(|suffix| name.strip_suffix(suffix))
+            .unwrap_or(name);
+        assert!(names.contains(base), "there is no metric {name}");
+        let selector = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+        let Some((selector, _)) = selector.filter(|(selector, _)| selector.contains('=')) else {
+            continue;
+        };
+        let (label, value) = selector.split_once('=').unwrap_or_default();
+        let label = label.trim_end_matches('!');
+        let said = format!("{label}={value}");
+        let samples = text.lines().filter(|line| line.starts_with(base));
+        assert!(
+            samples.clone().any(|line| line.contains(&said)),
+            "{name} never has {said}; there are {:#?}",
+            samples.collect::<Vec<_>>()
+        );
+        asked += 1;
+    }
+    assert!(asked >= 3, "only {asked} selectors were found");
+}
