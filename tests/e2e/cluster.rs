@@ -75,6 +75,19 @@ impl Cluster {
         }
     }
 
+    /// The API server's URL and the certificate of its authority.
+    pub(crate) fn endpoint(&self) -> (String, String) {
+        use base64::Engine as _;
+        let config: Value = serde_yaml_ng::from_str(&self.kubeconfig()).expect("YAML");
+        let cluster = &config["clusters"][0]["cluster"];
+        let text = |key: &str| cluster[key].as_str().expect(key);
+        let authority = base64::engine::general_purpose::STANDARD
+            .decode(text("certificate-authority-data"))
+            .expect("base64");
+        let authority = String::from_utf8(authority).expect("PEM");
+        (text("server").to_owned(), authority)
+    }
+
     pub(crate) fn kubeconfig_file(&self) -> PathBuf {
         self.write("admin.kubeconfig", &self.kubeconfig())
     }
@@ -120,17 +133,22 @@ impl Drop for Cluster {
     }
 }
 
-fn manifest_directory() -> PathBuf {
+pub(crate) fn manifest_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests")
 }
 
-fn documents(path: &Path) -> Vec<Value> {
+/// The documents of a YAML file.
+pub(crate) fn documents(path: &Path) -> Vec<Value> {
     let text =
         std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    serde_yaml_ng::Deserializer::from_str(&text)
+    yaml(&text, &path.display().to_string())
+}
+
+/// The documents of a YAML text, which comes from `source`.
+pub(crate) fn yaml(text: &str, source: &str) -> Vec<Value> {
+    serde_yaml_ng::Deserializer::from_str(text)
         .map(|document| {
-            Value::deserialize(document)
-                .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+            Value::deserialize(document).unwrap_or_else(|error| panic!("{source}: {error}"))
         })
         .filter(|document| !document.is_null())
         .collect()

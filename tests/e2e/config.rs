@@ -6,7 +6,8 @@ use crate::world::World;
 
 on_both_servers!(
     an_allowlist_edit_lifts_what_it_covers,
-    a_bad_edit_keeps_the_last_good_configuration
+    a_bad_edit_keeps_the_last_good_configuration,
+    without_the_configmap_the_last_configuration_stays,
 );
 
 async fn an_allowlist_edit_lifts_what_it_covers(world: World) {
@@ -43,33 +44,98 @@ async fn an_allowlist_edit_lifts_what_it_covers(world: World) {
 async fn a_bad_edit_keeps_the_last_good_configuration(world: World) {
     let operator = world.operator("ipblock-operator-0").await;
     world.configure(json!({"whitelist": "203.0.113.50"})).await;
-    world
-        .create("allowed", json!({"ip": "203.0.113.50", "duration": "1h"}))
-        .await;
+    block(&world, "allowed", "203.0.113.50").await;
     world.phase("allowed", "skipped").await;
-    world
-        .configure(json!({"whitelist": "203.0.113.50\nnot-an-address"}))
-        .await;
-    world
-        .until(
-            "the refusal is said in an Event of the ConfigMap",
-            async |world| {
-                !world
-                    .event_reasons("ipblock-operator-config")
-                    .await
-                    .is_empty()
-            },
-        )
-        .await;
-    world
-        .create(
-            "still-allowed",
-            json!({"ip": "203.0.113.50", "duration": "1h"}),
-        )
-        .await;
+    let good = world.configuration().await;
+    let refused = async || {
+        let metric = "ipblock_config_reloads_total";
+        operator.counted(metric, &["result=\"refused\""]).await
+    };
+    let trigger = "- name: grafana\n  addr: \":1\"\n  path: /p\n  insecur: true\n";
+    for (n, (key, text, said)) in [
+        (
+            "whitelist",
+            "203.0.113.50\nnot-an-address",
+            "whitelist, line 2",
+        ),
+        ("protectedRanges", "10.0.0.0/99", "protectedRanges, line 1"),
+        ("engine", "netfilter", "engine"),
+        ("gatewayHost", "http://", "gatewayHost"),
+        ("gatewayHost", "169.254.169.254:80", "gatewayHost"),
+        ("requestTimeout", "soon", "requestTimeout"),
+        ("protectPrivate", "perhaps", "protectPrivate"),
+        ("minPrefixV4", "4", "minPrefixV4"),
+        ("minPrefixV6", "129", "minPrefixV6"),
+        ("maxDuration", "-1h", "maxDuration"),
+        ("defaultDuration", "0s", "defaultDuration"),
+        ("resyncInterval", "1s", "resyncInterval"),
+        ("debounceEntries", "0", "debounceEntries"),
+        ("trigger", trigger, "insecur"),
+        ("trigger", "grafana", "trigger"),
+        ("notifyType", "pigeon", "notifyType"),
+        ("notifyType", "lark", "notifyWebhookURL"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut wrong = good.clone();
+        // With each comes a right key, which must not count either.
+        wrong["minPrefixV4"] = json!("8");
+        wrong[key] = json!(text);
+        world.replace_configuration(&wrong).await;
+        world
+            .until(&format!("{key}: {text:?} is refused"), async |_| {
+                refused().await > n as f64
+            })
+            .await;
+        world
+            .until(&format!("{key}: an Event says so"), async |world| {
+                let events = world.events("ipblock-operator-config").await;
+                events
+                    .iter()
+                    .any(|event| event.reason == "ConfigInvalid" && event.note.contains(said))
+            })
+            .await;
+    }
+    // Nothing of the above is in force.
+    block(&world, "still-allowed", "203.0.113.50").await;
     world.phase("still-allowed", "skipped").await;
+    block(&world, "still-banned", "203.0.113.51").await;
+    world.phase("still-banned", "active").await;
+    block(&world, "still-too-wide", "198.51.100.0/22").await;
+    world.phase("still-too-wide", "failed").await;
     let (status, _) = crate::process::get(operator.health, "/readyz")
         .await
         .expect("it answers");
     assert_eq!(status, 200, "readiness stays");
+}
+
+async fn without_the_configmap_the_last_configuration_stays(world: World) {
+    let operator = world.operator("ipblock-operator-0").await;
+    world.configure(json!({"whitelist": "203.0.113.50"})).await;
+    block(&world, "allowed", "203.0.113.50").await;
+    world.phase("allowed", "skipped").await;
+    let before = world.configuration().await;
+    world.delete_configuration().await;
+    world
+        .until("the operator has noticed", async |_| {
+            operator.process.log().contains("the ConfigMap is gone")
+        })
+        .await;
+    block(&world, "still-allowed", "203.0.113.50").await;
+    world.phase("still-allowed", "skipped").await;
+    block(&world, "still-banned", "203.0.113.51").await;
+    world.phase("still-banned", "active").await;
+    // Somebody makes it again, without the entry.
+    let mut data = before;
+    data["whitelist"] = json!("");
+    world.create_configuration(&data).await;
+    world.phase("allowed", "active").await;
+    world.phase("still-allowed", "active").await;
+}
+
+async fn block(world: &World, name: &str, ip: &str) {
+    world
+        .create(name, json!({"ip": ip, "duration": "1h"}))
+        .await;
 }

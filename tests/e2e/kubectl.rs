@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::process::Command;
 
 /// The newest kubectl found, if any: `KUBECTL`, the search path, or the Google Cloud SDK's versioned binaries.
-pub(crate) fn find() -> Option<PathBuf> {
+fn find() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("KUBECTL") {
         return Some(path.into());
     }
@@ -23,6 +23,22 @@ pub(crate) fn find() -> Option<PathBuf> {
         .into_iter()
         .chain(in_path)
         .find(|path| path.is_file())
+}
+
+/// kubectl with that kubeconfig; `None`, loudly, where there is none.
+pub(crate) fn of(kubeconfig: PathBuf) -> Option<Kubectl> {
+    let Some(program) = find() else {
+        assert!(
+            std::env::var_os("REEVE_REQUIRE_ASSETS").is_none(),
+            "REEVE_REQUIRE_ASSETS is set and no kubectl was found"
+        );
+        eprintln!("SKIPPED: kubectl is not installed");
+        return None;
+    };
+    Some(Kubectl {
+        program,
+        kubeconfig,
+    })
 }
 
 /// kubectl with a kubeconfig of the test's cluster.
@@ -42,13 +58,6 @@ pub(crate) struct Output {
 // === impl Kubectl ===
 
 impl Kubectl {
-    pub(crate) fn new(program: PathBuf, kubeconfig: PathBuf) -> Self {
-        Self {
-            program,
-            kubeconfig,
-        }
-    }
-
     /// Runs it; panics when it takes longer than 60 s.
     pub(crate) async fn run(&self, args: &[&str], stdin: Option<&str>) -> Output {
         use tokio::io::AsyncWriteExt;

@@ -1,8 +1,8 @@
 //! The life of a block, as kubectl shows it and the gateway enforces it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::world::{BLOCKS, World};
 
 on_both_servers!(
     a_block_is_banned_and_lifted_when_due,
@@ -169,67 +169,116 @@ async fn kubectl_drives_the_whole_lifecycle(world: World) {
         .await;
     assert!(deleted.contains("deleted"), "{deleted}");
     assert!(
-        world.enforced().await.is_empty(),
+        world.gateway.enforced().await.is_empty(),
         "kubectl delete returns when the ban is lifted"
     );
 }
 
 async fn bad_specs_are_refused_with_the_field_named(world: World) {
+    let good = "203.0.113.1";
+    let long = "x".repeat(5000);
     let cases = [
         ("not-an-address", json!({"ip": "not-an-ip"}), "spec.ip"),
         ("hostname", json!({"ip": "example.org"}), "spec.ip"),
         ("octets", json!({"ip": "1.2.3.256"}), "spec.ip"),
+        ("zeros", json!({"ip": "001.2.3.4"}), "spec.ip"),
+        ("prefix", json!({"ip": "203.0.113.0/33"}), "spec.ip"),
+        ("port", json!({"ip": "203.0.113.1:80"}), "spec.ip"),
+        ("zone", json!({"ip": "fe80::1%eth0"}), "spec.ip"),
+        ("query", json!({"ip": "203.0.113.1&ip=1.1.1.1"}), "spec.ip"),
+        ("empty", json!({"ip": ""}), "spec.ip"),
+        ("no-address", json!({"reason": "none"}), "spec.ip"),
+        ("number", json!({"ip": 7}), "spec.ip"),
+        ("null", json!({"ip": null}), "spec.ip"),
+        ("list", json!({"ip": ["203.0.113.1"]}), "spec.ip"),
         (
             "negative",
-            json!({"ip": "203.0.113.1", "duration": "-5m"}),
+            json!({"ip": good, "duration": "-5m"}),
+            "spec.duration",
+        ),
+        (
+            "zero",
+            json!({"ip": good, "duration": "0s"}),
             "spec.duration",
         ),
         (
             "huge",
-            json!({"ip": "203.0.113.1", "duration": "99999999999h"}),
+            json!({"ip": good, "duration": "99999999999h"}),
             "spec.duration",
         ),
         (
             "words",
-            json!({"ip": "203.0.113.1", "duration": "soon"}),
+            json!({"ip": good, "duration": "soon"}),
             "spec.duration",
         ),
-        ("wrong-type", json!({"ip": 7}), "spec.ip"),
-        ("no-address", json!({"reason": "none"}), "spec.ip"),
         (
-            "tags",
-            json!({"ip": "203.0.113.1", "tags": "one"}),
-            "spec.tags",
+            "no-unit",
+            json!({"ip": good, "duration": "10"}),
+            "spec.duration",
         ),
+        (
+            "seconds",
+            json!({"ip": good, "duration": 300}),
+            "spec.duration",
+        ),
+        ("tags", json!({"ip": good, "tags": "one"}), "spec.tags"),
+        ("tag", json!({"ip": good, "tags": [1]}), "spec.tags[0]"),
+        (
+            "unblock",
+            json!({"ip": good, "unblock": "yes"}),
+            "spec.unblock",
+        ),
+        ("trigger", json!({"ip": good, "trigger": 1}), "spec.trigger"),
+        ("reason", json!({"ip": good, "reason": long}), "spec.reason"),
+        ("by", json!({"ip": good, "by": {}}), "spec.by"),
+        ("spec", json!("203.0.113.1"), "spec"),
     ];
     for (name, spec, field) in cases {
-        let body = json!({"apiVersion": "ops.yiiong.top/v1", "kind": "IPBlock", "metadata": {"name": name}, "spec": spec});
-        let answer = world
-            .try_request(
-                "POST",
-                "/apis/ops.yiiong.top/v1/namespaces/default/ipblocks",
-                &body,
-            )
-            .await;
-        let error = answer.expect_err(name).to_string();
-        assert!(error.contains(field), "{name}: {error}");
+        let refusal = refused(&world, BLOCKS, name, &spec).await;
+        assert_eq!(refusal.code, 422, "{name}: {refusal:?}");
+        assert_eq!(refusal.reason, "Invalid", "{name}: {refusal:?}");
+        let causes = refusal.details.map(|details| details.causes);
+        let named = causes.iter().flatten().any(|cause| cause.field == field);
+        assert!(named, "{name}: {field} in {causes:?}");
+        assert!(
+            refusal.message.contains(field),
+            "{name}: {}",
+            refusal.message
+        );
     }
-    let unknown = json!({"apiVersion": "ops.yiiong.top/v1", "kind": "IPBlock", "metadata": {"name": "unknown"},
-        "spec": {"ip": "203.0.113.1", "durration": "5m"}});
-    let answer = world
-        .try_request(
-            "POST",
-            "/apis/ops.yiiong.top/v1/namespaces/default/ipblocks?fieldValidation=Strict",
-            &unknown,
-        )
-        .await;
-    assert!(
-        answer
-            .expect_err("a misspelt field")
-            .to_string()
-            .contains("spec.durration")
-    );
+    let strict = format!("{BLOCKS}?fieldValidation=Strict");
+    for (name, spec, field) in [
+        (
+            "misspelt",
+            json!({"ip": good, "durration": "5m"}),
+            "unknown field \"spec.durration\"",
+        ),
+        (
+            "invented",
+            json!({"ip": good, "ports": [80]}),
+            "unknown field \"spec.ports\"",
+        ),
+    ] {
+        let refusal = refused(&world, &strict, name, &spec).await;
+        assert_eq!(refusal.code, 400, "{name}: {refusal:?}");
+        assert!(
+            refusal.message.contains(field),
+            "{name}: {}",
+            refusal.message
+        );
+    }
     assert!(world.blocks().await.is_empty(), "nothing was made");
+    // kubectl asks for strictness by itself.
+    if let Some(kubectl) = world.kubectl() {
+        let manifest = "apiVersion: ops.yiiong.top/v1\nkind: IPBlock\nmetadata: {name: typed, namespace: default}\nspec: {ip: 203.0.113.1, durration: 5m}\n";
+        let said = kubectl
+            .refused(&["create", "-f", "-"], Some(manifest))
+            .await;
+        assert!(said.contains("unknown field \"spec.durration\""), "{said}");
+        let bad = manifest.replace("durration: 5m", "duration: -5m");
+        let said = kubectl.refused(&["create", "-f", "-"], Some(&bad)).await;
+        assert!(said.contains("spec.duration must be a duration"), "{said}");
+    }
 
     world
         .create("fixed", json!({"ip": "203.0.113.1", "duration": "5m"}))
@@ -247,6 +296,20 @@ async fn bad_specs_are_refused_with_the_field_named(world: World) {
             .to_string()
             .contains("immutable")
     );
+}
+
+/// The API server's word on a block that it does not take.
+async fn refused(
+    world: &World,
+    path: &str,
+    name: &str,
+    spec: &Value,
+) -> kube_core::response::Status {
+    let body = json!({"apiVersion": "ops.yiiong.top/v1", "kind": "IPBlock", "metadata": {"name": name}, "spec": spec});
+    match world.try_request("POST", path, &body).await {
+        Err(kube_client::Error::Api(status)) => *status,
+        other => panic!("{name} is refused: {other:?}"),
+    }
 }
 
 async fn two_blocks_on_one_address_hold_until_the_longer_is_due(world: World) {

@@ -19,14 +19,18 @@ macro_rules! on_both_servers {
 
 mod builtin;
 mod cluster;
+mod gateway;
 mod kubectl;
 mod process;
+mod recorder;
 mod world;
 
 mod config;
 mod faults;
 mod installed;
 mod lifecycle;
+mod reload;
+mod rendered;
 mod restart;
 mod takeover;
 mod triggers;

@@ -101,10 +101,23 @@ impl Drop for Process {
     }
 }
 
-/// A loopback port that was free a moment ago.
+/// A loopback port that nobody listens at. It lies below the range that the system takes the ports of connections
+/// from: one of those could take it before the program under test does.
 pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("a bound address").port()
+    use std::sync::atomic::{AtomicU32, Ordering};
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 12_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Suites that run at the same time start at different places.
+    let start = std::process::id().wrapping_mul(101);
+    for _ in 0..COUNT {
+        let next = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(FIRST + next % COUNT).expect("below 65536");
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("a free port from {FIRST} on");
 }
 
 /// `GET` of a loopback address: status and body, or `None` when nobody listens.
@@ -120,7 +133,7 @@ pub(crate) async fn http(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Option<(u16, String)> {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::AsyncWriteExt;
     let mut stream = tokio::net::TcpStream::connect(address).await.ok()?;
     let mut head = format!(
         "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {}\r\n",
@@ -132,6 +145,12 @@ pub(crate) async fn http(
     head.push_str("\r\n");
     stream.write_all(head.as_bytes()).await.ok()?;
     stream.write_all(body).await.ok()?;
+    answer(&mut stream).await
+}
+
+/// The answer on a connection that its server closes after it: status and body; `None` when there is none in 20 s.
+pub(crate) async fn answer(stream: &mut tokio::net::TcpStream) -> Option<(u16, String)> {
+    use tokio::io::AsyncReadExt;
     let mut answer = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
     read.ok()?.ok()?;

@@ -1,6 +1,5 @@
 //! One case's surroundings: an API server, the manifests, a gateway, and operators to start and kill.
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,35 +11,32 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::{Cluster, Kind, manifests};
+use crate::gateway::Gateway;
 use crate::kubectl::{self, Kubectl};
 use crate::process::{Process, free_port, get};
 
 /// How long anything may take to come true before the case fails. Real servers on a busy machine are slow at times.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 const NAMESPACE: &str = "default";
-const BLOCKS: &str = "/apis/ops.yiiong.top/v1/namespaces/default/ipblocks";
+const CONFIGURATION: &str = "/api/v1/namespaces/default/configmaps/ipblock-operator-config";
+pub(crate) const BLOCKS: &str = "/apis/ops.yiiong.top/v1/namespaces/default/ipblocks";
 
 /// An API server with the manifests applied, a gateway, and what a case needs to look at both.
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) client: Client,
-    pub(crate) gateway: SocketAddr,
-    gateway_process: Option<Process>,
+    pub(crate) gateway: Gateway,
     /// The kubeconfig of the operator's ServiceAccount.
     account: PathBuf,
 }
 
-/// Runs one case on a server of `kind`, one case at a time in this process.
+/// Runs one case on a server of `kind`. Cases share nothing, so as many run at once as the harness has threads.
 pub(crate) fn run<C, F>(kind: Kind, case: C)
 where
     C: FnOnce(World) -> F,
     F: Future<Output = ()>,
 {
-    static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _one = ONE_AT_A_TIME
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -62,16 +58,12 @@ impl World {
     async fn start(kind: Kind) -> Option<Self> {
         let cluster = Cluster::start(kind).await?;
         let client = cluster.client();
-        let port = free_port();
-        let gateway = SocketAddr::from(([127, 0, 0, 1], port));
         let mut world = Self {
             cluster,
             client,
-            gateway,
-            gateway_process: None,
+            gateway: Gateway::start().await,
             account: PathBuf::new(),
         };
-        world.gateway_up().await;
         for document in manifests() {
             world.apply(world.at_this_gateway(document)).await;
         }
@@ -87,7 +79,7 @@ impl World {
     /// The ConfigMap of the manifests names a gateway of the cluster; here it is the one of this case.
     fn at_this_gateway(&self, mut document: Value) -> Value {
         if document["kind"] == "ConfigMap" {
-            document["data"]["gatewayHost"] = json!(self.gateway.to_string());
+            document["data"]["gatewayHost"] = json!(self.gateway.address.to_string());
             document["data"]["engine"] = json!("iptables");
             // Several copies on one host cannot share the Deployment's port; cases that want a trigger name one.
             document["data"]["trigger"] = json!("[]");
@@ -96,22 +88,6 @@ impl World {
     }
 
     // --- programs
-
-    pub(crate) async fn gateway_up(&mut self) {
-        let args = ["gateway", "--listen", &self.gateway.to_string()].map(String::from);
-        self.gateway_process = Some(Process::operator("gateway", &args, &[]));
-        let gateway = self.gateway;
-        self.until("the gateway answers", async move |_| {
-            get(gateway, "/limits").await.is_some()
-        })
-        .await;
-    }
-
-    pub(crate) async fn gateway_down(&mut self) {
-        if let Some(process) = self.gateway_process.take() {
-            process.kill().await;
-        }
-    }
 
     /// An operator with the Deployment's arguments and environment, its listeners on free ports.
     pub(crate) async fn operator(&self, pod: &str) -> Operator {
@@ -134,10 +110,10 @@ impl World {
         let operator = Operator {
             process: Process::operator(pod, &args, &self.environment(&container, pod)),
             health: SocketAddr::from(([127, 0, 0, 1], health)),
+            metrics: SocketAddr::from(([127, 0, 0, 1], metrics)),
         };
-        let health = operator.health;
-        self.until("the operator is alive", async move |_| {
-            matches!(get(health, "/healthz").await, Some((200, _)))
+        until("the operator is alive", async || {
+            matches!(get(operator.health, "/healthz").await, Some((200, _)))
         })
         .await;
         operator
@@ -164,15 +140,7 @@ impl World {
 
     /// kubectl as the cluster's administrator; `None`, loudly, where there is none.
     pub(crate) fn kubectl(&self) -> Option<Kubectl> {
-        let Some(program) = kubectl::find() else {
-            assert!(
-                std::env::var_os("REEVE_REQUIRE_ASSETS").is_none(),
-                "REEVE_REQUIRE_ASSETS is set and no kubectl was found"
-            );
-            eprintln!("SKIPPED: kubectl is not installed");
-            return None;
-        };
-        Some(Kubectl::new(program, self.cluster.kubeconfig_file()))
+        kubectl::of(self.cluster.kubeconfig_file())
     }
 
     /// A file of the case, as a mounted Secret would be.
@@ -242,9 +210,32 @@ impl World {
             .await;
     }
 
+    /// Changes keys of the ConfigMap; null removes one.
     pub(crate) async fn configure(&self, data: Value) {
-        let path = "/api/v1/namespaces/default/configmaps/ipblock-operator-config";
-        self.request("PATCH", path, &json!({"data": data})).await;
+        self.request("PATCH", CONFIGURATION, &json!({"data": data}))
+            .await;
+    }
+
+    /// What the ConfigMap holds.
+    pub(crate) async fn configuration(&self) -> Value {
+        self.request("GET", CONFIGURATION, &Value::Null).await["data"].clone()
+    }
+
+    /// Makes `data` all that the ConfigMap holds, in one write.
+    pub(crate) async fn replace_configuration(&self, data: &Value) {
+        let mut map = self.request("GET", CONFIGURATION, &Value::Null).await;
+        map["data"] = data.clone();
+        self.request("PUT", CONFIGURATION, &map).await;
+    }
+
+    pub(crate) async fn delete_configuration(&self) {
+        self.request("DELETE", CONFIGURATION, &Value::Null).await;
+    }
+
+    pub(crate) async fn create_configuration(&self, data: &Value) {
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "ipblock-operator-config", "namespace": NAMESPACE}, "data": data});
+        self.apply(map).await;
     }
 
     async fn apply(&self, document: Value) {
@@ -262,6 +253,17 @@ impl World {
         assert!(answer.is_ok(), "{kind} {name} is applied: {answer:?}");
     }
 
+    /// Deletes an object of the manifests.
+    pub(crate) async fn delete_document(&self, document: &Value) {
+        let path = path_of(document);
+        self.request("DELETE", &path, &Value::Null).await;
+    }
+
+    pub(crate) async fn has_document(&self, document: &Value) -> bool {
+        let path = path_of(document);
+        self.try_request("GET", &path, &Value::Null).await.is_ok()
+    }
+
     /// A kubeconfig with a token that the API server issued for the operator's ServiceAccount.
     async fn account_kubeconfig(&self) -> PathBuf {
         let account = crate::cluster::service_account();
@@ -276,17 +278,43 @@ impl World {
 
     /// Waits until the block is in `phase`; the block then.
     pub(crate) async fn phase(&self, name: &str, phase: &str) -> Value {
+        self.shows(name, &format!("the phase {phase}"), |block| {
+            block["status"]["phase"] == phase
+        })
+        .await
+    }
+
+    /// Waits until the status of the block says `text`; the block then.
+    pub(crate) async fn message(&self, name: &str, text: &str) -> Value {
+        self.shows(name, &format!("a message with {text:?}"), |block| {
+            let message = block["status"]["message"].as_str();
+            message.is_some_and(|message| message.contains(text))
+        })
+        .await
+    }
+
+    /// Waits until `reason` is why the block is ready or not; the block then.
+    pub(crate) async fn reason(&self, name: &str, reason: &str) -> Value {
+        self.shows(name, &format!("the reason {reason}"), |block| {
+            let conditions = block["status"]["conditions"].as_array();
+            conditions
+                .into_iter()
+                .flatten()
+                .any(|condition| condition["type"] == "Ready" && condition["reason"] == reason)
+        })
+        .await
+    }
+
+    async fn shows(&self, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let block = self.block(name).await;
-            if let Some(block) = &block
-                && block["status"]["phase"] == phase
-            {
-                return block.clone();
+            let block = self.block(name).await.unwrap_or_default();
+            if holds(&block) {
+                return block;
             }
             assert!(
                 Instant::now() < deadline,
-                "{name} becomes {phase} within {PATIENCE:?}; it is {block:#?}"
+                "{name} has {what} within {PATIENCE:?}; it is {block:#}"
             );
             sleep(Duration::from_millis(20)).await;
         }
@@ -294,37 +322,11 @@ impl World {
 
     /// Waits until the gateway enforces exactly `targets`.
     pub(crate) async fn enforces(&self, targets: &[&str]) {
-        let wanted: BTreeSet<String> = targets.iter().map(ToString::to_string).collect();
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let enforced = self.enforced().await;
-            if enforced == wanted {
-                return;
-            }
-            assert!(
-                Instant::now() < deadline,
-                "the gateway enforces {wanted:?} within {PATIENCE:?}; it is {enforced:?}"
-            );
-            sleep(Duration::from_millis(20)).await;
-        }
+        self.gateway.enforces(targets).await;
     }
 
-    pub(crate) async fn enforced(&self) -> BTreeSet<String> {
-        let Some((200, body)) = get(self.gateway, "/enforced").await else {
-            return BTreeSet::new();
-        };
-        let body: Value = serde_json::from_str(&body).expect("the gateway answers JSON");
-        body["enforced"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| entry["target"].as_str())
-            .map(String::from)
-            .collect()
-    }
-
-    /// Reasons of the Events about a block, oldest first.
-    pub(crate) async fn event_reasons(&self, name: &str) -> Vec<String> {
+    /// Events about an object, oldest first.
+    pub(crate) async fn events(&self, name: &str) -> Vec<Told> {
         let path = format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events");
         let mut events: Vec<Value> = self.request("GET", &path, &Value::Null).await["items"]
             .as_array()
@@ -332,11 +334,18 @@ impl World {
             .unwrap_or_default();
         events.retain(|event| event["regarding"]["name"] == name);
         events.sort_by_key(|event| event["eventTime"].as_str().unwrap_or("").to_string());
-        events
-            .iter()
-            .filter_map(|event| event["reason"].as_str())
-            .map(String::from)
-            .collect()
+        let told = events.iter().map(|event| Told {
+            reason: event["reason"].as_str().unwrap_or_default().to_owned(),
+            note: event["note"].as_str().unwrap_or_default().to_owned(),
+            times: event["series"]["count"].as_u64().unwrap_or(1),
+        });
+        told.collect()
+    }
+
+    /// Reasons of the Events about an object, oldest first.
+    pub(crate) async fn event_reasons(&self, name: &str) -> Vec<String> {
+        let events = self.events(name).await;
+        events.into_iter().map(|event| event.reason).collect()
     }
 
     /// Waits until `check` holds.
@@ -344,22 +353,62 @@ impl World {
     where
         C: AsyncFn(&Self) -> bool,
     {
-        let deadline = Instant::now() + PATIENCE;
-        while !check(self).await {
-            assert!(Instant::now() < deadline, "within {PATIENCE:?}: {what}");
-            sleep(Duration::from_millis(30)).await;
-        }
+        until(what, async || check(self).await).await;
     }
+}
+
+/// Waits until `check` holds.
+pub(crate) async fn until(what: &str, check: impl AsyncFn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !check().await {
+        assert!(Instant::now() < deadline, "within {PATIENCE:?}: {what}");
+        sleep(Duration::from_millis(30)).await;
+    }
+}
+
+/// An Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) reason: String,
+    pub(crate) note: String,
+    /// How often it was said in the same words.
+    pub(crate) times: u64,
 }
 
 /// A running operator and where it listens.
 pub(crate) struct Operator {
     pub(crate) process: Process,
     pub(crate) health: SocketAddr,
+    pub(crate) metrics: SocketAddr,
+}
+
+// === impl Operator ===
+
+impl Operator {
+    /// The sum of a metric's samples that have all of `labels` (`outcome="reset"`).
+    pub(crate) async fn counted(&self, metric: &str, labels: &[&str]) -> f64 {
+        let (_, page) = get(self.metrics, "/metrics").await.expect("metrics answer");
+        page.lines()
+            .filter_map(|line| {
+                let (sample, value) = line.rsplit_once(' ')?;
+                let (name, rest) = sample.split_once('{').unwrap_or((sample, ""));
+                let meant = name == metric && labels.iter().all(|label| rest.contains(label));
+                meant.then(|| value.parse::<f64>().ok())?
+            })
+            .sum()
+    }
+}
+
+/// Where an object of the manifests is.
+fn path_of(document: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or(NAMESPACE).to_owned();
+    let metadata = &document["metadata"];
+    let collection = collection(&text(&document["kind"]), &text(&metadata["namespace"]));
+    format!("{collection}/{}", text(&metadata["name"]))
 }
 
 /// Where objects of a kind are made.
-fn collection(kind: &str, namespace: &str) -> String {
+pub(crate) fn collection(kind: &str, namespace: &str) -> String {
     match kind {
         "CustomResourceDefinition" => {
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".into()
@@ -375,6 +424,7 @@ fn collection(kind: &str, namespace: &str) -> String {
             "/api/v1/namespaces/{namespace}/{}s",
             kind.to_ascii_lowercase()
         ),
+        "Lease" => format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"),
         "Job" => format!("/apis/batch/v1/namespaces/{namespace}/jobs"),
         other => panic!("the test does not know where {other} objects are made"),
     }

@@ -1,0 +1,450 @@
+//! Every key of the ConfigMap, edited while the operator runs, with what the edit changes.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use base64::Engine as _;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use ipblock_operator::config::keys;
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::gateway::Gateway;
+use crate::process::{free_port, http};
+use crate::recorder::Recorder;
+use crate::triggers::{alert, alert_without_duration};
+use crate::world::{Operator, World, until};
+
+on_both_servers!(every_key_takes_effect_without_a_restart);
+
+async fn every_key_takes_effect_without_a_restart(world: World) {
+    let operator = world
+        .operator_with("ipblock-operator-0", &["--insecure-triggers"])
+        .await;
+    let edits = Edits {
+        world: &world,
+        operator: &operator,
+        keys: RefCell::default(),
+    };
+    policy(&edits).await;
+    let second = Gateway::start().await;
+    let standing = moving(&edits, &second).await;
+    // It takes ten seconds until lost bans are asserted again; meanwhile nothing calls the gateway.
+    second.lose_state().await;
+    edits.set(keys::RESYNC_INTERVAL, "10s").await;
+    triggers(&edits).await;
+    let standing: Vec<&str> = standing.iter().map(String::as_str).collect();
+    second.enforces(&standing).await;
+    notifications(&edits).await;
+    none_left(&world).await;
+    connections(&edits).await;
+
+    let edited = edits.keys.into_inner();
+    let templates = ["ban", "resolve", "common"]
+        .map(|event| format!("{}{event}", keys::NOTIFY_TEMPLATE_PREFIX));
+    let known = keys::ALL
+        .iter()
+        .chain(keys::NOTIFY)
+        .map(ToString::to_string);
+    let all: BTreeSet<String> = known.chain(templates).collect();
+    assert_eq!(edited, all, "every key has its place in this case");
+}
+
+/// The ConfigMap, and which of its keys were edited.
+struct Edits<'a> {
+    world: &'a World,
+    operator: &'a Operator,
+    keys: RefCell<BTreeSet<String>>,
+}
+
+// === impl Edits ===
+
+impl Edits<'_> {
+    async fn set(&self, key: &str, text: &str) {
+        self.set_all(&[(key, text)]).await;
+    }
+
+    /// Several keys in one edit; an empty text counts as an absent key. Returns when the edit is in force.
+    async fn set_all(&self, pairs: &[(&str, &str)]) {
+        let mut data = serde_json::Map::new();
+        for (key, text) in pairs {
+            self.keys.borrow_mut().insert((*key).to_owned());
+            data.insert((*key).to_owned(), json!(text));
+        }
+        // Of what an edit changes not everything can be waited for: a notification is sent or not. The log tells
+        // when it has changed.
+        let before = self.loaded();
+        self.world.configure(Value::Object(data)).await;
+        until(&format!("{pairs:?} is in force"), async || {
+            self.loaded() > before
+        })
+        .await;
+    }
+
+    /// How often the operator has said that a configuration is in force.
+    fn loaded(&self) -> usize {
+        let log = self.operator.process.log();
+        log.matches("the configuration is in force").count()
+    }
+}
+
+async fn block(world: &World, name: &str, ip: &str) {
+    world
+        .create(name, json!({"ip": ip, "duration": "1h"}))
+        .await;
+}
+
+/// Deletes every block: what stands would only be moved to the next gateway.
+async fn none_left(world: &World) {
+    for block in world.blocks().await {
+        let name = block["metadata"]["name"].as_str().expect("a name");
+        world.delete(name).await;
+    }
+    world
+        .until("all blocks are gone", async |world| {
+            world.blocks().await.is_empty()
+        })
+        .await;
+}
+
+/// Waits until what the blocks' own writes lead to is done, so that only the next edit moves them: a block that was
+/// made after those writes comes after them in the queue.
+async fn at_rest(world: &World) {
+    block(world, "last", "192.0.2.250").await;
+    world.phase("last", "active").await;
+    world.delete("last").await;
+    world
+        .until("the last block is gone", async |world| {
+            world.block("last").await.is_none()
+        })
+        .await;
+}
+
+/// Who may be banned, and for how long.
+async fn policy(edits: &Edits<'_>) {
+    let world = edits.world;
+    block(world, "office", "203.0.113.40").await;
+    for (key, word) in [
+        (keys::WHITELIST, "allowlist"),
+        (keys::PROTECTED_RANGES, "protectedRanges"),
+    ] {
+        world.phase("office", "active").await;
+        world.enforces(&["203.0.113.40"]).await;
+        at_rest(world).await;
+        edits.set(key, "203.0.113.0/24 # the office").await;
+        let skipped = world.phase("office", "skipped").await;
+        let message = skipped["status"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains(word), "{key}: {message}");
+        world.enforces(&[]).await;
+        at_rest(world).await;
+        edits.set(key, "").await;
+    }
+    world.phase("office", "active").await;
+
+    // The manifests protect private addresses.
+    block(world, "private", "10.9.8.7").await;
+    world.phase("private", "skipped").await;
+    at_rest(world).await;
+    edits.set(keys::PROTECT_PRIVATE, "false").await;
+    world.phase("private", "active").await;
+
+    block(world, "wide", "198.51.100.0/22").await;
+    world.phase("wide", "failed").await;
+    at_rest(world).await;
+    edits.set(keys::MIN_PREFIX_V4, "22").await;
+    world.phase("wide", "active").await;
+
+    edits.set(keys::MAX_DURATION, "2h").await;
+    let long = json!({"ip": "203.0.113.41", "duration": "3h"});
+    world.create("long", long).await;
+    let refused = world.phase("long", "failed").await;
+    let message = refused["status"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("2h"), "{message}");
+    at_rest(world).await;
+    edits.set(keys::MAX_DURATION, "4h").await;
+    world.phase("long", "active").await;
+}
+
+/// To another engine, then to another gateway; what stands there then.
+async fn moving(edits: &Edits<'_>, second: &Gateway) -> Vec<String> {
+    let world = edits.world;
+    let standing = [
+        "198.51.100.0/22",
+        "203.0.113.40",
+        "203.0.113.41",
+        "10.9.8.7",
+    ];
+    world.gateway.enforces_by("iptables", &standing).await;
+    edits.set(keys::ENGINE, "xdp").await;
+    world.gateway.enforces_by("xdp", &standing).await;
+    world
+        .until("the status names the engine", async |world| {
+            let blocks = world.blocks().await;
+            blocks
+                .iter()
+                .all(|block| block["status"]["engine"] == "xdp")
+        })
+        .await;
+
+    block(world, "wide-six", "2001:db8::/40").await;
+    world.phase("wide-six", "failed").await;
+    at_rest(world).await;
+    edits.set(keys::MIN_PREFIX_V6, "40").await;
+    world.phase("wide-six", "active").await;
+
+    let address = second.address.to_string();
+    edits.set(keys::GATEWAY_HOST, &address).await;
+    let mut standing = standing.map(String::from).to_vec();
+    standing.push("2001:db8::/40".into());
+    let targets: Vec<&str> = standing.iter().map(String::as_str).collect();
+    second.enforces(&targets).await;
+    world.gateway.enforces(&[]).await;
+    // Nothing is on its way any more.
+    for name in ["office", "private", "wide", "long", "wide-six"] {
+        let what = format!("{name} says that it moved");
+        until(&what, async || {
+            let block = world.block(name).await.unwrap_or_default();
+            let message = block["status"]["message"].as_str().unwrap_or_default();
+            message.contains(&address)
+        })
+        .await;
+    }
+    standing
+}
+
+/// Alerts, which bring no block to the gateway of this part: they are for an address that is allowed.
+async fn triggers(edits: &Edits<'_>) {
+    let world = edits.world;
+    edits.set(keys::WHITELIST, "192.0.2.0/24").await;
+    let [first, other] =
+        [free_port(), free_port()].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+    let entry = |address: SocketAddr, path: &str| {
+        format!("- name: grafana\n  addr: \"{address}\"\n  path: {path}\n")
+    };
+    edits.set(keys::TRIGGER, &entry(first, "/one")).await;
+    answers(first, "/one", "192.0.2.1", 200).await;
+    edits.set(keys::TRIGGER, &entry(first, "/two")).await;
+    answers(first, "/two", "192.0.2.1", 200).await;
+    answers(first, "/one", "192.0.2.1", 404).await;
+    edits.set(keys::TRIGGER, &entry(other, "/two")).await;
+    answers(other, "/two", "192.0.2.1", 200).await;
+    until("nobody listens at the former address", async || {
+        tokio::net::TcpStream::connect(first).await.is_err()
+    })
+    .await;
+
+    for (ip, duration) in [("192.0.2.2", "45m"), ("192.0.2.3", "1h30m")] {
+        edits.set(keys::DEFAULT_DURATION, duration).await;
+        send(other, "/two", &alert_without_duration(ip)).await;
+        let blocks = world.blocks().await;
+        let made = blocks.iter().find(|block| block["spec"]["ip"] == ip);
+        let made = made.unwrap_or_else(|| panic!("a block for {ip}"));
+        assert_eq!(made["spec"]["duration"], duration, "{made:#}");
+    }
+
+    // The answer counts what it made of the alerts.
+    edits.set(keys::DEBOUNCE, "10m").await;
+    assert_eq!(send(other, "/two", &alert("192.0.2.4")).await["created"], 1);
+    assert_eq!(
+        send(other, "/two", &alert("192.0.2.4")).await["debounced"],
+        1
+    );
+    edits.set(keys::DEBOUNCE, "1s").await;
+    assert_eq!(send(other, "/two", &alert("192.0.2.5")).await["created"], 1);
+    until("a repeat is looked at again after a second", async || {
+        let repeat = send(other, "/two", &alert("192.0.2.5")).await;
+        repeat["debounced"] == 0
+    })
+    .await;
+
+    edits
+        .set_all(&[(keys::DEBOUNCE, "10m"), (keys::DEBOUNCE_ENTRIES, "1")])
+        .await;
+    for ip in ["192.0.2.6", "192.0.2.7"] {
+        assert_eq!(send(other, "/two", &alert(ip)).await["created"], 1, "{ip}");
+    }
+    let last = send(other, "/two", &alert("192.0.2.7")).await;
+    assert_eq!(last["debounced"], 1, "{last}");
+    let first = send(other, "/two", &alert("192.0.2.6")).await;
+    assert_eq!(first["debounced"], 0, "{first}");
+}
+
+/// Sends an alert until it is answered with `status`.
+async fn answers(address: SocketAddr, path: &str, ip: &str, status: u16) {
+    until(&format!("{address}{path} answers {status}"), async || {
+        let answer = http(address, "POST", path, &[], &alert(ip)).await;
+        answer.is_some_and(|(given, _)| given == status)
+    })
+    .await;
+}
+
+/// Sends an alert that is accepted; the answer's document.
+async fn send(address: SocketAddr, path: &str, alert: &[u8]) -> Value {
+    let answer = http(address, "POST", path, &[], alert).await;
+    let (status, body) = answer.expect("an answer");
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str(&body).expect("a JSON document")
+}
+
+/// Where people are told, and in which words.
+async fn notifications(edits: &Edits<'_>) {
+    let world = edits.world;
+    let hook = Recorder::start();
+    let file = |name: &str, text: &str| world.file(name, text).display().to_string();
+    let told = async |path: &str, number: u8| {
+        let ip = format!("203.0.113.{number}");
+        block(world, &format!("told-{number}"), &ip).await;
+        hook.receives(path, &ip).await.body
+    };
+
+    edits
+        .set_all(&[
+            (keys::NOTIFY_TYPE, "lark"),
+            (keys::NOTIFY_HOOK, &hook.url("/plain")),
+        ])
+        .await;
+    let plain = told("/plain", 50).await;
+    assert!(plain["sign"].is_null(), "{plain:#}");
+    assert!(plain.to_string().contains(" UTC"), "{plain:#}");
+
+    edits.set(keys::NOTIFY_HOOK, &hook.url("/other")).await;
+    told("/other", 51).await;
+
+    let mounted = file("hook", &format!("{}\n", hook.url("/mounted")));
+    edits.set(keys::NOTIFY_HOOK_FILE, &mounted).await;
+    told("/mounted", 52).await;
+
+    let secret = file("signing", "s1gn\n");
+    edits.set(keys::NOTIFY_SIGNING_FILE, &secret).await;
+    let signed = told("/mounted", 53).await;
+    let time = signed["timestamp"].as_str().unwrap_or_default();
+    let key = format!("{time}\ns1gn");
+    let mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC takes any key");
+    let wanted = base64::engine::general_purpose::STANDARD.encode(mac.finalize().into_bytes());
+    assert_eq!(signed["sign"], wanted.as_str(), "{signed:#}");
+
+    edits.set(keys::NOTIFY_ZONE, "+08:00").await;
+    let zoned = told("/mounted", 54).await;
+    assert!(zoned.to_string().contains("+08:00"), "{zoned:#}");
+
+    for event in ["ban", "resolve", "common"] {
+        let key = format!("{}{event}", keys::NOTIFY_TEMPLATE_PREFIX);
+        let card = json!({"of": event, "text": "own card: ${ip}"});
+        edits.set(&key, &file(event, &card.to_string())).await;
+    }
+    let own = |body: &Value, event: &str, ip: &str| {
+        assert_eq!(body["card"]["of"], event, "{body:#}");
+        assert_eq!(body["card"]["text"], format!("own card: {ip}"), "{body:#}");
+    };
+    own(&told("/mounted", 55).await, "ban", "203.0.113.55");
+    world
+        .patch("told-55", json!({"spec": {"unblock": true}}))
+        .await;
+    own(
+        &hook.receives("/mounted", r#""of":"resolve""#).await.body,
+        "resolve",
+        "203.0.113.55",
+    );
+    block(world, "too-wide", "2001:db8::/32").await;
+    own(
+        &hook.receives("/mounted", r#""of":"common""#).await.body,
+        "common",
+        "2001:db8::/32",
+    );
+
+    edits.set(keys::NOTIFY_TYPE, "").await;
+    block(world, "untold", "203.0.113.56").await;
+    world.phase("untold", "active").await;
+    edits
+        .set_all(&[
+            (keys::NOTIFY_TYPE, "lark"),
+            (keys::NOTIFY_HOOK_FILE, ""),
+            (keys::NOTIFY_HOOK, &hook.url("/again")),
+        ])
+        .await;
+    told("/again", 57).await;
+    // Notifications go out in order: had there been one, it would be here.
+    let all = hook.all();
+    assert!(
+        !all.iter()
+            .any(|one| one.body.to_string().contains("203.0.113.56")),
+        "{all:#?}"
+    );
+    edits.set(keys::NOTIFY_TYPE, "").await;
+}
+
+/// How the gateway is reached: credentials, time limits, certificates.
+async fn connections(edits: &Edits<'_>) {
+    let world = edits.world;
+    let file = |name: &str, text: &str| world.file(name, text).display().to_string();
+    let recorder = Recorder::start();
+    edits
+        .set_all(&[
+            (keys::ENGINE, "iptables"),
+            (keys::GATEWAY_HOST, &recorder.address.to_string()),
+        ])
+        .await;
+    for (name, ip, token) in [
+        ("shown-1", "203.0.113.60", "first"),
+        ("shown-2", "203.0.113.61", "second"),
+    ] {
+        let path = file(token, &format!("{token}\n"));
+        edits.set(keys::GATEWAY_TOKEN_FILE, &path).await;
+        block(world, name, ip).await;
+        let call = recorder.receives(&format!("/limit?ip={ip}"), "").await;
+        assert_eq!(call.authorization, Some(format!("Bearer {token}")));
+        world.phase(name, "active").await;
+    }
+    none_left(world).await;
+
+    // It takes connections and never says a word, in TLS or in HTTP.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let silent = silent.local_addr().map(|address| (address, silent));
+    let (address, _silent) = silent.expect("a bound address");
+    for (key, host, ips) in [
+        (
+            keys::CONNECT_TIMEOUT,
+            format!("https://{address}"),
+            ["203.0.113.62", "203.0.113.63"],
+        ),
+        (
+            keys::REQUEST_TIMEOUT,
+            address.to_string(),
+            ["203.0.113.64", "203.0.113.65"],
+        ),
+    ] {
+        edits
+            .set_all(&[
+                (keys::GATEWAY_HOST, &host),
+                (keys::CONNECT_TIMEOUT, "1h"),
+                (keys::REQUEST_TIMEOUT, "1h"),
+            ])
+            .await;
+        let name = key.to_ascii_lowercase();
+        let (slow, soon) = (format!("{name}-slow"), format!("{name}-soon"));
+        block(world, &slow, ips[0]).await;
+        world.message(&slow, "waiting for").await;
+        edits.set(key, "1s").await;
+        block(world, &soon, ips[1]).await;
+        world.reason(&soon, "GatewayTimeout").await;
+        // The call that was made before keeps its time.
+        world.message(&slow, "waiting for").await;
+    }
+
+    // The API server is no gateway, but it is here, speaks TLS, and its authority is known.
+    let (url, authority) = world.cluster.endpoint();
+    edits
+        .set_all(&[
+            (keys::GATEWAY_HOST, &url),
+            (keys::CONNECT_TIMEOUT, ""),
+            (keys::REQUEST_TIMEOUT, ""),
+        ])
+        .await;
+    block(world, "sealed", "203.0.113.66").await;
+    world.reason("sealed", "GatewayTLS").await;
+    edits
+        .set(keys::GATEWAY_CA_FILE, &file("authority", &authority))
+        .await;
+    world.message("sealed", "answered HTTP 40").await;
+}

@@ -1,0 +1,215 @@
+//! What `kubectl kustomize` makes of the manifests and their overlays.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::cluster::{documents, manifest_directory, manifests, yaml};
+use crate::kubectl::{self, Kubectl};
+
+const IMAGE: &str = "ipblock-operator:latest";
+
+/// Objects by kind, namespace and name.
+type Objects = BTreeMap<[String; 3], Value>;
+
+fn by_name(objects: Vec<Value>) -> Objects {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let count = objects.len();
+    let named: Objects = objects
+        .into_iter()
+        .map(|object| {
+            let metadata = &object["metadata"];
+            let name = [&object["kind"], &metadata["namespace"], &metadata["name"]].map(text);
+            (name, object)
+        })
+        .collect();
+    assert_eq!(named.len(), count, "no object is there twice");
+    named
+}
+
+/// Renders a directory.
+async fn rendered(kubectl: &Kubectl, directory: &Path) -> Objects {
+    let directory = directory.display().to_string();
+    let text = kubectl.ok(&["kustomize", &directory]).await;
+    by_name(yaml(&text, &directory))
+}
+
+fn of_kind<'a>(objects: &'a Objects, kind: &str) -> &'a Value {
+    let found: Vec<&Value> = objects
+        .iter()
+        .filter(|([of, ..], _)| of == kind)
+        .map(|(_, object)| object)
+        .collect();
+    assert_eq!(found.len(), 1, "one {kind}");
+    found[0]
+}
+
+fn template(workload: &Value) -> &Value {
+    &workload["spec"]["template"]
+}
+
+#[tokio::test]
+async fn the_manifests_and_their_overlays_yield_what_is_documented() {
+    let Some(kubectl) = kubectl::of(PathBuf::from("no-cluster-is-asked")) else {
+        return;
+    };
+    let directory = manifest_directory();
+    let all = rendered(&kubectl, &directory).await;
+    let base = rendered(&kubectl, &directory.join("base")).await;
+    let takeover = rendered(&kubectl, &directory.join("overlays/takeover")).await;
+    let uninstall = rendered(&kubectl, &directory.join("overlays/uninstall")).await;
+
+    let names: Vec<[&str; 3]> = all
+        .keys()
+        .map(|[kind, namespace, name]| [kind.as_str(), namespace, name])
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ["ClusterRole", "", "ipblock-operator"],
+            ["ClusterRoleBinding", "", "ipblock-operator"],
+            ["ConfigMap", "default", "ipblock-operator-config"],
+            ["CustomResourceDefinition", "", "ipblocks.ops.yiiong.top"],
+            ["Deployment", "default", "ipblock-operator"],
+            ["Role", "default", "ipblock-operator"],
+            ["RoleBinding", "default", "ipblock-operator"],
+            ["Service", "default", "ipblock-operator-metrics"],
+            ["Service", "default", "ipblock-trigger"],
+            ["ServiceAccount", "default", "ipblock-operator"],
+        ]
+    );
+    assert_eq!(all, base, "manifests/ is base/ under another path");
+    // The other cases of this suite read the files without kustomize.
+    assert_eq!(all, by_name(manifests()), "they read the same");
+
+    let deployment = of_kind(&all, "Deployment");
+    for (workload, account) in [
+        (deployment, of_kind(&all, "ServiceAccount")),
+        (of_kind(&uninstall, "Job"), of_kind(&all, "ServiceAccount")),
+    ] {
+        let pod = &template(workload)["spec"];
+        assert_eq!(pod["serviceAccountName"], account["metadata"]["name"]);
+        assert_eq!(
+            workload["metadata"]["namespace"],
+            account["metadata"]["namespace"]
+        );
+        let containers = pod["containers"].as_array().expect("containers");
+        assert_eq!(containers.len(), 1);
+        assert_eq!(containers[0]["image"], IMAGE);
+    }
+    let guide = include_str!("../../docs/operate.md");
+    let (name, _) = IMAGE.split_once(':').expect("a tag");
+    assert!(
+        guide.contains(&format!("-t {name} .")),
+        "the guide builds the image that is deployed"
+    );
+    let labels = &template(deployment)["metadata"]["labels"];
+    for (_, service) in all.iter().filter(|([kind, ..], _)| kind == "Service") {
+        for (label, value) in service["spec"]["selector"].as_object().expect("a selector") {
+            assert_eq!(labels[label], *value, "{service:#}");
+        }
+    }
+
+    // Taking over: the same without the ConfigMap, which is the original's, and with one argument more.
+    let mut expected = base.clone();
+    expected.retain(|[kind, ..], _| kind != "ConfigMap");
+    let deployment = expected
+        .iter_mut()
+        .find(|([kind, ..], _)| kind == "Deployment");
+    let (_, deployment) = deployment.expect("a Deployment");
+    let args = &mut deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+    let args = args.as_array_mut().expect("arguments");
+    args.push(json!("--insecure-triggers"));
+    assert_eq!(takeover, expected);
+
+    // Leaving: a Job alone, so that deleting it deletes nothing else.
+    assert_eq!(uninstall.len(), 1);
+    let job = of_kind(&uninstall, "Job");
+    assert_eq!(job["metadata"]["name"], "ipblock-operator-uninstall");
+    assert!(guide.contains("job/ipblock-operator-uninstall"));
+    let args = &template(job)["spec"]["containers"][0]["args"];
+    assert_eq!(args[0], "uninstall");
+    assert_eq!(args[1], "--bans=lift");
+}
+
+/// kustomize leaves out a patch with a target that matches nothing, without a word.
+#[tokio::test]
+async fn every_patch_of_an_overlay_is_about_an_object_that_exists() {
+    let Some(kubectl) = kubectl::of(PathBuf::from("no-cluster-is-asked")) else {
+        return;
+    };
+    let directory = manifest_directory();
+    let base = rendered(&kubectl, &directory.join("base")).await;
+    let mut patches = 0;
+    for overlay in ["takeover", "uninstall"] {
+        let path = directory.join("overlays").join(overlay);
+        let kustomization = &documents(&path.join("kustomization.yaml"))[0];
+        for patch in kustomization["patches"].as_array().into_iter().flatten() {
+            let text = patch["patch"].as_str().expect("an inline patch");
+            let inline = yaml(text, overlay).remove(0);
+            let (kind, name) = match patch["target"].as_object() {
+                Some(target) => (&target["kind"], &target["name"]),
+                None => (&inline["kind"], &inline["metadata"]["name"]),
+            };
+            assert!(
+                base.keys()
+                    .any(|[of, _, called]| of == kind && called == name),
+                "{overlay}: there is no {kind} {name}"
+            );
+            patches += 1;
+        }
+    }
+    assert_eq!(patches, 2, "those that were looked at");
+}
+
+/// docs/operate.md: how to install in another namespace.
+#[tokio::test]
+async fn another_namespace_is_set_in_three_files_and_everything_follows() {
+    let Some(kubectl) = kubectl::of(PathBuf::from("no-cluster-is-asked")) else {
+        return;
+    };
+    let copy = std::env::temp_dir().join(format!("reeve-e2e-manifests-{}", std::process::id()));
+    copy_directory(&manifest_directory(), &copy);
+    let guide = include_str!("../../docs/operate.md");
+    for file in [
+        "kustomization.yaml",
+        "base/kustomization.yaml",
+        "overlays/uninstall/kustomization.yaml",
+    ] {
+        assert!(guide.contains(&format!("manifests/{file}")), "{file}");
+        let path = copy.join(file);
+        let text = std::fs::read_to_string(&path).expect("a file of the copy");
+        let line = "namespace: default";
+        assert_eq!(
+            text.matches(line).count(),
+            1,
+            "{file} has one line to change"
+        );
+        std::fs::write(&path, text.replace(line, "namespace: bans")).expect("it can be written");
+    }
+    for overlay in ["", "base", "overlays/takeover", "overlays/uninstall"] {
+        for ([kind, namespace, name], object) in rendered(&kubectl, &copy.join(overlay)).await {
+            let cluster_wide = kind.starts_with("Cluster") || kind == "CustomResourceDefinition";
+            let expected = if cluster_wide { "" } else { "bans" };
+            assert_eq!(namespace, expected, "{overlay}: {kind} {name}");
+            for subject in object["subjects"].as_array().into_iter().flatten() {
+                assert_eq!(subject["namespace"], "bans", "{overlay}: {kind} {name}");
+            }
+        }
+    }
+    std::fs::remove_dir_all(&copy).expect("the copy can be removed");
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a directory of the copy");
+    for entry in std::fs::read_dir(from).expect("a directory of the manifests") {
+        let path = entry.expect("an entry").path();
+        let target = to.join(path.file_name().expect("a name"));
+        if path.is_dir() {
+            copy_directory(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).expect("a file of the manifests");
+        }
+    }
+}
