@@ -1,7 +1,7 @@
 //! Programs under test as child processes, killed with the test and heard when it fails.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use tokio::process::{Child, Command};
 /// A running program; killed when dropped, its log shown when the test panics.
 pub(crate) struct Process {
     name: String,
+    args: Vec<String>,
+    environment: Vec<(String, String)>,
     child: Child,
     log: PathBuf,
 }
@@ -25,21 +27,22 @@ impl Process {
             "reeve-e2e-{}-{count}-{name}.log",
             std::process::id()
         ));
-        let file = std::fs::File::create(&log).expect("a log file in the temporary directory");
-        let child = Command::new(env!("CARGO_BIN_EXE_ipblock-operator"))
-            .args(args)
-            .env_remove("KUBECONFIG")
-            .envs(environment.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
-            .stdout(file.try_clone().expect("a second handle of the log"))
-            .stderr(file)
-            .kill_on_drop(true)
-            .spawn()
-            .expect("the operator's binary starts");
         Self {
             name: name.into(),
-            child,
+            args: args.to_vec(),
+            environment: environment.to_vec(),
+            child: spawn(&log, args, environment),
             log,
+        }
+    }
+
+    /// Starts the program again whenever it ends by itself, as the kubelet does. Runs until it is dropped.
+    pub(crate) async fn kept_running(&mut self) -> std::convert::Infallible {
+        loop {
+            let status = self.child.wait().await.expect("an exit status");
+            eprintln!("{} ended ({status}) and is started again", self.name);
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            self.child = spawn(&self.log, &self.args, &self.environment);
         }
     }
 
@@ -85,6 +88,21 @@ impl Process {
             .expect("an exit status")
             .code()
     }
+}
+
+fn spawn(log: &Path, args: &[String], environment: &[(String, String)]) -> Child {
+    let file = std::fs::File::options().create(true).append(true).open(log);
+    let file = file.expect("a log file in the temporary directory");
+    Command::new(env!("CARGO_BIN_EXE_ipblock-operator"))
+        .args(args)
+        .env_remove("KUBECONFIG")
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(file.try_clone().expect("a second handle of the log"))
+        .stderr(file)
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the operator's binary starts")
 }
 
 impl Drop for Process {

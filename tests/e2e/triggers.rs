@@ -10,7 +10,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
 use crate::process::{answer, free_port, get, http};
-use crate::world::World;
+use crate::world::{World, until};
 
 on_both_servers!(
     a_grafana_alert_bans_and_repeats_are_debounced,
@@ -304,29 +304,33 @@ async fn signatures_are_checked_against_the_body(world: World) {
 }
 
 async fn while_the_api_server_is_down_the_sender_is_told_to_retry(mut world: World) {
-    let _operator = world
+    let mut operator = world
         .operator_with("ipblock-operator-0", &["--insecure-triggers"])
         .await;
     let trigger = listen(&world).await;
-    world.cluster.stop_api();
-    let (status, said) = http(trigger, "POST", PATH, &[], &alert("1.2.3.4"))
-        .await
-        .expect("an answer");
-    assert_eq!(status, 503, "{said}");
-    world.cluster.start_api().await;
-    world.client = world.cluster.client();
-    assert!(
-        world.blocks().await.is_empty(),
-        "what was not accepted is not made afterwards"
-    );
-    world
-        .until("the sender's retry works", async move |_| {
-            matches!(
-                http(trigger, "POST", PATH, &[], &alert("1.2.3.4")).await,
-                Some((200, _))
-            )
+    let case = async {
+        world.cluster.stop_api();
+        let (status, said) = http(trigger, "POST", PATH, &[], &alert("1.2.3.4"))
+            .await
+            .expect("an answer");
+        assert_eq!(status, 503, "{said}");
+        world.cluster.start_api().await;
+        world.client = world.cluster.client();
+        assert!(
+            world.blocks().await.is_empty(),
+            "what was not accepted is not made afterwards"
+        );
+        until("the sender's retry works", async || {
+            let answer = http(trigger, "POST", PATH, &[], &alert("1.2.3.4")).await;
+            matches!(answer, Some((200, _)))
         })
         .await;
-    let made: Value = world.phase("ipblock-6465ec74397c9126", "active").await;
-    assert_eq!(made["status"]["banCount"], 1);
+        let made: Value = world.phase("ipblock-6465ec74397c9126", "active").await;
+        assert_eq!(made["status"]["banCount"], 1);
+    };
+    // An API server that takes more than ten seconds costs the leader its lease, and with it its process.
+    tokio::select! {
+        () = case => {}
+        never = operator.process.kept_running() => match never {},
+    }
 }
