@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
@@ -23,6 +24,8 @@ pub(crate) enum Fate {
     Hang,
     /// It is done, and the answer is lost.
     Lose,
+    /// It is done after this long.
+    Slow(Duration),
 }
 
 type Hook = Box<dyn FnMut(&Method, &str) -> Option<Fate> + Send>;
@@ -178,6 +181,7 @@ impl Fake {
         match fate {
             Some(Fate::Hang) => std::future::pending::<()>().await,
             Some(Fate::Refuse(code)) => return Ok(status(code, "refused")),
+            Some(Fate::Slow(delay)) => tokio::time::sleep(delay).await,
             Some(Fate::Lose) | None => {}
         }
         let body = body.collect().await.expect("a body").to_bytes();

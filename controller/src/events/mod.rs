@@ -2,7 +2,8 @@
 //!
 //! [`Recorder::event`] never waits and never fails. The event goes into a bounded queue; one writer makes
 //! series of repeated events, holds back an object that has too many, and tries each write up to
-//! [`TRIES`] times. What is dropped is counted (`reeve_events_dropped_total`). The queue is written out when the
+//! [`TRIES`] times. It writes one at a time and rests after each, three times as long as the write took: when
+//! the API server is busy, reconciles go first and events follow. What is dropped is counted (`reeve_events_dropped_total`). The queue is written out when the
 //! manager stops, as far as its grace period allows.
 //!
 //! Needs `create` and `patch` on `events` in `events.k8s.io`, and nothing else.
@@ -28,8 +29,8 @@ use correlate::{Identity, ObjectIdentity};
 pub use writer::TRIES;
 pub(crate) use writer::Writer;
 
-/// How many events wait to be written at most.
-pub const QUEUE: usize = 1000;
+/// How many events wait to be written at most (client-go: 1,000; but the writer here lets reconciles go first).
+pub const QUEUE: usize = 10_000;
 
 /// Whether an event is good news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

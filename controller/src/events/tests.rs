@@ -171,3 +171,21 @@ async fn what_is_queued_at_the_stop_is_still_written_once() {
     setup.record("too late");
     assert_eq!(setup.dropped.get(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_writer_writes_one_at_a_time_and_rests_three_times_as_long_as_a_write_took() {
+    let setup = setup();
+    let started = tokio::time::Instant::now();
+    let (sent, mut at) = tokio::sync::mpsc::unbounded_channel();
+    setup.fake.hook(move |_, _| {
+        let _ = sent.send(started.elapsed());
+        Some(Fate::Slow(Duration::from_millis(10)))
+    });
+    for note in ["one", "two", "three"] {
+        setup.record(note);
+    }
+    for expected in [0, 40, 80] {
+        let at = at.recv().await.expect("a write");
+        assert!(at.as_millis().abs_diff(expected) <= 5, "{at:?}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Takes events from the queue and writes them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -13,7 +14,7 @@ use kube_core::params::{Patch, PatchParams};
 use reeve_clock::Clock;
 use reeve_informer::ObjectKey;
 use serde_json::json;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -25,8 +26,13 @@ use crate::client::{self, Client};
 pub const TRIES: u32 = 12;
 /// How long between two tries, with up to a quarter more.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Writes under way at once.
+/// Events taken from the queue and not written yet: one at a time is being written, the others pause before
+/// their next try.
 const WRITES: usize = 8;
+/// After a write the writer rests this many times as long as it took, so that events take a small share of a
+/// busy API server, and wait rather than the writes of reconciles.
+const REST: u32 = 3;
+const LONGEST_REST: Duration = Duration::from_secs(1);
 /// How often running series are looked at.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -39,6 +45,8 @@ pub(crate) struct Writer {
     instance: String,
     queue: mpsc::Receiver<Recorded>,
     correlator: Correlator,
+    /// Held during a write and the rest after it.
+    turn: Arc<Semaphore>,
     /// The time in the last name, so that two events of one moment have two names.
     named: i128,
 }
@@ -76,6 +84,7 @@ impl Writer {
             instance: super::cut(&instance, 128),
             queue,
             correlator: Correlator::default(),
+            turn: Arc::new(Semaphore::new(1)),
             named: 0,
         };
         (writer, sender)
@@ -201,11 +210,26 @@ impl Writer {
 
     fn write(&self, job: Job, stop: &CancellationToken) -> BoxFuture<'static, Ended> {
         let (client, clock, stop) = (self.client.clone(), self.clock.clone(), stop.clone());
-        let instance = self.instance.clone();
+        let (turn, instance) = (Arc::clone(&self.turn), self.instance.clone());
         async move {
             let mut tries = 0;
             loop {
-                let Err(error) = try_write(&client, &job, &instance).await else {
+                let held = tokio::select! {
+                    biased;
+                    () = stop.cancelled() => None,
+                    held = turn.clone().acquire_owned() => held.ok(),
+                };
+                let started = Instant::now();
+                let answer = try_write(&client, &job, &instance).await;
+                if let Some(_held) = held {
+                    let rest = (started.elapsed() * REST).min(LONGEST_REST);
+                    tokio::select! {
+                        biased;
+                        () = stop.cancelled() => {}
+                        () = sleep(rest) => {}
+                    }
+                }
+                let Err(error) = answer else {
                     return Ended::Written(job);
                 };
                 tries += 1;
