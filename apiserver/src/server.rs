@@ -261,10 +261,18 @@ impl ApiServer {
         self.core.store.revision()
     }
 
-    /// Forgets the history up to and including a version (default: all of it), so that older watches
-    /// and pages get 410.
+    /// Compacts the history up to and including a version (default: all of it), as etcd does it every few
+    /// minutes: reads at older versions and pages that began before get 410. Watches do not notice, as a real
+    /// server keeps what they resume from in caches of its own.
     pub fn compact(&self, version: Option<u64>) {
         self.core.store.compact(version.unwrap_or(u64::MAX));
+    }
+
+    /// Forgets the history up to and including a version (default: all of it), as a real server does that
+    /// restarts after a compaction: also watches that start from an older version get 410. Those that
+    /// run go on.
+    pub fn forget_history(&self, version: Option<u64>) {
+        self.core.store.forget(version.unwrap_or(u64::MAX));
     }
 
     /// Ends every open watch, as a server does that restarts or sheds load.
@@ -282,7 +290,7 @@ impl ApiServer {
     /// Brings it up again on the same addresses. History is lost, as with a restarted server, so older
     /// watches get 410.
     pub fn come_up(&self) {
-        self.core.store.compact(u64::MAX);
+        self.core.store.forget(u64::MAX);
         self.core.up.send_replace(true);
     }
 

@@ -146,7 +146,7 @@ async fn it_converges_through_an_outage_compaction_and_faults() {
                 0 => server.close_watches(),
                 1 => {
                     server.close_watches();
-                    server.compact(None);
+                    server.forget_history(None);
                 }
                 2 => {
                     server.go_down();

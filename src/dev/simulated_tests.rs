@@ -516,8 +516,8 @@ async fn watches_that_break_stall_or_are_too_old_converge() {
         })
         .await;
     }
-    survives("a compaction", async |world: &World| {
-        world.server.compact(None);
+    survives("a lost history", async |world: &World| {
+        world.server.forget_history(None);
         world.server.close_watches();
         Vec::new()
     })

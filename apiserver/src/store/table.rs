@@ -42,8 +42,12 @@ pub(crate) struct Event {
 pub(super) struct Table {
     pub(super) objects: BTreeMap<Key, Arc<Object>>,
     events: VecDeque<Event>,
-    /// Every event after this version is in the ring.
+    /// Every event after this version is in the ring: who has seen all up to here can go on.
+    dropped: u64,
+    /// The oldest version that a watch can start from.
     pub(super) oldest: u64,
+    /// The oldest version that can be read.
+    compacted: u64,
     pub(super) signal: watch::Sender<u64>,
 }
 
@@ -55,7 +59,9 @@ impl Table {
         Self {
             objects: BTreeMap::new(),
             events: VecDeque::new(),
+            dropped: revision,
             oldest: revision,
+            compacted: revision,
             signal: watch::Sender::new(revision),
         }
     }
@@ -75,21 +81,30 @@ impl Table {
             if !(count > history.max_events || (old && count > history.min_events)) {
                 break;
             }
-            self.oldest = first.version;
-            self.events.pop_front();
+            self.forget(first.version);
         }
     }
 
-    /// Forgets events up to and including `version`.
+    /// Refuses reads at versions before `version`.
     pub(super) fn compact(&mut self, version: u64) {
-        while self
-            .events
-            .front()
-            .is_some_and(|event| event.version <= version)
+        self.compacted = self.compacted.max(version);
+    }
+
+    /// Forgets events up to and including `version`.
+    pub(super) fn forget(&mut self, version: u64) {
+        while let Some(first) = self.events.front()
+            && first.version <= version
         {
+            self.dropped = first.version;
             self.events.pop_front();
         }
         self.oldest = self.oldest.max(version);
+        self.compact(version);
+    }
+
+    /// Whether a watch can start after `version`.
+    pub(super) fn check_start(&self, version: u64) -> Result<(), HistoryError> {
+        not_before(version, self.oldest)
     }
 
     /// At most `limit` events after `cursor`.
@@ -98,19 +113,9 @@ impl Table {
         cursor: u64,
         limit: usize,
     ) -> Result<Vec<Event>, HistoryError> {
-        self.holds(cursor)?;
+        not_before(cursor, self.dropped)?;
         let start = self.events.partition_point(|event| event.version <= cursor);
         Ok(self.events.range(start..).take(limit).cloned().collect())
-    }
-
-    fn holds(&self, version: u64) -> Result<(), HistoryError> {
-        if version < self.oldest {
-            return Err(HistoryError::TooOld {
-                asked: version,
-                oldest: self.oldest,
-            });
-        }
-        Ok(())
     }
 
     /// What the keys with `prefix` that changed since `version` were then.
@@ -119,7 +124,7 @@ impl Table {
         version: u64,
         prefix: &str,
     ) -> Result<BTreeMap<Key, Option<Arc<Object>>>, HistoryError> {
-        self.holds(version)?;
+        not_before(version, self.compacted)?;
         let mut undone = BTreeMap::new();
         for event in self
             .events
@@ -190,4 +195,11 @@ impl Table {
         }
         Ok(page)
     }
+}
+
+fn not_before(asked: u64, oldest: u64) -> Result<(), HistoryError> {
+    if asked < oldest {
+        return Err(HistoryError::TooOld { asked, oldest });
+    }
+    Ok(())
 }

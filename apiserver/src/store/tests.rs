@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -135,6 +135,41 @@ fn no_more_than_the_maximum_of_events_is_kept() {
     }
     let oldest = store.oldest(STORAGE).unwrap();
     assert_eq!(store.events_after(STORAGE, oldest, 100).unwrap().0.len(), 4);
+}
+
+#[test]
+fn a_compaction_forbids_the_past_and_leaves_what_watches_resume_from() {
+    let store = store(History::default());
+    let first = write(&store, "a/x", Some(1)).unwrap();
+    let second = write(&store, "a/x", Some(2)).unwrap();
+    store.compact(second);
+    assert!(matches!(
+        everything(&store, Some(first)),
+        Err(HistoryError::TooOld { .. })
+    ));
+    assert!(everything(&store, Some(second)).is_ok());
+    assert!(store.check_start(STORAGE, first).is_ok());
+    assert_eq!(store.events_after(STORAGE, first, 9).unwrap().0.len(), 1);
+}
+
+#[test]
+fn what_is_forgotten_is_missed_only_by_who_has_not_seen_it() {
+    let store = store(History::default());
+    let seen = write(&store, "a/x", Some(1)).unwrap();
+    store.create_table("others");
+    let other = json!({"metadata": {"name": "y"}});
+    store
+        .commit("others", "y", Expected::Absent, Some(other))
+        .unwrap();
+    store.forget(u64::MAX);
+    assert!(matches!(
+        store.check_start(STORAGE, seen),
+        Err(HistoryError::TooOld { .. })
+    ));
+    write(&store, "a/x", Some(2));
+    let (events, _) = store.events_after(STORAGE, seen, 9).unwrap();
+    assert_eq!(events.len(), 1, "a watch that runs has missed nothing");
+    assert!(store.events_after(STORAGE, seen - 1, 9).is_err());
 }
 
 #[test]

@@ -100,13 +100,21 @@ pub(crate) async fn watch(core: &Arc<Core>, request: &Request) -> Result<Watch, 
                 end_of_initial: (bookmarks && core.streaming_lists(request)).then_some(at),
             }
         }
-        (_, version) => Start {
-            cursor: version
+        (_, version) => {
+            let cursor = version
                 .filter(|&version| version > 0)
-                .unwrap_or_else(|| core.store.revision()),
-            initial: Vec::new(),
-            end_of_initial: None,
-        },
+                .unwrap_or_else(|| core.store.revision());
+            if let Err(HistoryError::TooOld { asked, oldest }) =
+                core.store.check_start(&storage, cursor)
+            {
+                error = Some(too_old(asked, oldest));
+            }
+            Start {
+                cursor,
+                initial: Vec::new(),
+                end_of_initial: None,
+            }
+        }
     };
     let now = Instant::now();
     let lasts = match query
@@ -268,9 +276,7 @@ impl Watch {
             }
             Err(HistoryError::TooOld { asked, oldest }) => {
                 if !self.started {
-                    let status =
-                        Status::expired(format!("too old resource version: {asked} ({oldest})"));
-                    failure(&status, &mut out);
+                    failure(&too_old(asked, oldest), &mut out);
                 }
                 self.ended = true;
             }
@@ -344,6 +350,10 @@ impl Watch {
         out.extend_from_slice(object.to_string().as_bytes());
         out.extend_from_slice(b"}\n");
     }
+}
+
+fn too_old(asked: u64, oldest: u64) -> Status {
+    Status::expired(format!("too old resource version: {asked} ({oldest})"))
 }
 
 /// The one frame that tells of an error.

@@ -43,7 +43,7 @@ async fn a_version_that_is_gone_is_told_in_the_stream() {
     let server = server().await;
     let a = post(&server, MAPS, &map("a")).await.ok();
     post(&server, MAPS, &map("b")).await.ok();
-    server.compact(None);
+    server.forget_history(None);
     let path = format!("{MAPS}?watch=true&resourceVersion={}", version(&a));
     let mut watch = watch(&server, &path).await;
     let event = watch.next().await.unwrap();
@@ -51,6 +51,35 @@ async fn a_version_that_is_gone_is_told_in_the_stream() {
     assert_eq!(event["object"]["code"], 410);
     assert_eq!(event["object"]["reason"], "Expired");
     assert_eq!(watch.next().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_watch_goes_on_when_history_is_forgotten() {
+    let server = server().await;
+    let a = post(&server, MAPS, &map("a")).await.ok();
+    let path = format!("{MAPS}?watch=true&resourceVersion={}", version(&a));
+    let mut watch = watch(&server, &path).await;
+    // It is idle while the version goes on elsewhere.
+    post(&server, "/api/v1/namespaces/default/secrets", &map("s"))
+        .await
+        .ok();
+    server.forget_history(None);
+    let b = post(&server, MAPS, &map("b")).await.ok();
+    assert_eq!(
+        watch.brief().await,
+        Some(("ADDED".into(), "b".into(), version(&b)))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_resumes_after_a_compaction() {
+    let server = server().await;
+    let a = post(&server, MAPS, &map("a")).await.ok();
+    let b = post(&server, MAPS, &map("b")).await.ok();
+    server.compact(None);
+    let path = format!("{MAPS}?watch=true&resourceVersion={}", version(&a));
+    let mut watch = watch(&server, &path).await;
+    assert_eq!(watch.brief().await.unwrap().2, version(&b));
 }
 
 #[tokio::test(start_paused = true)]

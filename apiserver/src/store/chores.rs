@@ -1,0 +1,81 @@
+//! What writes leave to do for the background task: deletions to finish, owners and namespaces to look at.
+
+use super::{Key, Store};
+
+/// Work for the background task that finishes deletions.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Chore {
+    /// The owner of this uid went, or waits for its dependents: look at them.
+    Owner(String),
+    /// An object that names owners: are they there?
+    Dependent(String, Key),
+    /// An object that waits on a finalizer of the garbage collector.
+    Finalize(String, Key),
+    /// A namespace that is new, or terminates and lost something.
+    Namespace(String),
+    /// A CustomResourceDefinition that terminates, by its storage.
+    Definition(String),
+}
+
+// === impl Store ===
+
+impl Store {
+    /// Waits for work for the background task, and takes all of it.
+    pub(crate) async fn next_chores(&self) -> Vec<Chore> {
+        loop {
+            let waiting = self.chores.notified();
+            let taken = self.take_chores();
+            if !taken.is_empty() {
+                return taken;
+            }
+            waiting.await;
+        }
+    }
+
+    /// The work there is for the background task, without waiting.
+    pub(crate) fn take_chores(&self) -> Vec<Chore> {
+        let taken = std::mem::take(&mut self.state.write().chores);
+        taken.into_iter().collect()
+    }
+
+    /// Adds work for the background task.
+    pub(crate) fn add_chore(&self, chore: Chore) {
+        self.state.write().chores.insert(chore);
+        self.chores.notify_one();
+    }
+
+    /// The objects that name `uid` as an owner.
+    pub(crate) fn owned_by(&self, uid: &str) -> Vec<(String, Key)> {
+        let state = self.state.read();
+        state
+            .owned
+            .get(uid)
+            .map(|owned| owned.iter().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// The object of this uid, if it waits for its dependents.
+    pub(crate) fn waiting_owner(&self, uid: &str) -> Option<(String, Key)> {
+        self.state.read().waiting.get(uid).cloned()
+    }
+
+    /// Says whether removals in `namespace` wake the background task.
+    pub(crate) fn set_terminating(&self, namespace: &str, terminating: bool) {
+        let mut state = self.state.write();
+        if terminating {
+            state.terminating.insert(namespace.to_owned());
+        } else {
+            state.terminating.remove(namespace);
+        }
+    }
+
+    /// Says whether removals in `storage` wake the background task.
+    pub(crate) fn set_ending(&self, storage: &str, ending: bool) {
+        let mut state = self.state.write();
+        if ending {
+            state.ending.insert(storage.to_owned());
+        } else {
+            state.ending.remove(storage);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Writing: one object at a time, if it is still what the writer believes.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::persist::Log;
+use super::{Change, Event, Key, Object, PersistError, Store};
+
+/// What must hold in the store for a write to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// There is no object of the key.
+    Absent,
+    /// The object is at this version.
+    Version(u64),
+}
+
+/// Why nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CommitError {
+    /// What was expected did not hold: somebody else wrote first.
+    #[error("the object changed meanwhile")]
+    Raced,
+    /// The resource is no longer there.
+    #[error("the resource {0} has no table")]
+    NoTable(String),
+    /// The server is shutting down.
+    #[error("the server is shutting down")]
+    Closed,
+    /// The log on disk could not be written; memory is unchanged.
+    #[error(transparent)]
+    Persist(#[from] PersistError),
+}
+
+// === impl Store ===
+
+impl Store {
+    /// Writes `value`, or removes the object when it is `None`, if `expected` holds.
+    ///
+    /// Returns the object as stored; after a removal, the last state with the removal's version.
+    pub(crate) fn commit(
+        &self,
+        storage: &str,
+        key: &str,
+        expected: Expected,
+        value: Option<Value>,
+    ) -> Result<Arc<Object>, CommitError> {
+        let mut guard = self.state.write();
+        let state = &mut *guard;
+        if state.closed {
+            return Err(CommitError::Closed);
+        }
+        let table = state
+            .tables
+            .get_mut(storage)
+            .ok_or_else(|| CommitError::NoTable(storage.to_owned()))?;
+        let previous = table.objects.get(key).cloned();
+        let holds = match (&previous, expected) {
+            (None, Expected::Absent) => value.is_some(),
+            (Some(object), Expected::Version(version)) => object.version() == version,
+            _ => false,
+        };
+        if !holds {
+            return Err(CommitError::Raced);
+        }
+        let version = state.revision.saturating_add(self.step);
+        let (change, object) = match (value, &previous) {
+            (Some(value), None) => (Change::Added, Arc::new(Object::new(value, version))),
+            (Some(value), Some(_)) => (Change::Modified, Arc::new(Object::new(value, version))),
+            (None, Some(previous)) => (Change::Deleted, Arc::new(previous.at_version(version))),
+            (None, None) => return Err(CommitError::Raced),
+        };
+        let key = Key::from(key);
+        let stays = (change != Change::Deleted).then_some(&object);
+        if let Some(log) = &mut state.log {
+            log.append(version, storage, &key, stays.map(|object| object.value()))?;
+        }
+        let table = state
+            .tables
+            .get_mut(storage)
+            .ok_or_else(|| CommitError::NoTable(storage.to_owned()))?;
+        table.record(
+            Event {
+                version,
+                at: Instant::now(),
+                key: key.clone(),
+                change,
+                object: object.clone(),
+                previous: previous.clone(),
+            },
+            &self.history,
+        );
+        state.revision = version;
+        state.note(
+            storage,
+            &key,
+            previous.as_deref(),
+            stays.map(|object| &**object),
+        );
+        if state.log.as_ref().is_some_and(Log::wants_snapshot) {
+            state.snapshot();
+        }
+        let chores = !state.chores.is_empty();
+        let signal = state.tables.get(storage).map(|table| table.signal.clone());
+        drop(guard);
+        self.revision.send_replace(version);
+        if let Some(signal) = signal {
+            signal.send_replace(version);
+        }
+        if chores {
+            self.chores.notify_one();
+        }
+        Ok(object)
+    }
+}
