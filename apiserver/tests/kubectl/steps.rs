@@ -80,8 +80,13 @@ impl Runner {
             .await
             .unwrap_or_else(|_| panic!("kubectl {arguments} did not end within {PATIENCE:?}"))
             .expect("kubectl ends");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned()
-            + &String::from_utf8_lossy(&output.stderr);
+        // What kubectl's own machinery logs is no answer, and may follow a last line without an end.
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let errors: String = errors
+            .split_inclusive('\n')
+            .filter(|line| !is_log(line))
+            .collect();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &errors;
         let code = output.status.code().unwrap_or(-1);
         self.printed.push(format!(
             "$ kubectl {arguments}\n{}[{code}]",
@@ -89,15 +94,36 @@ impl Runner {
         ));
     }
 
-    /// Starts a kubectl that watches, and waits until it has printed something.
+    /// Runs `kubectl ARGUMENTS` until what it prints contains `wanted`, and keeps nothing of it: a real server's parts
+    /// learn of a new definition one after the other.
+    pub async fn until(&self, arguments: &str, wanted: &str) {
+        for _ in 0..100 {
+            let output = self.command(arguments).stdin(Stdio::null()).output().await;
+            let output = output.expect("kubectl runs");
+            let text = String::from_utf8_lossy(&output.stdout).into_owned()
+                + &String::from_utf8_lossy(&output.stderr);
+            if text.contains(wanted) {
+                return;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+        panic!("kubectl {arguments} never printed {wanted:?}");
+    }
+
+    /// Starts a kubectl that watches, and waits until it does.
     pub async fn watch(&mut self, arguments: &str) -> Watching {
-        let file = self.directory.join("watch.txt");
-        let output = std::fs::File::create(&file).expect("a file");
+        let (file, log) = (
+            self.directory.join("watch.txt"),
+            self.directory.join("watch.log"),
+        );
+        let [output, errors] =
+            [&file, &log].map(|file| std::fs::File::create(file).expect("a file"));
         let child = self
             .command(arguments)
+            .arg("-v=6")
             .stdin(Stdio::null())
             .stdout(output)
-            .stderr(Stdio::null())
+            .stderr(errors)
             .spawn()
             .expect("kubectl runs");
         let watching = Watching {
@@ -106,9 +132,16 @@ impl Runner {
             file,
         };
         watching.until_lines(1).await;
-        // It lists, prints, and only then watches.
-        sleep(Duration::from_millis(700)).await;
-        watching
+        // It lists, prints, and only then watches; what happens before that it may miss.
+        for _ in 0..200 {
+            let log = std::fs::read_to_string(&log).unwrap_or_default();
+            let answered = |line: &str| line.contains("watch=true") && line.contains("200 OK");
+            if log.lines().any(answered) {
+                return watching;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        panic!("kubectl {arguments} did not begin to watch within 10 s");
     }
 
     /// Waits until it has printed `lines`, stops it and keeps what it printed.
@@ -155,17 +188,18 @@ impl Watching {
     }
 }
 
+/// What kubectl's own machinery logs: `W0131 10:00:00.000000 …`, of its watches sometimes over several lines.
+fn is_log(line: &str) -> bool {
+    let has_head = line.len() > 5
+        && line.starts_with(['I', 'W', 'E'])
+        && line.as_bytes()[1..5].iter().all(u8::is_ascii_digit);
+    has_head || line.contains("reflector.go")
+}
+
 /// Without what differs from run to run: ages, times, uids, versions, ports, widths of columns.
 fn comparable(text: &str) -> String {
     let mut shown = String::new();
     for line in text.lines() {
-        // What kubectl's own machinery logs: `W0131 10:00:00.000000 …`.
-        let is_log = line.len() > 5
-            && line.starts_with(['I', 'W', 'E'])
-            && line.as_bytes()[1..5].iter().all(u8::is_ascii_digit);
-        if is_log {
-            continue;
-        }
         // The names of the files that are compared.
         if line.starts_with("diff ") || line.starts_with("--- ") || line.starts_with("+++ ") {
             continue;

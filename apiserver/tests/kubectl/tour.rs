@@ -93,6 +93,8 @@ async fn definitions(t: &mut Runner) {
     t.feed("apply -f -", DEFINITION).await;
     t.run("wait --for=condition=Established crd/kites.tour.example.com --timeout=20s")
         .await;
+    t.until("api-resources --api-group=tour.example.com", "kites")
+        .await;
     t.run("get crd kites.tour.example.com").await;
     t.run("api-resources --api-group=tour.example.com").await;
     t.feed(
@@ -316,5 +318,7 @@ async fn delete(t: &mut Runner) {
     t.run("delete namespace tour").await;
     t.run("get namespace tour").await;
     t.run("delete crd kites.tour.example.com").await;
+    t.until("get --raw /apis/tour.example.com/v1/kites", "NotFound")
+        .await;
     t.run("get kites -A").await;
 }
