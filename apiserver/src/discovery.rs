@@ -121,13 +121,13 @@ fn aggregated_group(group: &Group) -> Value {
 }
 
 fn aggregated_resource(info: &ResourceInfo) -> Value {
-    // A real server leaves the version out for the core group.
-    let version = if info.group.is_empty() {
-        ""
+    // A real server names group and version of its own kinds only where they are not the resource's.
+    let (group, version) = if info.custom {
+        (info.group.as_str(), info.version.as_str())
     } else {
-        &info.version
+        ("", "")
     };
-    let kind = json!({"group": info.group, "version": version, "kind": info.kind});
+    let kind = json!({"group": group, "version": version, "kind": info.kind});
     let mut resource = Map::new();
     let mut set = |name: &str, value: Value| {
         resource.insert(name.to_owned(), value);
@@ -303,12 +303,16 @@ pub(crate) fn resources(group: &str, version: &Version) -> Value {
             list.push(entry);
         }
     }
-    json!({
+    let mut document = json!({
         "kind": "APIResourceList",
-        "apiVersion": "v1",
         "groupVersion": group_version(group, &version.name),
         "resources": list,
-    })
+    });
+    // The core group's does not say so.
+    if !group.is_empty() {
+        document["apiVersion"] = json!("v1");
+    }
+    document
 }
 
 /// `v1` or `group/version`.
@@ -396,7 +400,7 @@ mod tests {
             *deployments,
             json!({
                 "resource": "deployments",
-                "responseKind": {"group": "apps", "version": "v1", "kind": "Deployment"},
+                "responseKind": {"group": "", "version": "", "kind": "Deployment"},
                 "scope": "Namespaced",
                 "singularResource": "deployment",
                 "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
@@ -404,7 +408,7 @@ mod tests {
                 "categories": ["all"],
                 "subresources": [
                     {"subresource": "scale", "responseKind": {"group": "autoscaling", "version": "v1", "kind": "Scale"}, "verbs": ["get", "patch", "update"]},
-                    {"subresource": "status", "responseKind": {"group": "apps", "version": "v1", "kind": "Deployment"}, "verbs": ["get", "patch", "update"]},
+                    {"subresource": "status", "responseKind": {"group": "", "version": "", "kind": "Deployment"}, "verbs": ["get", "patch", "update"]},
                 ],
             })
         );

@@ -122,6 +122,7 @@ fn others() -> Vec<ResourceInfo> {
         ResourceInfo {
             status: true,
             generation: Generation::Spec,
+            categories: vec!["all".to_owned()],
             ..builtin_kind("batch", "v1", "Job", "jobs", &[])
         },
         ResourceInfo {

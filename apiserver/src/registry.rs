@@ -7,6 +7,20 @@ use parking_lot::RwLock;
 
 use crate::resource::ResourceInfo;
 
+/// The built-in groups by falling priority; those of definitions follow by name. (kube-apiserver: `apiVersionPriorities`.)
+const BUILT_IN_GROUPS: &[&str] = &[
+    "",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "batch",
+    "networking.k8s.io",
+    "rbac.authorization.k8s.io",
+    "apiextensions.k8s.io",
+    "coordination.k8s.io",
+];
+
 /// The resources served, by group, version and plural.
 #[derive(Debug, Default)]
 pub(crate) struct Registry(RwLock<Arc<Served>>);
@@ -164,7 +178,7 @@ impl Served {
             .insert(info.plural.clone(), Arc::new(info));
     }
 
-    /// Drops what is empty and puts versions in the order of preference.
+    /// Drops what is empty, puts groups in a real server's order and versions in that of preference.
     fn settle(&mut self) {
         for group in &mut self.groups {
             group
@@ -177,6 +191,10 @@ impl Served {
             });
         }
         self.groups.retain(|group| !group.versions.is_empty());
+        self.groups.sort_by_cached_key(|group| {
+            let place = BUILT_IN_GROUPS.iter().position(|name| *name == group.name);
+            (place.unwrap_or(BUILT_IN_GROUPS.len()), group.name.clone())
+        });
     }
 }
 

@@ -30,7 +30,14 @@ pub(crate) fn default(core: &Core, request: &Request, object: &mut Value) {
     if !request.info.custom
         && let Some(schema) = request.info.structural()
     {
+        let versions = object["spec"].get("versions").cloned();
         drop_empty(schema.root(), object);
+        // Of a definition Go writes this list also when it is empty.
+        if let (Some(versions), "customresourcedefinitions") = (versions, kind(&request.info).1)
+            && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+        {
+            spec.entry("versions").or_insert(versions);
+        }
     }
     match kind(&request.info) {
         ("", "namespaces") => namespace(object),
