@@ -12,6 +12,7 @@ use crate::http::body::{self, Body};
 use crate::http::media::{self, Accepted, Shape};
 use crate::http::query::Parameters;
 use crate::http::route::ResourcePath;
+use crate::http::warnings::Warnings;
 use crate::registry::Served;
 use crate::resource::ResourceInfo;
 use crate::service::{Call, accept, header, is_pretty};
@@ -72,12 +73,12 @@ pub(crate) async fn resource(
     })?;
     let pretty = is_pretty(&call.query, &call.agent);
     let encoding = accepted.encoding;
-    let dispatched = dispatch(core, &info, path, call, accepted).await;
+    let warnings = Warnings::default();
+    warnings.extend(info.deprecation.clone());
+    let dispatched = dispatch(core, &info, path, call, accepted, &warnings).await;
     let mut response =
         dispatched.unwrap_or_else(|status| answer::failure(&status, encoding, pretty));
-    if let Some(warning) = &info.deprecation {
-        answer::warn(&mut response, std::slice::from_ref(warning));
-    }
+    answer::warn(&mut response, &warnings);
     Ok(response)
 }
 
@@ -98,6 +99,7 @@ async fn dispatch(
     path: &ResourcePath,
     call: &Call<'_>,
     accepted: Accepted,
+    warnings: &Warnings,
 ) -> Result<Response<Body>, Status> {
     let review = info.storage.is_empty();
     let mut request = verbs::Request {
@@ -112,6 +114,7 @@ async fn dispatch(
         now: core.clock.now(),
         dry_run: false,
         validation: FieldValidation::Warn,
+        warnings: warnings.clone(),
         stale: call.stale,
     };
     if matches!(accepted.shape, Shape::Table(_)) {
@@ -188,32 +191,12 @@ async fn dispatch(
             Err(Status::method_not_supported_here())
         }
         "create" => {
-            let mut warnings = Vec::new();
-            let body = prepare::decode(
-                core,
-                &request,
-                content_type(call),
-                &call.body,
-                &mut warnings,
-            )?;
-            Ok(written(
-                &request,
-                create::create(core, &request, body, warnings)?,
-            ))
+            let body = prepare::decode(core, &request, content_type(call), &call.body)?;
+            Ok(written(&request, create::create(core, &request, body)?))
         }
         "update" => {
-            let mut warnings = Vec::new();
-            let body = prepare::decode(
-                core,
-                &request,
-                content_type(call),
-                &call.body,
-                &mut warnings,
-            )?;
-            Ok(written(
-                &request,
-                update::replace(core, &request, body, warnings)?,
-            ))
+            let body = prepare::decode(core, &request, content_type(call), &call.body)?;
+            Ok(written(&request, update::replace(core, &request, body)?))
         }
         "patch" => {
             let patched = patch::patch(core, &request, content_type(call), &call.body)?;
@@ -250,13 +233,8 @@ async fn subresource(
             Ok(one(request, 200, &object))
         }
         ("update", None) => {
-            let mut warnings = Vec::new();
-            let body =
-                prepare::decode(core, request, content_type(call), &call.body, &mut warnings)?;
-            Ok(written(
-                request,
-                update::replace(core, request, body, warnings)?,
-            ))
+            let body = prepare::decode(core, request, content_type(call), &call.body)?;
+            Ok(written(request, update::replace(core, request, body)?))
         }
         ("patch", None) => {
             let patched = patch::patch(core, request, content_type(call), &call.body)?;
@@ -382,7 +360,7 @@ fn many(
 }
 
 fn written(request: &verbs::Request, written: Written) -> Response<Body> {
-    let mut response = match &written.content {
+    match &written.content {
         Content::Object(object) => one(request, written.code, object),
         Content::Document(document) => answer::document(
             written.code,
@@ -390,7 +368,5 @@ fn written(request: &verbs::Request, written: Written) -> Response<Body> {
             is_pretty(&request.query, &request.agent),
             document,
         ),
-    };
-    answer::warn(&mut response, &written.warnings);
-    response
+    }
 }

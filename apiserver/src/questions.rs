@@ -27,7 +27,7 @@ pub(crate) fn review(
     if verb != "create" {
         return Err(Status::method_not_supported_here());
     }
-    let object = prepare::decode(core, request, content_type, &body, &mut Vec::new())?;
+    let object = prepare::decode(core, request, content_type, &body)?;
     let policy = access::policy(core);
     let policy = policy.as_deref();
     let accounts = |namespace: &str, name: &str| access::account_uid(core, namespace, name);

@@ -70,14 +70,31 @@ pub(crate) fn validate(definition: &Value, old: Option<&Value>) -> Errors {
         None => validate_approval(definition, group, &mut errors),
         Some(old) => validate_update(definition, old, &mut errors),
     }
-    if let (None, true) = (old, storage_versions(spec).len() != 1) {
-        errors.push(FieldError::invalid(
-            &Path::new("status").child("storedVersions"),
-            Value::Null,
-            "must have at least one stored version",
-        ));
+    if old.is_none() {
+        validate_stored_versions(spec, &mut errors);
     }
     errors
+}
+
+/// A new definition stores objects in the first version that is marked for it.
+fn validate_stored_versions(spec: &Value, errors: &mut Errors) {
+    let path = Path::new("status").child("storedVersions");
+    match storage_versions(spec).as_slice() {
+        [] => errors.push(FieldError::invalid(
+            &path,
+            Value::Null,
+            "must have at least one stored version",
+        )),
+        [stored, others @ ..] => {
+            for other in others.iter().filter(|other| *other != stored) {
+                errors.push(FieldError::invalid(
+                    &path,
+                    json!([stored]),
+                    format!("must have the storage version {other}"),
+                ));
+            }
+        }
+    }
 }
 
 fn validate_spec(spec: &Value, path: &Path, errors: &mut Errors) {

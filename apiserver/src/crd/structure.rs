@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{member, rules, text};
 use crate::field::{Errors, FieldError, Path};
-use crate::schema::Schema;
+use crate::schema::{Pattern, Schema};
 
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 
@@ -140,10 +140,8 @@ fn supported(schema: &Value, path: &Path, root: bool, errors: &mut Errors) {
         errors.push(FieldError::not_supported(&path.child("type"), kind, TYPES));
     }
     if let Some(pattern) = map.get("pattern").and_then(Value::as_str)
-        && let Err(error) = regex::Regex::new(pattern)
+        && let Some(why) = Pattern::error(pattern)
     {
-        let why = error.to_string();
-        let why = why.lines().last().unwrap_or_default();
         errors.push(FieldError::invalid(
             &path.child("pattern"),
             pattern,

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::body::{self, Body};
 use super::media::Encoding;
+use super::warnings::Warnings;
 use crate::status::Status;
 
 /// A response of `content_type`.
@@ -93,13 +94,10 @@ pub(crate) fn failure(status: &Status, encoding: Encoding, pretty: bool) -> Resp
     response
 }
 
-/// Adds one `Warning` header for each text.
-pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    for warning in warnings {
-        let escaped = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{escaped}\"")) {
-            response.headers_mut().append(http::header::WARNING, value);
-        }
+/// Adds one `Warning` header for each warning.
+pub(crate) fn warn(response: &mut Response<Body>, warnings: &Warnings) {
+    for header in warnings.headers() {
+        response.headers_mut().append(http::header::WARNING, header);
     }
 }
 

@@ -5,3 +5,4 @@ pub(crate) mod body;
 pub(crate) mod media;
 pub(crate) mod query;
 pub(crate) mod route;
+pub(crate) mod warnings;

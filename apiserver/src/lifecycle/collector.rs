@@ -214,7 +214,7 @@ pub(super) fn drop_finalizer(core: &Core, storage: &str, object: &Object, finali
     let key = object.key();
     let request = internal_request(core, &info, &key);
     let uid = object.uid();
-    let result = crate::verbs::update::change(core, &request, &|old, _| {
+    let result = crate::verbs::update::change(core, &request, &|old| {
         let mut new = old.clone();
         if Some(meta::text(old, "uid")) == uid {
             let finalizers = meta::strings(old, "finalizers");

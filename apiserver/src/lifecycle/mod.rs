@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::core::Core;
 use crate::http::media::{Accepted, Encoding, Shape};
 use crate::http::query::Parameters;
+use crate::http::warnings::Warnings;
 use crate::rbac::User;
 use crate::resource::ResourceInfo;
 use crate::store::{Chore, Key};
@@ -54,9 +55,7 @@ fn bootstrap_policy(core: &Core) {
             continue;
         }
         let request = internal_request(core, info, &key);
-        if let Err(status) =
-            crate::verbs::create::create(core, &request, object.clone(), Vec::new())
-        {
+        if let Err(status) = crate::verbs::create::create(core, &request, object.clone()) {
             tracing::warn!(%status, name, "the default role could not be made");
         }
     }
@@ -101,6 +100,7 @@ fn internal_request(core: &Core, info: &Arc<ResourceInfo>, key: &Key) -> Request
         now: core.clock.now(),
         dry_run: false,
         validation: FieldValidation::Ignore,
+        warnings: Warnings::default(),
         stale: None,
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn create_initial(core: &Core) {
         }
         let request = internal_request(core, &info, &Key::from(*name));
         let namespace = json!({"metadata": {"name": name}});
-        if let Err(status) = crate::verbs::create::create(core, &request, namespace, Vec::new()) {
+        if let Err(status) = crate::verbs::create::create(core, &request, namespace) {
             tracing::warn!(%status, name, "the namespace could not be made");
         }
     }
@@ -62,7 +62,7 @@ fn create_account(core: &Core, namespace: &str) {
     }
     let request = internal_request(core, &info, &key);
     let account = json!({"metadata": {"name": "default", "namespace": namespace}});
-    if let Err(status) = crate::verbs::create::create(core, &request, account, Vec::new()) {
+    if let Err(status) = crate::verbs::create::create(core, &request, account) {
         tracing::debug!(%status, namespace, "no default ServiceAccount");
     }
 }

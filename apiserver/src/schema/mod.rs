@@ -16,6 +16,7 @@ mod fields;
 mod format;
 mod lists;
 mod meta;
+mod pattern;
 mod prune;
 mod validate;
 
@@ -23,12 +24,12 @@ pub(crate) use lists::map_key;
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::cel;
 use crate::field::{Errors, Path};
 use crate::json_text::Node;
+pub(crate) use pattern::Pattern;
 
 /// The schema of whole objects of one version of one kind.
 #[derive(Debug)]
@@ -157,13 +158,6 @@ pub(crate) struct Bound {
     pub(crate) exclusive: bool,
 }
 
-/// A `pattern`, and the expression when it can be read.
-#[derive(Debug)]
-pub(crate) struct Pattern {
-    pub(crate) text: String,
-    pub(crate) expression: Option<Regex>,
-}
-
 // === impl ObjectSchema ===
 
 impl ObjectSchema {
@@ -258,12 +252,14 @@ impl ObjectSchema {
     ///
     /// `before` and `between` are errors that were found elsewhere: of metadata, and of scale. They take
     /// their place in the order, and types that are wrong there too keep rules from being evaluated.
+    /// Rules that are broken and tolerated go to `warnings`.
     pub(crate) fn validate(
         &self,
         object: &Value,
         old: Option<&Value>,
         before: Errors,
         between: Errors,
+        warnings: &mut Vec<String>,
     ) -> Errors {
         let mut errors = before;
         if self.origin == Origin::BuiltIn {
@@ -281,7 +277,9 @@ impl ObjectSchema {
             if errors.iter().any(cel::blocks) {
                 errors.push(cel::not_checked());
             } else {
-                errors.extend(cel::evaluate(&self.root, object, old, &Path::root()));
+                let findings = cel::evaluate(&self.root, object, old, &Path::root());
+                errors.extend(findings.errors);
+                warnings.extend(findings.warnings);
             }
         }
         errors
@@ -419,10 +417,7 @@ impl Limits {
                 .get("pattern")
                 .and_then(Value::as_str)
                 .filter(|text| !text.is_empty())
-                .map(|text| Pattern {
-                    text: text.to_owned(),
-                    expression: Regex::new(text).ok(),
-                }),
+                .map(Pattern::new),
             max_items: count("maxItems"),
             min_items: count("minItems"),
             unique_items: flag("uniqueItems"),

@@ -229,10 +229,7 @@ impl Outcome {
             let rule = format!("should be at least {minimum} chars long");
             self.invalid(node, text, rule);
         } else if let Some(pattern) = &limits.pattern
-            && pattern
-                .expression
-                .as_ref()
-                .is_some_and(|expression| !expression.is_match(text))
+            && !pattern.matches(text)
         {
             self.invalid(node, text, format!("should match '{}'", pattern.text));
         }
@@ -481,6 +478,7 @@ mod tests {
             old.as_ref(),
             Errors::new(),
             Errors::new(),
+            &mut Vec::new(),
         ))
     }
 

@@ -21,12 +21,7 @@ const GENERATED_NAME_TRIES: usize = 8;
 ///
 /// # Errors
 /// 400, 403, 404 (of the namespace), 409 and 422 of the rules for creation.
-pub(crate) fn create(
-    core: &Core,
-    request: &Request,
-    mut object: Value,
-    mut warnings: Vec<String>,
-) -> Result<Written, Status> {
+pub(crate) fn create(core: &Core, request: &Request, mut object: Value) -> Result<Written, Status> {
     metadata::settle_namespace(request, &mut object)?;
     check_namespace(core, request, meta::text(&object, "name"))?;
     check_definition(core, request, meta::text(&object, "name"))?;
@@ -38,7 +33,9 @@ pub(crate) fn create(
     let base = meta::text(&object, "generateName").to_owned();
     let generated = meta::text(&object, "name").is_empty() && !base.is_empty();
     metadata::fill_new(core, request, &mut object);
-    warnings.extend(metadata::warnings(&request.info, &object));
+    request
+        .warnings
+        .extend(metadata::warnings(&request.info, &object));
     if request.info.status {
         rules::initial_status(request, &mut object);
     }
@@ -53,7 +50,7 @@ pub(crate) fn create(
         match result {
             Err(status) if status.reason == "AlreadyExists" && tries > 0 => {}
             Err(status) => return Err(status),
-            Ok(stored) => return Ok(Written::object(201, stored, warnings)),
+            Ok(stored) => return Ok(Written::object(201, stored)),
         }
     }
 }

@@ -170,14 +170,10 @@ pub(crate) fn delete(core: &Core, request: &Request, options: &Options) -> Resul
         let marked = mark(request, &current, options);
         let result = match marked {
             Some(marked) if marked == *current.value() => {
-                return Ok(Written::object(200, current, Vec::new()));
+                return Ok(Written::object(200, current));
             }
             Some(marked) if request.dry_run || options.dry_run => {
-                return Ok(Written::object(
-                    200,
-                    Arc::new(Object::draft(marked)),
-                    Vec::new(),
-                ));
+                return Ok(Written::object(200, Arc::new(Object::draft(marked))));
             }
             Some(marked) => core
                 .store
@@ -189,7 +185,7 @@ pub(crate) fn delete(core: &Core, request: &Request, options: &Options) -> Resul
                 )
                 .map(|stored| {
                     rules::after_write(core, info, Some(&current), Some(&stored));
-                    Written::object(200, stored, Vec::new())
+                    Written::object(200, stored)
                 }),
             None if request.dry_run || options.dry_run => return Ok(gone(request, &current)),
             None => core
@@ -325,10 +321,10 @@ fn gone(request: &Request, removed: &Arc<Object>) -> Written {
         metadata.insert("deletionTimestamp".to_owned(), request.time().into());
         metadata.insert("deletionGracePeriodSeconds".to_owned(), 0.into());
         metadata.insert("generation".to_owned(), (generation + 1).into());
-        return Written::object(200, Arc::new(Object::draft(ended)), Vec::new());
+        return Written::object(200, Arc::new(Object::draft(ended)));
     }
     if request.info.delete_returns_object {
-        return Written::object(200, removed.clone(), Vec::new());
+        return Written::object(200, removed.clone());
     }
     let uid = removed.uid().unwrap_or_default();
     Written::document(200, success(request.resource(), &request.name, uid))

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Request;
 use crate::core::Core;
-use crate::field::{Errors, FieldError, Path};
+use crate::field::{ErrorKind, Errors, FieldError, Path, json_text};
 use crate::meta;
 use crate::names;
 use crate::resource::{Generation, ResourceInfo};
@@ -85,6 +85,29 @@ fn is_qualified(finalizer: &str) -> bool {
     finalizer.contains('/') || matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion")
 }
 
+/// Owner references with their fields in the order of the Go type.
+fn shown_owners(owners: &Value) -> String {
+    const ALWAYS: &[&str] = &["apiVersion", "kind", "name", "uid"];
+    let owners = owners.as_array().into_iter().flatten().map(|owner| {
+        let always = ALWAYS.iter().map(|field| {
+            (
+                field,
+                Value::from(owner[*field].as_str().unwrap_or_default()),
+            )
+        });
+        let flags = ["controller", "blockOwnerDeletion"]
+            .iter()
+            .filter(|field| owner[**field].is_boolean())
+            .map(|field| (field, owner[*field].clone()));
+        let fields: Vec<String> = always
+            .chain(flags)
+            .map(|(field, value)| format!("\"{field}\":{}", json_text(&value)))
+            .collect();
+        format!("{{{}}}", fields.join(","))
+    });
+    format!("[{}]", owners.collect::<Vec<_>>().join(","))
+}
+
 /// What is allowed but not wise.
 pub(crate) fn warnings(info: &ResourceInfo, object: &Value) -> Vec<String> {
     if !info.custom {
@@ -153,11 +176,13 @@ fn validate_parts(object: &Value, path: &Path, errors: &mut Errors) {
         }
     }
     if let [first, second, ..] = controllers.as_slice() {
-        errors.push(FieldError::invalid(
+        let shown = shown_owners(&metadata["ownerReferences"]);
+        errors.push(FieldError::new(
+            ErrorKind::Invalid,
             &path.child("ownerReferences"),
-            metadata["ownerReferences"].clone(),
+            None,
             format!(
-                "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {second}"
+                "{shown}: Only one reference can have Controller set to true. Found \"true\" in references for {first} and {second}"
             ),
         ));
     }

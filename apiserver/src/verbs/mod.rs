@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use crate::http::media::Accepted;
 use crate::http::query::Parameters;
+use crate::http::warnings::Warnings;
 use crate::meta;
 use crate::rbac::User;
 use crate::resource::ResourceInfo;
@@ -53,6 +54,8 @@ pub(crate) struct Request {
     pub(crate) dry_run: bool,
     /// What happens to unknown fields.
     pub(crate) validation: FieldValidation,
+    /// What the answer warns of, also when it refuses.
+    pub(crate) warnings: Warnings,
     /// Reads are served as of this version (a stale replica, by a fault rule).
     pub(crate) stale: Option<u64>,
 }
@@ -75,8 +78,6 @@ pub(crate) struct Written {
     pub(crate) code: u16,
     /// The answer's content.
     pub(crate) content: Content,
-    /// Texts of `Warning` headers.
-    pub(crate) warnings: Vec<String>,
 }
 
 /// The content of a write's answer.
@@ -153,11 +154,10 @@ impl Request {
 // === impl Written ===
 
 impl Written {
-    pub(crate) fn object(code: u16, object: Arc<Object>, warnings: Vec<String>) -> Self {
+    pub(crate) fn object(code: u16, object: Arc<Object>) -> Self {
         Self {
             code,
             content: Content::Object(object),
-            warnings,
         }
     }
 
@@ -165,7 +165,6 @@ impl Written {
         Self {
             code,
             content: Content::Document(document),
-            warnings: Vec::new(),
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn patch(
         Format::Json => Vec::new(),
         Format::Merge | Format::Strategic => patch::duplicate_fields(body),
     };
-    update::change(core, request, &|old, warnings| {
+    update::change(core, request, &|old| {
         let mut new = apply(request, format, old, body)?;
         for field in ["apiVersion", "kind"] {
             if new.get(field).is_none_or(Value::is_null) {
@@ -51,6 +51,7 @@ pub(crate) fn patch(
         };
         prepare::settle_type(core, request, &mut new)
             .map_err(|status| unpatchable(request, &shown, status))?;
+        prepare::prune_patched(request, &mut new, &duplicates, &shown)?;
         refuse_other_uid(request, old, &new)?;
         metadata::settle_namespace(request, &mut new)?;
         if meta::text(&new, "name") != request.name {
@@ -60,7 +61,6 @@ pub(crate) fn patch(
                 request.name
             )));
         }
-        prepare::prune_patched(request, &mut new, &duplicates, &shown, warnings)?;
         Ok(new)
     })
 }
@@ -113,9 +113,14 @@ pub(crate) fn apply(
 /// The format of a patch.
 ///
 /// # Errors
-/// 415 naming the types that the resource takes.
+/// 415 naming the types that the resource takes; 422 for an apply without a manager.
 pub(crate) fn format(request: &Request, content_type: Option<&str>) -> Result<Format, Status> {
     let essence = media::essence(content_type.unwrap_or_default());
+    if essence == APPLY && request.query.get("fieldManager").is_none() {
+        let path = Path::new("fieldManager");
+        let error = FieldError::required(&path, "is required for apply patch");
+        return Err(Status::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+    }
     let format = Format::from_content_type(&essence);
     let accepted: &[&str] = if request.info.custom {
         &[JSON, MERGE, APPLY]

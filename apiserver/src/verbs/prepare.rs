@@ -26,7 +26,6 @@ pub(crate) fn decode(
     request: &Request,
     content_type: Option<&str>,
     body: &Bytes,
-    warnings: &mut Vec<String>,
 ) -> Result<Value, Status> {
     let (mut object, node) = read(request, content_type, body)?;
     if request.info.custom && object["kind"].as_str().is_none_or(str::is_empty) {
@@ -56,7 +55,7 @@ pub(crate) fn decode(
                 errors.join(", ")
             )));
         }
-        warnings.extend(errors);
+        request.warnings.extend(errors);
     }
     schema.prune(&mut object);
     Ok(object)
@@ -139,6 +138,11 @@ pub(crate) fn read(
             return Err(status);
         }
         _ => return Err(Status::unsupported_media_type(media::SERVED)),
+    };
+    // Go reads null as nothing at all.
+    let node = match node {
+        Node::Null => Node::Object(Vec::new()),
+        node => node,
     };
     if !matches!(node, Node::Object(_)) {
         return Err(unversioned(format!(
@@ -237,7 +241,6 @@ pub(crate) fn prune_patched(
     object: &mut Value,
     duplicates: &[String],
     patch: &str,
-    warnings: &mut Vec<String>,
 ) -> Result<(), Status> {
     let Some(schema) = request.info.structural() else {
         return Ok(());
@@ -262,7 +265,7 @@ pub(crate) fn prune_patched(
                 errors.join(", ")
             )));
         }
-        warnings.extend(errors);
+        request.warnings.extend(errors);
     }
     schema.prune(object);
     Ok(())
@@ -291,7 +294,9 @@ pub(crate) fn validate(
     }
     if let Some(schema) = request.info.structural() {
         let of_scale = scale::validate(&request.info, object);
-        errors = schema.validate(object, old, errors, of_scale);
+        let mut warnings = Vec::new();
+        errors = schema.validate(object, old, errors, of_scale, &mut warnings);
+        request.warnings.extend(warnings);
     }
     if request.subresource == "status" {
         // A real server validates the status by itself: paths in texts begin below it.

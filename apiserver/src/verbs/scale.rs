@@ -102,6 +102,7 @@ pub(crate) fn replace(
     scale: &Scale,
     body: &Value,
 ) -> Result<Written, Status> {
+    update::check_name(request, body)?;
     write(core, request, scale, &|_| Ok(body.clone()))
 }
 
@@ -132,7 +133,7 @@ fn write(
         subresource: String::new(),
         ..request.clone()
     };
-    let written = update::change(core, &main, &|old, _| {
+    let written = update::change(core, &main, &|old| {
         let current = Object::draft(old.clone());
         let wanted = wanted(&show(scale, &current))?;
         let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);

@@ -22,20 +22,33 @@ use crate::table::IncludeObject;
 const TRIES: usize = 50;
 
 /// The wanted object, given the current one with its type.
-pub(crate) type Change<'a> = &'a dyn Fn(&Value, &mut Vec<String>) -> Result<Value, Status>;
+pub(crate) type Change<'a> = &'a dyn Fn(&Value) -> Result<Value, Status>;
 
 /// Replaces an object by `body`; creates it where the resource allows that.
 ///
 /// # Errors
 /// 400, 404, 409 and 422 of the rules for updates.
-pub(crate) fn replace(
-    core: &Core,
-    request: &Request,
-    mut body: Value,
-    warnings: Vec<String>,
-) -> Result<Written, Status> {
+pub(crate) fn replace(core: &Core, request: &Request, mut body: Value) -> Result<Written, Status> {
     metadata::settle_namespace(request, &mut body)?;
-    let name = meta::text(&body, "name");
+    check_name(request, &body)?;
+    let key = request.key();
+    let absent = core
+        .store
+        .get(&request.info.storage, key.as_str())
+        .is_none();
+    if absent && request.info.create_on_update && request.subresource.is_empty() {
+        meta::metadata_mut(&mut body).remove("resourceVersion");
+        return super::create::create(core, request, body);
+    }
+    change(core, request, &|_| Ok(body.clone()))
+}
+
+/// The body of a PUT must name the object that the path names.
+///
+/// # Errors
+/// 400 when it does not.
+pub(crate) fn check_name(request: &Request, body: &Value) -> Result<(), Status> {
+    let name = meta::text(body, "name");
     if name.is_empty() {
         return Err(Status::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
@@ -48,18 +61,7 @@ pub(crate) fn replace(
             request.name
         )));
     }
-    let key = request.key();
-    let absent = core
-        .store
-        .get(&request.info.storage, key.as_str())
-        .is_none();
-    if absent && request.info.create_on_update && request.subresource.is_empty() {
-        meta::metadata_mut(&mut body).remove("resourceVersion");
-        return super::create::create(core, request, body, warnings);
-    }
-    let mut written = change(core, request, &|_, _| Ok(body.clone()))?;
-    written.warnings.splice(0..0, warnings);
-    Ok(written)
+    Ok(())
 }
 
 /// Changes the named object by `change`, trying again when others write in between.
@@ -84,11 +86,9 @@ pub(crate) fn change(
             .get(&request.info.storage, key.as_str())
             .ok_or_else(|| request.not_found())?;
         let old = presenter.whole(&current);
-        let mut warnings = Vec::new();
-        let wanted = change(&old, &mut warnings)?;
-        let wanted = settle(core, request, &current, &old, wanted, &mut warnings)?;
+        let wanted = settle(core, request, &current, &old, change(&old)?)?;
         match write(core, request, &current, wanted) {
-            Ok(object) => return Ok(Written::object(200, object, warnings)),
+            Ok(object) => return Ok(Written::object(200, object)),
             Err(CommitError::Raced) => {}
             Err(error) => return Err(commit_status(error)),
         }
@@ -103,7 +103,6 @@ fn settle(
     current: &Object,
     old: &Value,
     mut new: Value,
-    warnings: &mut Vec<String>,
 ) -> Result<Value, Status> {
     let info = &request.info;
     check_preconditions(request, current, &new)?;
@@ -120,7 +119,7 @@ fn settle(
     }
     metadata::refuse_deletion_by_update(request, old, &new)?;
     metadata::carry_over(old, &mut new);
-    warnings.extend(metadata::warnings(info, &new));
+    request.warnings.extend(metadata::warnings(info, &new));
     rules::before_update(request, old, &mut new);
     prepare::default(core, request, &mut new);
     if raises_generation(info, old, &new) {

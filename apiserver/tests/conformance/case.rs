@@ -218,6 +218,14 @@ impl Case {
         String::from_utf8_lossy(&reply.body).into_owned()
     }
 
+    /// Status and warnings of an answer; the request is too long to be written down.
+    pub async fn warnings_of(&self, method: &str, path: &str, body: Value) -> (u16, Vec<String>) {
+        let reply = self.raw(method, path, &[], &body).await;
+        let warnings = reply.headers.get_all("warning").iter();
+        let texts = warnings.filter_map(|value| value.to_str().ok().map(str::to_owned));
+        (reply.status.as_u16(), texts.collect())
+    }
+
     /// Gets `path` until it answers 410: a real server learns of a compaction a little later.
     pub async fn gone_within(&mut self, path: &str) -> Answer {
         self.lines.push(Line::Text(format!("> GET {path}")));

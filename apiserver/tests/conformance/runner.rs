@@ -6,6 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{HeaderMap, Method};
 use reeve_apiserver::control_plane::ControlPlane;
 use reeve_apiserver::rbac::{MASTERS, User};
 use reeve_apiserver::{ApiServer, Serving};
@@ -138,6 +140,15 @@ impl Target {
         Some((control_plane, target))
     }
 
+    /// The document at `path`.
+    pub async fn document(&self, path: &str) -> Value {
+        let client = &self.shared.client;
+        let reply = client
+            .send(&Method::GET, path, &HeaderMap::new(), Bytes::new())
+            .await;
+        serde_json::from_slice(&reply.body).expect("a document is JSON")
+    }
+
     fn new(client: Client, compact: Compact, real: bool) -> Self {
         let unique = reeve_clock::Clock::system().random().next_u64() & 0xff_ffff;
         let run = format!("{unique:06x}");
@@ -176,9 +187,10 @@ pub async fn run(target: &Target, differences: &[(&str, &str)]) -> Outcome {
             .or_insert_with(|| recorded::read(entry.section));
         let problem = match (&heard[&title], recorded.get(&title)) {
             (Err(panic), _) => Some(panic.clone()),
-            (Ok(_), None) => Some(
-                "nothing is recorded: run with REEVE_RECORD=1 and KUBEBUILDER_ASSETS".to_owned(),
-            ),
+            (Ok(heard), None) => Some(format!(
+                "nothing is recorded: run with REEVE_RECORD=1 and KUBEBUILDER_ASSETS; heard:\n{}",
+                heard.join("\n")
+            )),
             (Ok(heard), Some(recorded)) => {
                 let difference = recorded::difference(recorded, heard);
                 (!difference.is_empty()).then(|| difference.join("\n"))

@@ -107,9 +107,24 @@ cases! { "definitions";
         refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
             json!({"type": "object", "properties": {"spec": {"type": "string", "pattern": "("}}})).await;
     }
+    ["CRD-4"] "what is wrong with a pattern is said in Go's words" => |t| {
+        for pattern in ["(", "[a", "a)", "*a", "a|*", "+?", "a**", "a*?+", "a{2}{3}", "a{2,1}", "a{1001}", "(a{100}){100}", "[z-a]", "x[^a", "(?<n", "(?P<n>a)(?P<n>b)",
+            "(?P<a b>c)", "\\pX", "\\p{Nothing}", "[[:nothing:]]", "(?z)a", "(?i-:a)", "(?", "\\q", "[\\q]", "\\1", "\\x4", "\\C", "(?=a)", "a\\",
+            "a{,2}", "a{", "[[a]", "[a&&b]", "\\Qa.b\\E", "\\x{42}", "\\103", "\\P{^Lu}", "(?i)", "^*", "()*", "\\p{greek}", "\\p{Letter}"] {
+            let answer = t.setup_any("POST", &format!("{DEFINITIONS}?dryRun=All"), &[], own("dogs", "Dog",
+                json!({"type": "object", "properties": {"spec": {"type": "string", "pattern": pattern}}}))).await;
+            t.note(pattern, json!([answer.code, answer.body["details"]["causes"][0]["message"]]));
+        }
+    }
     ["CRD-6"] "a schema with a rule that does not compile" => |t| {
         refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"type": "object", "properties": {"spec": {
             "type": "object", "properties": {"a": {"type": "integer"}}, "x-kubernetes-validations": [{"rule": "self.b > 1"}]}}})).await;
+    }
+    ["CRD-6"] "a rule that is estimated to cost too much" => |t| {
+        let numbers = json!({"type": "array", "items": {"type": "integer"}});
+        t.post(&format!("{DEFINITIONS}?dryRun=All"), own("dogs", "Dog", json!({"type": "object", "properties": {"spec": {"type": "object",
+            "properties": {"a": numbers, "b": numbers},
+            "x-kubernetes-validations": [{"rule": "self.a.all(x, self.b.all(y, x + y < 5000000))"}]}}}))).await;
     }
     ["CRD-7"] "a map list without keys" => |t| {
         refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"type": "object", "properties": {"spec": {

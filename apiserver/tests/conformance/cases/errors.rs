@@ -37,6 +37,81 @@ cases! { "errors";
         t.make("{cm}", config_map("b", "1")).await;
         t.send("PUT", "{cm}/b", &[("content-type", "application/xml")], config_map("b", "1")).await;
     }
+    ["E-1 FV-1"] "warnings come with a refusal too" => |t| {
+        t.make("{cm}", config_map("there", "1")).await;
+        t.make("{w}", widget("there", json!({}))).await;
+        let odd = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "odd": 1});
+        t.post("{cm}", odd("there")).await;
+        t.post("{cm}", odd("Not A Name")).await;
+        t.post("/api/v1/namespaces/no-such-namespace/configmaps", odd("a")).await;
+        t.put("{cm}/nothing", odd("nothing")).await;
+        t.put("{cm}/there", odd("other")).await;
+        t.put("{cm}/there", json!({"metadata": {"name": "there", "resourceVersion": "1"}, "odd": 1})).await;
+        t.patch(crate::case::MERGE, "{cm}/there", json!({"metadata": {"name": "other"}, "odd": 1})).await;
+        t.patch(crate::case::MERGE, "{cm}/nothing", json!({"odd": 1})).await;
+        t.post("{w}", widget("there", json!({"odd": 1}))).await;
+        t.post("{w}", widget("a", json!({"odd": 1, "replicas": -1}))).await;
+        t.put("{w}/there", widget("there", json!({"odd": 1}))).await;
+        t.patch(crate::case::MERGE, "{w}/there", json!({"spec": {"odd": 1, "replicas": -1}})).await;
+        t.post("{w}?fieldValidation=Strict", widget("a", json!({"odd": 1}))).await;
+        t.post("{w}?fieldValidation=Ignore", widget("a", json!({"odd": 1, "replicas": -1}))).await;
+    }
+    ["E-1 CRD-5"] "labels that are none, in an update" => |t| {
+        t.make("{cm}", config_map("a", "1")).await;
+        t.make("{w}", widget("a", json!({}))).await;
+        t.patch(crate::case::MERGE, "{cm}/a", json!({"metadata": {"labels": {"a": "b@d"}}})).await;
+        t.patch(crate::case::MERGE, "{w}/a", json!({"metadata": {"labels": {"a": "b@d"}}})).await;
+    }
+    ["E-1 FV-1"] "a warning is said once" => |t| {
+        t.send("POST", "{w}", &[], json!(r#"{"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "finalizers": ["odd", "odd"]}, "spec": {"odd": 1, "odd": 2}}"#)).await;
+        t.patch(crate::case::MERGE, "{w}/a", json!({"metadata": {"finalizers": null}})).await;
+    }
+    ["E-1 FV-1"] "long warnings are cut" => |t| {
+        let mut spec = serde_json::Map::new();
+        for at in 0..30 {
+            spec.insert(format!("odd{at:02}{}", "x".repeat(300)), json!(1));
+        }
+        t.make("{cm}", config_map("there", "1")).await;
+        let body = json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec});
+        let (code, warnings) = t.warnings_of("POST", "{w}", body).await;
+        t.note("code", json!(code));
+        t.note("warnings", json!(warnings));
+    }
+    ["E-3"] "a body that is null" => |t| {
+        t.make("{cm}", config_map("a", "1")).await;
+        t.make("{w}", widget("a", json!({}))).await;
+        for path in ["{cm}", "{w}", "/apis/apps/v1/namespaces/{ns}/deployments"] {
+            t.send("POST", path, &[], json!("null")).await;
+            t.send("POST", &format!("{path}?fieldValidation=Ignore"), &[], json!("null")).await;
+            t.send("POST", &format!("{path}?fieldValidation=Strict"), &[], json!(" null\n")).await;
+        }
+        for path in ["{cm}/a", "{w}/a", "{w}/a/status", "{w}/a/scale"] {
+            t.send("PUT", path, &[], json!("null")).await;
+        }
+        t.send("POST", "{cm}", &[("content-type", "application/yaml")], json!("null")).await;
+        t.send("POST", "{w}", &[("content-type", "application/yaml")], json!("~")).await;
+        t.send("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", &[], json!("null")).await;
+    }
+    ["E-3 P-1"] "a patch that is null" => |t| {
+        t.make("{cm}", config_map("a", "1")).await;
+        t.make("{w}", widget("a", json!({}))).await;
+        for kind in [crate::case::MERGE, crate::case::JSON_PATCH, crate::case::STRATEGIC] {
+            t.send("PATCH", "{cm}/a", &[("content-type", kind)], json!("null")).await;
+        }
+        for kind in [crate::case::MERGE, crate::case::JSON_PATCH] {
+            t.send("PATCH", "{w}/a", &[("content-type", kind)], json!("null")).await;
+        }
+        t.send("DELETE", "{cm}/a", &[], json!("null")).await;
+        t.send("DELETE", "{w}/a", &[], json!("null")).await;
+    }
+    ["E-3"] "a body that is a text, a number or a list" => |t| {
+        for body in ["\"x\"", "5", "true", "[{}]"] {
+            t.send("POST", "{cm}", &[], json!(body)).await;
+            t.send("POST", "{w}", &[], json!(body)).await;
+        }
+        t.send("POST", "{cm}", &[("content-type", "application/yaml")], json!("- a\n")).await;
+        t.send("POST", "{w}", &[("content-type", "application/yaml")], json!("just text")).await;
+    }
     ["E-3"] "a subresource that is none is not found" => |t| {
         t.make("{w}", widget("a", json!({}))).await;
         t.get("{w}/a/nothing").await;

@@ -33,4 +33,18 @@ cases! { "history";
         let mut watch = t.watch(&format!("{{cm}}?watch=true&resourceVersion={first}&timeoutSeconds=5")).await;
         t.events(&mut watch, 1).await;
     }
+    ["W-3"] "a running watch goes on after a compaction, an idle one too" => |t| {
+        let first = t.make("{cm}", config_map("a", "1")).await.version();
+        let mut watch = t.watch(&format!("{{cm}}?watch=true&resourceVersion={first}&timeoutSeconds=20")).await;
+        let mut idle = t.watch(&format!("{{w}}?watch=true&resourceVersion={first}&timeoutSeconds=20")).await;
+        t.setup("PATCH", "{cm}/a", json!({"data": {"key": "2"}})).await;
+        t.compact().await;
+        t.setup("PATCH", "{cm}/a", json!({"data": {"key": "3"}})).await;
+        t.events(&mut watch, 2).await;
+        t.make("{w}", widget("a", json!({}))).await;
+        t.compact().await;
+        t.events(&mut idle, 1).await;
+        t.setup("PATCH", "{w}/a", json!({"metadata": {"labels": {"app": "a"}}})).await;
+        t.events(&mut idle, 1).await;
+    }
 }

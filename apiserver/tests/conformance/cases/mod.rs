@@ -16,6 +16,8 @@ mod validation;
 mod watches;
 mod writes;
 
+pub use discovery::SHARED;
+
 use serde_json::{Value, json};
 
 use crate::runner::Entry;

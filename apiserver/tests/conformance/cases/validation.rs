@@ -48,6 +48,27 @@ cases! { "validation";
         t.post("{w}", widget("a", json!({"color": "abcdefghijk"}))).await;
         t.post("{w}", widget("a", json!({"color": "a"}))).await;
     }
+    ["CRD-5"] "patterns mean what they mean in Go" => |t| {
+        let tried = [
+            ("^\\d+$", "12"), ("^\\d+$", "١٢"), ("^\\w$", "é"), ("^\\s$", "\u{b}"), ("^[\\D]$", "x"), ("^a{,2}$", "a{,2}"), ("^[[a]$", "["),
+            ("^[a&&b]+$", "a&b"), ("^[a~~b]+$", "~"), ("\\bx\\b", "éx"), ("^\\p{Greek}\\P{^Lu}$", "αA"), ("^\\Qa.b\\E$", "axb"), ("^\\103$", "C"),
+            ("(?i)^AB(?-i:c)$", "abC"), ("^a.b$", "a\nb"), ("^[[:^alpha:]]$", "a"), ("^(?P<n>a)(?P<n>b)$", "ab"), ("^.$", "ü"),
+        ];
+        let mut properties = serde_json::Map::new();
+        let mut spec = serde_json::Map::new();
+        for (at, (pattern, text)) in tried.iter().enumerate() {
+            properties.insert(format!("p{at:02}"), json!({"type": "string", "pattern": pattern}));
+            spec.insert(format!("p{at:02}"), json!(text));
+        }
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}});
+        t.make(super::kinds::DEFINITIONS, super::kinds::own("rats", "Rat", schema)).await;
+        let rats = "/apis/{own}/v1/namespaces/{ns}/rats";
+        t.until(rats, |answer| answer.code == 200).await;
+        let answer = t.setup_any("POST", rats, &[], json!({"apiVersion": "{own}/v1", "kind": "Rat", "metadata": {"name": "a"}, "spec": spec})).await;
+        let mut causes = answer.body["details"]["causes"].as_array().cloned().unwrap_or_default();
+        causes.sort_by_key(Value::to_string);
+        t.note("code and causes", json!([answer.code, causes]));
+    }
     ["CRD-5"] "a text that is no date" => |t| {
         t.post("{w}", widget("a", json!({"day": "yesterday"}))).await;
         t.post("{w}", widget("a", json!({"day": "2026-01-01T00:00:00Z"}))).await;
@@ -116,6 +137,57 @@ cases! { "validation";
         t.refused_within(rats, json!({"apiVersion": "{own}/v1", "kind": "Rat", "metadata": {"name": "b"}, "spec": {"n": 9}})).await;
         t.patch(MERGE, &format!("{rats}/a"), json!({"spec": {"m": 2}})).await;
         t.patch(MERGE, &format!("{rats}/a"), json!({"spec": {"n": 8}})).await;
+    }
+    ["CRD-6"] "what broke a rule before the rule was there may stay, with a warning" => |t| {
+        let definitions = super::kinds::DEFINITIONS;
+        let schema = |rules: Value| json!({"type": "object", "properties": {"spec": {"type": "object",
+            "properties": {"n": {"type": "integer", "x-kubernetes-validations": rules}, "m": {"type": "integer"}}}}});
+        t.make(definitions, super::kinds::own("rats", "Rat", schema(json!([])))).await;
+        let rats = "/apis/{own}/v1/namespaces/{ns}/rats";
+        t.until(rats, |answer| answer.code == 200).await;
+        t.make(rats, json!({"apiVersion": "{own}/v1", "kind": "Rat", "metadata": {"name": "a"}, "spec": {"n": 9, "m": 1}})).await;
+        t.setup("PATCH", &format!("{definitions}/rats.{{own}}"), json!({"spec": {"versions": [{"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": schema(json!([{"rule": "self < 5", "message": "too many"}]))}}]}})).await;
+        t.refused_within(rats, json!({"apiVersion": "{own}/v1", "kind": "Rat", "metadata": {"name": "b"}, "spec": {"n": 9}})).await;
+        t.patch(MERGE, &format!("{rats}/a"), json!({"spec": {"m": 2}})).await;
+        t.patch(MERGE, &format!("{rats}/a"), json!({"spec": {"n": 8}})).await;
+    }
+    ["CRD-6"] "a rule that costs too much for one object" => |t| {
+        let definitions = super::kinds::DEFINITIONS;
+        let numbers = json!({"type": "array", "maxItems": 1000, "items": {"type": "integer"}});
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": numbers, "b": numbers},
+            "x-kubernetes-validations": [
+                {"rule": "self.a.all(x, self.b.all(y, x + y < 5000000))", "message": "too much in all"},
+                {"rule": "self.a.all(x, x < 5000000)", "message": "too much in one"},
+            ]}}});
+        t.make(definitions, super::kinds::own("rats", "Rat", schema)).await;
+        let rats = "/apis/{own}/v1/namespaces/{ns}/rats";
+        t.until(rats, |answer| answer.code == 200).await;
+        let rat = |name: &str, items: i64| json!({"apiVersion": "{own}/v1", "kind": "Rat", "metadata": {"name": name}, "spec": {"a": (0..items).collect::<Vec<_>>(), "b": (0..items).collect::<Vec<_>>()}});
+        for (name, items) in [("a", 10), ("b", 1000)] {
+            let answer = t.setup_any("POST", rats, &[], rat(name, items)).await;
+            t.note(name, json!([answer.code, answer.body["message"]]));
+        }
+    }
+    ["CRD-6"] "rules that together cost too much for one object" => |t| {
+        let definitions = super::kinds::DEFINITIONS;
+        let rows = json!({"type": "array", "maxItems": 10, "items": {"type": "object",
+            "properties": {"numbers": {"type": "array", "maxItems": 300, "items": {"type": "integer"}}},
+            "x-kubernetes-validations": [
+                {"rule": "self.numbers.all(x, self.numbers.all(y, x + y >= 0))", "message": "one"},
+                {"rule": "self.numbers.all(x, self.numbers.all(y, x + y >= -1))", "message": "two"},
+                {"rule": "self.numbers.all(x, self.numbers.all(y, x + y >= -2))", "message": "three"},
+            ]}});
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"rows": rows}}}});
+        t.make(definitions, super::kinds::own("rats", "Rat", schema)).await;
+        let rats = "/apis/{own}/v1/namespaces/{ns}/rats";
+        t.until(rats, |answer| answer.code == 200).await;
+        let row = json!({"numbers": (0..300).collect::<Vec<i64>>()});
+        for (name, count) in [("a", 2), ("b", 10)] {
+            let rat = json!({"apiVersion": "{own}/v1", "kind": "Rat", "metadata": {"name": name}, "spec": {"rows": vec![row.clone(); count]}});
+            let answer = t.setup_any("POST", rats, &[], rat).await;
+            t.note(name, json!([answer.code, answer.body["message"]]));
+        }
     }
     ["CRD-5 CRD-9"] "metadata that cannot be decoded" => |t| {
         t.post("{w}", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "annotations": {"x": 1}}})).await;

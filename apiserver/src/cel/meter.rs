@@ -1,0 +1,613 @@
+//! What an expression may cost, counted while it is evaluated: no rule keeps the server busy for long, whatever
+//! the object.
+//!
+//! The interpreter of the `cel` crate has neither a budget nor a hook for one, so the parsed expression is rewritten
+//! before it is kept:
+//!
+//! * a loop pays for each step as many units as its body has names, selections and calls;
+//! * texts, lists and objects pay a tenth of their size where a function, an operator or a loop gets (and copies)
+//!   them; functions that combine two of them pay for the product;
+//! * `map` and `filter` collect into one list, where the interpreter copies the list for each item, and `a.b` becomes
+//!   `a['b']`, which borrows where the interpreter copies all of `a`'s `b`.
+//!
+//! A unit is about what cel-go counts as one, and the limits are Kubernetes'. The names of the functions put in begin
+//! with `@`, which no expression can write.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use kube_cel::cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, operators,
+};
+use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as CelValue};
+
+/// Units that one evaluation of one rule may cost. (apiserver: `cel.PerCallLimit`.)
+pub(super) const PER_CALL: u64 = 1_000_000;
+
+/// Units that all rules for one object may cost. (apiserver: `cel.RuntimeCELCostBudget`.)
+pub(super) const PER_OBJECT: u64 = 10_000_000;
+
+/// What cel-go says of an evaluation that it broke off.
+pub(super) const TOO_COSTLY: &str = "operation cancelled: actual cost limit exceeded";
+
+/// So many bytes, items or fields of a value that is copied cost one unit.
+const COPIED_PER_UNIT: u64 = 10;
+
+/// Functions that compile a regular expression for each call.
+const PATTERNS: &[&str] = &["matches", "find", "findAll"];
+const PATTERN_COST: u64 = 100;
+
+/// Operators that look at their operands without copying them.
+const BORROWING: &[&str] = &[
+    operators::CONDITIONAL,
+    operators::LOGICAL_AND,
+    operators::LOGICAL_OR,
+    operators::LOGICAL_NOT,
+    operators::NOT_STRICTLY_FALSE,
+    operators::INDEX,
+    operators::OPT_INDEX,
+    operators::OPT_SELECT,
+];
+
+/// Operators and functions whose results are small.
+const SMALL_RESULTS: &[&str] = &[
+    operators::EQUALS,
+    operators::NOT_EQUALS,
+    operators::LESS,
+    operators::LESS_EQUALS,
+    operators::GREATER,
+    operators::GREATER_EQUALS,
+    operators::IN,
+    operators::LOGICAL_AND,
+    operators::LOGICAL_OR,
+    operators::LOGICAL_NOT,
+    operators::NOT_STRICTLY_FALSE,
+    operators::SUBSTRACT,
+    operators::MULTIPLY,
+    operators::DIVIDE,
+    operators::MODULO,
+    operators::NEGATE,
+    "size",
+];
+
+/// Names before a dot that belong to the function's name.
+const NAME_SPACES: &[&str] = &[
+    "base64",
+    "format",
+    "ip",
+    "jsonpatch",
+    "lists",
+    "math",
+    "optional",
+    "sets",
+    "strings",
+];
+
+const PAY: &str = "@pay";
+const COPY: &str = "@copy";
+const COLLECT: &str = "@collect";
+const COMBINE: &str = "@combine";
+
+thread_local! {
+    /// What the evaluation that runs on this thread may still spend; none when it wanted more.
+    static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// An expression that counts what it costs.
+#[derive(Debug)]
+pub(super) struct Metered {
+    expression: IdedExpr,
+    /// What everything outside loops costs.
+    base: u64,
+}
+
+/// How an evaluation ended.
+pub(super) struct Outcome {
+    /// The value, or why there is none; `None` when the evaluation cost too much and was broken off.
+    pub(super) result: Option<Result<CelValue, ExecutionError>>,
+    /// The units it cost.
+    pub(super) cost: u64,
+}
+
+// === impl Metered ===
+
+impl Metered {
+    /// Rewrites `expression`; as deep as that, so call it where there is stack for it.
+    pub(super) fn new(expression: &IdedExpr) -> Self {
+        let (expression, base) = rewrite(expression);
+        Self { expression, base }
+    }
+
+    /// The rewritten expression.
+    pub(super) fn expression(&self) -> &IdedExpr {
+        &self.expression
+    }
+
+    /// Evaluates the expression, spending no more than `limit`. `context` has the functions of [`add_functions`].
+    pub(super) fn evaluate(&self, context: &Context<'_>, limit: u64) -> Outcome {
+        LEFT.set(limit.checked_sub(self.base));
+        let result = context.resolve(&self.expression);
+        match LEFT.take() {
+            Some(left) => Outcome {
+                result: Some(result),
+                cost: limit - left,
+            },
+            // An operator may have swallowed the error that ended it, so the result means nothing.
+            None => Outcome {
+                result: None,
+                cost: limit,
+            },
+        }
+    }
+}
+
+/// Adds the functions that rewritten expressions call.
+pub(super) fn add_functions(context: &mut Context<'_>) {
+    context.add_function(PAY, pay_for_step);
+    context.add_function(COPY, pay_for_copy);
+    context.add_function(COLLECT, collect);
+    context.add_function(COMBINE, combine);
+}
+
+// === rewriting ===
+
+/// Whether the work or the result of a function grows with the product of its operands, or with a number.
+fn combines(call: &CallExpr) -> bool {
+    let name_space = match call.target.as_deref().map(|target| &target.expr) {
+        Some(Expr::Ident(name)) => name.as_str(),
+        _ => "",
+    };
+    match call.func_name.as_str() {
+        "replace" | "join" | "distinct" => true,
+        "range" => name_space == "lists",
+        _ => name_space == "sets",
+    }
+}
+
+/// The expression that counts, and what it costs outside loops.
+fn rewrite(source: &IdedExpr) -> (IdedExpr, u64) {
+    let of = |expr, weight| {
+        let id = source.id;
+        (IdedExpr { id, expr }, weight)
+    };
+    match &source.expr {
+        Expr::Unspecified | Expr::Literal(_) | Expr::Struct(_) => (source.clone(), 0),
+        Expr::Ident(_) => (source.clone(), 1),
+        Expr::Select(select) => {
+            let (operand, weight) = rewrite(&select.operand);
+            if select.test {
+                let mut test = select.clone();
+                *test.operand = operand;
+                return of(Expr::Select(test), weight + 1);
+            }
+            let name = literal(LiteralValue::String(select.field.as_str().into()));
+            of(call(operators::INDEX, vec![operand, name]), weight + 1)
+        }
+        Expr::List(list) => {
+            let (elements, weight) = copied_all(&list.elements);
+            let optional = list.optional_indices.clone();
+            of(
+                Expr::List(ListExpr::new_with_optionals(elements, optional)),
+                weight,
+            )
+        }
+        Expr::Map(map) => {
+            let mut map = map.clone();
+            let mut weight = 0;
+            for entry in &mut map.entries {
+                if let EntryExpr::MapEntry(entry) = &mut entry.expr {
+                    for part in [&mut entry.key, &mut entry.value] {
+                        let (rewritten, more) = copied(part);
+                        *part = rewritten;
+                        weight += more;
+                    }
+                }
+            }
+            of(Expr::Map(map), weight)
+        }
+        Expr::Call(call) => {
+            let (expr, weight) = rewrite_call(call);
+            of(expr, weight)
+        }
+        Expr::Comprehension(loop_over) => {
+            let (expr, weight) = rewrite_loop(loop_over);
+            of(expr, weight)
+        }
+    }
+}
+
+fn rewrite_call(source: &CallExpr) -> (Expr, u64) {
+    let name = source.func_name.as_str();
+    let own = match name {
+        operators::CONDITIONAL | operators::LOGICAL_AND | operators::LOGICAL_OR => 0,
+        _ if PATTERNS.contains(&name) => PATTERN_COST,
+        _ => 1,
+    };
+    let is_name_space = |target: &IdedExpr| matches!(&target.expr, Expr::Ident(name) if NAME_SPACES.contains(&name.as_str()));
+    let borrows = BORROWING.contains(&name);
+    let operand = |source: &IdedExpr| {
+        if borrows {
+            rewrite(source)
+        } else {
+            copied(source)
+        }
+    };
+    let (target, name_space) = match &source.target {
+        Some(target) if is_name_space(target) => (None, Some(target.clone())),
+        target => (target.as_deref().map(operand), None),
+    };
+    let arguments = source.args.iter().map(operand);
+    let mut weight = own;
+    let mut unpack = |(expression, more): (IdedExpr, u64)| {
+        weight += more;
+        expression
+    };
+    let target = target.map(&mut unpack);
+    let arguments: Vec<IdedExpr> = arguments.map(&mut unpack).collect();
+    if !combines(source) {
+        let call = CallExpr {
+            func_name: name.to_owned(),
+            target: target.map(Box::new).or(name_space),
+            args: arguments,
+        };
+        return (Expr::Call(call), weight);
+    }
+    // The call gets names instead of operands: those are evaluated once, and paid for together.
+    let mut names = (0..).map(|number| ided(Expr::Ident(operand_name(number))));
+    let inner = CallExpr {
+        func_name: name.to_owned(),
+        target: match (&target, name_space) {
+            (Some(_), _) => names.next().map(Box::new),
+            (None, name_space) => name_space,
+        },
+        args: names.take(arguments.len()).collect(),
+    };
+    let mut parts = vec![ided(Expr::Call(inner))];
+    parts.extend(target);
+    parts.extend(arguments);
+    (call(COMBINE, parts), weight)
+}
+
+fn rewrite_loop(source: &ComprehensionExpr) -> (Expr, u64) {
+    let (range, range_weight) = copied(&source.iter_range);
+    if let Some((element, condition)) = collects(source) {
+        let (element, mut step) = copied(element);
+        let condition = condition.map(|condition| {
+            let (condition, more) = rewrite(condition);
+            step += more;
+            condition
+        });
+        let variable = ided(Expr::Ident(source.iter_var.clone()));
+        let mut parts = vec![number(step + 1), range, variable, element];
+        parts.extend(condition);
+        return (call(COLLECT, parts), range_weight + 1);
+    }
+    let (start, start_weight) = rewrite(&source.accu_init);
+    let (condition, condition_weight) = rewrite(&source.loop_cond);
+    let (step, step_weight) = rewrite(&source.loop_step);
+    let (result, result_weight) = rewrite(&source.result);
+    let pay = ided(call(PAY, vec![number(condition_weight + step_weight)]));
+    let rewritten = ComprehensionExpr {
+        iter_range: range,
+        accu_init: start,
+        loop_cond: ided(call(operators::LOGICAL_AND, vec![pay, condition])),
+        loop_step: step,
+        result,
+        ..source.clone()
+    };
+    let weight = range_weight + start_weight + result_weight;
+    (Expr::Comprehension(Box::new(rewritten)), weight)
+}
+
+/// What `map` and `filter` put into their list for an item, and the condition for it.
+fn collects(source: &ComprehensionExpr) -> Option<(&IdedExpr, Option<&IdedExpr>)> {
+    let is_result =
+        |one: &IdedExpr| matches!(&one.expr, Expr::Ident(name) if *name == source.accu_var);
+    let starts_empty =
+        matches!(&source.accu_init.expr, Expr::List(list) if list.elements.is_empty());
+    if !starts_empty || !is_result(&source.result) || source.iter_var2.is_some() {
+        return None;
+    }
+    let (append, condition) = match &source.loop_step.expr {
+        Expr::Call(step) if step.func_name == operators::CONDITIONAL => {
+            let [condition, append, otherwise] = step.args.as_slice() else {
+                return None;
+            };
+            is_result(otherwise).then_some((&append.expr, Some(condition)))?
+        }
+        step => (step, None),
+    };
+    let Expr::Call(append) = append else {
+        return None;
+    };
+    match append.args.as_slice() {
+        [list, appended] if append.func_name == operators::ADD && is_result(list) => {
+            match &appended.expr {
+                Expr::List(one) if one.optional_indices.is_empty() => {
+                    let [element] = one.elements.as_slice() else {
+                        return None;
+                    };
+                    Some((element, condition))
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+fn copied_all(sources: &[IdedExpr]) -> (Vec<IdedExpr>, u64) {
+    let mut weight = 0;
+    let rewritten = sources.iter().map(|source| {
+        let (rewritten, more) = copied(source);
+        weight += more;
+        rewritten
+    });
+    (rewritten.collect(), weight)
+}
+
+/// The same as [`rewrite`], and its value pays by its size where it may have one.
+fn copied(source: &IdedExpr) -> (IdedExpr, u64) {
+    let (rewritten, weight) = rewrite(source);
+    let may_be_large = match &source.expr {
+        Expr::Unspecified | Expr::Literal(_) | Expr::Struct(_) => false,
+        Expr::Select(select) => !select.test,
+        Expr::Call(call) => !SMALL_RESULTS.contains(&call.func_name.as_str()),
+        Expr::Ident(_) | Expr::List(_) | Expr::Map(_) | Expr::Comprehension(_) => true,
+    };
+    if may_be_large {
+        (ided(call(COPY, vec![rewritten])), weight)
+    } else {
+        (rewritten, weight)
+    }
+}
+
+fn ided(expr: Expr) -> IdedExpr {
+    IdedExpr { id: 0, expr }
+}
+
+fn call(name: &str, args: Vec<IdedExpr>) -> Expr {
+    Expr::Call(CallExpr {
+        func_name: name.to_owned(),
+        target: None,
+        args,
+    })
+}
+
+fn literal(value: LiteralValue) -> IdedExpr {
+    ided(Expr::Literal(value))
+}
+
+fn number(units: u64) -> IdedExpr {
+    literal(LiteralValue::Int(
+        i64::try_from(units).unwrap_or(i64::MAX).into(),
+    ))
+}
+
+fn operand_name(number: usize) -> String {
+    format!("@{number}")
+}
+
+// === paying ===
+
+fn pay(units: u64) -> Result<(), ExecutionError> {
+    let left = LEFT.get().and_then(|left| left.checked_sub(units));
+    LEFT.set(left);
+    match left {
+        Some(_) => Ok(()),
+        None => Err(ExecutionError::function_error(PAY, TOO_COSTLY)),
+    }
+}
+
+/// `@pay(units)`: true.
+fn pay_for_step(units: i64) -> Result<bool, ExecutionError> {
+    pay(units.unsigned_abs())?;
+    Ok(true)
+}
+
+/// `@copy(value)`: the value.
+fn pay_for_copy(value: CelValue) -> Result<CelValue, ExecutionError> {
+    pay(size(&value) / COPIED_PER_UNIT)?;
+    Ok(value)
+}
+
+/// `@collect(units, range, variable, element)`, with a condition as the fifth argument or without.
+fn collect(function: &FunctionContext<'_, '_>) -> Result<CelValue, ExecutionError> {
+    let [units, range, variable, element, condition @ ..] = function.args else {
+        return Err(ExecutionError::NoSuchOverload);
+    };
+    let (CelValue::Int(units), Expr::Ident(variable)) =
+        (function.ptx.resolve(units)?, &variable.expr)
+    else {
+        return Err(ExecutionError::NoSuchOverload);
+    };
+    let items: Vec<CelValue> = match function.ptx.resolve(range)? {
+        CelValue::List(items) => Arc::unwrap_or_clone(items),
+        CelValue::Map(map) => map.map.keys().map(CelValue::from).collect(),
+        _ => return Err(ExecutionError::NoSuchOverload),
+    };
+    let mut collected = Vec::new();
+    for item in items {
+        pay(units.unsigned_abs())?;
+        let mut scope = function.ptx.new_inner_scope();
+        scope.add_variable_from_value(variable.as_str(), item);
+        let wanted = match condition.first() {
+            None => true,
+            Some(condition) => match scope.resolve(condition)? {
+                CelValue::Bool(wanted) => wanted,
+                _ => return Err(ExecutionError::NoSuchOverload),
+            },
+        };
+        if wanted {
+            collected.push(scope.resolve(element)?);
+        }
+    }
+    Ok(CelValue::List(Arc::new(collected)))
+}
+
+/// `@combine(call, operand, …)`: the call, whose operands are named `@0`, ….
+fn combine(function: &FunctionContext<'_, '_>) -> Result<CelValue, ExecutionError> {
+    let [inner, operands @ ..] = function.args else {
+        return Err(ExecutionError::NoSuchOverload);
+    };
+    let Expr::Call(named) = &inner.expr else {
+        return Err(ExecutionError::NoSuchOverload);
+    };
+    let mut scope = function.ptx.new_inner_scope();
+    let mut sizes = Vec::with_capacity(operands.len());
+    for (number, operand) in operands.iter().enumerate() {
+        let value = function.ptx.resolve(operand)?;
+        sizes.push(match (&value, named.func_name.as_str()) {
+            (CelValue::Int(count), "range") => count.unsigned_abs(),
+            (value, _) => size(value),
+        });
+        scope.add_variable_from_value(operand_name(number), value);
+    }
+    pay(match (named.func_name.as_str(), sizes.as_slice()) {
+        // Each item is compared with each.
+        ("distinct", [items, ..]) => items.saturating_mul(*items),
+        // In the worst case the new text stands at each place of the whole.
+        ("replace", [whole, _, new, ..]) => whole.saturating_mul(*new),
+        (_, sizes) => sizes.iter().copied().fold(1, u64::saturating_mul),
+    } / COPIED_PER_UNIT)?;
+    scope.resolve(inner)
+}
+
+/// Bytes, items and fields of a value, all the way down.
+fn size(value: &CelValue) -> u64 {
+    match value {
+        CelValue::String(text) => text.len() as u64,
+        CelValue::Bytes(bytes) => bytes.len() as u64,
+        CelValue::List(items) => items.iter().map(size).sum::<u64>() + 1,
+        CelValue::Map(map) => {
+            let fields = map.map.values().map(|value| size(value) + 1);
+            fields.sum::<u64>() + 1
+        }
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube_cel::KubeCelExt;
+    use kube_cel::cel::Program;
+
+    fn context() -> Context<'static> {
+        let mut context = Context::default().with_all();
+        add_functions(&mut context);
+        let value = serde_json::json!({
+            "a": {"b": {"c": 5}},
+            "name": "some name",
+            "numbers": [3, 1, 2],
+            "rows": [{"n": 1, "on": true}, {"n": 2, "on": false}, {"n": 2, "on": true}],
+            "labels": {"x": "y"},
+        });
+        let schema = crate::schema::Schema::default();
+        let of = super::super::values::to_cel(&value, &schema, &context);
+        context.add_variable_from_value("self", of);
+        context
+    }
+
+    fn metered(text: &str) -> Metered {
+        Metered::new(Program::compile(text).unwrap().expression())
+    }
+
+    #[test]
+    fn what_counts_is_worth_what_it_was_written_as() {
+        let context = context();
+        for text in [
+            "self.a.b.c == 5 && has(self.a.b) && !has(self.a.d)",
+            "self.a.nothing",
+            "!has(self.name) || self.name == 'x'",
+            "self.name == 'x'",
+            "self.name.nothing.c",
+            "self['name'] + '!' == 'some name!'",
+            "self.numbers.map(x, x * 2)",
+            "self.rows.filter(r, r.on)",
+            "self.rows.filter(r, r.on).map(r, r.n + size(self.name))",
+            "self.rows.map(r, r.on, r.n)",
+            "self.rows.filter(r, r.n)",
+            "self.rows.map(r, r.nothing)",
+            "self.labels.map(k, k)",
+            "self.labels.all(k, self.labels[k].startsWith('y'))",
+            "self.name.map(x, x)",
+            "self.numbers.all(x, x > 0)",
+            "self.numbers.exists(x, x == 2) || self.nothing",
+            "self.nothing || self.numbers.exists(x, x == 2)",
+            "self.rows.exists_one(r, r.n == 1)",
+            "self.rows.all(r, self.rows.exists_one(s, s.n == r.n))",
+            "[self.name, 'b'].join('-')",
+            "self.name.replace('m', self.name)",
+            "self.numbers.distinct().size() + self.numbers.sum()",
+            "sets.contains(self.numbers, [1, 2])",
+            "lists.range(4)",
+            "self.name.contains('me') && self.name.matches('^s.*e$')",
+            "self.name.find('n[a-z]+')",
+            "3 in self.numbers ? self.numbers + [4] : []",
+            "{'k': self.numbers, 'l': [self.name]}",
+            "ip('10.0.0.1').family() == 4",
+            "quantity('1Gi').isGreaterThan(quantity('1Mi'))",
+            "duration('1h') < duration('2h')",
+            "optional.of(self.name).orValue('x')",
+        ] {
+            let plain = Program::compile(text).unwrap().execute(&context);
+            let counted = metered(text).evaluate(&context, PER_CALL);
+            let result = counted.result.expect("cheap enough");
+            match (&plain, &result) {
+                // Of a text the interpreter selects `false`.
+                (Ok(CelValue::Bool(false)), Err(ExecutionError::NoSuchOverload)) => {}
+                (Err(plain), Err(result)) => {
+                    assert_eq!(plain.to_string(), result.to_string(), "{text}");
+                }
+                _ => assert_eq!(plain, result, "{text}"),
+            }
+            assert!(
+                (1..3_000).contains(&counted.cost),
+                "{text}: {}",
+                counted.cost
+            );
+        }
+    }
+
+    #[test]
+    fn a_loop_costs_by_its_steps_and_by_what_it_copies() {
+        let mut context = context();
+        let many = CelValue::List(Arc::new((0..1000).map(CelValue::Int).collect()));
+        context.add_variable_from_value("many", many);
+        let cost = |text: &str| metered(text).evaluate(&context, PER_CALL).cost;
+        assert_eq!(cost("many.all(x, x >= 0)"), 2 + 100 + 1000 * 5);
+        assert_eq!(cost("many.map(x, x)"), 2 + 100 + 1000 * 2);
+        assert_eq!(cost("many.size() > 0"), 3 + 100);
+        assert_eq!(cost("self.a.b.c"), 4);
+    }
+
+    #[test]
+    fn what_costs_too_much_is_broken_off() {
+        let mut context = context();
+        let many = CelValue::List(Arc::new((0..2000).map(CelValue::Int).collect()));
+        context.add_variable_from_value("many", many);
+        let text = CelValue::String(Arc::new("x".repeat(1 << 20)));
+        context.add_variable_from_value("text", text);
+        let doubled = "[text]".to_owned() + &".map(x, x + x)".repeat(8);
+        for text in [
+            "many.all(x, many.all(y, x + y >= 0))",
+            "many.map(x, many.map(y, x + y)).size() > 0",
+            "many.filter(x, many.filter(y, y == x).size() == 1).size() > 0",
+            // An operator swallows the error of one side when the other is true.
+            "many.all(x, many.all(y, x + y >= 0)) || true",
+            "many.exists(x, many.all(y, x + y >= 0) && false || x < 0)",
+            "many.all(x, text.contains(string(x)) || true)",
+            "many.all(x, many.size() > 0 && many == many)",
+            "lists.range(1000000000).size() > 0",
+            "text.replace('', text).size() > 0",
+            "many.map(x, string(x)).join(text).size() > 0",
+            "[text].map(x, x).distinct().size() > 0",
+            &doubled,
+        ] {
+            let outcome = metered(text).evaluate(&context, 100_000);
+            assert!(outcome.result.is_none(), "{text}: {}", outcome.cost);
+            assert_eq!(outcome.cost, 100_000, "{text}");
+        }
+    }
+}
