@@ -3,15 +3,17 @@
 use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use reeve_clock::Clock;
 use tokio::time::Instant;
 
+use crate::fairness::{FairBy, Tenant};
 use crate::limiter::{RateLimiter, default_controller_rate_limiter};
 use crate::metrics::{Gauges, MetricsProvider};
 use crate::queue::Queue;
 use crate::shared::Shared;
-use crate::state::State;
+use crate::state::{Rules, State, nanoseconds};
 
 /// What becomes of an [`Item`](crate::Item) that is dropped without an outcome: its worker panicked,
 /// or the future that worked on it was dropped.
@@ -34,6 +36,11 @@ pub struct Builder<T> {
     on_drop: OnDrop,
     metrics: Option<Arc<dyn MetricsProvider>>,
     record_limit: usize,
+    record_expiry: Duration,
+    ageing: Option<Duration>,
+    fair_by: Option<Arc<FairBy<T>>>,
+    keep_timers: bool,
+    min_interval: Duration,
 }
 
 // === impl Builder ===
@@ -48,6 +55,11 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Builder<T> {
             on_drop: OnDrop::default(),
             metrics: None,
             record_limit: 100_000,
+            record_expiry: Duration::from_secs(3600),
+            ageing: Some(Duration::from_secs(60)),
+            fair_by: None,
+            keep_timers: false,
+            min_interval: Duration::ZERO,
         }
     }
 
@@ -97,11 +109,88 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Builder<T> {
         self
     }
 
+    /// After how long such a record is forgotten. Default: 1 hour.
+    ///
+    /// Choose it longer than the longest back-off of the limiter (1000 s by default), or a key that
+    /// fails, is dropped and is added again begins with a short back-off each time.
+    pub fn failure_expiry(mut self, expiry: Duration) -> Self {
+        self.record_expiry = expiry;
+        self
+    }
+
+    /// From when on an item that is ready is overdue. `None`: never. Default: 60 s.
+    ///
+    /// While an item of a lower priority is overdue, every second hand-out goes to the one of them
+    /// that has been ready for longest, so urgent work still gets half, and nothing starves: once an
+    /// item is overdue it is overtaken by urgent ones at most once for each overdue item before it,
+    /// and once more. Looked at are the next items of the priorities; where tenants take turns, that
+    /// is the one whose turn it is. Short times favour order over urgency.
+    pub fn ageing(mut self, after: Option<Duration>) -> Self {
+        self.ageing = after;
+        self
+    }
+
+    /// Lets tenants take turns among the items of one priority. Default: first come first served,
+    /// at no cost.
+    ///
+    /// `tenant` says whose an item is. A tenant of weight w has w items handed out in its turn; one
+    /// that has none is skipped and costs nothing. It is called with the queue locked, once when a
+    /// key becomes known: it must not block and must not use the queue.
+    ///
+    /// ```
+    /// use reeve_workqueue::{Queue, Tenant};
+    /// let queue = Queue::builder()
+    ///     .fair_by(|(namespace, _): &(&str, u32)| Tenant::of(namespace))
+    ///     .build();
+    /// for item in [("noisy", 1), ("noisy", 2), ("noisy", 3), ("quiet", 1)] {
+    ///     queue.add(item);
+    /// }
+    /// let order = std::iter::from_fn(|| queue.try_get().map(|item| *item));
+    /// assert_eq!(order.collect::<Vec<_>>(), [("noisy", 1), ("quiet", 1), ("noisy", 2), ("noisy", 3)]);
+    /// ```
+    pub fn fair_by(mut self, tenant: impl Fn(&T) -> Tenant + Send + Sync + 'static) -> Self {
+        self.fair_by = Some(Arc::new(tenant));
+        self
+    }
+
+    /// Whether an immediate add leaves a timer of its item alone, so that the item comes once more
+    /// when it is due. client-go: yes; controller-runtime: no. Default: no.
+    ///
+    /// With it, adds with a delay and adds without are apart: a delayed add of an item that is ready
+    /// is not lost in it either, and each has its own priority and reasons. An item is still with one
+    /// worker at a time. It costs a second slot for an item that waits.
+    pub fn keep_timers(mut self, keep: bool) -> Self {
+        self.keep_timers = keep;
+        self
+    }
+
+    /// How long after it was handed out an item is not handed out again: adds meanwhile wait for the
+    /// rest of it, as if they had that delay. Default: none.
+    ///
+    /// What waits for that is delayed, not queued: a drain of what is queued drops it
+    /// ([`Drain::Delayed`](crate::Drain::Delayed) does not). Costs a slot and 40 bytes for each key that
+    /// was handed out within the interval.
+    pub fn min_interval(mut self, interval: Duration) -> Self {
+        self.min_interval = interval;
+        self
+    }
+
     /// Makes the queue.
     #[must_use]
     pub fn build(self) -> Queue<T> {
         let origin = Instant::now();
-        let state = State::new(self.limiter, self.clock, origin, self.record_limit);
+        let state = State::new(Rules {
+            limiter: self.limiter,
+            clock: self.clock,
+            origin,
+            record_limit: self.record_limit,
+            record_expiry: nanoseconds(self.record_expiry),
+            ageing: self.ageing.map(nanoseconds),
+            fair_by: self.fair_by,
+            keep_timers: self.keep_timers,
+            min_interval: nanoseconds(self.min_interval),
+            stamped: self.ageing.is_some() || self.metrics.is_some(),
+        });
         Queue(Arc::new_cyclic(|weak: &Weak<Shared<T>>| {
             let metrics = self.metrics.map(|provider| {
                 let gauges: Weak<dyn Gauges> = weak.clone();

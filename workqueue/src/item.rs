@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builder::OnDrop;
+use crate::cause::Cause;
 use crate::reason::{Reason, ReasonBits};
 use crate::shared::Shared;
 use crate::state::{Outcome, Taken};
@@ -65,7 +66,19 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
     /// If the item was added again meanwhile it is back at once; the failure counts all the same.
     pub fn retry(mut self) -> Duration {
         let priority = self.priority;
-        self.settle(Outcome::Retry { priority })
+        self.settle(Outcome::Retry {
+            priority,
+            cause: None,
+        })
+    }
+
+    /// As [`Item::retry`], and says why: the limiter sees it, the item waits as long as
+    /// [`Cause::retry_after`] asks for at least, and the message shows in snapshots until the item
+    /// succeeds.
+    pub fn retry_because(mut self, cause: Cause) -> Duration {
+        let priority = self.priority;
+        let cause = Some(cause);
+        self.settle(Outcome::Retry { priority, cause })
     }
 
     /// Processed well, and wanted again after `delay` with the same priority: the failure record is
@@ -106,13 +119,15 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
         // A limiter that panics is not asked again when the item is dropped for that.
         self.on_drop = Some(OnDrop::Done);
         let place = self.place;
-        let needs_time = matches!(outcome, Outcome::Retry { .. } | Outcome::After { .. });
-        let (worked, delay) = self.shared.update(needs_time, |core, now, effects| {
-            core.state.settle(place, outcome, now, effects)
+        let needs_time = self.shared.metrics.is_some()
+            || matches!(outcome, Outcome::Retry { .. } | Outcome::After { .. });
+        let (started, now, delay) = self.shared.update(needs_time, |core, now, effects| {
+            let (started, delay) = core.state.settle(place, outcome, now, effects);
+            (started, needs_time.then(|| now.read()), delay)
         });
         self.on_drop = None;
-        if let Some(metrics) = &self.shared.metrics {
-            metrics.finished(worked);
+        if let (Some(metrics), Some(now)) = (&self.shared.metrics, now) {
+            metrics.finished(Duration::from_nanos(now.saturating_sub(started)));
         }
         delay
     }
@@ -127,7 +142,10 @@ impl<T: Hash + Eq + Clone + 'static> Drop for Item<T> {
             }
             Some(OnDrop::Retry) => {
                 let priority = self.priority;
-                self.settle(Outcome::Retry { priority });
+                self.settle(Outcome::Retry {
+                    priority,
+                    cause: None,
+                });
             }
         }
     }

@@ -99,31 +99,44 @@
 
 mod blocking;
 mod builder;
+mod cause;
+mod fairness;
 mod item;
+mod lanes;
 pub mod limiter;
+mod list;
 pub mod metrics;
+mod options;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
 mod queue;
 mod ready;
 mod reason;
 mod shared;
+mod shutdown;
+mod side;
+mod slab;
 mod slots;
 mod snapshot;
 mod state;
 mod sync;
 mod timers;
+mod wait;
 mod waiters;
 
 pub use builder::{Builder, OnDrop};
+pub use cause::Cause;
+pub use fairness::Tenant;
 pub use item::Item;
 pub use limiter::{
     Delay, Failure, ItemExponentialFailure, ItemFastSlow, MaxOf, RateLimiter, TokenBucket,
     WithMaxWait, default_controller_rate_limiter,
 };
 pub use metrics::{Gauges, MetricsProvider, QueueMetrics, Readings};
-pub use queue::{AddOptions, LOW_PRIORITY, Queue};
+pub use options::{AddOptions, Debounce, LOW_PRIORITY};
+pub use queue::Queue;
 pub use reason::Reason;
+pub use shutdown::{Drain, Left};
 pub use snapshot::{Snapshot, SnapshotItem, Standing};
 
 #[cfg(doctest)]

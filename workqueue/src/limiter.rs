@@ -18,6 +18,8 @@ use governor::{Quota, RateLimiter as Governor};
 use reeve_clock::Random;
 use tokio::time::Instant;
 
+use crate::cause::Cause;
+
 /// Says how long a failed item waits.
 ///
 /// Called with the queue locked: it must not block and must not use the queue.
@@ -48,6 +50,8 @@ pub struct Failure<'a, T> {
     pub item: &'a T,
     /// How often it had failed in a row before: 0 for the first failure.
     pub failures: u32,
+    /// Why, if the worker said so ([`Item::retry_because`](crate::Item::retry_because)).
+    pub cause: Option<&'a Cause>,
     /// Randomness, for jitter: the one of the queue's clock.
     pub random: &'a Random,
 }
@@ -145,6 +149,14 @@ impl Delay {
             back_off,
             at_most: None,
         }
+    }
+
+    /// Not below this.
+    #[must_use]
+    pub fn at_least(mut self, least: Duration) -> Self {
+        self.back_off = self.back_off.max(least);
+        self.at_most = self.at_most.map(|at_most| at_most.max(least));
+        self
     }
 }
 
@@ -388,6 +400,7 @@ mod tests {
         limiter.when(&Failure {
             item: &"key",
             failures,
+            cause: None,
             random: &Random::seeded(1),
         })
     }
@@ -426,6 +439,7 @@ mod tests {
             let Delay { back_off, .. } = limiter.when(&Failure {
                 item,
                 failures,
+                cause: None,
                 random: &random,
             });
             back_off

@@ -1,22 +1,74 @@
-//! What is to be handed out: the highest priority first, and first come first served within it.
+//! What is to be handed out: the highest priority first; within it by turns of the tenants if there
+//! are any, else first come first served.
+//!
+//! *Ageing*: an item that has been ready for longer than a limit is overdue. While the next item of a
+//! lower priority is, every second hand-out goes to the longest-ready of those.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::slots::{List, Slots};
+use crate::fairness::Tenant;
+use crate::lanes::Lanes;
+use crate::list::List;
+use crate::side::Side;
+use crate::slab::Slab;
+use crate::slots::Slot;
 
 /// Priorities that have no item now, but stay in the map so that it does not churn.
 const KEPT_EMPTY: usize = 8;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
-    classes: BTreeMap<Reverse<i32>, List>,
+    classes: BTreeMap<Reverse<i32>, Class>,
     len: usize,
+    /// After how long an item is overdue.
+    ageing: Option<u64>,
+    /// No item of a lower priority is overdue before this. Zero: not known.
+    overdue_from: u64,
+    /// The last hand-out went by priority, past an overdue item.
+    owed: bool,
+    /// Whose item a slot holds, if tenants take turns.
+    tenants: Option<Side<Tenant>>,
+}
+
+/// The items of one priority.
+#[derive(Debug, Default)]
+struct Class {
+    len: usize,
+    /// Without tenants.
+    items: List,
+    lanes: Option<Box<Lanes>>,
+}
+
+// === impl Class ===
+
+impl Class {
+    fn first(&self) -> Option<u32> {
+        match &self.lanes {
+            None => self.items.first(),
+            Some(lanes) => lanes.first(),
+        }
+    }
+
+    fn iter<'a, T>(&'a self, slots: &'a Slab<Slot<T>>) -> impl Iterator<Item = u32> + 'a {
+        let lanes = self.lanes.iter();
+        self.items
+            .iter(slots)
+            .chain(lanes.flat_map(|lanes| lanes.iter(slots)))
+    }
 }
 
 // === impl Ready ===
 
 impl Ready {
+    pub(crate) fn new(ageing: Option<u64>, fair: bool) -> Self {
+        Self {
+            ageing,
+            tenants: fair.then(Side::default),
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -25,35 +77,111 @@ impl Ready {
         self.len == 0
     }
 
+    /// Whose item the slot holds, until [`Ready::leave`].
+    pub(crate) fn enter(&mut self, index: u32, tenant: Tenant) {
+        if let Some(tenants) = &mut self.tenants {
+            tenants.insert(index, tenant);
+        }
+    }
+
+    /// The slot is given back.
+    pub(crate) fn leave(&mut self, index: u32) {
+        if let Some(tenants) = &mut self.tenants {
+            tenants.remove(index);
+        }
+    }
+
     /// Appends the slot to the items of its own priority.
-    pub(crate) fn push<T>(&mut self, slots: &mut Slots<T>, index: u32) {
-        let class = self
-            .classes
-            .entry(Reverse(slots[index].priority))
-            .or_default();
-        class.push_back(slots, index);
+    pub(crate) fn push<T>(&mut self, slots: &mut Slab<Slot<T>>, index: u32) {
+        let priority = Reverse(slots[index].priority);
+        let class = self.classes.entry(priority).or_default();
+        let tenants = self.tenants.as_ref();
+        match tenants.and_then(|tenants| tenants.get(index)) {
+            None => class.items.push_back(slots, index),
+            Some(&tenant) => {
+                let lanes = class.lanes.get_or_insert_default();
+                lanes.push(slots, index, tenant);
+            }
+        }
+        class.len += 1;
+        if class.len == 1 {
+            self.overdue_from = 0;
+        }
         self.len += 1;
     }
 
     /// Takes the slot out of the items of its own priority.
-    pub(crate) fn remove<T>(&mut self, slots: &mut Slots<T>, index: u32) {
+    pub(crate) fn remove<T>(&mut self, slots: &mut Slab<Slot<T>>, index: u32) {
+        // What comes after it may have been ready for longer.
+        self.overdue_from = 0;
+        self.take_out(slots, index, false);
+    }
+
+    fn take_out<T>(&mut self, slots: &mut Slab<Slot<T>>, index: u32, turn: bool) {
         let priority = Reverse(slots[index].priority);
-        if let Some(class) = self.classes.get_mut(&priority) {
-            class.remove(slots, index);
-            self.len -= 1;
-            if class.is_empty() && self.classes.len() > KEPT_EMPTY {
-                self.classes.remove(&priority);
-            }
+        let Some(class) = self.classes.get_mut(&priority) else {
+            return;
+        };
+        let tenants = self.tenants.as_ref();
+        match (
+            &mut class.lanes,
+            tenants.and_then(|tenants| tenants.get(index)),
+        ) {
+            (Some(lanes), Some(&tenant)) => lanes.remove(slots, index, tenant, turn),
+            _ => class.items.remove(slots, index),
+        }
+        class.len -= 1;
+        self.len -= 1;
+        if class.len == 0 && self.classes.len() > KEPT_EMPTY {
+            self.classes.remove(&priority);
         }
     }
 
-    /// Who is next.
-    pub(crate) fn first(&self) -> Option<u32> {
-        self.classes.values().find_map(List::first)
+    /// Who is next at `now`. To be taken by [`Ready::take`].
+    pub(crate) fn next<T>(&mut self, slots: &Slab<Slot<T>>, now: u64) -> Option<Next> {
+        let mut classes = self.classes.values().filter(|class| class.len > 0);
+        let index = classes.next()?.first()?;
+        let mut next = Next {
+            index,
+            overdue: false,
+            owes: false,
+        };
+        if let Some(ageing) = self.ageing
+            && self.overdue_from <= now
+        {
+            let longest = classes
+                .filter_map(Class::first)
+                .min_by_key(|&index| slots[index].at);
+            self.overdue_from =
+                longest.map_or(u64::MAX, |index| slots[index].at.saturating_add(ageing));
+            if let Some(index) = longest
+                && self.overdue_from <= now
+            {
+                if self.owed {
+                    next.index = index;
+                    next.overdue = true;
+                } else {
+                    next.owes = true;
+                }
+            }
+        }
+        Some(next)
     }
 
-    /// The slots in the order of handing out.
-    pub(crate) fn iter<'a, T>(&'a self, slots: &'a Slots<T>) -> impl Iterator<Item = u32> + 'a {
+    pub(crate) fn take<T>(&mut self, slots: &mut Slab<Slot<T>>, next: Next) {
+        self.owed = next.owes;
+        if next.overdue {
+            self.overdue_from = 0;
+        }
+        self.take_out(slots, next.index, true);
+    }
+
+    /// The slots in the order of handing out, but for ageing, and for turns of tenants: these come
+    /// one after the other.
+    pub(crate) fn iter<'a, T>(
+        &'a self,
+        slots: &'a Slab<Slot<T>>,
+    ) -> impl Iterator<Item = u32> + 'a {
         self.classes.values().flat_map(|class| class.iter(slots))
     }
 
@@ -61,6 +189,27 @@ impl Ready {
     pub(crate) fn depth(&self) -> impl Iterator<Item = (i32, usize)> + '_ {
         self.classes
             .iter()
-            .map(|(priority, class)| (priority.0, class.len()))
+            .map(|(priority, class)| (priority.0, class.len))
     }
+
+    /// How many tenants there is memory for.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        let lanes = self
+            .classes
+            .values()
+            .filter_map(|class| class.lanes.as_ref());
+        let lanes = lanes.map(|lanes| lanes.capacity()).sum::<usize>();
+        lanes + self.tenants.as_ref().map_or(0, Side::capacity)
+    }
+}
+
+/// Who is next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Next {
+    pub(crate) index: u32,
+    /// Because it is overdue, past a higher priority.
+    overdue: bool,
+    /// By priority, past an overdue item.
+    owes: bool,
 }

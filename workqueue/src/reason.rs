@@ -64,6 +64,14 @@ impl fmt::Display for Reason {
     }
 }
 
+/// As its text.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Reason {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 // === impl ReasonBits ===
 
 impl ReasonBits {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::builder::OnDrop;
 use crate::metrics::{Gauges, QueueMetrics, Readings};
 use crate::slots::{Place, fold};
-use crate::state::{Effects, State, Taken, nanoseconds};
+use crate::state::{Effects, Now, State};
 use crate::sync::Mutex;
 use crate::waiters::{Ticket, Waiters, Wakes};
 
@@ -34,8 +34,8 @@ pub(crate) struct Core<T> {
 }
 
 /// What a look into the queue found.
-pub(crate) enum Look<T> {
-    Item(Taken<T>),
+pub(crate) enum Look<R> {
+    Taken(R),
     /// Shut down, and nothing left.
     Closed,
     /// Nothing yet. The driver of the timers sleeps until the time given.
@@ -70,35 +70,37 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
         fold(self.hasher.hash_one(key))
     }
 
-    pub(crate) fn now(&self) -> u64 {
-        nanoseconds(Instant::now().saturating_duration_since(self.origin))
+    pub(crate) fn now(&self) -> Now {
+        Now::new(self.origin)
     }
 
-    /// Runs an operation. The time is read if it `needs` it, or somebody else does; else it is 0.
+    /// Runs an operation. If it `needs_time`, the clock is read before the lock is taken.
     pub(crate) fn update<R>(
         &self,
         needs_time: bool,
-        operation: impl FnOnce(&mut Core<T>, u64, &mut Effects<T>) -> R,
+        operation: impl FnOnce(&mut Core<T>, &Now, &mut Effects<T>) -> R,
     ) -> R {
         let mut effects = Effects::default();
+        // Woken when it is dropped: after the lock is released, and though the operation may panic.
         let mut wakes = Wakes::default();
-        // Read before the lock is taken, where nobody waits for it. So times may come a little out
-        // of order; nothing depends on it.
-        let early = (needs_time || self.metrics.is_some()).then(|| self.now());
+        let now = self.now();
+        if needs_time {
+            // Where nobody waits for it. So times may come a little out of order; nothing depends
+            // on it.
+            now.read();
+        }
         let result = {
-            let core = &mut *self.core.lock();
-            let now = if core.state.is_timed() {
-                let now = early.unwrap_or_else(|| self.now());
-                core.state.advance(now, &mut effects);
-                now
-            } else {
-                early.unwrap_or(0)
+            let mut core = self.core.lock();
+            let roused = Roused {
+                core: &mut core,
+                wakes: &mut wakes,
             };
-            let result = operation(core, now, &mut effects);
-            core.rouse(&mut wakes);
-            result
+            if roused.core.state.is_timed() {
+                roused.core.state.advance(now.read(), &mut effects);
+            }
+            operation(roused.core, &now, &mut effects)
         };
-        wakes.wake();
+        drop(wakes);
         if let Some(metrics) = &self.metrics {
             if effects.adds > 0 {
                 metrics.added(effects.adds);
@@ -110,18 +112,30 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
         result
     }
 
-    /// Takes an item, or registers `waker` to be woken when there may be one.
-    pub(crate) fn look(&self, ticket: &mut Ticket, waker: &Waker) -> Look<T> {
-        let (look, old_waker) = self.update(true, |core, now, _| {
+    /// Applies what time has brought, in slices, so that the lock is held shortly.
+    pub(crate) fn catch_up(&self) {
+        while self.update(true, |core, now, effects| {
+            core.state.is_timed() && core.state.advance(now.read(), effects)
+        }) {}
+    }
+
+    /// Takes with `take`, or registers `waker` to be woken when there may be something.
+    pub(crate) fn look<R>(
+        &self,
+        ticket: &mut Ticket,
+        waker: &Waker,
+        take: impl FnOnce(&mut State<T>, &Now, &mut Effects<T>) -> Option<R>,
+    ) -> Look<R> {
+        let (look, old_waker) = self.update(true, |core, now, effects| {
             core.waiters.looks(*ticket);
-            if let Some(taken) = core.state.take(now) {
-                return (Look::Item(taken), core.waiters.leave(ticket));
+            if let Some(taken) = take(&mut core.state, now, effects) {
+                return (Look::Taken(taken), core.waiters.leave(ticket));
             }
             if core.state.is_closed() {
                 return (Look::Closed, core.waiters.leave(ticket));
             }
             let next = core.state.next_event();
-            let until = core.waiters.park(ticket, waker, next, now);
+            let until = core.waiters.park(ticket, waker, next, now.read());
             (Look::Wait(until), None)
         });
         drop(old_waker);
@@ -149,6 +163,22 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
     }
 }
 
+/// The queue while it is locked. Restores the rules of the waiters when it is dropped.
+struct Roused<'a, T: Hash + Eq + Clone + 'static> {
+    core: &'a mut Core<T>,
+    wakes: &'a mut Wakes,
+}
+
+// === impl Roused ===
+
+impl<T: Hash + Eq + Clone + 'static> Drop for Roused<'_, T> {
+    fn drop(&mut self) {
+        self.core.rouse(self.wakes);
+    }
+}
+
+// === impl Core ===
+
 impl<T: Hash + Eq + Clone + 'static> Core<T> {
     fn rouse(&mut self, wakes: &mut Wakes) {
         if self.waiters.waiting() > 0 {
@@ -168,24 +198,24 @@ impl<T: Hash + Eq + Clone + 'static> Core<T> {
 
 impl<T: Hash + Eq + Clone + Send + 'static> Gauges for Shared<T> {
     fn read(&self) -> Readings {
-        self.update(true, |core, now, effects| {
-            while core.state.advance(now, effects) {}
-            let state = &core.state;
-            let mut readings = Readings {
-                depth: state.ready.depth().collect(),
-                ..Readings::default()
-            };
-            for flight in state.flights.iter() {
-                let took = Duration::from_nanos(now.saturating_sub(flight.started));
-                readings.unfinished += took;
-                readings.longest_running = readings.longest_running.max(took);
-                // Wanted again while in flight: counted as waiting, as the peers do.
-                let slot = &state.slots[flight.slot];
-                if slot.place == Place::Dirty {
-                    readings.count(slot.priority);
-                }
+        self.catch_up();
+        let core = self.core.lock();
+        let now = self.now().read();
+        let state = &core.state;
+        let mut readings = Readings {
+            depth: state.ready.depth().collect(),
+            ..Readings::default()
+        };
+        for flight in state.flights.iter() {
+            let took = Duration::from_nanos(now.saturating_sub(flight.started));
+            readings.unfinished += took;
+            readings.longest_running = readings.longest_running.max(took);
+            // Wanted again while in flight: counted as waiting, as the peers do.
+            let slot = &state.slots[flight.slot];
+            if slot.place == Place::Dirty {
+                readings.count(slot.priority);
             }
-            readings
-        })
+        }
+        readings
     }
 }

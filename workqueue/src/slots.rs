@@ -1,74 +1,81 @@
 //! Where a key lives: one slot a key, found by its hash, linked into at most one list.
 //!
 //! The hash is computed once, outside the lock; after that a key is its slot's index. A slot is
-//! kept while its key is wanted, in flight, or has a failure record, and is given back after.
+//! kept while its key is wanted, in flight, or something is remembered of it, and is given back after.
+//! It is 48 bytes for a key of two words; what few keys have stands in side tables.
 
 use std::hash::Hash;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
+use crate::list::{Linked, Links};
 use crate::reason::ReasonBits;
+use crate::slab::Slab;
 
-/// No slot, no neighbour.
-pub(crate) const NONE: u32 = u32::MAX;
+pub(crate) use crate::slab::NONE;
+
 /// A time that never comes.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Where a key stands. `in_flight` is kept beside it: a key in flight may be wanted again.
+/// Below this many keys, memory is not worth giving back.
+const WORTH_KEEPING: usize = 4096;
+
+/// Where a key stands. Being in flight is kept beside it: a key in flight may be wanted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// The slot holds no key.
-    Vacant,
-    /// Not wanted. Either in flight, or kept for its failure record (then in the list of records).
+    /// Not wanted. Either in flight, or kept for what is remembered of it.
     Unwanted,
     /// To be handed out: in the list of its priority.
     Ready,
     /// To be handed out once its current run has ended.
     Dirty,
-    /// Becomes ready, or joins the line, later: in the heap of timers.
+    /// Becomes ready, or joins the line, later: it has a timer.
     Waiting,
     /// Its own back-off has passed; stands in line for a token.
     InLine,
 }
 
+/// What is true of a slot besides its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flags(u8);
+
+impl Flags {
+    pub(crate) const IN_FLIGHT: Self = Self(1);
+    /// In the list of failure records.
+    pub(crate) const RECORDED: Self = Self(2);
+    /// What its timer is for is to join the line, not to become ready.
+    pub(crate) const JOINS: Self = Self(4);
+    /// It waits for more than one time: they stand in a side table.
+    pub(crate) const WAITS_LONG: Self = Self(8);
+    /// The message of its last failure stands in a side table.
+    pub(crate) const EXPLAINED: Self = Self(16);
+    /// It has a double that waits for a time of its own.
+    pub(crate) const DOUBLED: Self = Self(32);
+    /// It is a double: not in the table; its hash is the slot it is the double of.
+    pub(crate) const DOUBLE: Self = Self(64);
+}
+
 #[derive(Debug)]
 pub(crate) struct Slot<T> {
-    pub(crate) key: Option<T>,
+    pub(crate) key: T,
     /// Ready or dirty: since when (nanoseconds of the queue; zero if nobody asked for it).
-    /// Waiting or in line: when it becomes ready without a token, or [`NEVER`].
+    /// Waiting or in line: its timer, or [`NONE`]. Recorded: since when.
     pub(crate) at: u64,
-    /// Waiting: when it joins the line for a token, or [`NEVER`].
-    pub(crate) join_at: u64,
-    pub(crate) reasons: ReasonBits,
-    hash: u32,
-    /// The timer that counts for this slot; another one found in the heap is stale. Zero: none.
-    pub(crate) ticket: u32,
-    previous: u32,
-    next: u32,
+    links: Links,
+    pub(crate) hash: u32,
     pub(crate) priority: i32,
-    /// Failures in a row.
-    pub(crate) failures: u32,
+    pub(crate) reasons: ReasonBits,
+    /// Failures in a row. Counts up to 65,535.
+    pub(crate) failures: u16,
     pub(crate) place: Place,
-    pub(crate) in_flight: bool,
-    /// In the list of failure records.
-    pub(crate) recorded: bool,
+    flags: Flags,
 }
 
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
-    slots: Vec<Slot<T>>,
+    slots: Slab<Slot<T>>,
     table: HashTable<u32>,
-    /// Head of the vacant slots, linked by `next`.
-    vacant: u32,
-}
-
-/// A doubly linked list of slots: first in, first out, and out of the middle in O(1).
-#[derive(Debug)]
-pub(crate) struct List {
-    head: u32,
-    tail: u32,
-    len: usize,
 }
 
 /// Spreads 32 bits over the 64 that the table looks at (it takes both ends).
@@ -82,225 +89,196 @@ pub(crate) fn fold(hash: u64) -> u32 {
     (hash ^ (hash >> 32)) as u32
 }
 
+// === impl Slot ===
+
+impl<T> Slot<T> {
+    fn new(key: T, hash: u32) -> Self {
+        Self {
+            key,
+            at: 0,
+            links: Links::default(),
+            hash,
+            priority: 0,
+            reasons: ReasonBits::default(),
+            failures: 0,
+            place: Place::Unwanted,
+            flags: Flags::default(),
+        }
+    }
+
+    pub(crate) fn is(&self, flag: Flags) -> bool {
+        self.flags.0 & flag.0 != 0
+    }
+
+    pub(crate) fn set(&mut self, flag: Flags, on: bool) {
+        if on {
+            self.flags.0 |= flag.0;
+        } else {
+            self.flags.0 &= !flag.0;
+        }
+    }
+
+    pub(crate) fn in_flight(&self) -> bool {
+        self.is(Flags::IN_FLIGHT)
+    }
+}
+
+impl<T> Linked for Slot<T> {
+    fn links(&self) -> Links {
+        self.links
+    }
+
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
 // === impl Slots ===
 
 impl<T: Hash + Eq> Slots<T> {
     pub(crate) fn new() -> Self {
         Self {
-            slots: Vec::new(),
+            slots: Slab::default(),
             table: HashTable::new(),
-            vacant: NONE,
         }
-    }
-
-    /// How many keys have a slot.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.table.len()
     }
 
     pub(crate) fn find(&self, hash: u32, key: &T) -> Option<u32> {
         self.table
-            .find(spread(hash), |&slot| self.holds(slot, hash, key))
+            .find(spread(hash), |&index| {
+                let slot = &self.slots[index];
+                slot.hash == hash && slot.key == *key
+            })
             .copied()
     }
 
-    fn holds(&self, slot: u32, hash: u32, key: &T) -> bool {
-        let slot = &self.slots[slot as usize];
-        slot.hash == hash && slot.key.as_ref() == Some(key)
-    }
-
-    /// The slot of `key`. A new one is unwanted. Gives the key back when it was there already, so
-    /// that it is dropped outside the lock.
+    /// The slot of `key`, and whether it is new; a new one is unwanted. Gives the key back when it was
+    /// there already, so that it is dropped outside the lock.
     pub(crate) fn find_or_insert(&mut self, hash: u32, key: T) -> (u32, Option<T>) {
         let slots = &self.slots;
         let entry = self.table.entry(
             spread(hash),
-            |&slot| {
-                let slot = &slots[slot as usize];
-                slot.hash == hash && slot.key.as_ref() == Some(&key)
+            |&index| {
+                let slot = &slots[index];
+                slot.hash == hash && slot.key == key
             },
-            |&slot| spread(slots[slot as usize].hash),
+            |&index| spread(slots[index].hash),
         );
         match entry {
             Entry::Occupied(entry) => (*entry.get(), Some(key)),
             Entry::Vacant(entry) => {
-                let fresh = Slot {
-                    key: Some(key),
-                    at: 0,
-                    join_at: NEVER,
-                    reasons: ReasonBits::default(),
-                    hash,
-                    ticket: 0,
-                    previous: NONE,
-                    next: NONE,
-                    priority: 0,
-                    failures: 0,
-                    place: Place::Unwanted,
-                    in_flight: false,
-                    recorded: false,
-                };
-                let index = if self.vacant == NONE {
-                    let index = u32::try_from(self.slots.len())
-                        .ok()
-                        .filter(|&index| index != NONE)
-                        .expect("fewer than 2^32 - 1 keys");
-                    self.slots.push(fresh);
-                    index
-                } else {
-                    let index = self.vacant;
-                    self.vacant = self.slots[index as usize].next;
-                    self.slots[index as usize] = fresh;
-                    index
-                };
+                let index = self.slots.insert(Slot::new(key, hash));
                 entry.insert(index);
                 (index, None)
             }
         }
     }
 
-    /// Vacates a slot and gives back its key. The slot is in no list.
-    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
-        let slot = &mut self.slots[index as usize];
-        let hash = slot.hash;
-        slot.place = Place::Vacant;
-        slot.next = self.vacant;
-        let key = slot.key.take();
-        self.vacant = index;
-        if let Ok(entry) = self.table.find_entry(spread(hash), |&other| other == index) {
-            entry.remove();
-        }
-        key
+    /// A second slot for the key of slot `of`, which is not found by it.
+    pub(crate) fn insert_double(&mut self, key: T, of: u32) -> u32 {
+        let mut slot = Slot::new(key, of);
+        slot.set(Flags::DOUBLE, true);
+        self.slots.insert(slot)
     }
 
-    /// Forgets the memory of an emptied crowd. Only when no slot is taken.
-    pub(crate) fn give_back(&mut self) -> Option<Self> {
-        const WORTH_KEEPING: usize = 4096;
-        (self.table.is_empty() && self.slots.capacity() > WORTH_KEEPING)
-            .then(|| std::mem::replace(self, Self::new()))
+    /// Vacates a slot and gives back its key. The slot is in no list.
+    pub(crate) fn remove(&mut self, index: u32) -> T {
+        let slot = self.slots.remove(index);
+        if !slot.is(Flags::DOUBLE)
+            && let Ok(entry) = self
+                .table
+                .find_entry(spread(slot.hash), |&other| other == index)
+        {
+            entry.remove();
+            let capacity = self.table.capacity();
+            if capacity > WORTH_KEEPING && self.table.len() < capacity / 8 {
+                let slots = &self.slots;
+                self.table
+                    .shrink_to(self.table.len() * 2, |&index| spread(slots[index].hash));
+            }
+        }
+        slot.key
+    }
+
+    /// Makes room for so many keys more.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        let slots = &self.slots;
+        self.table.reserve(more, |&index| spread(slots[index].hash));
+    }
+
+    /// The slots, to link them.
+    pub(crate) fn slab(&mut self) -> &mut Slab<Slot<T>> {
+        &mut self.slots
+    }
+
+    pub(crate) fn as_slab(&self) -> &Slab<Slot<T>> {
+        &self.slots
+    }
+
+    /// How many keys there is memory for: in slots, in the table.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> (usize, usize) {
+        (self.slots.capacity(), self.table.capacity())
     }
 }
 
 impl<T> std::ops::Index<u32> for Slots<T> {
     type Output = Slot<T>;
     fn index(&self, index: u32) -> &Slot<T> {
-        &self.slots[index as usize]
+        &self.slots[index]
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Slots<T> {
     fn index_mut(&mut self, index: u32) -> &mut Slot<T> {
-        &mut self.slots[index as usize]
-    }
-}
-
-// === impl List ===
-
-impl Default for List {
-    fn default() -> Self {
-        Self {
-            head: NONE,
-            tail: NONE,
-            len: 0,
-        }
-    }
-}
-
-impl List {
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    pub(crate) fn first(&self) -> Option<u32> {
-        (self.head != NONE).then_some(self.head)
-    }
-
-    pub(crate) fn push_back<T>(&mut self, slots: &mut Slots<T>, index: u32) {
-        let tail = self.tail;
-        let slot = &mut slots[index];
-        slot.previous = tail;
-        slot.next = NONE;
-        if tail == NONE {
-            self.head = index;
-        } else {
-            slots[tail].next = index;
-        }
-        self.tail = index;
-        self.len += 1;
-    }
-
-    pub(crate) fn remove<T>(&mut self, slots: &mut Slots<T>, index: u32) {
-        let (previous, next) = (slots[index].previous, slots[index].next);
-        if previous == NONE {
-            self.head = next;
-        } else {
-            slots[previous].next = next;
-        }
-        if next == NONE {
-            self.tail = previous;
-        } else {
-            slots[next].previous = previous;
-        }
-        self.len -= 1;
-    }
-
-    /// The slots of the list, first to last.
-    pub(crate) fn iter<'a, T>(
-        &self,
-        slots: &'a Slots<T>,
-    ) -> impl Iterator<Item = u32> + use<'a, T> {
-        let mut at = self.head;
-        std::iter::from_fn(move || {
-            let index = (at != NONE).then_some(at)?;
-            at = slots[index].next;
-            Some(index)
-        })
+        &mut self.slots[index]
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
-    fn insert(slots: &mut Slots<u32>, key: u32) -> u32 {
-        slots.find_or_insert(key % 3, key).0
+    #[test]
+    fn a_slot_is_48_bytes_for_a_shared_text() {
+        assert_eq!(size_of::<Slot<Arc<str>>>(), 48);
+        assert_eq!(
+            Slab::<Slot<Arc<str>>>::bytes_each(),
+            48,
+            "vacancy costs nothing"
+        );
     }
 
     #[test]
     fn keys_with_equal_hashes_have_slots_of_their_own() {
         let mut slots = Slots::new();
-        let taken: Vec<u32> = (0..100).map(|key| insert(&mut slots, key)).collect();
+        let taken: Vec<u32> = (0..100)
+            .map(|key: u32| slots.find_or_insert(key % 3, key).0)
+            .collect();
         for key in 0..100 {
             assert_eq!(slots.find(key % 3, &key), Some(taken[key as usize]));
         }
-        assert_eq!(slots.remove(taken[50]), Some(50));
+        assert_eq!(slots.remove(taken[50]), 50);
         assert_eq!(slots.find(50 % 3, &50), None);
-        assert_eq!(slots.len(), 99);
-        assert_eq!(
-            insert(&mut slots, 200),
-            taken[50],
-            "a vacated slot is used again"
-        );
+        assert_eq!(slots.find_or_insert(7, 200), (taken[50], None));
     }
 
     #[test]
-    fn a_list_gives_up_its_middle_and_keeps_its_order() {
+    fn memory_is_given_back_though_a_few_keys_stay() {
         let mut slots = Slots::new();
-        let mut list = List::default();
-        for key in 0..5 {
-            let slot = insert(&mut slots, key);
-            list.push_back(&mut slots, slot);
+        for key in 0..200_000_u32 {
+            slots.find_or_insert(key.wrapping_mul(2_654_435_761), key);
         }
-        for gone in [2, 0, 4] {
-            list.remove(&mut slots, gone);
+        for key in 10..200_000_u32 {
+            let index = slots.find(key.wrapping_mul(2_654_435_761), &key).unwrap();
+            slots.remove(index);
         }
-        assert_eq!(list.iter(&slots).collect::<Vec<_>>(), [1, 3]);
-        assert_eq!(list.len(), 2);
-        list.push_back(&mut slots, 0);
-        assert_eq!(list.iter(&slots).collect::<Vec<_>>(), [1, 3, 0]);
+        let (slab, table) = slots.capacity();
+        assert!(slab <= 6 * 1024 && table <= WORTH_KEEPING, "{slab} {table}");
+        let known =
+            (0..10).filter_map(|key: u32| slots.find(key.wrapping_mul(2_654_435_761), &key));
+        assert_eq!(known.count(), 10);
     }
 }

@@ -1,193 +1,531 @@
-//! When waiting items are due: one binary heap for a queue.
+//! When waiting items are due: a wheel of coarse buckets, and a heap for the bucket that is now.
 //!
-//! A slot has at most one timer that counts, named by its ticket. A timer that no longer counts
-//! (its item was cancelled, became ready, or is due earlier) stays in the heap until it comes up,
-//! or until such timers are the majority and all are swept out: O(log n) each, amortised, without
-//! writing to slots while the heap is sifted.
+//! A timer further away than the current bucket (2²⁰ ns, about a millisecond) is appended to the
+//! bucket of its time: O(1), nothing sorted. Buckets of level 0 are one current bucket wide, those
+//! of each further level 64 times as wide; when time comes to one of these, its timers are dealt out
+//! to the levels below, and what is left in a bucket of level 0 goes to the heap, which alone knows
+//! the order to the nanosecond. So a timer is moved a few times at most, however many there are, and
+//! only as many are sorted at a time as are due in the same millisecond. Work is done in steps (one
+//! timer each), so that whoever holds the lock can stop between them.
+//!
+//! The order is exact: by time, and timers of one time in the order in which they were set.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use crate::slots::Slots;
+use crate::list::{Linked, Links, List};
+use crate::slab::Slab;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Width of a bucket of level 0, as a power of two.
+const FINEST: u32 = 20;
+/// Buckets of a level, as a power of two.
+const BITS: u32 = 6;
+const BUCKETS: usize = 1 << BITS;
+/// So many levels reach over all of 64 bits.
+const LEVELS: usize = 8;
+const WIDTH: u64 = 1 << FINEST;
+
+#[derive(Debug)]
 struct Timer {
     at: u64,
-    ticket: u32,
     slot: u32,
+    /// In a bucket: its neighbours. In the heap: `next` is the ticket that counts.
+    links: Links,
+    bucket: u16,
+    standing: Standing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    InBucket,
+    InHeap,
+}
+
+/// A timer in the heap. It is stale when the timer has gone, or has another ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Soon {
+    at: u64,
+    ticket: u32,
+    timer: u32,
+}
+
+/// A bucket that time has come to, while its timers are dealt out.
+#[derive(Clone, Copy, Debug)]
+struct Opening {
+    level: usize,
+    bucket: usize,
+    start: u64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    heap: BinaryHeap<Reverse<Timer>>,
-    /// How many timers count.
-    live: usize,
+    timers: Slab<Timer>,
+    /// All levels, one after the other; none before the first timer that is far enough.
+    buckets: Vec<List>,
+    /// Which buckets of a level hold timers.
+    occupied: [u64; LEVELS],
+    /// A moment that has passed; a timer's level is the highest one at which the two differ.
+    position: u64,
+    /// Timers before it go to the heap.
+    horizon: u64,
+    opening: Option<Opening>,
+    heap: BinaryHeap<Reverse<Soon>>,
     last_ticket: u32,
+    stale: usize,
+    /// The earliest time in the buckets, or a moment before it, while it is known.
+    earliest: Option<u64>,
 }
 
-impl Ord for Timer {
-    /// By time; timers of one time in the order in which they were set.
+/// What [`Timers::step`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// This slot's timer was due at that time.
+    Due((u32, u64)),
+    /// Something was moved; ask again.
+    Moved,
+    /// Nothing is due.
+    Idle,
+}
+
+impl Ord for Soon {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.at, self.ticket).cmp(&(other.at, other.ticket))
     }
 }
 
-impl PartialOrd for Timer {
+impl PartialOrd for Soon {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
+impl Linked for Timer {
+    fn links(&self) -> Links {
+        self.links
+    }
+
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+fn shift(level: usize) -> u32 {
+    FINEST + BITS * u32::try_from(level).unwrap_or(u32::MAX)
+}
+
+/// The level at which a timer due at `at` stands, seen from `position`, and its bucket there.
+fn place(at: u64, position: u64) -> (usize, usize) {
+    let differ = at ^ position;
+    let level = (63 - (differ | WIDTH).leading_zeros()).saturating_sub(FINEST) / BITS;
+    let level = level as usize;
+    (level, (at >> shift(level)) as usize % BUCKETS)
+}
+
 // === impl Timers ===
 
 impl Timers {
-    /// How many slots have a timer.
+    /// How many timers there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.live
+        self.timers.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.live == 0
+        self.timers.len() == 0
     }
 
-    /// Sets the slot's timer, in place of the one it had.
-    pub(crate) fn set<T>(&mut self, slots: &mut Slots<T>, index: u32, at: u64) {
-        self.unset(slots, index);
-        self.last_ticket = self.last_ticket.checked_add(1).unwrap_or(1);
-        slots[index].ticket = self.last_ticket;
-        self.live += 1;
-        self.heap.push(Reverse(Timer {
+    /// When the timer is due.
+    pub(crate) fn at(&self, timer: u32) -> u64 {
+        self.timers[timer].at
+    }
+
+    /// Sets a timer for `slot`. `now` is a moment up to which everything due was taken.
+    pub(crate) fn insert(&mut self, slot: u32, at: u64, now: u64) -> u32 {
+        if self.is_empty() && self.opening.is_none() {
+            self.move_on(now);
+        }
+        let timer = self.timers.insert(Timer {
             at,
+            slot,
+            links: Links::default(),
+            bucket: 0,
+            standing: Standing::InHeap,
+        });
+        if at < self.horizon {
+            self.enter_heap(timer);
+        } else {
+            self.enter_bucket(timer, self.position);
+            // While the earliest time is unknown, it stays so.
+            if self.earliest.is_some_and(|earliest| at < earliest) {
+                self.earliest = Some(at);
+            }
+        }
+        timer
+    }
+
+    /// Takes back a timer.
+    pub(crate) fn remove(&mut self, timer: u32) {
+        const SMALL: usize = 64;
+        let gone = self.timers.remove(timer);
+        match gone.standing {
+            Standing::InBucket => {
+                // Linked out by hand: its place is vacant already.
+                let bucket = gone.bucket as usize;
+                self.unlink(bucket, gone.links);
+                if self.earliest == Some(gone.at) {
+                    self.earliest = None;
+                }
+            }
+            Standing::InHeap => {
+                self.stale += 1;
+                if self.heap.len() > SMALL && self.stale > self.heap.len() / 2 {
+                    let timers = &self.timers;
+                    self.heap.retain(|Reverse(soon)| counts(timers, *soon));
+                    self.stale = 0;
+                    self.heap.shrink_to(self.heap.len() * 2);
+                }
+            }
+        }
+        self.give_back();
+    }
+
+    fn unlink(&mut self, bucket: usize, links: Links) {
+        let list = &mut self.buckets[bucket];
+        list.remove_links(&mut self.timers, links);
+        if list.is_empty() {
+            self.occupied[bucket / BUCKETS] &= !(1 << (bucket % BUCKETS));
+        }
+    }
+
+    fn enter_heap(&mut self, timer: u32) {
+        // The heap empties with each bucket, so tickets start again long before they run out.
+        if self.heap.is_empty() {
+            self.last_ticket = 0;
+        }
+        self.last_ticket += 1;
+        let entry = &mut self.timers[timer];
+        entry.standing = Standing::InHeap;
+        entry.links.next = self.last_ticket;
+        self.heap.push(Reverse(Soon {
+            at: entry.at,
             ticket: self.last_ticket,
-            slot: index,
+            timer,
         }));
     }
 
-    /// The slot's timer, if it has one, counts no more.
-    pub(crate) fn unset<T>(&mut self, slots: &mut Slots<T>, index: u32) {
-        const SMALL: usize = 64;
-        if slots[index].ticket == 0 {
-            return;
+    fn enter_bucket(&mut self, timer: u32, position: u64) {
+        if self.buckets.is_empty() {
+            self.buckets = vec![List::default(); LEVELS * BUCKETS];
         }
-        slots[index].ticket = 0;
-        self.live -= 1;
-        if self.live == 0 {
-            self.empty();
-        } else if self.heap.len() > SMALL && self.live < self.heap.len() / 2 {
-            self.heap
-                .retain(|Reverse(timer)| slots[timer.slot].ticket == timer.ticket);
-            self.heap.shrink_to(self.live * 2);
-        }
+        let entry = &mut self.timers[timer];
+        let (level, bucket) = place(entry.at, position);
+        self.occupied[level] |= 1 << bucket;
+        let bucket = level * BUCKETS + bucket;
+        entry.standing = Standing::InBucket;
+        entry.bucket = u16::try_from(bucket).unwrap_or(u16::MAX);
+        self.buckets[bucket].push_back(&mut self.timers, timer);
     }
 
-    /// When the first timer is due.
-    pub(crate) fn next<T>(&mut self, slots: &Slots<T>) -> Option<u64> {
-        while let Some(Reverse(timer)) = self.heap.peek() {
-            if slots[timer.slot].ticket == timer.ticket {
-                return Some(timer.at);
+    /// The first timer of the heap that counts.
+    fn soonest(&mut self) -> Option<Soon> {
+        while let Some(&Reverse(soon)) = self.heap.peek() {
+            if counts(&self.timers, soon) {
+                return Some(soon);
             }
             self.heap.pop();
+            self.stale -= 1;
         }
         None
     }
 
-    /// Takes the first timer; to be called after [`Timers::next`] said that there is one.
-    pub(crate) fn pop<T>(&mut self, slots: &mut Slots<T>) -> Option<u32> {
-        self.next(slots)?;
-        let Reverse(timer) = self.heap.pop()?;
-        slots[timer.slot].ticket = 0;
-        self.live -= 1;
-        if self.live == 0 {
-            self.empty();
+    /// The first bucket that holds timers, and when it begins.
+    fn first_bucket(&self) -> Option<Opening> {
+        let level = self.occupied.iter().position(|&buckets| buckets != 0)?;
+        let bucket = self.occupied[level].trailing_zeros() as usize;
+        let shift = shift(level);
+        let above = self
+            .position
+            .checked_shr(shift + BITS)
+            .map_or(0, |upper| upper << (shift + BITS));
+        Some(Opening {
+            level,
+            bucket,
+            start: above | (bucket as u64) << shift,
+        })
+    }
+
+    /// When to look again: when the first timer is due, or a moment before that.
+    pub(crate) fn next(&mut self) -> Option<u64> {
+        /// So many are searched for the earliest; else the bucket's beginning is good enough.
+        const FEW: usize = 64;
+        if self.is_empty() {
+            return None;
         }
-        Some(timer.slot)
+        if let Some(opening) = self.opening {
+            return Some(opening.start);
+        }
+        if let Some(soon) = self.soonest() {
+            return Some(soon.at);
+        }
+        if self.earliest.is_none() {
+            let first = self.first_bucket()?;
+            let list = &self.buckets[first.level * BUCKETS + first.bucket];
+            self.earliest = if list.len() <= FEW {
+                list.iter(&self.timers)
+                    .map(|timer| self.timers[timer].at)
+                    .min()
+            } else {
+                Some(first.start)
+            };
+        }
+        self.earliest
     }
 
-    /// Forgets timers that do not count, whose slots are about to go.
-    pub(crate) fn forget_all(&mut self) {
-        self.live = 0;
-        self.empty();
+    /// Does a little of what is due up to `now`, in the order of the times.
+    pub(crate) fn step(&mut self, now: u64) -> Step {
+        if let Some(opening) = self.opening {
+            self.deal_out(opening);
+            return Step::Moved;
+        }
+        if let Some(soon) = self.soonest() {
+            if soon.at > now {
+                return Step::Idle;
+            }
+            self.heap.pop();
+            let slot = self.timers.remove(soon.timer).slot;
+            self.give_back();
+            return Step::Due((slot, soon.at));
+        }
+        match self.first_bucket() {
+            Some(first) if first.start <= now => {
+                // What is set meanwhile for a time before this bucket comes before it.
+                self.horizon = first.start;
+                self.opening = Some(first);
+                self.earliest = None;
+                Step::Moved
+            }
+            _ => {
+                // It was the beginning of a bucket whose timers are gone since.
+                if self.earliest.is_some_and(|earliest| earliest <= now) {
+                    self.earliest = None;
+                }
+                self.move_on(now);
+                Step::Idle
+            }
+        }
     }
 
-    /// No timer counts: sweeps out the others, and gives back the memory of a crowd.
-    fn empty(&mut self) {
+    /// Deals out one timer of a bucket that time has come to.
+    fn deal_out(&mut self, opening: Opening) {
+        let bucket = opening.level * BUCKETS + opening.bucket;
+        if let Some(timer) = self.buckets[bucket].first() {
+            let links = self.timers[timer].links;
+            self.unlink(bucket, links);
+            if opening.level == 0 {
+                self.enter_heap(timer);
+            } else {
+                self.enter_bucket(timer, opening.start);
+            }
+        }
+        if self.buckets[bucket].is_empty() {
+            self.opening = None;
+            self.position = opening.start;
+            self.horizon = opening.start;
+            if opening.level == 0 {
+                self.horizon = opening.start.saturating_add(WIDTH);
+            }
+        }
+    }
+
+    /// No timer is due up to `now`.
+    fn move_on(&mut self, now: u64) {
+        let position = now & !(WIDTH - 1);
+        if position > self.position {
+            self.position = position;
+            self.horizon = position.saturating_add(WIDTH);
+        }
+    }
+
+    /// Gives back the memory of a crowd.
+    fn give_back(&mut self) {
         const WORTH_KEEPING: usize = 4096;
-        self.heap.clear();
-        self.heap.shrink_to(WORTH_KEEPING);
+        if self.is_empty() {
+            self.heap.clear();
+            self.stale = 0;
+            self.opening = None;
+            self.earliest = None;
+        }
+        if self.heap.capacity() > WORTH_KEEPING && self.heap.len() < self.heap.capacity() / 8 {
+            self.heap.shrink_to(self.heap.len() * 2);
+        }
     }
 
-    /// Up to `limit` slots that have a timer, in no order.
-    pub(crate) fn some<'a, T>(
-        &'a self,
-        slots: &'a Slots<T>,
-        limit: usize,
-    ) -> impl Iterator<Item = u32> + 'a {
-        self.heap
+    /// Up to `limit` slots that have a timer, of the earliest buckets, and how many were looked at.
+    pub(crate) fn some(&self, limit: usize) -> (Vec<u32>, usize) {
+        let mut looked_at = 0;
+        let soon = self
+            .heap
             .iter()
-            .filter(|Reverse(timer)| slots[timer.slot].ticket == timer.ticket)
-            .map(|Reverse(timer)| timer.slot)
+            .filter_map(|Reverse(soon)| counts(&self.timers, *soon).then_some(soon.timer));
+        let levels = self.occupied.iter().enumerate();
+        let later = levels
+            .flat_map(|(level, &occupied)| {
+                (0..BUCKETS)
+                    .filter(move |bucket| occupied & 1 << bucket != 0)
+                    .map(move |bucket| level * BUCKETS + bucket)
+            })
+            .flat_map(|bucket| self.buckets[bucket].iter(&self.timers));
+        let slots = soon
+            .chain(later)
+            .inspect(|_| looked_at += 1)
             .take(limit)
+            .map(|timer| self.timers[timer].slot)
+            .collect();
+        (slots, looked_at)
     }
 
     /// Drops every timer and gives back the slots that had one.
-    pub(crate) fn clear<T>(&mut self, slots: &mut Slots<T>) -> Vec<u32> {
-        let mut had = Vec::with_capacity(self.live);
-        for Reverse(timer) in self.heap.drain() {
-            if slots[timer.slot].ticket == timer.ticket {
-                slots[timer.slot].ticket = 0;
-                had.push(timer.slot);
-            }
-        }
-        self.live = 0;
-        self.empty();
-        had
+    pub(crate) fn clear(&mut self) -> Vec<u32> {
+        let all = std::mem::take(self);
+        all.timers.iter().map(|timer| timer.slot).collect()
     }
+
+    /// How many timers there is memory for, in order and in the heap.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> (usize, usize) {
+        (self.timers.capacity(), self.heap.capacity())
+    }
+}
+
+fn counts(timers: &Slab<Timer>, soon: Soon) -> bool {
+    timers
+        .get(soon.timer)
+        .is_some_and(|timer| timer.standing == Standing::InHeap && timer.links.next == soon.ticket)
 }
 
 #[cfg(test)]
 mod tests {
+    use reeve_clock::Random;
+
     use super::*;
 
-    fn setup(keys: u32) -> (Slots<u32>, Timers) {
-        let mut slots = Slots::new();
-        for key in 0..keys {
-            slots.find_or_insert(key, key);
+    fn take_due(timers: &mut Timers, now: u64) -> Vec<u32> {
+        let mut due = Vec::new();
+        loop {
+            match timers.step(now) {
+                Step::Due((slot, _)) => due.push(slot),
+                Step::Moved => {}
+                Step::Idle => return due,
+            }
         }
-        (slots, Timers::default())
+    }
+
+    #[test]
+    fn a_timer_is_24_bytes() {
+        assert_eq!(Slab::<Timer>::bytes_each(), 24);
     }
 
     #[test]
     fn the_earliest_comes_first_and_equal_times_in_the_order_they_were_set() {
-        let (mut slots, mut timers) = setup(4);
-        for (slot, at) in [(3, 50), (1, 20), (0, 50), (2, 20)] {
-            timers.set(&mut slots, slot, at);
+        for unit in [1, WIDTH, 1 << 30, 1 << 50] {
+            let mut timers = Timers::default();
+            for (slot, at) in [(3, 50), (1, 20), (0, 50), (2, 20)] {
+                timers.insert(slot, at * unit, 0);
+            }
+            assert_eq!(take_due(&mut timers, 20 * unit - 1), []);
+            assert_eq!(timers.next(), Some(20 * unit));
+            assert_eq!(take_due(&mut timers, 50 * unit), [1, 2, 3, 0]);
+            assert_eq!(timers.next(), None);
         }
-        let order: Vec<u32> = std::iter::from_fn(|| timers.pop(&mut slots)).collect();
-        assert_eq!(order, [1, 2, 3, 0]);
+    }
+
+    /// Against a sorted list: times of all magnitudes, removals, time in jumps of all sizes, and steps
+    /// that are interrupted by inserts.
+    #[test]
+    fn the_order_is_that_of_a_sorted_list() {
+        for seed in 0..300 {
+            let random = Random::seeded(seed);
+            let mut timers = Timers::default();
+            let mut expected: Vec<(u64, u32, u32)> = Vec::new();
+            let (mut now, mut count) = (0_u64, 0);
+            for _ in 0..400 {
+                let magnitude = random.below(45);
+                match random.below(10) {
+                    0..5 => {
+                        let at = now + 1 + random.below(1 << magnitude) / 1000 * 1000;
+                        expected.push((at, count, timers.insert(count, at, now)));
+                        count += 1;
+                    }
+                    5 if !expected.is_empty() => {
+                        let some = random.below(expected.len() as u64) as usize;
+                        let (_, _, timer) = expected.swap_remove(some);
+                        timers.remove(timer);
+                    }
+                    6 => {
+                        // Part of the way only; who comes meanwhile is still in order.
+                        let later = now + random.below(1 << magnitude);
+                        for _ in 0..random.below(10) {
+                            if let Step::Due((slot, at)) = timers.step(later) {
+                                let first = *expected.iter().min().unwrap();
+                                assert_eq!((slot, at), (first.1, first.0));
+                                assert!(first.0 <= later);
+                                expected.retain(|timer| *timer != first);
+                            }
+                        }
+                    }
+                    _ => {
+                        now += random.below(1 << magnitude);
+                        let due = take_due(&mut timers, now);
+                        expected.sort_unstable();
+                        let split = expected.partition_point(|timer| timer.0 <= now);
+                        let rest = expected.split_off(split);
+                        let order: Vec<u32> = expected.iter().map(|timer| timer.1).collect();
+                        assert_eq!(due, order, "seed {seed}");
+                        expected = rest;
+                        let next = expected.first().map(|timer| timer.0);
+                        assert_eq!(timers.next(), next, "few are searched: exact");
+                    }
+                }
+                assert_eq!(timers.len(), expected.len());
+            }
+        }
     }
 
     #[test]
-    fn a_timer_set_again_counts_once() {
-        let (mut slots, mut timers) = setup(1);
-        timers.set(&mut slots, 0, 50);
-        timers.set(&mut slots, 0, 20);
-        assert_eq!((timers.len(), timers.next(&slots)), (1, Some(20)));
-        assert_eq!(timers.pop(&mut slots), Some(0));
-        assert_eq!(timers.pop(&mut slots), None);
-    }
-
-    #[test]
-    fn timers_that_do_not_count_are_swept_out() {
-        let (mut slots, mut timers) = setup(1000);
-        for slot in 0..1000 {
-            timers.set(&mut slots, slot, u64::from(slot) + 1_000_000);
+    fn timers_that_were_taken_back_are_swept_out_of_the_heap() {
+        let mut timers = Timers::default();
+        let set: Vec<u32> = (0..1000)
+            .map(|slot| timers.insert(slot, u64::from(slot) + 10, 0))
+            .collect();
+        timers.insert(7, 5, 0);
+        for &timer in &set[..990] {
+            timers.remove(timer);
         }
-        for slot in 0..990 {
-            timers.unset(&mut slots, slot);
-        }
-        assert_eq!(timers.len(), 10);
         assert!(timers.heap.len() <= 64, "{} left", timers.heap.len());
-        assert_eq!(timers.next(&slots), Some(1_000_990));
+        assert_eq!(timers.next(), Some(5));
+    }
+
+    #[test]
+    fn memory_is_given_back_though_a_few_stay() {
+        let mut timers = Timers::default();
+        for slot in 0..100_000 {
+            timers.insert(slot, 1000 + u64::from(slot), 0);
+        }
+        let stays = timers.insert(0, 1 << 40, 0);
+        assert_eq!(take_due(&mut timers, 1 << 20).len(), 100_000);
+        let (order, heap) = timers.capacity();
+        assert!(order <= 6 * 1024 && heap <= 8192, "{order} {heap}");
+        assert_eq!(timers.at(stays), 1 << 40);
+    }
+
+    #[test]
+    fn a_look_at_some_of_a_crowd_looks_at_few_and_finds_the_soonest_bucket() {
+        let mut timers = Timers::default();
+        for slot in 0..100_000_u32 {
+            timers.insert(slot, u64::from(100_000 - slot) * WIDTH, 0);
+        }
+        let (some, looked_at) = timers.some(10);
+        assert_eq!((some.len(), looked_at), (10, 10));
+        assert!(some.iter().all(|&slot| slot >= 100_000 - 64), "{some:?}");
     }
 }

@@ -14,7 +14,7 @@
 
 use std::task::Waker;
 
-use crate::slots::NONE;
+use crate::slab::NONE;
 
 #[derive(Debug, Default)]
 struct Waiter {
@@ -69,12 +69,15 @@ impl Wakes {
             self.rest.push(waker);
         }
     }
+}
 
-    pub(crate) fn wake(self) {
-        if let Some(first) = self.first {
+/// Wakers are woken whatever becomes of the operation they were collected in.
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        if let Some(first) = self.first.take() {
             first.wake();
         }
-        for waker in self.rest {
+        for waker in self.rest.drain(..) {
             waker.wake();
         }
     }

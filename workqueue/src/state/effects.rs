@@ -1,8 +1,6 @@
 //! What an operation leaves to do once the lock is released.
 
-use crate::slots::Slots;
-
-/// What an operation left to do once the lock is released.
+/// What an operation left to do once the lock is released: to count, and to drop keys.
 #[derive(Debug)]
 pub(crate) struct Effects<T> {
     /// How many items became ready (or dirty).
@@ -12,13 +10,7 @@ pub(crate) struct Effects<T> {
     /// A key to drop.
     dropped: Option<T>,
     /// More to drop; seldom.
-    crowd: Option<Box<Crowd<T>>>,
-}
-
-#[derive(Debug)]
-struct Crowd<T> {
-    keys: Vec<T>,
-    slots: Option<Slots<T>>,
+    more: Vec<T>,
 }
 
 // === impl Effects ===
@@ -29,30 +21,17 @@ impl<T> Default for Effects<T> {
             adds: 0,
             retries: 0,
             dropped: None,
-            crowd: None,
+            more: Vec::new(),
         }
     }
 }
 
 impl<T> Effects<T> {
-    pub(super) fn drop_later(&mut self, key: Option<T>) {
+    pub(crate) fn drop_later(&mut self, key: Option<T>) {
         if self.dropped.is_none() {
             self.dropped = key;
         } else if let Some(key) = key {
-            self.crowd().keys.push(key);
+            self.more.push(key);
         }
-    }
-
-    pub(super) fn give_back_later(&mut self, slots: Slots<T>) {
-        self.crowd().slots = Some(slots);
-    }
-
-    fn crowd(&mut self) -> &mut Crowd<T> {
-        self.crowd.get_or_insert_with(|| {
-            Box::new(Crowd {
-                keys: Vec::new(),
-                slots: None,
-            })
-        })
     }
 }

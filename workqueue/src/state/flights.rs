@@ -1,6 +1,6 @@
 //! What is being worked on.
 
-use crate::slots::NONE;
+use crate::slab::NONE;
 
 /// What is being worked on. Few, so that metrics can look at all.
 #[derive(Debug, Default)]

@@ -165,6 +165,7 @@ impl<'a> Bench<'a> {
                     rate_limited: limited,
                     priority,
                     reason,
+                    debounce: None,
                 };
                 queue.add_with(key, options);
                 let reason = reason.map(name);

@@ -1,0 +1,54 @@
+//! The moment of an operation, in nanoseconds since the queue was built.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::slots::NEVER;
+
+/// The moment of an operation: read from the clock when somebody asks for it first, which most adds
+/// do not.
+#[derive(Debug)]
+pub(crate) struct Now {
+    origin: Instant,
+    at: Cell<u64>,
+}
+
+// === impl Now ===
+
+impl Now {
+    pub(crate) fn new(origin: Instant) -> Self {
+        Self {
+            origin,
+            at: Cell::new(NEVER),
+        }
+    }
+
+    /// A moment that is known.
+    pub(crate) fn at(origin: Instant, at: u64) -> Self {
+        let at = Cell::new(at);
+        Self { origin, at }
+    }
+
+    pub(crate) fn read(&self) -> u64 {
+        if self.at.get() == NEVER {
+            let since = Instant::now().saturating_duration_since(self.origin);
+            self.at.set(nanoseconds(since));
+        }
+        self.at.get()
+    }
+}
+
+/// As nanoseconds; 584 years at most.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The moment `at` of a queue built at `origin`; far ones are brought within reach.
+pub(crate) fn instant(origin: Instant, at: u64) -> Instant {
+    const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
+    origin
+        .checked_add(Duration::from_nanos(at))
+        .unwrap_or_else(|| origin + FAR)
+}
