@@ -32,6 +32,12 @@
 //! | After shutdown adds are refused (and counted), what waits is dropped, what is ready is handed out. | client-go: `ShutDown` |
 //! | A drain waits for all that was ready, and for what was added again while it was worked on. | client-go's intent; it returns early when nothing is in flight |
 //! | An unsettled item that is dropped does what [`OnDrop`] says. | ours |
+//! | An item that has been ready for longer than [`Builder::ageing`] gets every second hand-out, whatever its priority. | ours |
+//! | Within one priority, tenants that have items take turns if [`Builder::fair_by`] says who they are. | ours |
+//! | A key rests for [`Builder::min_interval`] after it was handed out; an add with [`Debounce`] is ready once it has been quiet. | ours |
+//! | With [`Builder::keep_timers`] an immediate add leaves the timer alone. | client-go: `AddAfter` |
+//! | A failed item waits at least as long as its [`Cause`] asks for. | ours |
+//! | A shutdown waits for nothing, for what is in flight, ready, or delayed, until a deadline, and reports what was left. | ours; client-go drops what is delayed without a word |
 //!
 //! # When things go wrong
 //!
@@ -40,10 +46,13 @@
 //! * *A waiting `get` is dropped*: it passes on what it was woken for, and the timers if it drove them.
 //! * *A waiting `get` is neither polled nor dropped*: an item it was told of waits for another worker
 //!   to look, and timers it drives wait for the same. Anyone who looks takes both over.
-//! * *A limiter, a key's `Eq` or `Clone` panics*: the operation has not taken place, and the queue is
-//!   usable; an item whose limiter panicked is settled as done.
+//! * *A limiter, a tenant's function, a key's `Eq` or `Clone` panics*: the operation has not taken place,
+//!   and the queue is usable; an item whose limiter panicked is settled as done. Items of a batch that were
+//!   taken before are settled as [`OnDrop`] says.
 //! * *Keys fail for ever*: a key's record is one slot; records of keys that nobody wants any more are
-//!   bounded by [`Builder::failure_records`].
+//!   bounded by [`Builder::failure_records`] and forgotten after [`Builder::failure_expiry`].
+//! * *A million items are due at once*: each look moves up to 256 of them, so the lock is never held
+//!   for long; whoever drives the timers looks again at once.
 //! * *A task adds a great many items and never yields*: tokio keeps the worker that it woke on the
 //!   task's own thread, where it waits for the task to yield. Yield now and then, or add from a
 //!   blocking thread.
@@ -89,6 +98,19 @@
 //! | shutdown unblocks Get, no deadlock | `shutdown_with_many_workers_never_hangs`, `tests/schedules.rs` |
 //! | metric consistency | the depth is read, not counted: `metrics_have_exact_values`, `tests/prometheus.rs` |
 //! | fuzz | `no_add_of_many_threads_is_missed_and_no_item_is_with_two_workers`, `tests/model` |
+//! | virtual time | every test with a delay runs under tokio's paused time |
+//!
+//! | what neither has | here |
+//! |---|---|
+//! | equal shares | `of_keys_that_all_requeue_at_once_each_runs_as_often` (`tests/liveness.rs`), `keys_that_requeue_at_once_run_equally_often_…` (`tests/fairness.rs`) |
+//! | ageing | `an_overdue_item_gets_every_second_hand_out`, `urgent_work_that_never_ends_does_not_keep_the_rest_waiting_for_ever` (`tests/fairness.rs`) |
+//! | turns of tenants | `tenants_take_turns_within_a_priority`, `a_tenant_of_weight_two_has_two_items_a_turn`, `a_tenant_that_comes_and_goes_gains_nothing` |
+//! | batches | `a_batch_waits_for_the_first_item_and_takes_what_is_ready_with_it`, `a_batch_that_is_given_up_loses_nothing` (`tests/features.rs`, as those below) |
+//! | debouncing, intervals | `a_debounced_item_comes_once_it_has_been_quiet`, `a_key_is_not_handed_out_again_before_its_interval_has_passed` |
+//! | client-go's kept timers | `a_timer_that_is_kept_fires_after_an_immediate_add` |
+//! | causes | `an_item_waits_as_long_as_it_was_asked_to_at_least`, `a_limiter_sees_why_an_item_failed_and_so_does_a_snapshot` |
+//! | drains with deadlines | `a_drain_ends_at_its_deadline_and_says_what_was_left`, `a_drain_of_what_is_delayed_waits_until_it_is_due_and_done` |
+//! | memory | `memory_is_given_back_after_a_burst_though_a_few_keys_stay` (`src/state/tests.rs`) |
 //!
 //! `tests/model` holds random sequences of all operations against a reference implementation;
 //! `tests/schedules.rs` explores schedules of the lock and the wakers (with `--cfg shuttle`).
@@ -96,6 +118,7 @@
 //! # Features
 //!
 //! * `prometheus` (off by default): the seven workqueue metrics through `prometheus-client`.
+//! * `serde` (off by default): [`Snapshot`] can be serialised.
 
 mod blocking;
 mod builder;
@@ -142,3 +165,7 @@ pub use snapshot::{Snapshot, SnapshotItem, Standing};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guides/queue.md")]
+struct Guide;

@@ -75,13 +75,7 @@ impl List {
     }
 
     pub(crate) fn remove<V: Linked>(&mut self, slab: &mut Slab<V>, index: u32) {
-        let links = slab[index].links();
-        self.remove_links(slab, links);
-    }
-
-    /// As [`List::remove`], of a value that had these neighbours; it may be gone.
-    pub(crate) fn remove_links<V: Linked>(&mut self, slab: &mut Slab<V>, links: Links) {
-        let Links { previous, next } = links;
+        let Links { previous, next } = slab[index].links();
         if previous == NONE {
             self.head = next;
         } else {

@@ -1,7 +1,8 @@
 //! When waiting items are due: a wheel of coarse buckets, and a heap for the bucket that is now.
 //!
 //! A timer further away than the current bucket (2²⁰ ns, about a millisecond) is appended to the
-//! bucket of its time: O(1), nothing sorted. Buckets of level 0 are one current bucket wide, those
+//! bucket of its time: O(1), nothing sorted. A bucket is a plain vector of numbers, for what it costs to
+//! move a crowd is the memory it touches; a timer that is taken back leaves a gap. Buckets of level 0 are one current bucket wide, those
 //! of each further level 64 times as wide; when time comes to one of these, its timers are dealt out
 //! to the levels below, and what is left in a bucket of level 0 goes to the heap, which alone knows
 //! the order to the nanosecond. So a timer is moved a few times at most, however many there are, and
@@ -13,8 +14,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use crate::list::{Linked, Links, List};
-use crate::slab::Slab;
+use crate::slab::{NONE, Slab};
 
 /// Width of a bucket of level 0, as a power of two.
 const FINEST: u32 = 20;
@@ -29,8 +29,8 @@ const WIDTH: u64 = 1 << FINEST;
 struct Timer {
     at: u64,
     slot: u32,
-    /// In a bucket: its neighbours. In the heap: `next` is the ticket that counts.
-    links: Links,
+    /// In a bucket: where there. In the heap: the ticket that counts.
+    position: u32,
     bucket: u16,
     standing: Standing,
 }
@@ -49,19 +49,28 @@ struct Soon {
     timer: u32,
 }
 
+/// Timers in the order in which they were set, with gaps ([`NONE`]).
+#[derive(Debug, Default)]
+struct Bucket {
+    timers: Vec<u32>,
+    gaps: usize,
+}
+
 /// A bucket that time has come to, while its timers are dealt out.
 #[derive(Clone, Copy, Debug)]
 struct Opening {
     level: usize,
     bucket: usize,
     start: u64,
+    /// So many of it are dealt out.
+    dealt: usize,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     timers: Slab<Timer>,
-    /// All levels, one after the other; none before the first timer that is far enough.
-    buckets: Vec<List>,
+    /// The levels that were needed so far, one after the other.
+    buckets: Vec<Bucket>,
     /// Which buckets of a level hold timers.
     occupied: [u64; LEVELS],
     /// A moment that has passed; a timer's level is the highest one at which the two differ.
@@ -99,16 +108,6 @@ impl PartialOrd for Soon {
     }
 }
 
-impl Linked for Timer {
-    fn links(&self) -> Links {
-        self.links
-    }
-
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.links
-    }
-}
-
 fn shift(level: usize) -> u32 {
     FINEST + BITS * u32::try_from(level).unwrap_or(u32::MAX)
 }
@@ -119,6 +118,14 @@ fn place(at: u64, position: u64) -> (usize, usize) {
     let level = (63 - (differ | WIDTH).leading_zeros()).saturating_sub(FINEST) / BITS;
     let level = level as usize;
     (level, (at >> shift(level)) as usize % BUCKETS)
+}
+
+// === impl Opening ===
+
+impl Opening {
+    fn index(&self) -> usize {
+        self.level * BUCKETS + self.bucket
+    }
 }
 
 // === impl Timers ===
@@ -147,7 +154,7 @@ impl Timers {
         let timer = self.timers.insert(Timer {
             at,
             slot,
-            links: Links::default(),
+            position: 0,
             bucket: 0,
             standing: Standing::InHeap,
         });
@@ -169,9 +176,7 @@ impl Timers {
         let gone = self.timers.remove(timer);
         match gone.standing {
             Standing::InBucket => {
-                // Linked out by hand: its place is vacant already.
-                let bucket = gone.bucket as usize;
-                self.unlink(bucket, gone.links);
+                self.leave_gap(gone.bucket as usize, gone.position as usize);
                 if self.earliest == Some(gone.at) {
                     self.earliest = None;
                 }
@@ -189,12 +194,35 @@ impl Timers {
         self.give_back();
     }
 
-    fn unlink(&mut self, bucket: usize, links: Links) {
-        let list = &mut self.buckets[bucket];
-        list.remove_links(&mut self.timers, links);
-        if list.is_empty() {
-            self.occupied[bucket / BUCKETS] &= !(1 << (bucket % BUCKETS));
+    fn leave_gap(&mut self, index: usize, position: usize) {
+        const SMALL: usize = 64;
+        let bucket = &mut self.buckets[index];
+        bucket.timers[position] = NONE;
+        bucket.gaps += 1;
+        let opening = self.opening;
+        if opening.is_some_and(|opening| opening.index() == index) {
+            return;
         }
+        if bucket.gaps == bucket.timers.len() {
+            self.empty(index);
+        } else if bucket.timers.len() > SMALL && bucket.gaps > bucket.timers.len() / 2 {
+            bucket.timers.retain(|&timer| timer != NONE);
+            bucket.gaps = 0;
+            for (position, &timer) in (0..).zip(&bucket.timers) {
+                self.timers[timer].position = position;
+            }
+        }
+    }
+
+    /// Nothing that counts is in the bucket.
+    fn empty(&mut self, index: usize) {
+        /// Memory for so many is kept, so that a steady flow allocates nothing.
+        const KEPT: usize = 256;
+        let bucket = &mut self.buckets[index];
+        bucket.timers.clear();
+        bucket.timers.shrink_to(KEPT);
+        bucket.gaps = 0;
+        self.occupied[index / BUCKETS] &= !(1 << (index % BUCKETS));
     }
 
     fn enter_heap(&mut self, timer: u32) {
@@ -205,7 +233,7 @@ impl Timers {
         self.last_ticket += 1;
         let entry = &mut self.timers[timer];
         entry.standing = Standing::InHeap;
-        entry.links.next = self.last_ticket;
+        entry.position = self.last_ticket;
         self.heap.push(Reverse(Soon {
             at: entry.at,
             ticket: self.last_ticket,
@@ -214,16 +242,19 @@ impl Timers {
     }
 
     fn enter_bucket(&mut self, timer: u32, position: u64) {
-        if self.buckets.is_empty() {
-            self.buckets = vec![List::default(); LEVELS * BUCKETS];
-        }
         let entry = &mut self.timers[timer];
         let (level, bucket) = place(entry.at, position);
         self.occupied[level] |= 1 << bucket;
-        let bucket = level * BUCKETS + bucket;
+        let index = level * BUCKETS + bucket;
+        if self.buckets.len() <= index {
+            self.buckets
+                .resize_with((level + 1) * BUCKETS, Bucket::default);
+        }
+        let timers = &mut self.buckets[index].timers;
         entry.standing = Standing::InBucket;
-        entry.bucket = u16::try_from(bucket).unwrap_or(u16::MAX);
-        self.buckets[bucket].push_back(&mut self.timers, timer);
+        entry.bucket = u16::try_from(index).unwrap_or(u16::MAX);
+        entry.position = u32::try_from(timers.len()).unwrap_or(NONE);
+        timers.push(timer);
     }
 
     /// The first timer of the heap that counts.
@@ -251,6 +282,7 @@ impl Timers {
             level,
             bucket,
             start: above | (bucket as u64) << shift,
+            dealt: 0,
         })
     }
 
@@ -269,11 +301,10 @@ impl Timers {
         }
         if self.earliest.is_none() {
             let first = self.first_bucket()?;
-            let list = &self.buckets[first.level * BUCKETS + first.bucket];
-            self.earliest = if list.len() <= FEW {
-                list.iter(&self.timers)
-                    .map(|timer| self.timers[timer].at)
-                    .min()
+            let bucket = &self.buckets[first.index()];
+            self.earliest = if bucket.timers.len() <= FEW {
+                let timers = bucket.timers.iter().filter(|&&timer| timer != NONE);
+                timers.map(|&timer| self.timers[timer].at).min()
             } else {
                 Some(first.start)
             };
@@ -317,23 +348,23 @@ impl Timers {
 
     /// Deals out one timer of a bucket that time has come to.
     fn deal_out(&mut self, opening: Opening) {
-        let bucket = opening.level * BUCKETS + opening.bucket;
-        if let Some(timer) = self.buckets[bucket].first() {
-            let links = self.timers[timer].links;
-            self.unlink(bucket, links);
-            if opening.level == 0 {
-                self.enter_heap(timer);
-            } else {
-                self.enter_bucket(timer, opening.start);
-            }
+        let index = opening.index();
+        let dealt = opening.dealt + 1;
+        match self.buckets[index].timers.get(opening.dealt).copied() {
+            None | Some(NONE) => {}
+            Some(timer) if opening.level == 0 => self.enter_heap(timer),
+            Some(timer) => self.enter_bucket(timer, opening.start),
         }
-        if self.buckets[bucket].is_empty() {
-            self.opening = None;
-            self.position = opening.start;
-            self.horizon = opening.start;
-            if opening.level == 0 {
-                self.horizon = opening.start.saturating_add(WIDTH);
-            }
+        if dealt < self.buckets[index].timers.len() {
+            self.opening = Some(Opening { dealt, ..opening });
+            return;
+        }
+        self.empty(index);
+        self.opening = None;
+        self.position = opening.start;
+        self.horizon = opening.start;
+        if opening.level == 0 {
+            self.horizon = opening.start.saturating_add(WIDTH);
         }
     }
 
@@ -352,7 +383,9 @@ impl Timers {
         if self.is_empty() {
             self.heap.clear();
             self.stale = 0;
-            self.opening = None;
+            if let Some(opening) = self.opening.take() {
+                self.empty(opening.index());
+            }
             self.earliest = None;
         }
         if self.heap.capacity() > WORTH_KEEPING && self.heap.len() < self.heap.capacity() / 8 {
@@ -363,10 +396,13 @@ impl Timers {
     /// Up to `limit` slots that have a timer, of the earliest buckets, and how many were looked at.
     pub(crate) fn some(&self, limit: usize) -> (Vec<u32>, usize) {
         let mut looked_at = 0;
-        let soon = self
-            .heap
-            .iter()
-            .filter_map(|Reverse(soon)| counts(&self.timers, *soon).then_some(soon.timer));
+        let soon = self.heap.iter().map(|Reverse(soon)| {
+            if counts(&self.timers, *soon) {
+                soon.timer
+            } else {
+                NONE
+            }
+        });
         let levels = self.occupied.iter().enumerate();
         let later = levels
             .flat_map(|(level, &occupied)| {
@@ -374,10 +410,17 @@ impl Timers {
                     .filter(move |bucket| occupied & 1 << bucket != 0)
                     .map(move |bucket| level * BUCKETS + bucket)
             })
-            .flat_map(|bucket| self.buckets[bucket].iter(&self.timers));
+            .flat_map(|index| {
+                let dealt = self
+                    .opening
+                    .filter(|opening| opening.index() == index)
+                    .map_or(0, |opening| opening.dealt);
+                self.buckets[index].timers[dealt..].iter().copied()
+            });
         let slots = soon
             .chain(later)
             .inspect(|_| looked_at += 1)
+            .filter(|&timer| timer != NONE)
             .take(limit)
             .map(|timer| self.timers[timer].slot)
             .collect();
@@ -400,7 +443,7 @@ impl Timers {
 fn counts(timers: &Slab<Timer>, soon: Soon) -> bool {
     timers
         .get(soon.timer)
-        .is_some_and(|timer| timer.standing == Standing::InHeap && timer.links.next == soon.ticket)
+        .is_some_and(|timer| timer.standing == Standing::InHeap && timer.position == soon.ticket)
 }
 
 #[cfg(test)]

@@ -49,12 +49,20 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
     /// The next item if there is one now.
     #[must_use]
     pub fn try_get(&self) -> Option<Item<T>> {
-        let taken = self.0.update(true, |core, now, effects| {
-            // What is due counts, however much came due at once.
-            while core.state.ready.is_empty() && core.state.advance(now.read(), effects) {}
-            core.state.take(now, effects)
-        })?;
-        Some(Item::new(&self.0, taken))
+        loop {
+            let (taken, more_is_due) = self.0.update(true, |core, now, effects| {
+                let taken = core.state.take(now, effects);
+                // What is due counts, however much came due at once.
+                let more = taken.is_none() && core.state.advance(now.read(), effects);
+                (taken, more)
+            });
+            if let Some(taken) = taken {
+                return Some(Item::new(&self.0, taken));
+            }
+            if !more_is_due {
+                return None;
+            }
+        }
     }
 
     /// As [`Queue::get`], for plain threads: blocks the thread until there is an item.

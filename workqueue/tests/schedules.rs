@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::Poll;
 
-use reeve_workqueue::Queue;
+use reeve_workqueue::{Drain, Queue};
 use shuttle::future::{block_on, spawn};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
@@ -169,5 +169,92 @@ fn every_waiter_sees_a_shutdown() {
         for worker in workers {
             block_on(worker).unwrap();
         }
+    });
+}
+
+#[test]
+fn batches_take_every_item_once() {
+    explore(|| {
+        let queue: Queue<usize> = Queue::new();
+        let watch = Arc::new(Watch::default());
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                let (queue, watch) = (queue.clone(), Arc::clone(&watch));
+                spawn(async move {
+                    loop {
+                        let batch = queue.get_batch(2).await;
+                        if batch.is_empty() {
+                            return;
+                        }
+                        for item in batch {
+                            watch.process(item);
+                        }
+                    }
+                })
+            })
+            .collect();
+        let single = spawn({
+            let (queue, watch) = (queue.clone(), Arc::clone(&watch));
+            async move {
+                if let Some(item) = queue.get().await {
+                    watch.process(item);
+                }
+            }
+        });
+        let producer = thread::spawn({
+            let queue = queue.clone();
+            move || {
+                queue.add_all([0, 1, 2]);
+                queue.add(1);
+            }
+        });
+        producer.join().unwrap();
+        block_on(queue.shut_down_with_drain());
+        for worker in workers {
+            block_on(worker).unwrap();
+        }
+        block_on(single).unwrap();
+        let handed_out = watch.handed_out.load(SeqCst);
+        assert!((3..=4).contains(&handed_out), "{handed_out}");
+    });
+}
+
+#[test]
+fn every_drain_ends_and_its_report_is_right() {
+    explore(|| {
+        let queue: Queue<usize> = Queue::new();
+        let watch = Arc::new(Watch::default());
+        let workers: Vec<_> = (0..2)
+            .map(|_| {
+                let (queue, watch) = (queue.clone(), Arc::clone(&watch));
+                spawn(async move {
+                    while let Some(item) = queue.get().await {
+                        watch.process(item);
+                    }
+                })
+            })
+            .collect();
+        queue.add_all([0, 1, 2]);
+        let drain = [
+            Drain::Nothing,
+            Drain::InFlight,
+            Drain::Ready,
+            Drain::Delayed,
+        ][thread_rng().gen_range(0..4)];
+        let other = spawn({
+            let queue = queue.clone();
+            async move { queue.shut_down_with(Drain::Ready, None).await }
+        });
+        let left = block_on(queue.shut_down_with(drain, None));
+        if drain != Drain::Nothing {
+            assert_eq!(left.in_flight, 0);
+        }
+        assert_eq!(left.keys.len(), left.ready + left.in_flight);
+        block_on(other).unwrap();
+        for worker in workers {
+            block_on(worker).unwrap();
+        }
+        let left = block_on(queue.shut_down_with(Drain::Nothing, None));
+        assert_eq!(left.ready + watch.handed_out.load(SeqCst), 3);
     });
 }

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
-use reeve_workqueue::{AddOptions, Item, Queue, Reason};
+use reeve_workqueue::{AddOptions, Cause, Item, Queue, Reason};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
@@ -207,7 +207,10 @@ impl<R: RequestKey> Workshop<R> {
             }
             Action::Retry => {
                 let attempt = item.attempts();
-                let delay = item.retry();
+                let delay = match &settled.error {
+                    Some(error) => item.retry_because(Cause::new(error)),
+                    None => item.retry(),
+                };
                 if let Some(error) = &settled.error {
                     tracing::error!(%error, ?delay, attempt, "reconciling failed; will be tried again");
                 }

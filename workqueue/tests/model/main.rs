@@ -3,7 +3,7 @@
 //! Workers wait in `get` with wakers of the test's own, and are polled only when they were woken: a
 //! lost wake-up shows as an item that the reference hands out and the queue does not.
 //!
-//! The number of sequences is `PROPTEST_CASES`, by default 2,000.
+//! The number of sequences is `PROPTEST_CASES`, by default 20,000.
 
 mod reference;
 
@@ -17,22 +17,19 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use reeve_workqueue::{
-    AddOptions, Item, ItemExponentialFailure, MaxOf, OnDrop, Queue, Reason, TokenBucket,
-    WithMaxWait,
+    AddOptions, Cause, Debounce, Drain, Item, ItemExponentialFailure, Left, MaxOf, OnDrop, Queue,
+    Reason, Tenant, TokenBucket, WithMaxWait,
 };
-use reference::{BASE, BURST, Handed, Limit, MAX, MAX_WAIT, PERIOD, Reference, Shutdown};
+use reference::{
+    BASE, BURST, Config, Handed, Limit, MAX, MAX_WAIT, PERIOD, Reference, Shutdown, Wish,
+};
 
 #[derive(Clone, Debug)]
 enum Op {
-    Add {
-        key: u8,
-        after: Option<u64>,
-        limited: bool,
-        priority: Option<i32>,
-        reason: Option<Reason>,
-    },
-    /// A worker begins to wait.
-    Get,
+    Add(u8, Add),
+    AddAll(Vec<u8>, Add),
+    /// A worker begins to wait, for so many items.
+    Get(usize),
     /// A waiting worker goes away.
     Abandon(usize),
     Settle(usize, Outcome),
@@ -40,7 +37,16 @@ enum Op {
     Forget(u8),
     Advance(u64),
     ShutDown,
-    Drain,
+    Drain(Drain, Option<u64>),
+}
+
+#[derive(Clone, Debug)]
+struct Add {
+    after: Option<u64>,
+    limited: bool,
+    debounce: Option<(u64, u64)>,
+    priority: Option<i32>,
+    reason: Option<Reason>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,6 +54,7 @@ enum Outcome {
     Done,
     Forget,
     Retry,
+    RetryBecause(Option<u64>),
     After(u64),
     SetPriorityAndRetry(i32),
     Dropped,
@@ -65,23 +72,33 @@ fn op() -> impl Strategy<Value = Op> {
     let outcome = prop_oneof![
         2 => Just(Outcome::Done),
         3 => Just(Outcome::Forget),
-        4 => Just(Outcome::Retry),
+        3 => Just(Outcome::Retry),
+        2 => prop::option::of(delay.clone()).prop_map(Outcome::RetryBecause),
         2 => delay.clone().prop_map(Outcome::After),
         1 => priority.clone().prop_map(Outcome::SetPriorityAndRetry),
         2 => Just(Outcome::Dropped),
     ];
+    let debounce = (1..15u64, 1..40u64);
     let add = (
-        key.clone(),
         prop::option::of(delay),
-        prop::bool::weighted(0.4),
+        prop::bool::weighted(0.3),
+        prop::option::weighted(0.2, debounce),
         prop::option::of(priority),
         prop::option::of(reason),
     );
+    let add = add.prop_map(|(after, limited, debounce, priority, reason)| Add {
+        after,
+        limited,
+        debounce,
+        priority,
+        reason,
+    });
+    let count = prop_oneof![3 => Just(1), 1 => 2..4usize];
     prop_oneof![
-        10 => add.prop_map(|(key, after, limited, priority, reason)| Op::Add {
-            key, after, limited, priority, reason
-        }),
-        8 => Just(Op::Get),
+        10 => (key.clone(), add.clone()).prop_map(|(key, add)| Op::Add(key, add)),
+        1 => (prop::collection::vec(key.clone(), 0..5), add)
+            .prop_map(|(keys, add)| Op::AddAll(keys, add)),
+        8 => count.prop_map(Op::Get),
         2 => any::<usize>().prop_map(Op::Abandon),
         8 => (any::<usize>(), outcome).prop_map(|(index, outcome)| Op::Settle(index, outcome)),
         2 => key.clone().prop_map(Op::Cancel),
@@ -93,20 +110,44 @@ fn op() -> impl Strategy<Value = Op> {
 /// An operation, and whether workers get to run after it. If not, woken ones may go away unseen.
 type Step = (Op, bool);
 
-fn sequence() -> impl Strategy<Value = (Limit, Vec<Step>)> {
+fn config() -> impl Strategy<Value = Config> {
     let limit = prop_oneof![
         Just(Limit::Exponential),
         Just(Limit::Bucket),
         Just(Limit::MaxWait)
     ];
-    let end = prop_oneof![Just(None), Just(Some(Op::ShutDown)), Just(Some(Op::Drain))];
+    let seldom = || prop::bool::weighted(0.3);
+    let ageing = prop_oneof![Just(None), (0..20u64).prop_map(Some)];
+    let interval = prop_oneof![3 => Just(0), 1 => 1..20u64];
+    let expiry = prop_oneof![Just(1_000_000), 5..50u64];
+    (limit, ageing, prop::bool::ANY, seldom(), interval, expiry).prop_map(
+        |(limit, ageing, fair, keep_timers, min_interval, expiry)| Config {
+            limit,
+            ageing,
+            fair,
+            keep_timers,
+            min_interval,
+            expiry,
+        },
+    )
+}
+
+fn sequence() -> impl Strategy<Value = (Config, Vec<Step>)> {
+    let drain = prop_oneof![
+        Just(Drain::InFlight),
+        Just(Drain::Ready),
+        Just(Drain::Delayed)
+    ];
+    let drain = (drain, prop::option::of(0..60u64));
+    let drain = drain.prop_map(|(drain, deadline)| Some(Op::Drain(drain, deadline)));
+    let end = prop_oneof![2 => Just(None), 1 => Just(Some(Op::ShutDown)), 3 => drain];
     let steps = || prop::collection::vec((op(), prop::bool::weighted(0.7)), 0..60);
     let cut = prop::bool::ANY;
-    (limit, steps(), end, steps(), cut).prop_map(|(limit, mut steps, end, after, cut)| {
+    (config(), steps(), end, steps(), cut).prop_map(|(config, mut steps, end, after, cut)| {
         steps.extend(end.map(|op| (op, true)));
         steps.extend(after);
         steps.extend(cut.then_some((Op::ShutDown, true)));
-        (limit, steps)
+        (config, steps)
     })
 }
 
@@ -143,36 +184,46 @@ impl<'a, R> Woken<'a, R> {
 
 struct Bench<'a> {
     queue: &'a Queue<u8>,
+    config: Config,
     reference: Reference,
-    workers: Vec<Woken<'a, Option<Item<u8>>>>,
-    drain: Option<Woken<'a, ()>>,
+    /// Who waits, and for how many items.
+    workers: Vec<(usize, Woken<'a, Vec<Item<u8>>>)>,
+    drain: Option<Draining<'a>>,
     items: Vec<Item<u8>>,
+    failures: usize,
+}
+
+struct Draining<'a> {
+    future: Woken<'a, Left<u8>>,
+    deadline: Option<u64>,
+    /// How many items were dropped when it began.
+    dropped: usize,
 }
 
 impl<'a> Bench<'a> {
     fn apply(&mut self, op: &Op) {
         let queue = self.queue;
         match *op {
-            Op::Add {
-                key,
-                after,
-                limited,
-                priority,
-                reason,
-            } => {
-                let options = AddOptions {
-                    after: after.map(Duration::from_millis),
-                    rate_limited: limited,
-                    priority,
-                    reason,
-                    debounce: None,
-                };
-                queue.add_with(key, options);
-                let reason = reason.map(name);
-                let priority = priority.unwrap_or(0);
-                self.reference.add(key, after, limited, priority, reason);
+            Op::Add(key, ref add) => {
+                queue.add_with(key, add.options());
+                self.reference.add(key, add.wish());
             }
-            Op::Get => self.workers.push(Woken::new(queue.get())),
+            Op::AddAll(ref keys, ref add) => {
+                queue.add_all_with(keys.iter().copied(), add.options());
+                for &key in keys {
+                    self.reference.add(key, add.wish());
+                }
+            }
+            Op::Get(count) => {
+                let got = Woken::new(async move {
+                    if count == 1 {
+                        queue.get().await.into_iter().collect()
+                    } else {
+                        queue.get_batch(count).await
+                    }
+                });
+                self.workers.push((count, got));
+            }
             Op::Abandon(index) => {
                 if !self.workers.is_empty() {
                     drop(self.workers.remove(index % self.workers.len()));
@@ -196,30 +247,58 @@ impl<'a> Bench<'a> {
                 queue.shut_down();
                 self.reference.shut_down(Shutdown::Now);
             }
-            Op::Drain => {
-                self.drain = Some(Woken::new(queue.shut_down_with_drain()));
-                self.poll_drain();
-                self.reference.shut_down(Shutdown::Drain);
-                // It shut the queue down when it was polled first; what it waits for is looked at
-                // with everything else.
-                if let Some(drain) = &self.drain {
-                    drain.flag.0.store(true, Ordering::SeqCst);
-                }
-            }
+            Op::Drain(drain, deadline) => self.drain(drain, deadline),
         }
     }
 
-    fn poll_drain(&mut self) {
-        if let Some(drain) = &mut self.drain
-            && let Some(Poll::Ready(())) = drain.poll_if_woken()
-        {
-            self.drain = None;
+    fn drain(&mut self, drain: Drain, deadline: Option<u64>) {
+        let queue = self.queue;
+        let limit = deadline.map(Duration::from_millis);
+        let dropped = self.reference.shut_down(match drain {
+            Drain::Delayed => Shutdown::Delayed,
+            _ => Shutdown::Drain,
+        });
+        if drain == Drain::InFlight {
+            self.reference.stop();
         }
+        self.drain = Some(Draining {
+            future: Woken::new(queue.shut_down_with(drain, limit)),
+            deadline: deadline.map(|deadline| self.reference.now + deadline),
+            dropped,
+        });
+        self.poll_drain();
+    }
+
+    /// Returns whether the drain has ended.
+    fn poll_drain(&mut self) -> bool {
+        let Some(drain) = &mut self.drain else {
+            return false;
+        };
+        let Some(Poll::Ready(left)) = drain.future.poll_if_woken() else {
+            return false;
+        };
+        let reference = &mut self.reference;
+        if !reference.drained() {
+            let deadline = drain
+                .deadline
+                .expect("a drain without deadline that ended early");
+            assert!(deadline <= reference.now, "before its deadline");
+            reference.stop();
+        }
+        let (later, _, in_flight) = reference.counts();
+        let expected = (reference.left_ready(), later + drain.dropped, in_flight);
+        assert_eq!((left.ready, left.waiting, left.in_flight), expected, "left");
+        let unlike: BTreeSet<u8> = left.keys.iter().copied().collect();
+        assert_eq!(unlike.len(), left.keys.len(), "each key once");
+        assert_eq!(left.is_empty(), left.keys.is_empty());
+        self.drain = None;
+        true
     }
 
     fn settle(&mut self, mut item: Item<u8>, outcome: &Outcome) {
         let key = *item;
         let reference = &mut self.reference;
+        let priority = item.priority();
         match *outcome {
             Outcome::Done => {
                 item.done();
@@ -231,24 +310,31 @@ impl<'a> Bench<'a> {
                 reference.done(key);
             }
             Outcome::Retry => {
-                let priority = item.priority();
                 item.retry();
-                reference.retry(key, priority);
+                reference.retry(key, priority, None, 0);
+            }
+            Outcome::RetryBecause(wait) => {
+                self.failures += 1;
+                let message = format!("failure {}", self.failures);
+                let mut cause = Cause::new(&message);
+                if let Some(wait) = wait {
+                    cause = cause.retry_after(Duration::from_millis(wait));
+                }
+                item.retry_because(cause);
+                reference.retry(key, priority, Some(message), wait.unwrap_or(0));
             }
             Outcome::After(after) => {
-                let priority = item.priority();
                 item.requeue_after(Duration::from_millis(after));
                 reference.requeue_after(key, after, priority);
             }
             Outcome::SetPriorityAndRetry(priority) => {
                 item.set_priority(priority);
                 item.retry();
-                reference.retry(key, priority);
+                reference.retry(key, priority, None, 0);
             }
             Outcome::Dropped => {
-                let priority = item.priority();
                 drop(item);
-                reference.retry(key, priority);
+                reference.retry(key, priority, None, 0);
             }
         }
     }
@@ -256,29 +342,18 @@ impl<'a> Bench<'a> {
     /// Lets woken workers run, and compares everything that can be seen.
     fn check(&mut self) {
         loop {
-            let mut progress = false;
+            let mut progress = self.poll_drain();
             let mut index = 0;
             while index < self.workers.len() {
-                match self.workers[index].poll_if_woken() {
-                    Some(Poll::Ready(Some(item))) => {
+                let (count, worker) = &mut self.workers[index];
+                let count = *count;
+                match worker.poll_if_woken() {
+                    Some(Poll::Ready(items)) => {
                         progress = true;
                         drop(self.workers.remove(index));
-                        let handed = Handed {
-                            key: *item,
-                            priority: item.priority(),
-                            failures: item.attempts(),
-                            reasons: item.reasons().into_iter().map(name).collect(),
-                        };
-                        assert_eq!(Some(handed), self.reference.take());
-                        self.items.push(item);
+                        self.got(items, count);
                     }
-                    Some(Poll::Ready(None)) => {
-                        progress = true;
-                        drop(self.workers.remove(index));
-                        assert!(self.reference.closed(), "closed too early");
-                    }
-                    Some(Poll::Pending) => index += 1,
-                    None => index += 1,
+                    Some(Poll::Pending) | None => index += 1,
                 }
             }
             if !progress {
@@ -286,12 +361,13 @@ impl<'a> Bench<'a> {
             }
         }
         if !self.workers.is_empty() {
-            assert_eq!(self.reference.len(), 0, "an item that no waiter got");
             assert!(!self.reference.closed(), "waiters of a closed queue");
+            assert_eq!(self.reference.len(), 0, "an item that no waiter got");
         }
-        if self.drain.is_some() {
-            self.poll_drain();
-            assert_eq!(self.drain.is_none(), self.reference.drained(), "drained");
+        if let Some(drain) = &self.drain {
+            assert!(!self.reference.drained(), "drained");
+            let deadline = drain.deadline;
+            assert!(deadline.is_none_or(|deadline| self.reference.now < deadline));
         }
         assert_eq!(self.queue.len(), self.reference.len(), "len");
         for key in 0..6 {
@@ -303,8 +379,67 @@ impl<'a> Bench<'a> {
         let later = snapshot.waiting + snapshot.in_line;
         let counts = (later, snapshot.ready, snapshot.in_flight);
         assert_eq!(counts, self.reference.counts());
+        for item in &snapshot.items {
+            let error = item.last_error.as_ref().map(ToString::to_string);
+            assert_eq!(error, self.reference.error(item.item), "last error");
+        }
         let told: BTreeSet<u8> = snapshot.items.iter().map(|item| item.item).collect();
-        assert_eq!(told.len(), snapshot.items.len(), "each item once");
+        if !self.config.keep_timers {
+            assert_eq!(told.len(), snapshot.items.len(), "each item once");
+        }
+    }
+
+    fn got(&mut self, items: Vec<Item<u8>>, wanted: usize) {
+        if items.is_empty() {
+            assert!(self.reference.closed(), "closed too early");
+            return;
+        }
+        let got = items.len();
+        for item in items {
+            let handed = Handed {
+                key: *item,
+                priority: item.priority(),
+                failures: item.attempts(),
+                reasons: item.reasons().into_iter().map(name).collect(),
+            };
+            assert_eq!(Some(handed), self.reference.take());
+            self.items.push(item);
+        }
+        if got < wanted {
+            assert_eq!(
+                self.reference.len(),
+                0,
+                "a batch that could have been larger"
+            );
+        }
+    }
+}
+
+impl Add {
+    fn options(&self) -> AddOptions {
+        let milliseconds = Duration::from_millis;
+        AddOptions {
+            after: self.after.map(milliseconds),
+            rate_limited: self.limited,
+            debounce: self.debounce.map(|(quiet, at_most)| {
+                Debounce::new(milliseconds(quiet)).at_most(milliseconds(at_most))
+            }),
+            priority: self.priority,
+            reason: self.reason,
+        }
+    }
+
+    fn wish(&self) -> Wish {
+        Wish {
+            after: self.after,
+            limited: self.limited,
+            debounce: self
+                .debounce
+                .map(|(quiet, at_most)| (quiet, at_most.max(quiet))),
+            least: 0,
+            priority: self.priority.unwrap_or(0),
+            reasons: self.reason.map(name).into_iter().collect(),
+        }
     }
 }
 
@@ -319,13 +454,24 @@ fn name(reason: Reason) -> &'static str {
     }
 }
 
-fn queue(limit: Limit) -> Queue<u8> {
+fn queue(config: &Config) -> Queue<u8> {
     let milliseconds = Duration::from_millis;
     let exponential = ItemExponentialFailure::new(milliseconds(BASE), milliseconds(MAX));
     let bucket = TokenBucket::new(1000.0 / PERIOD as f64, BURST as u32);
     let both = MaxOf::new().and(exponential.clone()).and(bucket);
-    let builder = Queue::builder().on_drop(OnDrop::Retry);
-    match limit {
+    let mut builder = Queue::builder()
+        .on_drop(OnDrop::Retry)
+        .ageing(config.ageing.map(milliseconds))
+        .keep_timers(config.keep_timers)
+        .min_interval(milliseconds(config.min_interval))
+        .failure_expiry(milliseconds(config.expiry));
+    if config.fair {
+        builder = builder.fair_by(|key| {
+            let (tenant, weight) = reference::tenant(*key);
+            Tenant::of(tenant).weight(weight.try_into().unwrap())
+        });
+    }
+    match config.limit {
         Limit::Exponential => builder.rate_limiter(exponential).build(),
         Limit::Bucket => builder.rate_limiter(both).build(),
         Limit::MaxWait => {
@@ -335,14 +481,16 @@ fn queue(limit: Limit) -> Queue<u8> {
     }
 }
 
-async fn run(limit: Limit, steps: Vec<Step>) {
-    let queue = queue(limit);
+async fn run(config: Config, steps: Vec<Step>) {
+    let queue = queue(&config);
     let mut bench = Bench {
         queue: &queue,
-        reference: Reference::new(limit),
+        config,
+        reference: Reference::new(config),
         workers: Vec::new(),
         drain: None,
         items: Vec::new(),
+        failures: 0,
     };
     for (op, workers_run) in steps {
         if let Op::Advance(by) = op {
@@ -359,25 +507,25 @@ async fn run(limit: Limit, steps: Vec<Step>) {
     bench.check();
 }
 
-fn config() -> ProptestConfig {
+fn proptest_config() -> ProptestConfig {
     let mut config = ProptestConfig::default();
     if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = 2000;
+        config.cases = 20_000;
     }
     config.failure_persistence = None;
     config
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(proptest_config())]
 
     #[test]
-    fn the_queue_does_what_the_reference_does((limit, steps) in sequence()) {
+    fn the_queue_does_what_the_reference_does((config, steps) in sequence()) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
             .build()
             .unwrap();
-        runtime.block_on(run(limit, steps));
+        runtime.block_on(run(config, steps));
     }
 }

@@ -1,6 +1,7 @@
 //! A work queue that is obviously correct: plain vectors, searched from end to end, stepped
 //! millisecond by millisecond.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) const PERIOD: u64 = 10;
@@ -19,11 +20,45 @@ pub(crate) enum Limit {
     MaxWait,
 }
 
+/// How the queue is built. Times are milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Config {
+    pub(crate) limit: Limit,
+    pub(crate) ageing: Option<u64>,
+    pub(crate) fair: bool,
+    pub(crate) keep_timers: bool,
+    pub(crate) min_interval: u64,
+    pub(crate) expiry: u64,
+}
+
+/// Whose a key is, and how many items that one has a turn.
+pub(crate) fn tenant(key: u8) -> (u8, u32) {
+    (key % 2, u32::from(key % 2) + 1)
+}
+
+/// What an add asks for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wish {
+    pub(crate) after: Option<u64>,
+    pub(crate) limited: bool,
+    pub(crate) debounce: Option<(u64, u64)>,
+    /// What the server asked for.
+    pub(crate) least: u64,
+    pub(crate) priority: i32,
+    pub(crate) reasons: BTreeSet<&'static str>,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Key {
     wanted: Option<Wanted>,
+    /// Where timers are kept: what is wanted later, apart from what is wanted now.
+    delayed: Option<Wanted>,
     running: bool,
     failures: u32,
+    error: Option<String>,
+    /// Since when it is known for its failures only.
+    recorded: Option<u64>,
+    handed_out: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -36,17 +71,24 @@ struct Wanted {
 #[derive(Clone, Debug)]
 enum Stage {
     /// The number gives the order among equals; it means nothing while the key runs.
-    Ready { order: u64 },
+    Ready { order: u64, since: u64 },
     Later {
-        /// Ready then, without a token.
-        at: Option<u64>,
-        /// In line from then on.
-        join: Option<u64>,
+        wait: Wait,
         /// Its place in line.
         in_line: Option<u64>,
         /// The order among timers of one time.
         order: u64,
     },
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Wait {
+    /// Ready then, without a token.
+    at: Option<u64>,
+    /// In line from then on.
+    join: Option<u64>,
+    /// Ready then if no such add comes before, and the latest that can be.
+    quiet: Option<(u64, u64)>,
 }
 
 /// What is handed out.
@@ -61,32 +103,61 @@ pub(crate) struct Handed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shutdown {
     No,
+    Delayed,
     Drain,
     Now,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
-    limit: Limit,
-    now: u64,
+    config: Config,
+    pub(crate) now: u64,
     keys: BTreeMap<u8, Key>,
     /// How many milliseconds of refill the bucket holds.
     bucket: u64,
     count: u64,
     pub(crate) shutdown: Shutdown,
+    stopped: bool,
     pub(crate) refused: u64,
+    /// Of each priority: who has ready items, in the order of their turns, and what is left of each turn.
+    turns: BTreeMap<Reverse<i32>, Vec<(u8, u32)>>,
+    /// The last hand-out went past an overdue item.
+    owed: bool,
+}
+
+impl Wait {
+    fn first(&self) -> Option<u64> {
+        let quiet = self.quiet.map(|(at, _)| at);
+        min(self.at, min(self.join, quiet))
+    }
+
+    fn ready(&self) -> Option<u64> {
+        min(self.at, self.quiet.map(|(at, _)| at))
+    }
+
+    fn without_useless_line(mut self) -> Self {
+        if let (Some(join), Some(ready)) = (self.join, self.ready())
+            && join >= ready
+        {
+            self.join = None;
+        }
+        self
+    }
 }
 
 impl Reference {
-    pub(crate) fn new(limit: Limit) -> Self {
+    pub(crate) fn new(config: Config) -> Self {
         Self {
-            limit,
+            config,
             now: 0,
             keys: BTreeMap::new(),
             bucket: BURST * PERIOD,
             count: 0,
             shutdown: Shutdown::No,
+            stopped: false,
             refused: 0,
+            turns: BTreeMap::new(),
+            owed: false,
         }
     }
 
@@ -99,94 +170,140 @@ impl Reference {
         self.keys.entry(key).or_default()
     }
 
-    pub(crate) fn add(
-        &mut self,
-        key: u8,
-        after: Option<u64>,
-        limited: bool,
-        priority: i32,
-        reason: Option<&'static str>,
-    ) {
+    pub(crate) fn add(&mut self, key: u8, wish: Wish) {
         if self.shutdown != Shutdown::No {
             self.refused += 1;
             return;
         }
-        self.want(key, after, limited, priority, reason);
+        if self.failures(key) == 0 {
+            self.clear_failures(key);
+        }
+        if wish.limited {
+            self.key(key).failures += 1;
+        }
+        self.want(key, wish);
+        self.remember(key);
     }
 
-    fn want(
-        &mut self,
-        key: u8,
-        after: Option<u64>,
-        limited: bool,
-        priority: i32,
-        reason: Option<&'static str>,
-    ) {
-        let mut at = after.map(|after| self.now + after);
-        let mut join = None;
-        if limited {
+    /// What the wish has to wait for; `None`: nothing. The failure is counted already.
+    fn wait(&mut self, key: u8, wish: &Wish) -> Option<Wait> {
+        let now = self.now;
+        let mut wait = Wait {
+            at: wish.after.map(|after| now + after),
+            ..Wait::default()
+        };
+        if wish.limited {
             let failures = self.key(key).failures;
-            self.key(key).failures += 1;
-            let own = (BASE << failures.min(20)).min(MAX);
-            match self.limit {
-                Limit::Exponential => at = min(at, Some(self.now + own)),
-                Limit::Bucket => join = Some(self.now + own),
+            let own = (BASE << (failures - 1).min(20)).min(MAX);
+            match self.config.limit {
+                Limit::Exponential => wait.at = min(wait.at, Some(now + own.max(wish.least))),
+                Limit::Bucket => wait.join = Some(now + own.max(wish.least)),
                 Limit::MaxWait => {
-                    join = Some(self.now + own.min(MAX_WAIT));
-                    at = min(at, Some(self.now + MAX_WAIT));
+                    wait.join = Some(now + own.min(MAX_WAIT).max(wish.least));
+                    wait.at = min(wait.at, Some(now + MAX_WAIT.max(wish.least)));
                 }
             }
-        } else if after.is_none() {
-            at = Some(self.now);
         }
-        if let (Some(a), Some(j)) = (at, join)
-            && j >= a
-        {
-            join = None;
+        if let Some((quiet, at_most)) = wish.debounce {
+            wait.quiet = Some((now + quiet.min(at_most), now + at_most));
         }
+        let at_once = wait.first().is_none() || wait.ready().is_some_and(|ready| ready <= now);
+        let until = self
+            .key(key)
+            .handed_out
+            .map(|at| at + self.config.min_interval);
+        let held = until.filter(|&until| until > now);
+        match (at_once, held) {
+            (true, None) => None,
+            (false, None) => Some(wait.without_useless_line()),
+            (true, Some(until)) => Some(Wait {
+                at: Some(until),
+                ..Wait::default()
+            }),
+            (false, Some(until)) => {
+                let later = |at: u64| at.max(until);
+                let wait = wait.without_useless_line();
+                let wait = Wait {
+                    at: wait.at.map(later),
+                    join: wait.join.map(later),
+                    quiet: wait.quiet.map(|(at, by)| (later(at), later(by))),
+                };
+                Some(wait.without_useless_line())
+            }
+        }
+    }
+
+    fn want(&mut self, key: u8, wish: Wish) {
+        let wait = self.wait(key, &wish);
         let order = self.next_order();
-        let now = self.now;
+        let apart = self.config.keep_timers && wait.is_some();
         let known = self.key(key);
-        let mut wanted = known.wanted.take().unwrap_or(Wanted {
-            priority,
+        let was_queued = !known.running
+            && matches!(
+                known.wanted,
+                Some(Wanted {
+                    stage: Stage::Ready { .. },
+                    ..
+                })
+            );
+        let place = if apart {
+            &mut known.delayed
+        } else {
+            &mut known.wanted
+        };
+        let mut wanted = place.take().unwrap_or(Wanted {
+            priority: wish.priority,
             reasons: BTreeSet::new(),
             stage: Stage::Later {
-                at: None,
-                join: None,
+                wait: Wait::default(),
                 in_line: None,
                 order,
             },
         });
-        wanted.reasons.extend(reason);
-        let rises = priority > wanted.priority;
-        wanted.priority = wanted.priority.max(priority);
-        match &mut wanted.stage {
-            Stage::Ready { order: old } => {
+        wanted.reasons.extend(wish.reasons);
+        let rises = wish.priority > wanted.priority;
+        let before = wanted.priority;
+        wanted.priority = wanted.priority.max(wish.priority);
+        let mut becomes_ready = false;
+        match (&mut wanted.stage, wait) {
+            (Stage::Ready { order: old, .. }, _) => {
                 if rises {
                     *old = order;
                 }
             }
-            Stage::Later {
-                at: old_at,
-                join: old_join,
-                in_line,
-                order: old_order,
-            } => {
-                if at.is_some_and(|at| at <= now) {
-                    wanted.stage = Stage::Ready { order };
-                } else {
-                    let before = min(*old_at, *old_join);
-                    *old_at = min(*old_at, at);
-                    if in_line.is_none() {
-                        *old_join = min(*old_join, join);
+            (Stage::Later { .. }, None) => becomes_ready = true,
+            (
+                Stage::Later {
+                    wait: old,
+                    in_line,
+                    order: old_order,
+                },
+                Some(new),
+            ) => {
+                let first = old.first();
+                old.at = min(old.at, new.at);
+                if in_line.is_none() {
+                    old.join = min(old.join, new.join);
+                }
+                old.quiet = match (old.quiet, new.quiet) {
+                    (Some((at, by)), Some((new_at, new_by))) => {
+                        let by = by.min(new_by);
+                        Some((at.max(new_at).min(by), by))
                     }
-                    if min(*old_at, *old_join) != before {
-                        *old_order = order;
-                    }
+                    (old, new) => old.or(new),
+                };
+                if old.first() != first {
+                    *old_order = order;
                 }
             }
         }
-        known.wanted = Some(wanted);
+        *place = Some(wanted);
+        if becomes_ready {
+            self.ready(key);
+        } else if rises && was_queued && !apart {
+            self.leave_class(key, before);
+            self.enter_class(key);
+        }
         self.settle_time();
     }
 
@@ -199,33 +316,36 @@ impl Reference {
         }
     }
 
+    fn later(&self) -> impl Iterator<Item = (u8, &Wait, Option<u64>, u64)> + '_ {
+        self.keys.iter().flat_map(|(&key, known)| {
+            let parts = known.wanted.iter().chain(&known.delayed);
+            parts.filter_map(move |wanted| match &wanted.stage {
+                Stage::Later {
+                    wait,
+                    in_line,
+                    order,
+                } => Some((key, wait, *in_line, *order)),
+                Stage::Ready { .. } => None,
+            })
+        })
+    }
+
     /// What happens by itself in this millisecond.
     fn settle_time(&mut self) {
         loop {
-            let first = self
-                .keys
-                .iter()
-                .filter_map(|(&key, known)| match known.wanted.as_ref()?.stage {
-                    Stage::Later { in_line, .. } => Some((in_line?, key)),
-                    Stage::Ready { .. } => None,
-                })
-                .min();
-            if let Some((_, key)) = first
+            let in_line = self
+                .later()
+                .filter_map(|(key, _, place, _)| Some((place?, key)));
+            if let Some((_, key)) = in_line.min()
                 && self.bucket >= PERIOD
             {
                 self.bucket -= PERIOD;
-                self.ready(key);
+                self.due(key);
                 continue;
             }
-            let due = self
-                .keys
-                .iter()
-                .filter_map(|(&key, known)| match known.wanted.as_ref()?.stage {
-                    Stage::Later {
-                        at, join, order, ..
-                    } => Some((min(at, join)?, order, key)),
-                    Stage::Ready { .. } => None,
-                })
+            let timers = self.later();
+            let due = timers
+                .filter_map(|(key, wait, _, order)| Some((wait.first()?, order, key)))
                 .min();
             match due {
                 Some((when, _, key)) if when <= self.now => self.fire(key),
@@ -234,42 +354,102 @@ impl Reference {
         }
     }
 
+    fn waiting_part(&mut self, key: u8) -> &mut Option<Wanted> {
+        let keep = self.config.keep_timers;
+        let known = self.key(key);
+        if keep {
+            &mut known.delayed
+        } else {
+            &mut known.wanted
+        }
+    }
+
     fn fire(&mut self, key: u8) {
         let next = self.next_order();
         let now = self.now;
-        let Some(wanted) = &mut self.key(key).wanted else {
+        let Some(wanted) = self.waiting_part(key) else {
             return;
         };
         if let Stage::Later {
-            at,
-            join,
+            wait,
             in_line,
             order,
         } = &mut wanted.stage
         {
-            if at.is_some_and(|at| at <= now) {
-                self.ready(key);
+            if wait.ready().is_some_and(|at| at <= now) {
+                self.due(key);
             } else {
-                *join = None;
+                wait.join = None;
                 *in_line = Some(next);
                 *order = next;
             }
         }
     }
 
-    fn ready(&mut self, key: u8) {
-        let order = self.next_order();
-        if let Some(wanted) = &mut self.key(key).wanted {
-            wanted.stage = Stage::Ready { order };
+    /// What waits has come.
+    fn due(&mut self, key: u8) {
+        if !self.config.keep_timers {
+            self.ready(key);
+        } else if let Some(wanted) = self.key(key).delayed.take() {
+            let wish = Wish {
+                priority: wanted.priority,
+                reasons: wanted.reasons,
+                ..Wish::default()
+            };
+            self.want(key, wish);
         }
     }
 
-    fn queued(&self) -> impl Iterator<Item = (std::cmp::Reverse<i32>, u64, u8)> + '_ {
+    fn ready(&mut self, key: u8) {
+        let order = self.next_order();
+        let since = self.now;
+        let known = self.key(key);
+        if let Some(wanted) = &mut known.wanted {
+            wanted.stage = Stage::Ready { order, since };
+        }
+        if !known.running {
+            self.enter_class(key);
+        }
+    }
+
+    fn tenant(&self, key: u8) -> (u8, u32) {
+        if self.config.fair {
+            tenant(key)
+        } else {
+            (0, 1)
+        }
+    }
+
+    /// Its tenant has a turn among those of its priority, if it had none yet.
+    fn enter_class(&mut self, key: u8) {
+        let (tenant, weight) = self.tenant(key);
+        let Some(wanted) = &self.keys[&key].wanted else {
+            return;
+        };
+        let turns = self.turns.entry(Reverse(wanted.priority)).or_default();
+        if !turns.iter().any(|&(other, _)| other == tenant) {
+            turns.push((tenant, weight));
+        }
+    }
+
+    /// Its tenant has no turn any more if it has no other item.
+    fn leave_class(&mut self, key: u8, priority: i32) {
+        let (tenant, _) = self.tenant(key);
+        let mut others = self.queued();
+        let left = others.any(|(p, t, ..)| p == priority && t == tenant);
+        drop(others);
+        if !left && let Some(turns) = self.turns.get_mut(&Reverse(priority)) {
+            turns.retain(|&(other, _)| other != tenant);
+        }
+    }
+
+    /// Priority, tenant, order, key, since.
+    fn queued(&self) -> impl Iterator<Item = (i32, u8, u64, u8, u64)> + '_ {
         self.keys.iter().filter_map(|(&key, known)| {
             let wanted = known.wanted.as_ref()?;
             match wanted.stage {
-                Stage::Ready { order } if !known.running => {
-                    Some((std::cmp::Reverse(wanted.priority), order, key))
+                Stage::Ready { order, since } if !known.running => {
+                    Some((wanted.priority, self.tenant(key).0, order, key, since))
                 }
                 _ => None,
             }
@@ -281,16 +461,72 @@ impl Reference {
     }
 
     pub(crate) fn take(&mut self) -> Option<Handed> {
-        let (_, _, key) = self.queued().min()?;
+        if self.stopped {
+            return None;
+        }
+        // The next item of each priority, highest first.
+        let mut heads = Vec::new();
+        for (priority, turns) in &self.turns {
+            if let Some(&(tenant, _)) = turns.first() {
+                let of_tenant = self
+                    .queued()
+                    .filter(|&(p, t, ..)| p == priority.0 && t == tenant);
+                heads.extend(of_tenant.min_by_key(|&(_, _, order, ..)| order));
+            }
+        }
+        let &(mut priority, mut tenant, _, mut key, _) = heads.first()?;
+        let overdue = heads[1..].iter().min_by_key(|&&(.., since)| since).copied();
+        let overdue = overdue.filter(|&(.., since)| {
+            let ageing = self.config.ageing;
+            ageing.is_some_and(|ageing| since + ageing <= self.now)
+        });
+        match overdue {
+            Some((p, t, _, k, _)) if self.owed => {
+                (priority, tenant, key) = (p, t, k);
+                self.owed = false;
+            }
+            Some(_) => self.owed = true,
+            None => self.owed = false,
+        }
+        let now = self.now;
         let known = self.key(key);
         let wanted = known.wanted.take()?;
         known.running = true;
+        known.handed_out = Some(now);
+        let failures = known.failures;
+        self.charge(priority, tenant, key);
         Some(Handed {
             key,
             priority: wanted.priority,
-            failures: known.failures,
+            failures,
             reasons: wanted.reasons,
         })
+    }
+
+    fn charge(&mut self, priority: i32, tenant: u8, key: u8) {
+        self.leave_class(key, priority);
+        let weight = self.tenant(key).1;
+        if let Some(turns) = self.turns.get_mut(&Reverse(priority))
+            && let Some(index) = turns.iter().position(|&(other, _)| other == tenant)
+        {
+            turns[index].1 -= 1;
+            if turns[index].1 == 0 {
+                turns.remove(index);
+                turns.push((tenant, weight));
+            }
+        }
+    }
+
+    /// Whether a key is known for its failures only is settled after each operation.
+    fn remember(&mut self, key: u8) {
+        let now = self.now;
+        let known = self.key(key);
+        let idle = !known.running && known.wanted.is_none() && known.delayed.is_none();
+        if !idle || known.failures == 0 {
+            known.recorded = None;
+        } else if known.recorded.is_none() {
+            known.recorded = Some(now);
+        }
     }
 
     fn ended(&mut self, key: u8) {
@@ -298,34 +534,60 @@ impl Reference {
         let known = self.key(key);
         known.running = false;
         if let Some(wanted) = &mut known.wanted
-            && let Stage::Ready { order: old } = &mut wanted.stage
+            && let Stage::Ready { order: old, .. } = &mut wanted.stage
         {
             *old = order;
+            self.enter_class(key);
         }
+        self.remember(key);
     }
 
     pub(crate) fn done(&mut self, key: u8) {
         self.ended(key);
     }
 
-    pub(crate) fn forget(&mut self, key: u8) {
-        self.key(key).failures = 0;
+    fn clear_failures(&mut self, key: u8) {
+        let known = self.key(key);
+        known.failures = 0;
+        known.error = None;
     }
 
-    pub(crate) fn retry(&mut self, key: u8, priority: i32) {
+    pub(crate) fn forget(&mut self, key: u8) {
+        self.clear_failures(key);
+        self.remember(key);
+    }
+
+    pub(crate) fn retry(&mut self, key: u8, priority: i32, error: Option<String>, least: u64) {
+        let known = self.key(key);
+        known.failures += 1;
+        if error.is_some() {
+            known.error = error;
+        }
         if self.shutdown == Shutdown::No {
-            self.want(key, None, true, priority, Some("retry"));
+            let wish = Wish {
+                limited: true,
+                least,
+                priority,
+                reasons: BTreeSet::from(["retry"]),
+                ..Wish::default()
+            };
+            self.want(key, wish);
         } else {
-            self.key(key).failures += 1;
             self.refused += 1;
         }
         self.ended(key);
     }
 
     pub(crate) fn requeue_after(&mut self, key: u8, after: u64, priority: i32) {
-        self.forget(key);
+        self.clear_failures(key);
         if self.shutdown == Shutdown::No {
-            self.want(key, Some(after), false, priority, Some("timer"));
+            let wish = Wish {
+                after: Some(after),
+                priority,
+                reasons: BTreeSet::from(["timer"]),
+                ..Wish::default()
+            };
+            self.want(key, wish);
         } else {
             self.refused += 1;
         }
@@ -333,34 +595,75 @@ impl Reference {
     }
 
     pub(crate) fn cancel(&mut self, key: u8) -> bool {
-        self.key(key).wanted.take().is_some()
+        let known = self.key(key);
+        let delayed = known.delayed.take();
+        let wanted = known.wanted.take();
+        if let Some(wanted) = &wanted {
+            self.leave_class(key, wanted.priority);
+        }
+        self.remember(key);
+        wanted.is_some() || delayed.is_some()
     }
 
     pub(crate) fn failures(&mut self, key: u8) -> u32 {
-        self.key(key).failures
-    }
-
-    pub(crate) fn shut_down(&mut self, how: Shutdown) {
-        self.shutdown = how;
-        for known in self.keys.values_mut() {
-            if let Some(wanted) = &known.wanted
-                && matches!(wanted.stage, Stage::Later { .. })
-            {
-                known.wanted = None;
-            }
+        let (now, expiry) = (self.now, self.config.expiry);
+        let known = self.key(key);
+        match known.recorded {
+            Some(at) if at + expiry <= now => 0,
+            _ => known.failures,
         }
     }
 
-    fn dirty(&self) -> bool {
-        let mut keys = self.keys.values();
-        keys.any(|known| known.running && known.wanted.is_some())
+    pub(crate) fn error(&mut self, key: u8) -> Option<String> {
+        self.key(key).error.clone()
+    }
+
+    /// Returns how many items were dropped.
+    pub(crate) fn shut_down(&mut self, how: Shutdown) -> usize {
+        self.shutdown = how;
+        if how == Shutdown::Delayed {
+            return 0;
+        }
+        let dropped = self.later().count();
+        for known in self.keys.values_mut() {
+            for part in [&mut known.wanted, &mut known.delayed] {
+                if let Some(wanted) = part
+                    && matches!(wanted.stage, Stage::Later { .. })
+                {
+                    *part = None;
+                }
+            }
+        }
+        for key in 0..=u8::MAX {
+            if self.keys.contains_key(&key) {
+                self.remember(key);
+            }
+        }
+        dropped
+    }
+
+    /// Hands out nothing any more.
+    pub(crate) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    fn dirty(&self) -> usize {
+        let keys = self.keys.values();
+        let dirty = keys.filter(|known| {
+            let stage = known.wanted.as_ref().map(|wanted| &wanted.stage);
+            known.running && matches!(stage, Some(Stage::Ready { .. }))
+        });
+        dirty.count()
     }
 
     /// `get` would say that nothing comes any more.
     pub(crate) fn closed(&self) -> bool {
         match self.shutdown {
+            _ if self.stopped => true,
             Shutdown::No => false,
-            Shutdown::Drain => self.len() == 0 && !self.dirty(),
+            Shutdown::Drain | Shutdown::Delayed => {
+                self.len() == 0 && self.dirty() == 0 && self.later().count() == 0
+            }
             Shutdown::Now => self.len() == 0,
         }
     }
@@ -368,19 +671,20 @@ impl Reference {
     pub(crate) fn drained(&self) -> bool {
         match self.shutdown {
             Shutdown::No => false,
-            Shutdown::Drain => self.len() == 0 && !self.keys.values().any(|known| known.running),
+            Shutdown::Drain | Shutdown::Delayed => self.closed() && self.counts().2 == 0,
             Shutdown::Now => true,
         }
     }
 
     /// Waiting or in line, ready, in flight.
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
-        let later = self.keys.values().filter(|known| {
-            let stage = known.wanted.as_ref().map(|wanted| &wanted.stage);
-            matches!(stage, Some(Stage::Later { .. }))
-        });
         let running = self.keys.values().filter(|known| known.running);
-        (later.count(), self.len(), running.count())
+        (self.later().count(), self.len(), running.count())
+    }
+
+    /// Still to be handed out, now or after the current run.
+    pub(crate) fn left_ready(&self) -> usize {
+        self.len() + self.dirty()
     }
 }
 
