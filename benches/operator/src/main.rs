@@ -23,7 +23,7 @@ use kube_client::Client;
 use tokio::time::Instant;
 
 use blocks::{Error, Result};
-use cluster::Cluster;
+use cluster::{Cluster, Requests};
 use gateway::Gateway;
 use report::Report;
 use subject::{Recipe, Subject};
@@ -79,6 +79,20 @@ impl Bench {
         // No common sign of readiness among peers; a warm-up block tells instead.
         tokio::time::sleep(Duration::from_secs(2)).await;
         Ok(subject)
+    }
+
+    /// Waits until nobody has written for two seconds (two minutes at most), and says what was written so far.
+    async fn settled(&self) -> Result<Requests> {
+        let mut last = self.cluster.requests().await?;
+        for _ in 0..60 {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let now = self.cluster.requests().await?;
+            if now.writes == last.writes {
+                return Ok(now);
+            }
+            last = now;
+        }
+        Ok(last)
     }
 
     /// Starts the operator again, at once, leaving the gateway as it is.

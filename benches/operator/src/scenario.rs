@@ -246,10 +246,9 @@ pub(crate) async fn lift(bench: &mut Bench, count: usize, after: Duration) -> Re
         done >= count
     })
     .await?;
-    // Events are sent after the status and not waited for.
-    sleep(Duration::from_secs(2)).await;
+    // Events follow when there is nothing more urgent, and count too.
+    let requests = bench.settled().await?;
     let used = subject.usage();
-    let requests = bench.cluster.requests().await?;
     let lifts = bench.gateway.last_lifts();
     let mut lateness = Vec::new();
     let (mut early, mut unlifted) = (0, 0);

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::process::{Child, Command};
 
+use crate::blocks::{Error, Result};
+
 /// How to start an operator.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
@@ -30,11 +32,12 @@ pub(crate) struct Usage {
 // === impl Recipe ===
 
 impl Recipe {
-    pub(crate) fn start(&self) -> std::io::Result<Subject> {
+    pub(crate) fn start(&self) -> Result<Subject> {
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
-            .open(&self.log)?;
+            .open(&self.log)
+            .map_err(|error| Error::Setup(format!("{}: {error}", self.log.display())))?;
         let child = Command::new(&self.program)
             .args(&self.args)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
