@@ -133,6 +133,35 @@ async fn the_manifests_and_their_overlays_yield_what_is_documented() {
     assert_eq!(args[1], "--bans=lift");
 }
 
+#[test]
+fn the_image_holds_what_its_build_makes() {
+    let dockerfile = include_str!("../../manifests/Dockerfile");
+    let after = |word: &str| {
+        let rest = dockerfile.split_once(word).map(|(_, rest)| rest);
+        let found = rest.and_then(|rest| rest.split_whitespace().next());
+        found.unwrap_or_else(|| panic!("{word} in the Dockerfile"))
+    };
+    let (profile, target, directory) = (
+        after("--profile "),
+        after("--target "),
+        after("--target-dir "),
+    );
+    assert!(
+        include_str!("../../Cargo.toml").contains(&format!("[profile.{profile}]")),
+        "the profile {profile} exists"
+    );
+    assert_eq!(
+        after("&& cp "),
+        format!("{directory}/{target}/{profile}/ipblock-operator")
+    );
+    let container = crate::cluster::container();
+    assert!(
+        container["command"].is_null(),
+        "the image's entry point runs"
+    );
+    assert!(dockerfile.contains("ENTRYPOINT [\"/ipblock-operator\"]"));
+}
+
 /// kustomize leaves out a patch with a target that matches nothing, without a word.
 #[tokio::test]
 async fn every_patch_of_an_overlay_is_about_an_object_that_exists() {
