@@ -53,7 +53,7 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
 
     /// Counts a failure of `item` and wants it processed after the limiter's delay.
     ///
-    /// client-go: `AddRateLimited`. Workers rather call [`Item::retry`].
+    /// client-go: `AddRateLimited`. Workers rather call [`Item::retry`](crate::Item::retry).
     pub fn add_rate_limited(&self, item: T) {
         self.add_with(
             item,
