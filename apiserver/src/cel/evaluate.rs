@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::meter::{self, Metered, Outcome};
 use super::values::to_cel;
-use super::{Rule, on_deep_stack};
+use super::{Rule, on_deep_stack, patterns};
 use crate::field::{ErrorKind, Errors, FieldError, Path};
 use crate::schema::{Additional, Kind, ListType, Schema, map_key};
 
@@ -94,6 +94,7 @@ thread_local! {
     static FUNCTIONS: Context<'static> = {
         let mut functions = Context::default().with_all();
         meter::add_functions(&mut functions);
+        patterns::add_functions(&mut functions);
         functions
     };
 }
@@ -294,14 +295,7 @@ impl Node<'_> {
     }
 
     fn type_name(&self) -> &'static str {
-        self.schema.kind.map_or_else(
-            || match self.value {
-                Value::Number(_) => "integer",
-                Value::String(_) => "string",
-                _ => "object",
-            },
-            Kind::name,
-        )
+        self.schema.kind.map_or("", Kind::name)
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! * a loop pays for each step as many units as its body has names, selections and calls;
 //! * texts, lists and objects pay a tenth of their size where a function, an operator or a loop gets (and copies)
-//!   them; functions that combine two of them pay for the product;
+//!   them; functions that combine two of them pay for the product, and those that compile a pattern for that;
 //! * `map` and `filter` collect into one list, where the interpreter copies the list for each item, and `a.b` becomes
 //!   `a['b']`, which borrows where the interpreter copies all of `a`'s `b`.
 //!
@@ -32,10 +32,6 @@ pub(super) const TOO_COSTLY: &str = "operation cancelled: actual cost limit exce
 
 /// So many bytes, items or fields of a value that is copied cost one unit.
 const COPIED_PER_UNIT: u64 = 10;
-
-/// Functions that compile a regular expression for each call.
-const PATTERNS: &[&str] = &["matches", "find", "findAll"];
-const PATTERN_COST: u64 = 100;
 
 /// Operators that look at their operands without copying them.
 const BORROWING: &[&str] = &[
@@ -220,7 +216,6 @@ fn rewrite_call(source: &CallExpr) -> (Expr, u64) {
     let name = source.func_name.as_str();
     let own = match name {
         operators::CONDITIONAL | operators::LOGICAL_AND | operators::LOGICAL_OR => 0,
-        _ if PATTERNS.contains(&name) => PATTERN_COST,
         _ => 1,
     };
     let is_name_space = |target: &IdedExpr| matches!(&target.expr, Expr::Ident(name) if NAME_SPACES.contains(&name.as_str()));
@@ -390,7 +385,8 @@ fn operand_name(number: usize) -> String {
 
 // === paying ===
 
-fn pay(units: u64) -> Result<(), ExecutionError> {
+/// Takes `units` from what the evaluation on this thread may spend.
+pub(super) fn pay(units: u64) -> Result<(), ExecutionError> {
     let left = LEFT.get().and_then(|left| left.checked_sub(units));
     LEFT.set(left);
     match left {

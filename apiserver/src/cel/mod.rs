@@ -9,6 +9,7 @@
 
 mod evaluate;
 mod meter;
+mod patterns;
 mod values;
 
 pub(crate) use evaluate::{blocks, evaluate, not_checked, split_field_path};

@@ -51,10 +51,16 @@ impl Pattern {
     pub(crate) fn new(text: &str) -> Self {
         Self {
             text: text.to_owned(),
-            expression: translate(text)
-                .ok()
-                .and_then(|translated| Regex::new(&translated).ok()),
+            expression: Self::compile(text).ok(),
         }
+    }
+
+    /// The expression of a pattern.
+    ///
+    /// # Errors
+    /// What Go, or our engine, says of one that it cannot read.
+    pub(crate) fn compile(text: &str) -> Result<Regex> {
+        Regex::new(&translate(text)?).map_err(|error| error.to_string())
     }
 
     /// Whether some part of `text` matches.

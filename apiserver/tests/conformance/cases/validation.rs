@@ -152,6 +152,28 @@ cases! { "validation";
         t.patch(MERGE, &format!("{rats}/a"), json!({"spec": {"m": 2}})).await;
         t.patch(MERGE, &format!("{rats}/a"), json!({"spec": {"n": 8}})).await;
     }
+    ["CRD-6"] "rules that fail, and patterns in rules" => |t| {
+        let rule = |rule: &str| json!([{"rule": rule}]);
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            "port": {"x-kubernetes-int-or-string": true, "x-kubernetes-validations": rule("self > 5")},
+            "list": {"type": "array", "maxItems": 9, "items": {"type": "integer"}, "x-kubernetes-validations": rule("self[5] == 1")},
+            "text": {"type": "string", "maxLength": 99, "x-kubernetes-validations": rule("self.matches('^\\\\d+$')")},
+            "found": {"type": "string", "maxLength": 99, "x-kubernetes-validations": rule("self.find('[0-9]+') == '12' && self.findAll('[0-9]+').size() == 2 && self.findAll('[0-9]+', 1).size() == 1")},
+            "rows": {"type": "array", "maxItems": 9, "items": {"type": "object", "properties": {"n": {"type": "integer"}, "on": {"type": "boolean"}}},
+                "x-kubernetes-validations": rule("self.filter(r, r.on).map(r, r.n * 2) == [2, 6] && self.map(r, has(r.n), r.n).sum() == 6")},
+            "by": {"type": "integer", "x-kubernetes-validations": rule("10 / self > 1")},
+        }}}});
+        t.make(super::kinds::DEFINITIONS, super::kinds::own("rats", "Rat", schema)).await;
+        let rats = "/apis/{own}/v1/namespaces/{ns}/rats";
+        t.until(rats, |answer| answer.code == 200).await;
+        for spec in [
+            json!({"port": "x"}), json!({"port": 6}), json!({"list": [1]}), json!({"text": "12"}), json!({"text": "١٢"}), json!({"found": "a12b3"}), json!({"found": "a1"}),
+            json!({"rows": [{"n": 1, "on": true}, {"n": 2, "on": false}, {"n": 3, "on": true}]}), json!({"rows": [{"n": 1}]}), json!({"by": 0}), json!({"by": 2}),
+        ] {
+            let answer = t.setup_any("POST", &format!("{rats}?dryRun=All"), &[], json!({"apiVersion": "{own}/v1", "kind": "Rat", "metadata": {"name": "a"}, "spec": spec})).await;
+            t.note(&spec.to_string(), json!([answer.code, answer.body["message"]]));
+        }
+    }
     ["CRD-6"] "a rule that costs too much for one object" => |t| {
         let definitions = super::kinds::DEFINITIONS;
         let numbers = json!({"type": "array", "maxItems": 1000, "items": {"type": "integer"}});
