@@ -631,6 +631,8 @@ impl std::io::Write for Lines {
 
 #[tokio::test(start_paused = true)]
 async fn every_line_of_a_reconcile_bears_its_id_and_key() {
+    // Or tracing would note for good, when the thread of another test comes to a line first, that nobody wants it.
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()

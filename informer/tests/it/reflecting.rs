@@ -1,7 +1,7 @@
 //! A reflector with a queue and a consumer of its own, without an informer; and what it logs.
 
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use parking_lot::Mutex;
@@ -57,6 +57,26 @@ async fn a_reflector_feeds_any_queue_and_waits_for_its_consumer() {
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
+impl Log {
+    /// Catches what this thread logs, as long as the guard lives.
+    ///
+    /// Threads of other tests get a subscriber that wants everything and keeps nothing. Without one, tracing would note
+    /// for good that nobody wants what they log, if they are the first to come to that line.
+    fn catch(&self, level: tracing::Level) -> tracing::subscriber::DefaultGuard {
+        static OTHERS: Once = Once::new();
+        OTHERS.call_once(|| {
+            tracing::subscriber::set_global_default(tracing_subscriber::registry())
+                .expect("nobody else sets one");
+        });
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_max_level(level)
+            .with_writer(self.clone())
+            .finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+}
+
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.lock().write(bytes)
@@ -76,12 +96,7 @@ impl<'a> MakeWriter<'a> for Log {
 #[tokio::test(start_paused = true)]
 async fn no_content_of_a_secret_reaches_a_log_or_health() {
     let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(log.clone())
-        .finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    let _logging = log.catch(tracing::Level::TRACE);
     let broken = r#"{"metadata":{"name":"s","namespace":"n","resourceVersion":"7"},"data":{"password":"aHVudGVyMg=="},"type":["hunter2"]}"#;
     let cut =
         format!(r#"{{"metadata":{{"resourceVersion":"10"}},"items":[{broken},{{"data":"hunter2"#);
@@ -122,12 +137,7 @@ async fn no_content_of_a_secret_reaches_a_log_or_health() {
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_stays_is_logged_once() {
     let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_max_level(tracing::Level::INFO)
-        .with_writer(log.clone())
-        .finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    let _logging = log.catch(tracing::Level::INFO);
     let mut answers = vec![no_streaming()];
     answers.extend((0..20).map(|_| status(403, "Forbidden")));
     answers.push(list("10", &[]));
