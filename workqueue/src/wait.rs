@@ -180,6 +180,9 @@ impl<T: Hash + Eq + Clone + 'static> Waiter<'_, T> {
         mut sleep: Pin<&mut Option<Sleep>>,
         take: &mut impl FnMut(&mut State<T>, &Now, &mut Effects<T>) -> Option<R>,
     ) -> Poll<Option<R>> {
+        /// After so many looks in a row others get to run.
+        const LOOKS: usize = 16;
+        let mut looks = 0;
         loop {
             match self.shared.look(&mut self.ticket, cx.waker(), &mut *take) {
                 Look::Taken(taken) => return Poll::Ready(Some(taken)),
@@ -187,6 +190,15 @@ impl<T: Hash + Eq + Clone + 'static> Waiter<'_, T> {
                 Look::Wait(None) => {
                     sleep.set(None);
                     return Poll::Pending;
+                }
+                // More is due than was moved in one go. The runtime's timers are no help: they round up to a
+                // millisecond.
+                Look::Wait(Some(until)) if until <= self.shared.now().read() => {
+                    looks += 1;
+                    if looks == LOOKS {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
                 }
                 Look::Wait(Some(until)) => {
                     let until = within_reach(instant(self.shared.origin, until));
