@@ -16,10 +16,12 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
 const PATIENCE: Duration = Duration::from_secs(20);
+const FILLING: &[u8] = b"storage is (re)initializing";
+const FILLING_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where a server is and how to come in.
 pub struct Client {
@@ -89,6 +91,9 @@ impl Client {
     }
 
     /// Sends and reads the whole answer.
+    ///
+    /// A real server that changed the storage of a custom resource answers 429 until its new cache is filled; every
+    /// client asks again then, and no case is about it.
     pub async fn send(
         &self,
         method: &Method,
@@ -97,19 +102,40 @@ impl Client {
         body: Bytes,
     ) -> Reply {
         let exchange = async {
-            let (response, connection) = self.exchange(method, path, headers, body).await;
-            let (parts, incoming) = response.into_parts();
-            let body = incoming.collect().await.expect("a whole body").to_bytes();
-            self.idle.lock().push(connection);
-            Reply {
-                status: parts.status,
-                headers: parts.headers,
-                body,
+            loop {
+                let reply = self.send_once(method, path, headers, body.clone()).await;
+                if reply.status != StatusCode::TOO_MANY_REQUESTS
+                    || !reply
+                        .body
+                        .windows(FILLING.len())
+                        .any(|part| part == FILLING)
+                {
+                    return reply;
+                }
+                sleep(FILLING_PAUSE).await;
             }
         };
         timeout(PATIENCE, exchange)
             .await
             .unwrap_or_else(|_| panic!("no answer to {method} {path} in {PATIENCE:?}"))
+    }
+
+    async fn send_once(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Reply {
+        let (response, connection) = self.exchange(method, path, headers, body).await;
+        let (parts, incoming) = response.into_parts();
+        let body = incoming.collect().await.expect("a whole body").to_bytes();
+        self.idle.lock().push(connection);
+        Reply {
+            status: parts.status,
+            headers: parts.headers,
+            body,
+        }
     }
 
     /// Sends and reads only the head of the answer.
