@@ -75,6 +75,8 @@ struct Known {
     problems: Vec<String>,
     /// The notifier could not be made: its files have to be read again.
     unheard: bool,
+    /// The last edit was refused.
+    refused: bool,
 }
 
 // === impl Known ===
@@ -99,6 +101,11 @@ impl Known {
     fn again(&self, mut changes: Changes) -> Changes {
         changes.notify |= self.unheard;
         changes
+    }
+
+    /// What was read is right. Whether the edit before it was not, which is news though nothing changes with it.
+    fn mends(&mut self) -> bool {
+        std::mem::take(&mut self.refused)
     }
 
     /// Whether `problems` are others than the last time: what is tried again and again is told once.
@@ -171,7 +178,8 @@ impl ConfigurationReconciler {
                 problem.as_str(),
             );
         }
-        if !changes.is_empty() {
+        let mended = self.known.lock().mends();
+        if !changes.is_empty() || mended {
             for dropped in &config.dropped {
                 tracing::warn!(configmap = %self.request, "left out: {dropped}");
                 ctx.events().event(
@@ -220,6 +228,7 @@ impl ConfigurationReconciler {
     }
 
     fn refuse(&self, ctx: &Context, map: &ConfigMap, errors: &str) {
+        self.known.lock().refused = true;
         self.consumers.metrics.config_read(false);
         let live = &self.consumers.live;
         let note = if live.config().is_some() {
@@ -431,6 +440,15 @@ mod tests {
         assert!(
             protect_gateway(&mut other, Some(&before)).await.is_some() && of(&other).is_empty()
         );
+    }
+
+    #[test]
+    fn the_way_back_from_a_wrong_edit_is_told_once() {
+        let mut known = Known::default();
+        assert!(!known.mends());
+        known.refused = true;
+        assert!(known.mends());
+        assert!(!known.mends());
     }
 
     #[test]

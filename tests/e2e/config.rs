@@ -108,6 +108,16 @@ async fn a_bad_edit_keeps_the_last_good_configuration(world: World) {
         .await
         .expect("it answers");
     assert_eq!(status, 200, "readiness stays");
+    // The way back is told too, though nothing changes with it.
+    let told = || {
+        let log = operator.process.log();
+        log.matches("the configuration is in force").count()
+    };
+    let before = told();
+    world.replace_configuration(&good).await;
+    world
+        .until("it says that all is well again", async |_| told() > before)
+        .await;
 }
 
 async fn without_the_configmap_the_last_configuration_stays(world: World) {

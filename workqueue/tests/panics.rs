@@ -1,0 +1,139 @@
+//! A key whose own code panics costs that operation only.
+
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use reeve_workqueue::{Builder, ItemExponentialFailure, Queue};
+use tokio::time::timeout;
+
+const SECOND: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_secs(3600);
+
+thread_local! {
+    /// After how many calls of a key's own code it panics.
+    static FUSE: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// A key whose hash says nothing, so that the comparison is asked, and whose code panics when the fuse is burnt.
+#[derive(Debug)]
+struct Fused(u32);
+
+// === impl Fused ===
+
+impl Fused {
+    fn burn() {
+        match FUSE.get() {
+            Some(0) => {
+                FUSE.set(None);
+                panic!("on purpose");
+            }
+            left => FUSE.set(left.map(|left| left - 1)),
+        }
+    }
+}
+
+impl Hash for Fused {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Self::burn();
+        state.write_u8(0);
+    }
+}
+
+impl PartialEq for Fused {
+    fn eq(&self, other: &Self) -> bool {
+        Self::burn();
+        self.0 == other.0
+    }
+}
+
+impl Eq for Fused {}
+
+impl Clone for Fused {
+    fn clone(&self) -> Self {
+        Self::burn();
+        Self(self.0)
+    }
+}
+
+fn with(limits: impl FnOnce(Builder<Fused>) -> Builder<Fused>) -> Queue<Fused> {
+    let limiter = ItemExponentialFailure::new(SECOND, 4 * SECOND);
+    limits(Queue::builder().rate_limiter(limiter)).build()
+}
+
+/// Everything a queue does that may ask a key; each step goes on after the panic of another.
+fn use_all(queue: &Queue<Fused>) {
+    let steps: [&dyn Fn(); 11] = [
+        &|| queue.add(Fused(1)),
+        &|| queue.add(Fused(2)),
+        &|| queue.add(Fused(1)),
+        &|| queue.add_after(Fused(3), SECOND),
+        &|| queue.add_after(Fused(3), 2 * SECOND),
+        &|| queue.add_rate_limited(Fused(2)),
+        &|| {
+            if let Some(item) = queue.try_get() {
+                queue.add(Fused(item.0));
+                item.retry();
+            }
+        },
+        &|| {
+            if let Some(item) = queue.try_get() {
+                item.requeue_after(SECOND);
+            }
+        },
+        &|| {
+            queue.cancel(&Fused(3));
+        },
+        &|| {
+            assert!(queue.num_requeues(&Fused(1)) < 3);
+        },
+        &|| drop(queue.snapshot()),
+    ];
+    for step in steps {
+        // Which step it hit does not matter here.
+        drop(catch_unwind(AssertUnwindSafe(step)));
+    }
+}
+
+/// Burns the fuse at each call in turn. Returns how many calls there were.
+async fn panics_everywhere(make: impl Fn() -> Queue<Fused>) -> u32 {
+    for fuse in 0.. {
+        let queue = make();
+        FUSE.set(Some(fuse));
+        use_all(&queue);
+        let burnt = FUSE.take().is_none();
+        for key in 1..=3 {
+            queue.add(Fused(key));
+        }
+        let mut runs = [0; 4];
+        while let Ok(Some(item)) = timeout(LONG, queue.get()).await {
+            runs[item.0 as usize] += 1;
+            item.forget();
+        }
+        // A timer may stand beside an add: the key runs twice then, but not more often.
+        assert!(
+            runs[1..].iter().all(|&runs| (1..=2).contains(&runs)),
+            "fuse {fuse}: {runs:?}"
+        );
+        assert!(queue.is_empty(), "fuse {fuse}");
+        let left = queue.snapshot();
+        assert!(left.items.is_empty(), "fuse {fuse}: {left:?}");
+        if !burnt {
+            return fuse;
+        }
+    }
+    unreachable!("the fuse is longer than the list of steps at last")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_panics_leaves_the_queue_in_order() {
+    let calls = panics_everywhere(|| with(|builder| builder)).await;
+    assert!(calls > 20, "{calls} calls");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_panics_leaves_a_queue_that_keeps_timers_in_order() {
+    let calls = panics_everywhere(|| with(|builder| builder.keep_timers(true))).await;
+    assert!(calls > 20, "{calls} calls");
+}
