@@ -28,6 +28,8 @@ use gateway::Gateway;
 use report::Report;
 use subject::{Recipe, Subject};
 
+const SCENARIOS: [&str; 6] = ["burst", "one", "lift", "gateway", "api-down", "kill"];
+
 /// Measures an IPBlock operator.
 #[derive(Debug, Parser)]
 struct Args {
@@ -46,8 +48,8 @@ struct Args {
     /// How often the bursts are repeated; the table shows medians.
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// Only these scenarios: burst, one, lift, gateway, api-down, kill.
-    #[arg(long)]
+    /// Only these scenarios, with commas between them.
+    #[arg(long, value_delimiter = ',', value_parser = SCENARIOS)]
     only: Vec<String>,
     /// Where the Markdown table is written, beside standard output.
     #[arg(long)]
