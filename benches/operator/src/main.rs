@@ -121,15 +121,18 @@ impl Bench {
         args.only.is_empty() || args.only.iter().any(|only| only == scenario)
     }
 
-    async fn measure(&mut self, args: &Args, floors: &[f64]) -> Result<()> {
-        if Self::wants(args, "burst") {
-            for run in 0..args.runs.max(1) {
-                scenario::burst(self, args.count, floors.get(run).copied()).await?;
-            }
-            if args.large > 0 {
-                scenario::burst(self, args.large, floors.first().copied()).await?;
-            }
+    /// A burst of `count` of each operator, right after that of the floor, which may be another a minute later.
+    async fn bursts(&mut self, count: usize, subjects: &[(String, Recipe)]) -> Result<()> {
+        let floor = scenario::floor(self, count).await?;
+        for (name, recipe) in subjects {
+            self.name.clone_from(name);
+            self.recipe = recipe.clone();
+            scenario::burst(self, count, floor).await?;
         }
+        Ok(())
+    }
+
+    async fn measure(&mut self, args: &Args) -> Result<()> {
         if Self::wants(args, "one") {
             scenario::single(self, 100).await?;
         }
@@ -222,16 +225,21 @@ async fn run(args: Args) -> Result<()> {
         report: Report::default(),
         clocks,
     };
-    let mut floors = Vec::new();
-    if Bench::wants(&args, "burst") || Bench::wants(&args, "one") {
+    if Bench::wants(&args, "burst") {
         for _ in 0..args.runs.max(1) {
-            floors.push(scenario::floor(&mut bench, args.count).await?);
+            bench.bursts(args.count, &subjects).await?;
         }
+        if args.large > 0 {
+            bench.bursts(args.large, &subjects).await?;
+        }
+    }
+    if Bench::wants(&args, "one") {
+        scenario::write_alone(&mut bench, 100).await?;
     }
     for (name, recipe) in subjects {
         bench.name = name;
         bench.recipe = recipe;
-        bench.measure(&args, &floors).await?;
+        bench.measure(&args).await?;
     }
     let table = bench.report.table();
     if let Some(path) = &args.table {
