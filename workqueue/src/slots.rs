@@ -54,6 +54,8 @@ impl Flags {
     pub(crate) const DOUBLED: Self = Self(32);
     /// It is a double: not in the table; its hash is the slot it is the double of.
     pub(crate) const DOUBLE: Self = Self(64);
+    /// Nothing is left of it: about to be given back, unless it is wanted again before.
+    pub(crate) const LEAVING: Self = Self(128);
 }
 
 #[derive(Debug)]
@@ -198,6 +200,12 @@ impl<T: Hash + Eq> Slots<T> {
             }
         }
         slot.key
+    }
+
+    /// Reads what [`Slots::remove`] needs of the table.
+    pub(crate) fn look_ahead(&self, index: u32) {
+        let hash = spread(self.slots[index].hash);
+        std::hint::black_box(self.table.find(hash, |&other| other == index));
     }
 
     /// Makes room for so many keys more.

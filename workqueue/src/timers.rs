@@ -24,6 +24,8 @@ const BUCKETS: usize = 1 << BITS;
 /// So many levels reach over all of 64 bits.
 const LEVELS: usize = 8;
 const WIDTH: u64 = 1 << FINEST;
+/// So many timers are looked ahead for.
+const AHEAD: usize = 128;
 
 #[derive(Debug)]
 struct Timer {
@@ -92,6 +94,8 @@ pub(crate) enum Step {
     Due((u32, u64)),
     /// Something was moved; ask again.
     Moved,
+    /// As that; it is the moment to [look ahead](Timers::ahead).
+    MovedFirst,
     /// Nothing is due.
     Idle,
 }
@@ -316,7 +320,11 @@ impl Timers {
     pub(crate) fn step(&mut self, now: u64) -> Step {
         if let Some(opening) = self.opening {
             self.deal_out(opening);
-            return Step::Moved;
+            return if opening.dealt.is_multiple_of(AHEAD) {
+                Step::MovedFirst
+            } else {
+                Step::Moved
+            };
         }
         if let Some(soon) = self.soonest() {
             if soon.at > now {
@@ -344,6 +352,20 @@ impl Timers {
                 Step::Idle
             }
         }
+    }
+
+    /// The slots of the timers that are dealt out next, and whether they are due within the millisecond.
+    ///
+    /// In a crowd each of them lies in memory of its own that the processor has to wait for. Whoever
+    /// reads through these together waits for all of it about once.
+    pub(crate) fn ahead(&self) -> (impl Iterator<Item = u32> + '_, bool) {
+        let next = self.opening.map_or(&[][..], |opening| {
+            let timers = &self.buckets[opening.index()].timers;
+            &timers[opening.dealt..timers.len().min(opening.dealt + AHEAD)]
+        });
+        let timers = next.iter().filter(|&&timer| timer != NONE);
+        let due = self.opening.is_some_and(|opening| opening.level == 0);
+        (timers.map(|&timer| self.timers[timer].slot), due)
     }
 
     /// Deals out one timer of a bucket that time has come to.
@@ -457,7 +479,7 @@ mod tests {
         loop {
             match timers.step(now) {
                 Step::Due((slot, _)) => due.push(slot),
-                Step::Moved => {}
+                Step::Moved | Step::MovedFirst => {}
                 Step::Idle => return due,
             }
         }

@@ -83,6 +83,8 @@ pub(crate) struct State<T> {
     /// Why items failed last.
     pub(crate) explained: Side<Cause>,
     resting: Resting,
+    /// Slots to be given back together.
+    leaving: Vec<u32>,
     pub(crate) flights: Flights,
     pub(crate) custom_reasons: CustomReasons,
     /// How many items wait for a time.
@@ -133,6 +135,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             records_due: NEVER,
             explained: Side::default(),
             resting: Resting::default(),
+            leaving: Vec::with_capacity(records::LEAVE_TOGETHER),
             flights: Flights::default(),
             custom_reasons: CustomReasons::default(),
             waiting: 0,
@@ -170,7 +173,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
                 let failures = known.map_or(0, |index| self.slots[index].failures);
                 delay = Some(self.back_off(&key, failures, None));
             }
-            if known.is_none() {
+            if known.is_none_or(|index| self.is_leaving(index)) {
                 tenant = self.rules.fair_by.as_ref().map(|fair_by| fair_by(&key));
             }
         }

@@ -13,6 +13,9 @@ use crate::slots::{Flags, NEVER, Place};
 /// How much is forgotten in one go, so that the lock is held shortly.
 const SLICE: usize = 64;
 
+/// So many slots of which nothing is left are given back together, while others are ready or in flight.
+pub(super) const LEAVE_TOGETHER: usize = 64;
+
 /// Until when keys that were handed out rest. Only for queues with a minimum interval.
 #[derive(Debug, Default)]
 pub(crate) struct Resting {
@@ -82,10 +85,47 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             }
             (false, false) => {}
         }
-        if self.resting.until(index).is_none() {
+        let slot = &mut self.slots[index];
+        if !slot.is(Flags::LEAVING) {
+            slot.set(Flags::LEAVING, true);
+            self.leaving.push(index);
+        }
+        if self.leaving.len() >= LEAVE_TOGETHER || self.ready.is_empty() && self.flights.len() == 0
+        {
+            self.give_back(effects);
+        }
+    }
+
+    /// Gives back the slots of which nothing is left.
+    ///
+    /// Together, because in a crowd each removal waits for memory of its own; read one after the other
+    /// without anything between, these are waited for together.
+    fn give_back(&mut self, effects: &mut Effects<T>) {
+        let mut leaving = std::mem::take(&mut self.leaving);
+        for &index in &leaving {
+            self.slots.look_ahead(index);
+        }
+        for index in leaving.drain(..) {
+            let goes = self.is_leaving(index);
+            self.slots[index].set(Flags::LEAVING, false);
+            if !goes {
+                continue;
+            }
             self.ready.leave(index);
             effects.drop_later(Some(self.slots.remove(index)));
         }
+        self.leaving = leaving;
+    }
+
+    /// Nothing is left of the slot, though it has not been given back yet.
+    pub(super) fn is_leaving(&self, index: u32) -> bool {
+        let slot = &self.slots[index];
+        slot.is(Flags::LEAVING)
+            && slot.place == Place::Unwanted
+            && !slot.in_flight()
+            && slot.failures == 0
+            && !slot.is(Flags::DOUBLED)
+            && self.resting.until(index).is_none()
     }
 
     fn record(&mut self, index: u32, now: &Now, effects: &mut Effects<T>) {

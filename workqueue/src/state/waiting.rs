@@ -38,11 +38,20 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             match self.timers.step(up_to) {
                 Step::Due(index) => self.timer_fired(index, effects),
                 Step::Moved => {}
+                Step::MovedFirst => self.look_ahead(),
                 Step::Idle if token <= now => self.ask_for_token(token, effects),
                 Step::Idle => return false,
             }
         }
         true
+    }
+
+    /// Reads what the next timers are about to need, so that its memory is near when they do.
+    fn look_ahead(&self) {
+        let (slots, due) = self.timers.ahead();
+        for slot in slots {
+            std::hint::black_box(if due { self.slots[slot].at } else { 0 });
+        }
     }
 
     fn ask_for_token(&mut self, at: u64, effects: &mut Effects<T>) {
