@@ -1,4 +1,4 @@
-//! The price of a queue operation: `cargo bench -p reeve-workqueue`.
+//! The price of a queue operation: `cargo bench --bench queue`.
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -111,6 +111,7 @@
 //! | causes | `an_item_waits_as_long_as_it_was_asked_to_at_least`, `a_limiter_sees_why_an_item_failed_and_so_does_a_snapshot` |
 //! | drains with deadlines | `a_drain_ends_at_its_deadline_and_says_what_was_left`, `a_drain_of_what_is_delayed_waits_until_it_is_due_and_done` |
 //! | memory | `memory_is_given_back_after_a_burst_though_a_few_keys_stay` (`src/state/tests.rs`) |
+//! | a key whose own code panics | `a_key_that_panics_leaves_the_queue_in_order` (`tests/panics.rs`) |
 //!
 //! `tests/model` holds random sequences of all operations against a reference implementation;
 //! `tests/schedules.rs` explores schedules of the lock and the wakers (with `--cfg shuttle`).
