@@ -88,6 +88,14 @@ pub enum ViewError {
     /// The object has no JSON form.
     #[error("the object cannot be written as JSON: {0}")]
     Encode(String),
+    /// The stored form holds the object as it came, and it is not what was asked for.
+    #[error("the object cannot be read as its {view}: {error}")]
+    Undecodable {
+        /// What was asked for.
+        view: &'static str,
+        /// What was wrong, without any of the object's content.
+        error: String,
+    },
     /// The stored form does not hold what the view needs.
     #[error("the stored form holds no {view}; store the kind as {option} to have it")]
     NotHeld {

@@ -14,7 +14,7 @@
 //! * [`Event`] with [`UpdateReason`]; [`EventHandler`] (any `Fn(Event<S>)`), [`Filtered`], [`HandlerOptions`],
 //!   [`Policy`] of a queue, [`HandlerHandle`].
 //! * [`Lister`] and [`Indexer`] with named indexes; [`ObjectKey`], [`KeyRef`], [`ResourceVersion`].
-//! * [`Stored`]: what the store keeps. Every Kubernetes type is an entry of itself.
+//! * [`Stored`]: what the store keeps. Every Kubernetes type is an entry of itself; [`Compact`] keeps its JSON.
 //! * [`Reflector`] with [`ReflectorOptions`], [`FirstList`], [`BackoffOptions`]; its recovery rules are in
 //!   [`reflector`].
 //! * [`Fifo`] with its two types [`RealFifo`] and [`DeltaFifo`]; [`Delta`], [`Deletion`], [`Snapshot`].
@@ -29,6 +29,7 @@
 //! future of [`SharedInformer::run`] and ends with it.
 
 pub mod backoff;
+mod compact;
 mod decode;
 mod entry;
 mod event;
@@ -48,6 +49,7 @@ pub mod transport;
 mod version;
 
 pub use backoff::{Backoff, BackoffOptions};
+pub use compact::Compact;
 pub use decode::{DecodeError, Decoding, Trimmed};
 pub use entry::{Stored, ViewError};
 pub use event::{Event, UpdateReason};

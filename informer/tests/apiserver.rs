@@ -9,7 +9,9 @@ use kube_client::{Api, Client};
 use reeve_apiserver::ApiServer;
 use reeve_apiserver::faults::Rule;
 use reeve_clock::Clock;
-use reeve_informer::{HandlerOptions, ObjectKey, ResourceVersion, Scope, SharedInformer, Stored};
+use reeve_informer::{
+    Compact, Endpoint, HandlerOptions, ObjectKey, ResourceVersion, Scope, SharedInformer, Stored,
+};
 use tokio_util::sync::CancellationToken;
 
 async fn server(streaming: bool) -> ApiServer {
@@ -67,6 +69,56 @@ async fn assert_same(client: &Client, informer: &SharedInformer<ConfigMap>) {
             .iter()
             .all(|map| map.metadata.managed_fields.is_none())
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compact_store_holds_the_same_as_a_typed_one() {
+    for streaming in [true, false] {
+        let server = server(streaming).await;
+        let client = server.client();
+        let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
+        for number in 0..20 {
+            maps.create(&PostParams::default(), &map(&format!("m{number}"), "first"))
+                .await
+                .unwrap();
+        }
+        let informer = SharedInformer::<Compact<ConfigMap>>::builder_for(
+            client.clone(),
+            Endpoint::of::<ConfigMap>(),
+        )
+        .scope(Scope::namespace("default"))
+        .clock(server.clock().clone())
+        .build();
+        let stop = CancellationToken::new();
+        let running = tokio::spawn({
+            let (informer, stop) = (informer.clone(), stop.clone());
+            async move { informer.run(stop).await }
+        });
+        informer.wait_synced().await.unwrap();
+        let patch = Patch::Merge(serde_json::json!({"data": {"value": "second"}}));
+        let patched = maps
+            .patch("m7", &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+        maps.delete("m8", &DeleteParams::default()).await.unwrap();
+        let last = maps.patch("m9", &PatchParams::default(), &patch).await;
+        let version = ResourceVersion::from(last.unwrap().resource_version());
+        informer
+            .wait_for_resource_version(&Scope::namespace("default"), &version)
+            .await
+            .unwrap();
+        let listed = maps.list(&Default::default()).await.unwrap();
+        let stored = informer.lister().list();
+        let typed: Vec<_> = stored.iter().map(|map| map.typed().unwrap()).collect();
+        assert_eq!(texts(typed.iter().map(AsRef::as_ref)), texts(&listed.items));
+        let seventh = informer.lister().get_named(Some("default"), "m7").unwrap();
+        let seventh = seventh.unwrap();
+        assert_eq!(seventh.resource_version(), patched.resource_version());
+        assert_eq!(seventh.dynamic().unwrap().types.unwrap().kind, "ConfigMap");
+        assert!(!seventh.json().contains("managedFields"));
+        stop.cancel();
+        running.await.unwrap().unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ mod trim;
 
 pub(crate) use frame::{Frame, decode_frame};
 pub(crate) use list::{ListPage, decode_list};
+pub(crate) use trim::Key;
 pub use trim::{Decoding, Trimmed};
 
 use serde::Deserialize;

@@ -261,7 +261,7 @@ impl<'de, T: DeserializeSeed<'de>> DeserializeSeed<'de> for Trim<'_, T> {
 }
 
 /// A key of a map, borrowed from the document where it has no escapes.
-struct Key<'de>(Cow<'de, str>);
+pub(crate) struct Key<'de>(pub(crate) Cow<'de, str>);
 
 impl<'de> serde::Deserialize<'de> for Key<'de> {
     fn deserialize<D: Deserializer<'de>>(document: D) -> Result<Self, D::Error> {
