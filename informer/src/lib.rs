@@ -11,8 +11,8 @@
 //!   `add_indexer`, `lister`, `run`, `wait_synced`, `wait_for_resource_version`, `health`, `versions`.
 //! * [`InformerFactory`]: one informer for each kind, scope and selector; `informer::<K>`, `start`,
 //!   `wait_for_cache_sync`, `shutdown`.
-//! * [`Event`] with [`UpdateReason`]; [`EventHandler`] (any `Fn(Event<S>)`), [`Filtered`], [`HandlerOptions`],
-//!   [`Policy`] of a queue, [`HandlerHandle`].
+//! * [`Event`] with [`UpdateReason`]; [`EventHandler`] (any `Fn(Event<S>)`), [`AsyncEventHandler`], [`EventStream`],
+//!   [`Filtered`], [`HandlerOptions`], [`Policy`] of a queue, [`HandlerHandle`].
 //! * [`Lister`] and [`Indexer`] with named indexes; [`ObjectKey`], [`KeyRef`], [`ResourceVersion`].
 //! * [`Stored`]: what the store keeps. Every Kubernetes type is an entry of itself; [`Compact`] keeps its JSON.
 //! * [`Reflector`] with [`ReflectorOptions`], [`FirstList`], [`BackoffOptions`]; its recovery rules are in
@@ -61,7 +61,10 @@ pub use informer::{Builder, RunError, SharedInformer, Stopped, WaitError};
 pub use key::{KeyRef, ObjectKey, ParseKeyError};
 pub use lister::Lister;
 pub use metrics::{Measurement, Metrics};
-pub use processor::{EventHandler, Filtered, HandlerEnded, HandlerHandle, HandlerOptions, Policy};
+pub use processor::{
+    AsyncEventHandler, EventHandler, EventStream, Filtered, HandlerEnded, HandlerHandle,
+    HandlerOptions, Policy,
+};
 pub use reflector::{FirstList, Reflector, ReflectorOptions};
 pub use transport::{Endpoint, Scope, Selection};
 pub use version::{ResourceVersion, compare};

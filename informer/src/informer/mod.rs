@@ -22,7 +22,10 @@ use crate::health::{Activity, CacheHealth, HandlerHealth, HealthCell};
 use crate::indexer::{self, IndexValues, Indexer};
 use crate::lister::Lister;
 use crate::metrics::Recorder;
-use crate::processor::{EventHandler, HandlerHandle, HandlerOptions, Listener, Processor};
+use crate::processor::{
+    AsyncEventHandler, EventHandler, EventStream, HandlerHandle, HandlerOptions, Listener,
+    Processor, Receiver, channel,
+};
 use crate::reflector::Reflector;
 use crate::transport::{Endpoint, Selection};
 use crate::version::ResourceVersion;
@@ -117,6 +120,36 @@ impl<S: Stored> SharedInformer<S> {
         handler: impl EventHandler<S>,
         options: HandlerOptions,
     ) -> Result<HandlerHandle<S>, Stopped> {
+        self.add(Receiver::Callback(Arc::new(handler)), options)
+    }
+
+    /// As [`SharedInformer::add_handler`], for a handler that takes its time.
+    ///
+    /// # Errors
+    /// [`Stopped`] if the informer has stopped.
+    pub fn add_async_handler(
+        &self,
+        handler: impl AsyncEventHandler<S>,
+        options: HandlerOptions,
+    ) -> Result<HandlerHandle<S>, Stopped> {
+        self.add(Receiver::Task(Arc::new(handler)), options)
+    }
+
+    /// Every change from now on, and first every object that is in the store, as a stream.
+    ///
+    /// # Errors
+    /// [`Stopped`] if the informer has stopped.
+    pub fn stream(&self, options: HandlerOptions) -> Result<EventStream<S>, Stopped> {
+        let (sender, events) = channel();
+        let handle = self.add_async_handler(sender, options)?;
+        Ok(EventStream::new(events, handle))
+    }
+
+    fn add(
+        &self,
+        receiver: Receiver<S>,
+        options: HandlerOptions,
+    ) -> Result<HandlerHandle<S>, Stopped> {
         let inner = &self.inner;
         let mut processor = inner.processor.lock();
         if *inner.stage.borrow() == Stage::Stopped {
@@ -127,7 +160,7 @@ impl<S: Stored> SharedInformer<S> {
         let id = processor.next_id();
         let listener = Listener::new(
             id,
-            Box::new(handler),
+            receiver,
             options,
             inner.recorder.clone(),
             inner.default_resync,

@@ -1,5 +1,6 @@
 //! What users hand in: handlers and how they want to be told.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,51 @@ pub trait EventHandler<S>: Send + Sync + 'static {
 impl<S, F: Fn(Event<S>) + Send + Sync + 'static> EventHandler<S> for F {
     fn handle(&self, event: Event<S>) {
         self(event);
+    }
+}
+
+/// Is told of every change, and takes its time: one event at a time, in the handler's own task.
+///
+/// While it waits, what comes waits too, as its [`Policy`] says. Every `Fn(Event<S>) -> impl Future` is one.
+/// Removing the handler, or stopping the informer, drops the future where it waits.
+pub trait AsyncEventHandler<S>: Send + Sync + 'static {
+    /// Takes note of `event`. A panic is caught and counted, and costs this event only.
+    fn handle(&self, event: Event<S>) -> impl Future<Output = ()> + Send;
+}
+
+impl<S, F, R> AsyncEventHandler<S> for F
+where
+    F: Fn(Event<S>) -> R + Send + Sync + 'static,
+    R: Future<Output = ()> + Send,
+{
+    fn handle(&self, event: Event<S>) -> impl Future<Output = ()> + Send {
+        self(event)
+    }
+}
+
+/// Whom a listener tells.
+pub(crate) enum Receiver<S> {
+    Callback(Arc<dyn EventHandler<S>>),
+    Task(Arc<dyn Asynchronous<S>>),
+}
+
+impl<S> Clone for Receiver<S> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Callback(handler) => Self::Callback(Arc::clone(handler)),
+            Self::Task(handler) => Self::Task(Arc::clone(handler)),
+        }
+    }
+}
+
+/// [`AsyncEventHandler`] with its futures boxed.
+pub(crate) trait Asynchronous<S>: Send + Sync {
+    fn handle_boxed(&self, event: Event<S>) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}
+
+impl<S: Send + Sync + 'static, H: AsyncEventHandler<S>> Asynchronous<S> for H {
+    fn handle_boxed(&self, event: Event<S>) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(self.handle(event))
     }
 }
 

@@ -1,8 +1,11 @@
 //! One handler with its queue, and the task that feeds it.
 
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -10,7 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::MINIMUM_RESYNC;
-use super::handler::{EventHandler, HandlerOptions};
+use super::handler::{Asynchronous, HandlerOptions, Receiver};
 use super::queue::{EventQueue, Pushed};
 use crate::entry::Stored;
 use crate::event::Event;
@@ -22,7 +25,8 @@ const CHUNK: usize = 128;
 
 pub(crate) struct Listener<S> {
     pub(crate) name: Arc<str>,
-    handler: Box<dyn EventHandler<S>>,
+    /// Let go when the listener has ended, with everything it holds.
+    receiver: Mutex<Option<Receiver<S>>>,
     resync: Option<Duration>,
     recorder: Recorder,
     waiting: Mutex<Waiting<S>>,
@@ -72,7 +76,7 @@ enum Next<S> {
 impl<S: Stored> Listener<S> {
     pub(crate) fn new(
         id: u64,
-        handler: Box<dyn EventHandler<S>>,
+        receiver: Receiver<S>,
         options: HandlerOptions,
         recorder: Recorder,
         default_resync: Option<Duration>,
@@ -85,7 +89,7 @@ impl<S: Stored> Listener<S> {
             name: options
                 .name
                 .unwrap_or_else(|| Arc::from(format!("handler-{id}"))),
-            handler,
+            receiver: Mutex::new(Some(receiver)),
             resync: period.map(|period| period.max(MINIMUM_RESYNC)),
             recorder,
             waiting: Mutex::new(Waiting {
@@ -196,15 +200,23 @@ impl<S: Stored> Listener<S> {
         waiting.queue.clear();
         waiting.replay = Vec::new().into_iter();
         drop(waiting);
-        self.phase.send_if_modified(|phase| {
+        let never_ran = self.phase.send_if_modified(|phase| {
             let idle = *phase == Phase::Idle;
             if idle {
                 *phase = Phase::Ended;
             }
             idle
         });
+        if never_ran {
+            self.let_go();
+        }
         self.wake.notify_one();
         self.room.notify_one();
+    }
+
+    fn let_go(&self) {
+        let receiver = self.receiver.lock().take();
+        drop(receiver);
     }
 
     pub(crate) fn phase(&self) -> watch::Receiver<Phase> {
@@ -261,7 +273,7 @@ impl<S: Stored> Listener<S> {
             while !listener.is_removed() {
                 match listener.next() {
                     Next::Deliver(events) => {
-                        listener.deliver(events);
+                        listener.deliver(events).await;
                         listener.room.notify_one();
                         // A handler with much to do is not to keep the thread from others.
                         tokio::task::yield_now().await;
@@ -308,7 +320,10 @@ impl<S: Stored> Listener<S> {
         }
     }
 
-    fn deliver(&self, events: Vec<Event<S>>) {
+    async fn deliver(&self, events: Vec<Event<S>>) {
+        let Some(receiver) = self.receiver.lock().clone() else {
+            return;
+        };
         let mut initial = 0;
         for event in events {
             if self.is_removed() {
@@ -316,7 +331,17 @@ impl<S: Stored> Listener<S> {
             }
             initial += usize::from(event.is_initial());
             let about = event.object().cloned();
-            if catch_unwind(AssertUnwindSafe(|| self.handler.handle(event))).is_err() {
+            let told = match &receiver {
+                Receiver::Callback(handler) => {
+                    catch_unwind(AssertUnwindSafe(|| handler.handle(event))).map_err(drop)
+                }
+                Receiver::Task(handler) => {
+                    let told = self.wait_for(&**handler, event).await;
+                    self.shown(std::mem::take(&mut initial));
+                    told
+                }
+            };
+            if told.is_err() {
                 self.panics.fetch_add(1, Ordering::Relaxed);
                 self.recorder.record(Measurement::HandlerPanicked);
                 tracing::error!(
@@ -327,12 +352,38 @@ impl<S: Stored> Listener<S> {
             }
             self.delivered.fetch_add(1, Ordering::Relaxed);
         }
+        self.shown(initial);
+    }
+
+    /// So many initial additions were shown. A panic counts as shown: the handler's sync must not hang on it
+    /// (kubernetes#129024).
+    fn shown(&self, initial: usize) {
         if initial > 0 {
-            // A panic counts as shown: the handler's sync must not hang on it (kubernetes#129024).
             let mut waiting = self.waiting.lock();
             waiting.initial = waiting.initial.saturating_sub(initial);
             self.publish(&waiting);
         }
+    }
+
+    /// Tells a handler that takes its time, unless the listener ends meanwhile.
+    async fn wait_for(&self, handler: &dyn Asynchronous<S>, event: Event<S>) -> Result<(), ()> {
+        let start = catch_unwind(AssertUnwindSafe(|| handler.handle_boxed(event)));
+        let mut future = start.map_err(drop)?;
+        let mut told = pin!(poll_fn(|cx| {
+            match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+                Ok(poll) => poll.map(Ok),
+                Err(_) => Poll::Ready(Err(())),
+            }
+        }));
+        while !self.is_removed() {
+            tokio::select! {
+                biased;
+                told = &mut told => return told,
+                // What else it says is looked at before the next wait.
+                () = self.wake.notified() => {}
+            }
+        }
+        Ok(())
     }
 
     fn publish(&self, waiting: &Waiting<S>) {
@@ -350,10 +401,11 @@ impl<S> Waiting<S> {
 }
 
 /// Says that a listener's task is over, when dropped.
-struct End<S>(Arc<Listener<S>>);
+struct End<S: Stored>(Arc<Listener<S>>);
 
-impl<S> Drop for End<S> {
+impl<S: Stored> Drop for End<S> {
     fn drop(&mut self) {
+        self.0.let_go();
         self.0.phase.send_replace(Phase::Ended);
     }
 }

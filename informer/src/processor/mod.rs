@@ -9,10 +9,14 @@ mod handle;
 mod handler;
 mod listener;
 mod queue;
+mod stream;
 
 pub use handle::{HandlerEnded, HandlerHandle};
-pub use handler::{EventHandler, Filtered, HandlerOptions, Policy};
+pub(crate) use handler::Receiver;
+pub use handler::{AsyncEventHandler, EventHandler, Filtered, HandlerOptions, Policy};
 pub(crate) use listener::Listener;
+pub use stream::EventStream;
+pub(crate) use stream::channel;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -17,7 +17,7 @@ use crate::harness::{Told, builder, clock, contents, millis, run, seconds, start
 use crate::script::*;
 
 /// A server with three objects and a watch that says what is sent here.
-fn three() -> (Script, impl Fn(Bit)) {
+pub fn three() -> (Script, impl Fn(Bit)) {
     let (sender, receiver) = mpsc::unbounded_channel::<Bit>();
     let receiver = Arc::new(Mutex::new(receiver));
     let script = Script::new([

@@ -5,6 +5,7 @@
     reason = "the modules of a test binary share what they like"
 )]
 
+mod asking;
 mod framing;
 mod harness;
 mod history;

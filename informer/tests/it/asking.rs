@@ -1,0 +1,135 @@
+//! Handlers that take their time, and events as a stream.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+use reeve_informer::{Event, HandlerOptions, Policy};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::harness::{millis, seconds, short, start};
+use crate::informer::three;
+use crate::script::*;
+
+const SOON: Duration = Duration::from_millis(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_takes_its_time_is_told_in_order_and_keeps_nobody_waiting() {
+    let (script, say) = three();
+    let running = start(&script);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let note = Arc::clone(&told);
+    let slow = move |event: Event<ConfigMap>| {
+        let note = Arc::clone(&note);
+        async move {
+            sleep(Duration::from_secs(1)).await;
+            note.lock().push(short(&event));
+        }
+    };
+    let options = HandlerOptions::new().name("slow");
+    let handle = running.informer.add_async_handler(slow, options).unwrap();
+    let started = Instant::now();
+    running.handle.has_synced().await.unwrap();
+    assert!(started.elapsed() < SOON, "the other handler does not wait");
+    say(added("d", "11"));
+    say(modified("a", "12"));
+    handle.has_synced().await.unwrap();
+    assert_eq!(
+        started.elapsed().as_secs(),
+        3,
+        "once it was shown all three"
+    );
+    seconds(3).await;
+    let told = std::mem::take(&mut *told.lock());
+    assert_eq!(told, ["+a@1*", "+b@2*", "+c@3*", "+d@11", "~a@1-12"]);
+    assert_eq!((handle.delivered(), handle.backlog()), (5, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_panics_while_it_waits_is_isolated() {
+    let (script, say) = three();
+    let running = start(&script);
+    let bad = |event: Event<ConfigMap>| async move {
+        sleep(SOON).await;
+        assert_ne!(event.key().name.as_ref(), "b", "on purpose");
+    };
+    let options = HandlerOptions::new();
+    let handle = running.informer.add_async_handler(bad, options).unwrap();
+    handle.has_synced().await.unwrap();
+    assert_eq!((handle.panics(), handle.delivered()), (1, 3));
+    say(modified("b", "11"));
+    millis(10).await;
+    assert_eq!((handle.panics(), handle.delivered()), (2, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_waits_for_ever_is_dropped_when_it_is_removed_or_the_informer_stops() {
+    let (script, _say) = three();
+    let running = start(&script);
+    let stuck = |_: Event<ConfigMap>| pending();
+    let add = || {
+        let options = HandlerOptions::new();
+        running.informer.add_async_handler(stuck, options).unwrap()
+    };
+    let (removed, left) = (add(), add());
+    seconds(1).await;
+    timeout(SOON, removed.remove())
+        .await
+        .expect("it ends at once");
+    assert!(!left.is_synced());
+    running.stop().await;
+    assert!(left.has_synced().await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_gives_what_was_there_then_what_changes_and_ends_with_the_informer() {
+    let (script, say) = three();
+    let running = start(&script);
+    let mut stream = running.informer.stream(HandlerOptions::new()).unwrap();
+    let first: Vec<_> = stream.by_ref().take(3).collect().await;
+    let first: Vec<_> = first.iter().map(short).collect();
+    assert_eq!(first, ["+a@1*", "+b@2*", "+c@3*"]);
+    stream.handle().has_synced().await.unwrap();
+    say(deleted("b", "11"));
+    assert_eq!(short(&stream.next().await.unwrap()), "-b@11");
+    running.stop().await;
+    assert!(stream.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_not_polled_holds_nothing_up_and_merges_what_waits() {
+    let (script, say) = three();
+    let running = start(&script);
+    let options = HandlerOptions::new().policy(Policy::Coalesce { bound: 8 });
+    let mut stream = running.informer.stream(options).unwrap();
+    for version in 11..1011 {
+        say(modified("a", &version.to_string()));
+    }
+    seconds(1).await;
+    assert_eq!(running.store(), "a@1010 b@2 c@3");
+    let backlog = stream.handle().backlog();
+    assert!(backlog <= 10, "{backlog} wait");
+    let mut last = String::new();
+    while let Ok(Some(event)) = timeout(SOON, stream.next()).await {
+        last = short(&event);
+    }
+    assert!(last.ends_with("-1010"), "{last}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_stream_is_a_removed_handler() {
+    let (script, say) = three();
+    let running = start(&script);
+    let stream = running.informer.stream(HandlerOptions::new()).unwrap();
+    seconds(1).await;
+    assert_eq!(running.informer.health().handlers.len(), 2);
+    drop(stream);
+    say(added("d", "11"));
+    millis(10).await;
+    let again = running.informer.stream(HandlerOptions::new()).unwrap();
+    assert_eq!(running.informer.health().handlers.len(), 2);
+    drop(again);
+}
