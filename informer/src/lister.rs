@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use kube_core::{Expression, Selector};
+
 use crate::entry::{Stored, ViewError};
 use crate::indexer::{self, Indexer, NAMESPACE_INDEX};
 use crate::key::{KeyRef, ObjectKey};
@@ -59,6 +61,25 @@ impl<S: Stored> Lister<S> {
         objects
     }
 
+    /// The objects whose labels satisfy `labels`, of one namespace or of all (client-go: `List` of a lister).
+    ///
+    /// It looks at each of them; for what is asked often, [`SharedInformer::add_indexer`](crate::SharedInformer)
+    /// with the label's value is the way.
+    #[must_use]
+    pub fn select(&self, namespace: Option<&str>, labels: &Selector) -> Vec<Arc<S>> {
+        let mut objects = match namespace {
+            Some(namespace) => self.namespace(namespace),
+            None => self.list(),
+        };
+        let expressions: Vec<Expression> = labels.clone().into_iter().collect();
+        objects.retain(|object| {
+            expressions
+                .iter()
+                .all(|wanted| satisfies(&**object, wanted))
+        });
+        objects
+    }
+
     /// The objects of one namespace.
     #[must_use]
     pub fn namespace(&self, namespace: &str) -> Vec<Arc<S>> {
@@ -88,6 +109,22 @@ impl<S: Stored> Lister<S> {
     }
 }
 
+/// Whether the object's labels satisfy one expression. Of an absent label `notin` and `!=` are true.
+fn satisfies<S: Stored>(object: &S, wanted: &Expression) -> bool {
+    match wanted {
+        Expression::In(name, values) => object
+            .label(name)
+            .is_some_and(|value| values.contains(value)),
+        Expression::NotIn(name, values) => object
+            .label(name)
+            .is_none_or(|value| !values.contains(value)),
+        Expression::Equal(name, value) => object.label(name) == Some(value),
+        Expression::NotEqual(name, value) => object.label(name) != Some(value),
+        Expression::Exists(name) => object.label(name).is_some(),
+        Expression::DoesNotExist(name) => object.label(name).is_none(),
+    }
+}
+
 impl<S> Clone for Lister<S> {
     fn clone(&self) -> Self {
         Self {
@@ -101,5 +138,80 @@ impl<S: Stored> std::fmt::Debug for Lister<S> {
         f.debug_struct("Lister")
             .field("objects", &self.len())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::indexer::Snapshot;
+
+    fn map(namespace: &str, name: &str, labels: &[(&str, &str)]) -> Arc<ConfigMap> {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some(name.to_owned());
+        map.metadata.namespace = Some(namespace.to_owned());
+        map.metadata.resource_version = Some("1".to_owned());
+        let labels = labels
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        map.metadata.labels = Some(labels.collect::<BTreeMap<_, _>>());
+        Arc::new(map)
+    }
+
+    #[test]
+    fn objects_are_selected_by_their_labels_within_a_namespace_or_everywhere() {
+        let indexer = Arc::new(Indexer::new());
+        let objects = vec![
+            map("n", "a", &[("app", "web"), ("tier", "front")]),
+            map("n", "b", &[("app", "db")]),
+            map("m", "c", &[("app", "web")]),
+            map("m", "d", &[]),
+        ];
+        let snapshot = Snapshot {
+            objects,
+            retained: Vec::new(),
+            resource_version: "1".into(),
+            new_epoch: false,
+        };
+        drop(indexer.replace(snapshot, true));
+        let lister = Lister::new(indexer);
+        let names = |namespace: Option<&str>, expressions: &[Expression]| {
+            let selector = Selector::from_iter(expressions.iter().cloned());
+            let found = lister.select(namespace, &selector);
+            let mut names: Vec<String> = found.iter().map(|map| map.name().to_owned()).collect();
+            names.sort_unstable();
+            names.concat()
+        };
+        let name = || "app".to_owned();
+        let set = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
+        for (expression, everywhere, in_n) in [
+            (Expression::Equal(name(), "web".to_owned()), "ac", "a"),
+            (Expression::NotEqual(name(), "web".to_owned()), "bd", "b"),
+            (Expression::In(name(), set(&["db", "none"])), "b", "b"),
+            (Expression::NotIn(name(), set(&["db"])), "acd", "a"),
+            (Expression::Exists(name()), "abc", "ab"),
+            (Expression::DoesNotExist(name()), "d", ""),
+        ] {
+            assert_eq!(
+                names(None, std::slice::from_ref(&expression)),
+                everywhere,
+                "{expression}"
+            );
+            assert_eq!(
+                names(Some("n"), std::slice::from_ref(&expression)),
+                in_n,
+                "{expression}"
+            );
+        }
+        let both = [
+            Expression::Equal(name(), "web".to_owned()),
+            Expression::Exists("tier".to_owned()),
+        ];
+        assert_eq!(names(None, &both), "a");
+        assert_eq!(names(None, &[]), "abcd");
     }
 }
