@@ -10,15 +10,25 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 )
 
 var (
-	peer    = flag.String("peer", "client-go", "client-go or controller-runtime")
+	peer    = flag.String("peer", "client-go", "client-go or controller-runtime, with a suffix for another form: -meta, -dyn, …")
 	n       = flag.Int("n", 0, "how many keys or objects; 0: the scenario's own number")
 	threads = flag.Int("threads", 1, "producers, and as many workers")
 	mode    = flag.String("mode", "", "the variant of a scenario")
 	metrics = flag.String("metrics", "default", "default (client-go: off, controller-runtime: on), or off")
 	work    = flag.Int("work", 0, "how long a run takes, in µs")
+
+	server   = flag.String("server", "http://127.0.0.1:18080", "the canned server")
+	kindName = flag.String("kind", "configmaps", "configmaps, pods or ipblocks")
+	handlers = flag.Int("handlers", 1, "how many handlers are told of changes")
+	events   = flag.Int("events", 0, "how many changes; 0: the scenario's own number")
+	rate     = flag.Int("rate", 0, "changes a second; 0: the scenario's own number")
+	secs     = flag.Float64("secs", 2, "how long is read")
+
+	templates = flag.String("templates", "", "encode: where the server's templates are")
 )
 
 // scenarios by name; each prints its report or says why there is none.
@@ -29,6 +39,17 @@ var scenarios = map[string]func() (*report, error){
 	"wqlimit": limited,
 	"wqmem":   memory,
 	"starve":  starve,
+
+	"sync":      synced,
+	"steady":    steady,
+	"latency":   latency,
+	"get":       gets,
+	"listns":    lists,
+	"relist":    relist,
+	"ctrlcold":  func() (*report, error) { return reconciled(false) },
+	"ctrlburst": func() (*report, error) { return reconciled(true) },
+
+	"encode": encode,
 }
 
 // skip is the error of a peer that has no such thing.
@@ -45,8 +66,11 @@ func main() {
 	if err := flag.CommandLine.Parse(os.Args[2:]); err != nil || flag.NArg() > 0 || !known {
 		fail(fmt.Errorf("%q %q: no such scenario or argument", scenario, flag.Args()))
 	}
-	if *peer != "client-go" && *peer != "controller-runtime" {
+	if !strings.HasPrefix(*peer, "client-go") && !strings.HasPrefix(*peer, "controller-runtime") {
 		fail(fmt.Errorf("-peer=%s: client-go or controller-runtime", *peer))
+	}
+	if _, known := kinds[*kindName]; !known {
+		fail(fmt.Errorf("-kind=%s: configmaps, pods or ipblocks", *kindName))
 	}
 	found, err := run()
 	if why, ok := err.(skip); ok {
@@ -55,6 +79,9 @@ func main() {
 	}
 	if err != nil {
 		fail(err)
+	}
+	if found == nil {
+		return
 	}
 	found.fields["scenario"], found.fields["peer"] = scenario, *peer
 	print(found.fields)

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -137,8 +136,7 @@ func (r *report) heap(bytes float64) *report {
 func (r *report) latency(nanoseconds []int64) *report {
 	slices.Sort(nanoseconds)
 	for name, share := range map[string]float64{"p50_us": 0.5, "p99_us": 0.99, "max_us": 1} {
-		rank := int(math.Ceil(share * float64(len(nanoseconds))))
-		r.fields[name] = float64(nanoseconds[min(max(rank-1, 0), len(nanoseconds)-1)]) / 1e3
+		r.fields[name] = quantile(nanoseconds, share)
 	}
 	return r
 }

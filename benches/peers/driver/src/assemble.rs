@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use crate::plan::{Column, Program};
+use crate::plan::{Group, Program};
 
 /// Where `benches/peers` is.
 fn home() -> &'static Path {
@@ -23,13 +23,15 @@ fn binaries() -> Result<PathBuf, String> {
         .to_owned())
 }
 
-/// Builds what `columns` need. Cargo and Go do nothing for what is built already.
-pub(crate) fn programs(columns: &[Column]) -> Result<BTreeMap<Program, PathBuf>, String> {
+/// Builds what `group` needs. Cargo and Go do nothing for what is built already.
+pub(crate) fn programs(group: &Group) -> Result<BTreeMap<Program, PathBuf>, String> {
     let binaries = binaries()?;
     let target = binaries.parent().expect("a target directory");
     let mut programs = BTreeMap::new();
-    for program in [Program::Ours, Program::Kube, Program::Go] {
-        if !columns.iter().any(|column| column.program == program) {
+    for program in [Program::Ours, Program::Kube, Program::Go, Program::Server] {
+        let asked = group.columns.iter().any(|column| column.program == program);
+        let serves = group.server && program == Program::Server;
+        if !(asked || serves) {
             continue;
         }
         let path = binaries.join(program.name());
@@ -131,6 +133,7 @@ impl Program {
             Self::Ours => "peer-ours",
             Self::Kube => "peer-kube",
             Self::Go => "peer-go",
+            Self::Server => "peer-server",
         }
     }
 }

@@ -6,6 +6,7 @@
 //! ```
 
 mod assemble;
+mod informer;
 mod plan;
 mod queue;
 mod run;
@@ -22,7 +23,7 @@ use plan::Group;
 /// Compares the peers.
 #[derive(Debug, Parser)]
 struct Args {
-    /// The group: queue.
+    /// The group: queue, sync, informer or controller.
     group: String,
     /// Only scenarios of these names.
     scenarios: Vec<String>,
@@ -72,9 +73,14 @@ fn compare(args: &Args) -> Result<Vec<String>, String> {
     if group.cases.is_empty() || group.columns.is_empty() {
         return Err("nothing to run".to_owned());
     }
-    let programs = assemble::programs(&group.columns)?;
+    let programs = assemble::programs(&group)?;
+    let server = group
+        .server
+        .then(|| run::Server::start(&programs))
+        .transpose()?;
     let runner = run::Runner {
         programs,
+        server,
         scale: args.scale,
         timeout: Duration::from_secs(args.timeout),
     };
@@ -94,6 +100,11 @@ fn compare(args: &Args) -> Result<Vec<String>, String> {
 fn chosen(name: &str) -> Result<Group, String> {
     match name {
         "queue" => Ok(queue::group()),
-        _ => Err(format!("{name}: there is the group queue")),
+        "sync" => Ok(informer::sync()),
+        "informer" => Ok(informer::group()),
+        "controller" => Ok(informer::controller()),
+        _ => Err(format!(
+            "{name}: there are queue, sync, informer and controller"
+        )),
     }
 }

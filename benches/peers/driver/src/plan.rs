@@ -5,6 +5,8 @@
 pub(crate) struct Group {
     pub(crate) title: &'static str,
     pub(crate) notes: &'static str,
+    /// The canned server is needed.
+    pub(crate) server: bool,
     pub(crate) columns: Vec<Column>,
     pub(crate) cases: Vec<Case>,
 }
@@ -18,6 +20,8 @@ pub(crate) struct Column {
     pub(crate) flags: &'static [&'static str],
     /// A variant runs only in the cases that name it.
     pub(crate) variant: bool,
+    /// The column to compare with; its own name if others are compared with it.
+    pub(crate) against: &'static str,
 }
 
 /// A binary.
@@ -26,6 +30,7 @@ pub(crate) enum Program {
     Ours,
     Kube,
     Go,
+    Server,
 }
 
 /// A scenario with its flags.
@@ -68,6 +73,8 @@ pub(crate) enum Unit {
     Microseconds,
     Megabytes,
     Bytes,
+    /// A number without a unit: less is better.
+    Factor,
 }
 
 // === impl Case ===
@@ -76,5 +83,48 @@ impl Case {
     /// Does `column` take part?
     pub(crate) fn includes(&self, column: &Column) -> bool {
         !column.variant || self.variants.contains(&column.name)
+    }
+}
+
+// === impl Column ===
+
+impl Column {
+    /// A peer that takes part in every case, and is compared with ours.
+    pub(crate) fn new(name: &'static str, program: Program, peer: &'static str) -> Self {
+        Self {
+            name,
+            program,
+            peer,
+            flags: &[],
+            variant: false,
+            against: "ours",
+        }
+    }
+
+    /// Runs with these flags.
+    pub(crate) fn flags(mut self, flags: &'static [&'static str]) -> Self {
+        self.flags = flags;
+        self
+    }
+
+    /// Runs only in the cases that name it.
+    pub(crate) fn variant(mut self) -> Self {
+        self.variant = true;
+        self
+    }
+
+    /// Is compared with this column.
+    pub(crate) fn against(mut self, name: &'static str) -> Self {
+        self.against = name;
+        self
+    }
+}
+
+// === impl Figure ===
+
+impl Figure {
+    /// A field of the report.
+    pub(crate) const fn value(title: &'static str, field: &'static str, unit: Unit) -> Self {
+        Self::Value { title, field, unit }
     }
 }

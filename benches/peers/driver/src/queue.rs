@@ -3,12 +3,12 @@
 use crate::plan::Unit::{
     Bytes, Megabytes, Microseconds, Nanoseconds, PerSecond, Seconds, SecondsEach,
 };
-use crate::plan::{Case, Column, Figure, Group, Program, Unit};
+use crate::plan::{Case, Column, Figure, Group, Program};
 
 const NOTES: &str = "\
 Keys are 23 bytes of text that are shared, not copied: Go's `string`, Rust's `Arc<str>`. Producers are threads (goroutines \
 in Go), as many as workers. *ours* is `get().await` on a multi-thread runtime with so many worker threads; the variants are \
-`get_blocking` on threads, and with Prometheus metrics on. client-go's queue counts nothing by default; controller-runtime's \
+`get_blocking` on threads, `get_batch` of up to 32, and Prometheus metrics on. client-go's queue counts nothing by default; controller-runtime's \
 always counts, and is shown without metrics too. kube-runtime's scheduler is one task, which handles what it yields itself; \
 starvation is measured on its applier. The floor is a mutex around a `VecDeque` and two hash sets, with no delays, priorities or \
 limits; for the limiter, a mutex around a hash map. Throughput and limiters are measured the second time that the same queue is \
@@ -17,51 +17,57 @@ ours, through the item: `retry` and `forget`, which settle it as well.";
 
 const NO_METRICS: &str = "controller-runtime, no metrics";
 const BLOCKING: &str = "ours, blocking";
+const BATCHES: &str = "ours, batches";
 const METRICS: &str = "ours, metrics";
 
 const THROUGHPUT: &[Figure] = &[
-    value("items", "rate", PerSecond),
-    value("CPU an item", "cpu", SecondsEach),
+    Figure::value("items", "rate", PerSecond),
+    Figure::value("CPU an item", "cpu", SecondsEach),
 ];
 const HOT: &[Figure] = &[
-    value("adds", "rate", PerSecond),
-    value("CPU an add", "cpu", SecondsEach),
+    Figure::value("adds", "rate", PerSecond),
+    Figure::value("CPU an add", "cpu", SecondsEach),
 ];
 const TIMERS: &[Figure] = &[
-    value("CPU", "cpu", Seconds),
-    value("lateness p50", "p50_us", Microseconds),
-    value("lateness p99", "p99_us", Microseconds),
-    value("lateness, longest", "max_us", Microseconds),
-    value(
+    Figure::value("CPU", "cpu", Seconds),
+    Figure::value("lateness p50", "p50_us", Microseconds),
+    Figure::value("lateness p99", "p99_us", Microseconds),
+    Figure::value("lateness, longest", "max_us", Microseconds),
+    Figure::value(
         "peak memory above what was before",
         "extra.mem_mb",
         Megabytes,
     ),
 ];
 const LIMITER: &[Figure] = &[
-    value("a failure", "extra.when_ns", Nanoseconds),
-    value("a success", "extra.forget_ns", Nanoseconds),
+    Figure::value("a failure", "extra.when_ns", Nanoseconds),
+    Figure::value("a success", "extra.forget_ns", Nanoseconds),
 ];
-const MEMORY: &[Figure] = &[value("live heap", "heap_obj", Bytes)];
+const MEMORY: &[Figure] = &[Figure::value("live heap", "heap_obj", Bytes)];
 
 pub(crate) fn group() -> Group {
     Group {
         title: "Queue",
         notes: NOTES,
+        server: false,
         columns: vec![
-            column("client-go", Program::Go, "client-go"),
-            column("controller-runtime", Program::Go, "controller-runtime"),
-            variant(
-                NO_METRICS,
-                Program::Go,
-                "controller-runtime",
-                &["-metrics=off"],
-            ),
-            column("kube-runtime", Program::Kube, "kube"),
-            column("floor", Program::Ours, "floor"),
-            column("ours", Program::Ours, "ours"),
-            variant(BLOCKING, Program::Ours, "ours", &["-mode=blocking"]),
-            variant(METRICS, Program::Ours, "ours", &["-metrics=on"]),
+            Column::new("client-go", Program::Go, "client-go"),
+            Column::new("controller-runtime", Program::Go, "controller-runtime"),
+            Column::new(NO_METRICS, Program::Go, "controller-runtime")
+                .flags(&["-metrics=off"])
+                .variant(),
+            Column::new("kube-runtime", Program::Kube, "kube"),
+            Column::new("floor", Program::Ours, "floor"),
+            Column::new("ours", Program::Ours, "ours"),
+            Column::new(BLOCKING, Program::Ours, "ours")
+                .flags(&["-mode=blocking"])
+                .variant(),
+            Column::new(BATCHES, Program::Ours, "ours")
+                .flags(&["-mode=batch"])
+                .variant(),
+            Column::new(METRICS, Program::Ours, "ours")
+                .flags(&["-metrics=on"])
+                .variant(),
         ],
         cases: cases(),
     }
@@ -74,7 +80,7 @@ fn cases() -> Vec<Case> {
         count: 1_000_000,
         flags: &["-threads=1"],
         own_flags: &[],
-        variants: &[NO_METRICS, BLOCKING, METRICS],
+        variants: &[NO_METRICS, BLOCKING, BATCHES, METRICS],
         figures: THROUGHPUT,
     };
     let limiter = Case {
@@ -157,31 +163,4 @@ fn cases() -> Vec<Case> {
         starve,
         starve_working,
     ]
-}
-
-const fn value(title: &'static str, field: &'static str, unit: Unit) -> Figure {
-    Figure::Value { title, field, unit }
-}
-
-fn column(name: &'static str, program: Program, peer: &'static str) -> Column {
-    Column {
-        name,
-        program,
-        peer,
-        flags: &[],
-        variant: false,
-    }
-}
-
-fn variant(
-    name: &'static str,
-    program: Program,
-    peer: &'static str,
-    flags: &'static [&'static str],
-) -> Column {
-    Column {
-        flags,
-        variant: true,
-        ..column(name, program, peer)
-    }
 }

@@ -1,8 +1,9 @@
 //! Runs the programs in turn and keeps what they print.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,15 @@ use crate::plan::{Case, Column, Group, Program};
 /// Runs one program after the other.
 pub(crate) struct Runner {
     pub(crate) programs: BTreeMap<Program, PathBuf>,
+    pub(crate) server: Option<Server>,
     pub(crate) scale: f64,
     pub(crate) timeout: Duration,
+}
+
+/// The canned server, which ends with this.
+pub(crate) struct Server {
+    process: Child,
+    address: String,
 }
 
 /// What was printed, by the index of the case and of the column.
@@ -31,6 +39,45 @@ pub(crate) enum Cell {
     Reports(Vec<Value>),
     /// The peer has no such thing.
     Skipped,
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Starts it on a port that is free.
+    pub(crate) fn start(programs: &BTreeMap<Program, PathBuf>) -> Result<Self, String> {
+        let program = programs
+            .get(&Program::Server)
+            .ok_or("the server was not built")?;
+        let mut process = Command::new(program)
+            .args(["serve", "-listen=127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        let mut line = String::new();
+        if let Some(output) = process.stdout.take() {
+            let read = BufReader::new(output).read_line(&mut line);
+            read.map_err(|error| format!("the server: {error}"))?;
+        }
+        let mut server = Self {
+            process,
+            address: String::new(),
+        };
+        let address = line.trim().strip_prefix("listening on ");
+        server.address = address
+            .ok_or_else(|| format!("the server said {line:?}"))?
+            .to_owned();
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already; either way it is gone.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 // === impl Runner ===
@@ -73,6 +120,9 @@ impl Runner {
             .arg(format!("-n={count}"))
             .args(case.flags)
             .args(column.flags);
+        if let Some(server) = &self.server {
+            command.arg(format!("-server=http://{}", server.address));
+        }
         for (name, flag) in case.own_flags {
             if *name == column.name {
                 command.arg(flag);

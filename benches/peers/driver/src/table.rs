@@ -2,11 +2,8 @@
 
 use serde_json::Value;
 
-use crate::plan::{Figure, Group, Unit};
+use crate::plan::{Column, Figure, Group, Unit};
 use crate::run::{Cell, Results};
-
-/// The reference of all ratios.
-const OURS: &str = "ours";
 
 /// The median of several runs, and how far they lay apart.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,35 +23,37 @@ pub(crate) fn render(group: &Group, results: &Results, circumstances: &str) -> S
     text.push_str(group.notes);
     text.push_str("\n\n| |");
     for column in &group.columns {
-        let name = if column.name == OURS {
-            format!(" **{OURS}** |")
-        } else {
-            format!(" {} |", column.name)
-        };
-        text.push_str(&name);
+        text.push_str(&format!(" {} |", emphasize(column, column.name)));
     }
     text.push_str("\n|---|");
     text.push_str(&"---|".repeat(group.columns.len()));
     text.push('\n');
-    let ours = group.columns.iter().position(|column| column.name == OURS);
     for (row, case) in group.cases.iter().enumerate() {
         for figure in case.figures {
             text.push_str(&format!("| {}: {} |", case.title, figure.title()));
             for (place, column) in group.columns.iter().enumerate() {
-                let cell = |place| reports(results, row, place);
-                let reference = ours.filter(|&ours| ours != place).map(cell);
-                let content = figure.cell(cell(place), reference.unwrap_or_default());
-                let content = if column.name == OURS && content != "–" {
-                    format!("**{content}**")
-                } else {
-                    content
-                };
-                text.push_str(&format!(" {content} |"));
+                let against = group
+                    .columns
+                    .iter()
+                    .position(|other| other.name == column.against);
+                let against = against.filter(|&other| other != place);
+                let reference = against.map_or(&[][..], |other| reports(results, row, other));
+                let content = figure.cell(reports(results, row, place), reference);
+                text.push_str(&format!(" {} |", emphasize(column, &content)));
             }
             text.push('\n');
         }
     }
     text
+}
+
+/// What others are compared with stands out.
+fn emphasize(column: &Column, text: &str) -> String {
+    if column.against == column.name && text != "–" {
+        format!("**{text}**")
+    } else {
+        text.to_owned()
+    }
 }
 
 fn reports(results: &Results, row: usize, place: usize) -> &[Value] {
@@ -181,6 +180,7 @@ impl Unit {
             },
             Self::Microseconds => Self::Nanoseconds.write(value * 1e3),
             Self::Megabytes => format!("{} MB", digits(value)),
+            Self::Factor => digits(value),
             Self::Bytes => match value {
                 1e4.. => format!("{} KB", digits(value / 1e3)),
                 _ => format!("{} B", digits(value)),

@@ -1,6 +1,8 @@
-//! kube-runtime as a peer (`-peer=kube`).
+//! kube-runtime as a peer (`-peer=kube`, `kube-meta`, `kube-dyn`).
 
+mod informer;
 mod queue;
+mod reconcile;
 mod starve;
 
 use std::process::ExitCode;
@@ -17,10 +19,13 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> Outcome {
-    if flags.peer != "kube" {
+    if !flags.peer.starts_with("kube") {
         return Err(Stop::unknown(flags));
     }
     match flags.scenario.as_str() {
+        "sync" | "steady" | "latency" | "get" | "listns" | "relist" => informer::run(flags),
+        _ if flags.peer != "kube" => Err(Stop::unknown(flags)),
+        "ctrlcold" | "ctrlburst" => reconcile::run(flags),
         "wq" | "wqdedup" => match flags.text("key", "arc").as_str() {
             "arc" => queue::wq::<Arc<str>>(flags),
             "string" => queue::wq::<String>(flags),

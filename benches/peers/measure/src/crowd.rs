@@ -59,8 +59,13 @@ impl Counters {
 impl Counter {
     /// One more. Only one thread may count here.
     pub fn count(&self) {
-        self.0
-            .store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);
+        self.add(1);
+    }
+
+    /// So many more.
+    pub fn add(&self, more: usize) {
+        let sum = self.0.load(Ordering::Relaxed) + more as u64;
+        self.0.store(sum, Ordering::Release);
     }
 }
 

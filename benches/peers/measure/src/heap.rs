@@ -30,6 +30,22 @@ pub fn count() {
     COUNTING.store(true, Ordering::Relaxed);
 }
 
+/// Counts no more, so that what is timed next does not pay for it. [`live`] then means nothing.
+pub fn stop_counting() {
+    COUNTING.store(false, Ordering::Relaxed);
+}
+
+/// Lets glibc keep memory that is freed from now on, so that what is timed next does not pay for the
+/// first touch of it.
+pub fn keep_memory() {
+    // SAFETY: mallopt changes when memory is given back to the kernel, and nothing else.
+    unsafe {
+        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
+        libc::mallopt(libc::M_TOP_PAD, 64 << 20);
+    }
+}
+
 /// Bytes that were allocated since [`count`] and are not freed, as they were asked for.
 #[must_use]
 pub fn live() -> i64 {

@@ -2,13 +2,16 @@
 //!
 //! The Go peers have the same in `go/measure.go`; keys, orders and delays are equal byte for byte.
 
+pub mod control;
 pub mod crowd;
 pub mod flags;
 pub mod heap;
+pub mod informer;
 pub mod keys;
 pub mod late;
 pub mod latency;
 pub mod limit;
+pub mod reconcile;
 pub mod report;
 pub mod starve;
 pub mod usage;

@@ -46,6 +46,13 @@ impl Report {
         }
     }
 
+    /// Peak resident memory in MB, if it is not that of the whole run.
+    #[must_use]
+    pub fn peak(mut self, megabytes: f64) -> Self {
+        self.fields.insert("rss_mb".into(), json!(megabytes));
+        self
+    }
+
     /// Live bytes an object.
     #[must_use]
     pub fn heap(mut self, bytes: f64) -> Self {

@@ -3,13 +3,15 @@
 use std::fs;
 use std::time::Instant;
 
-/// Processor time of the process so far, in seconds.
+/// Processor time of the process so far, in seconds, and page faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
     /// In user and system mode together.
     pub all: f64,
     /// In system mode.
     pub system: f64,
+    /// How often memory was touched that had to be mapped first.
+    pub faults: f64,
 }
 
 /// A stretch of time and what was used in it.
@@ -46,6 +48,7 @@ impl Cpu {
         Self {
             all: seconds(usage.ru_utime) + system,
             system,
+            faults: usage.ru_minflt as f64,
         }
     }
 }
@@ -71,6 +74,7 @@ impl Stopwatch {
             cpu: Cpu {
                 all: cpu.all - self.cpu.all,
                 system: cpu.system - self.cpu.system,
+                faults: cpu.faults - self.cpu.faults,
             },
         }
     }

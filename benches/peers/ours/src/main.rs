@@ -1,10 +1,18 @@
-//! This project as a peer (`-peer=ours`), and floors in plain Rust (`-peer=floor`).
+//! This project as a peer (`-peer=ours`, `ours-meta`, `ours-dyn`, `ours-compact`), and floors in plain Rust (`-peer=floor`).
+//!
+//! Without the feature `informer` it has the queue's scenarios only, and builds in a fraction of the time.
 
 mod delay;
 mod floor;
+#[cfg(feature = "informer")]
+mod informer;
 mod limit;
 mod memory;
 mod queue;
+#[cfg(feature = "informer")]
+mod read;
+#[cfg(feature = "informer")]
+mod reconcile;
 mod starve;
 
 use std::process::ExitCode;
@@ -21,6 +29,18 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> Outcome {
+    match flags.scenario.as_str() {
+        #[cfg(feature = "informer")]
+        "sync" if flags.peer.starts_with("floor") => read::run(flags),
+        #[cfg(feature = "informer")]
+        "sync" | "steady" | "latency" | "get" | "listns" | "relist" => informer::run(flags),
+        #[cfg(feature = "informer")]
+        "ctrlcold" | "ctrlburst" if flags.peer == "ours" => reconcile::run(flags),
+        _ => queues(flags),
+    }
+}
+
+fn queues(flags: &Flags) -> Outcome {
     let owned = match flags.text("key", "arc").as_str() {
         "arc" => false,
         "string" => true,

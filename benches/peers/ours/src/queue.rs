@@ -11,6 +11,9 @@ use reeve_workqueue::prometheus::Metrics;
 use reeve_workqueue::{Builder, Queue};
 use tokio::runtime::{self, Runtime};
 
+/// How many items a worker takes at a time in `-mode=batch`.
+const BATCH: usize = 32;
+
 /// Who works: what was taken and what was done, by worker.
 struct Crew {
     taken: Counters,
@@ -30,8 +33,15 @@ pub(crate) fn run<K: Key>(flags: &Flags) -> Outcome {
         let (queue, crew) = (queue.clone(), Arc::clone(&crew));
         match flags.text("mode", "async").as_str() {
             "async" => drop(runtime.spawn(async move { crew.work(worker, &queue).await })),
+            "batch" => {
+                drop(runtime.spawn(async move { crew.work_in_batches(worker, &queue).await }));
+            }
             "blocking" => threads.push(thread::spawn(move || crew.work_blocking(worker, &queue))),
-            other => return Err(Stop::wrong(format!("-mode={other}: async or blocking"))),
+            other => {
+                return Err(Stop::wrong(format!(
+                    "-mode={other}: async, batch or blocking"
+                )));
+            }
         }
     }
     let (adds, expected) = (queue.clone(), plan.count as u64);
@@ -80,6 +90,20 @@ impl Crew {
             self.taken.of(worker).count();
             item.done();
             self.done.of(worker).count();
+        }
+    }
+
+    async fn work_in_batches<K: Key>(&self, worker: usize, queue: &Queue<K>) {
+        loop {
+            let items = queue.get_batch(BATCH).await;
+            if items.is_empty() {
+                return;
+            }
+            self.taken.of(worker).add(items.len());
+            for item in items {
+                item.done();
+                self.done.of(worker).count();
+            }
         }
     }
 

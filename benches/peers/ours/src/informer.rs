@@ -1,0 +1,167 @@
+//! `sync`, `steady`, `latency`, `get`, `listns`, `relist`: the shared informer.
+//!
+//! `-peer=ours` stores the type, `ours-meta` its metadata, `ours-dyn` a `DynamicObject`, `ours-compact` the JSON.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube_core::metadata::PartialObjectMeta;
+use kube_core::{DynamicObject, Resource};
+use peer_measure::informer::{self, Cache, Setup, Tally};
+use peer_measure::{Flags, Outcome, Stop};
+use peer_objects::{IpBlock, Object};
+use reeve_informer::{
+    Compact, Endpoint, Event, HandlerOptions, Lister, ObjectKey, Policy, ReflectorOptions,
+    SharedInformer, Stored,
+};
+use serde::de::DeserializeOwned;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::queue::runtime;
+
+/// An informer that runs.
+struct Running<S: Stored> {
+    informer: SharedInformer<S>,
+    lister: Lister<S>,
+    stop: CancellationToken,
+    /// `None` when it has ended.
+    run: Option<JoinHandle<()>>,
+    runtime: Runtime,
+}
+
+pub(crate) fn run(flags: &Flags) -> Outcome {
+    match flags.text("kind", "configmaps").as_str() {
+        "configmaps" => run_kind::<ConfigMap>(flags),
+        "ipblocks" => run_kind::<IpBlock>(flags),
+        "pods" => run_kind::<Pod>(flags),
+        other => Err(Stop::wrong(format!(
+            "-kind={other}: configmaps, ipblocks or pods"
+        ))),
+    }
+}
+
+fn run_kind<K>(flags: &Flags) -> Outcome
+where
+    K: Stored + DeserializeOwned + Resource<DynamicType = ()> + Object,
+{
+    match flags.peer.as_str() {
+        "ours" => run_as::<K>(flags, &Endpoint::of::<K>(), |object| object.stamp()),
+        "ours-meta" => {
+            let endpoint = Endpoint::of::<PartialObjectMeta<K>>();
+            run_as::<PartialObjectMeta<K>>(flags, &endpoint, |object| object.stamp())
+        }
+        "ours-dyn" => {
+            let resource = peer_objects::resource::<K>();
+            let endpoint = Endpoint::for_type::<DynamicObject>(&resource);
+            run_as::<DynamicObject>(flags, &endpoint, |object| object.stamp())
+        }
+        "ours-compact" => run_as::<Compact<K>>(flags, &Endpoint::of::<K>(), |object| {
+            object.typed().ok()?.stamp()
+        }),
+        _ => Err(Stop::unknown(flags)),
+    }
+}
+
+/// `stamp` reads from an object when it was changed.
+fn run_as<S: Stored>(
+    flags: &Flags,
+    endpoint: &Endpoint,
+    stamp: fn(&Arc<S>) -> Option<u64>,
+) -> Outcome {
+    informer::run(flags, |setup| {
+        Running::<S>::start(setup, endpoint.clone(), stamp)
+    })
+}
+
+// === impl Running ===
+
+impl<S: Stored> Running<S> {
+    fn start(setup: Setup, endpoint: Endpoint, stamp: fn(&Arc<S>) -> Option<u64>) -> Self {
+        let runtime = runtime(2);
+        let entered = runtime.enter();
+        let options = ReflectorOptions {
+            streaming: setup.streaming,
+            ..ReflectorOptions::default()
+        };
+        let client = peer_objects::client(&setup.server.address);
+        let informer = SharedInformer::<S>::builder_for(client, endpoint)
+            .reflector(options)
+            .build();
+        for tally in setup.handlers {
+            // Every event is wanted, as with the peers: the default merges those of one object.
+            let options = HandlerOptions::new().policy(Policy::Block { bound: 1024 });
+            let handler = informer.add_handler(handler(tally, stamp), options);
+            let _handle = handler.expect("an informer that has not stopped");
+        }
+        let stop = CancellationToken::new();
+        let run = runtime.spawn({
+            let (informer, stop) = (informer.clone(), stop.clone());
+            async move {
+                informer
+                    .run(stop)
+                    .await
+                    .expect("an informer that runs once");
+            }
+        });
+        drop(entered);
+        Self {
+            lister: informer.lister(),
+            informer,
+            stop,
+            run: Some(run),
+            runtime,
+        }
+    }
+}
+
+fn handler<S: Stored>(
+    tally: Arc<Tally>,
+    stamp: fn(&Arc<S>) -> Option<u64>,
+) -> impl Fn(Event<S>) + Send + Sync + 'static {
+    move |event| {
+        if let Some(object) = event.object() {
+            tally.note(|| stamp(object));
+        }
+    }
+}
+
+impl<S: Stored> Drop for Running<S> {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(run) = self.run.take() {
+            self.runtime.block_on(run).expect("an informer that ends");
+        }
+    }
+}
+
+impl<S: Stored> Cache for Running<S> {
+    type Key = ObjectKey;
+
+    fn wait_synced(&self) {
+        let synced = self.runtime.block_on(self.informer.wait_synced());
+        synced.expect("an informer that runs");
+    }
+
+    fn count(&self) -> usize {
+        self.lister.len()
+    }
+
+    fn key(&self, namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey::namespaced(namespace, name)
+    }
+
+    fn get(&self, key: &ObjectKey) -> bool {
+        matches!(self.lister.get(key), Ok(Some(_)))
+    }
+
+    fn version(&self, key: &ObjectKey) -> u64 {
+        let object = self.lister.get(key).ok().flatten();
+        object.map_or(0, |object| object.resource_version().parse().unwrap_or(0))
+    }
+
+    fn list(&self, namespace: &str) -> usize {
+        self.lister.namespace(namespace).len()
+    }
+}

@@ -1,0 +1,75 @@
+//! An API server of canned objects, so cheap that the peers are what is measured.
+//!
+//! Objects are templates into which names, versions and times of fixed width are written, so an
+//! object costs a copy; one thread serves all connections. It lists (in one piece, or in pages where
+//! a real server would), streams lists, and watches, in JSON and protobuf, whole objects or metadata.
+//! What happens is told to it:
+//!
+//! | request | what |
+//! |---|---|
+//! | `POST /control/reset?kind&n` | forget the kind, end its watches, hold `n` objects |
+//! | `POST /control/burst?kind&n[&start][&rate][&watches]` | change `n` objects, from `start` on and round about; `rate` a second, evenly (default: as fast as they go); begins when `watches` watches are there (default 1) |
+//! | `POST /control/expire?kind[&touch]` | end every watch with 410, and expire what was before; `touch=1` changes object 0 unseen |
+//! | `POST /control/watches?kind` | how many watches there are |
+//! | `POST /control/cpu` | processor time of this server in seconds |
+
+mod burst;
+mod format;
+mod list;
+mod protobuf;
+mod route;
+mod template;
+mod watch;
+mod world;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use peer_measure::Flags;
+use tokio::net::TcpListener;
+
+use world::World;
+
+fn main() -> ExitCode {
+    let address = match Flags::of_process("server") {
+        Ok(flags) if flags.scenario == "serve" => flags.text("listen", "127.0.0.1:18080"),
+        _ => {
+            eprintln!("expected: serve [-listen=127.0.0.1:18080]");
+            return ExitCode::from(2);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    match runtime.and_then(|runtime| runtime.block_on(serve(&address))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{address}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(address: &str) -> std::io::Result<()> {
+    let listener = TcpListener::bind(address).await?;
+    println!("listening on {}", listener.local_addr()?);
+    let world = Arc::new(World::new());
+    loop {
+        let (stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let world = Arc::clone(&world);
+        tokio::spawn(async move {
+            let service = service_fn(move |request| {
+                let world = Arc::clone(&world);
+                async move { Ok::<_, std::convert::Infallible>(route::answer(&world, &request)) }
+            });
+            // A client that goes away in the middle is no concern of the server.
+            let _ = http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
