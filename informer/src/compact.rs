@@ -2,7 +2,7 @@
 //!
 //! What is kept is the text of the object in one allocation, and beside it where its name, namespace, uid,
 //! version, labels and owners stand. Nothing is decoded on arrival, so an entry costs its text and about a
-//! hundred bytes, where the typed form of a Pod costs five times its text. Each [`Stored::typed`] pays for
+//! hundred bytes; a Pod of 3.5 KB takes 23.7 KB as its type (`benches/peers`, `sync`). Each [`Stored::typed`] pays for
 //! decoding instead: for kinds that are many, and read seldom or by key.
 
 use std::borrow::Cow;

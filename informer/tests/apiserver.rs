@@ -44,6 +44,15 @@ fn map(name: &str, value: &str) -> ConfigMap {
     map
 }
 
+/// Twenty ConfigMaps, `m0` to `m19`.
+async fn fill(maps: &Api<ConfigMap>) {
+    for number in 0..20 {
+        maps.create(&PostParams::default(), &map(&format!("m{number}"), "first"))
+            .await
+            .unwrap();
+    }
+}
+
 /// Every ConfigMap of the namespace: name, version, value.
 fn texts<'a>(maps: impl IntoIterator<Item = &'a ConfigMap>) -> Vec<String> {
     let mut texts: Vec<_> = maps
@@ -77,11 +86,7 @@ async fn a_compact_store_holds_the_same_as_a_typed_one() {
         let server = server(streaming).await;
         let client = server.client();
         let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
-        for number in 0..20 {
-            maps.create(&PostParams::default(), &map(&format!("m{number}"), "first"))
-                .await
-                .unwrap();
-        }
+        fill(&maps).await;
         let informer = SharedInformer::<Compact<ConfigMap>>::builder_for(
             client.clone(),
             Endpoint::of::<ConfigMap>(),
@@ -127,11 +132,7 @@ async fn the_store_follows_writes_with_streaming_lists_and_without() {
         let server = server(streaming).await;
         let client = server.client();
         let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
-        for number in 0..20 {
-            maps.create(&PostParams::default(), &map(&format!("m{number}"), "first"))
-                .await
-                .unwrap();
-        }
+        fill(&maps).await;
         let (informer, stop) = start(&server);
         let told = std::sync::Arc::new(parking_lot::Mutex::new(0));
         let count = std::sync::Arc::clone(&told);

@@ -20,13 +20,15 @@ use crate::event::Event;
 use crate::key::ObjectKey;
 use crate::metrics::{Measurement, Recorder};
 
-/// How many events a handler's task takes from its queue at once.
+/// How many events the task of a handler that returns at once takes from its queue.
 const CHUNK: usize = 128;
 
 pub(crate) struct Listener<S> {
     pub(crate) name: Arc<str>,
     /// Let go when the listener has ended, with everything it holds.
     receiver: Mutex<Option<Receiver<S>>>,
+    /// How many events are taken from the queue at once.
+    chunk: usize,
     resync: Option<Duration>,
     recorder: Recorder,
     waiting: Mutex<Waiting<S>>,
@@ -89,6 +91,11 @@ impl<S: Stored> Listener<S> {
             name: options
                 .name
                 .unwrap_or_else(|| Arc::from(format!("handler-{id}"))),
+            chunk: match receiver {
+                Receiver::Callback(_) => CHUNK,
+                // What it has not begun with stays in the queue, where it is counted and merged.
+                Receiver::Task(_) => 1,
+            },
             receiver: Mutex::new(Some(receiver)),
             resync: period.map(|period| period.max(MINIMUM_RESYNC)),
             recorder,
@@ -273,8 +280,8 @@ impl<S: Stored> Listener<S> {
             while !listener.is_removed() {
                 match listener.next() {
                     Next::Deliver(events) => {
-                        listener.deliver(events).await;
                         listener.room.notify_one();
+                        listener.deliver(events).await;
                         // A handler with much to do is not to keep the thread from others.
                         tokio::task::yield_now().await;
                     }
@@ -298,14 +305,14 @@ impl<S: Stored> Listener<S> {
         let mut events: Vec<_> = waiting
             .replay
             .by_ref()
-            .take(CHUNK)
+            .take(self.chunk)
             .map(|object| Event::Added {
                 object,
                 initial: true,
             })
             .collect();
         if events.is_empty() {
-            while events.len() < CHUNK
+            while events.len() < self.chunk
                 && let Some(event) = waiting.queue.pop()
             {
                 events.push(event);
@@ -335,11 +342,7 @@ impl<S: Stored> Listener<S> {
                 Receiver::Callback(handler) => {
                     catch_unwind(AssertUnwindSafe(|| handler.handle(event))).map_err(drop)
                 }
-                Receiver::Task(handler) => {
-                    let told = self.wait_for(&**handler, event).await;
-                    self.shown(std::mem::take(&mut initial));
-                    told
-                }
+                Receiver::Task(handler) => self.wait_for(&**handler, event).await,
             };
             if told.is_err() {
                 self.panics.fetch_add(1, Ordering::Relaxed);
@@ -352,13 +355,8 @@ impl<S: Stored> Listener<S> {
             }
             self.delivered.fetch_add(1, Ordering::Relaxed);
         }
-        self.shown(initial);
-    }
-
-    /// So many initial additions were shown. A panic counts as shown: the handler's sync must not hang on it
-    /// (kubernetes#129024).
-    fn shown(&self, initial: usize) {
         if initial > 0 {
+            // A panic counts as shown: the handler's sync must not hang on it (kubernetes#129024).
             let mut waiting = self.waiting.lock();
             waiting.initial = waiting.initial.saturating_sub(initial);
             self.publish(&waiting);

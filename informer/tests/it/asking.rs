@@ -49,6 +49,27 @@ async fn a_handler_that_takes_its_time_is_told_in_order_and_keeps_nobody_waiting
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_handler_that_is_waited_for_lets_the_informer_go_on_as_soon_as_there_is_room() {
+    let (script, say) = three();
+    let running = start(&script);
+    let slow = |_: Event<ConfigMap>| sleep(Duration::from_secs(60));
+    let options = HandlerOptions::new().policy(Policy::Block { bound: 3 });
+    let handle = running.informer.add_async_handler(slow, options).unwrap();
+    running.informer.wait_synced().await.unwrap();
+    for version in 11..15 {
+        say(modified("a", &version.to_string()));
+        millis(1).await;
+    }
+    assert_eq!(handle.backlog(), 3);
+    assert_eq!(running.store(), "a@11 b@2 c@3", "it waits for the handler");
+    seconds(60).await;
+    assert_eq!(handle.delivered(), 1);
+    // The rest came as one batch meanwhile, by which the bound may be exceeded.
+    assert_eq!(handle.backlog(), 5);
+    assert_eq!(running.store(), "a@14 b@2 c@3");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_that_panics_while_it_waits_is_isolated() {
     let (script, say) = three();
     let running = start(&script);
