@@ -32,6 +32,7 @@
 //! | After shutdown adds are refused (and counted), what waits is dropped, what is ready is handed out. | client-go: `ShutDown` |
 //! | A drain waits for all that was ready, and for what was added again while it was worked on. | client-go's intent; it returns early when nothing is in flight |
 //! | An unsettled item that is dropped does what [`OnDrop`] says. | ours |
+//! | Keys that are done are dropped together: up to 64 stay a moment longer while others are ready or in flight. An idle queue keeps none. | ours |
 //! | An item that has been ready for longer than [`Builder::ageing`] gets every second hand-out, whatever its priority. | ours |
 //! | Within one priority, tenants that have items take turns if [`Builder::fair_by`] says who they are. | ours |
 //! | A key rests for [`Builder::min_interval`] after it was handed out; an add with [`Debounce`] is ready once it has been quiet. | ours |
