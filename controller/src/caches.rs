@@ -11,8 +11,8 @@ use jiff::SignedDuration;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
 use reeve_informer::{
-    CacheHealth, Event, HandlerHandle, HandlerOptions, InformerFactory, Lister, ObjectKey,
-    ReflectorOptions, Scope, Selection, SharedInformer,
+    CacheHealth, Event, HandlerHandle, HandlerOptions, InformerFactory, Lister, ObjectKey, Scope,
+    Selection, SharedInformer,
 };
 use tokio::time::{sleep, timeout};
 
@@ -90,8 +90,11 @@ impl Caches {
         namespace: Option<String>,
         resync: Option<Duration>,
     ) -> Self {
-        let options = ReflectorOptions::default();
-        let factory = InformerFactory::with_options(client, clock.clone(), options, resync, None);
+        let mut factory = InformerFactory::builder(client).clock(clock.clone());
+        if let Some(period) = resync {
+            factory = factory.resync(period);
+        }
+        let factory = factory.build();
         Self {
             shared: Arc::new(Shared {
                 factory,

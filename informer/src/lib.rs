@@ -9,8 +9,8 @@
 //!
 //! * [`SharedInformer`]: all of it for one kind and selection. [`SharedInformer::builder`], `add_handler`,
 //!   `add_indexer`, `lister`, `run`, `wait_synced`, `wait_for_resource_version`, `health`, `versions`.
-//! * [`InformerFactory`]: one informer for each kind, scope and selector; `informer::<K>`, `start`,
-//!   `wait_for_cache_sync`, `shutdown`.
+//! * [`InformerFactory`]: one informer for each kind, scope, selector and form, for as long as it is used;
+//!   `informer::<K>`, `start`, `wait_for_cache_sync`, `stop`, `shutdown`.
 //! * [`Event`] with [`UpdateReason`]; [`EventHandler`] (any `Fn(Event<S>)`), [`AsyncEventHandler`], [`EventStream`],
 //!   [`Filtered`], [`HandlerOptions`], [`Policy`] of a queue, [`HandlerHandle`].
 //! * [`Lister`] and [`Indexer`] with named indexes; [`ObjectKey`], [`KeyRef`], [`ResourceVersion`].
@@ -53,7 +53,7 @@ pub use compact::Compact;
 pub use decode::{DecodeError, Decoding, Trimmed};
 pub use entry::{Stored, ViewError};
 pub use event::{Event, UpdateReason};
-pub use factory::{InformerFactory, NotSynced};
+pub use factory::{FactoryBuilder, InformerFactory, NotSynced};
 pub use fifo::{Batch, Deletion, Delta, DeltaFifo, Fifo, KnownObjects, RealFifo, Snapshot};
 pub use health::{Activity, CacheHealth, Failure, HandlerHealth, Quarantined};
 pub use indexer::{IndexFunction, IndexValues, Indexer, NAMESPACE_INDEX};

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use kube_core::{Expression, Selector};
 
 use crate::entry::{Stored, ViewError};
+use crate::factory::Lease;
 use crate::indexer::{self, Indexer, NAMESPACE_INDEX};
 use crate::key::{KeyRef, ObjectKey};
 
 /// Reads what an informer holds. Cloning is cheap. What is returned is shared: clone an object to change it.
 pub struct Lister<S> {
     indexer: Arc<Indexer<S>>,
+    /// What is read is kept up to date.
+    lease: Option<Arc<Lease>>,
 }
 
 /// A read that has no answer. That an object does not exist is an answer.
@@ -27,8 +30,8 @@ pub enum Error {
 // === impl Lister ===
 
 impl<S: Stored> Lister<S> {
-    pub(crate) fn new(indexer: Arc<Indexer<S>>) -> Self {
-        Self { indexer }
+    pub(crate) fn new(indexer: Arc<Indexer<S>>, lease: Option<Arc<Lease>>) -> Self {
+        Self { indexer, lease }
     }
 
     /// The object with this key, or `None` if there is none.
@@ -129,6 +132,7 @@ impl<S> Clone for Lister<S> {
     fn clone(&self) -> Self {
         Self {
             indexer: Arc::clone(&self.indexer),
+            lease: self.lease.clone(),
         }
     }
 }
@@ -178,7 +182,7 @@ mod tests {
             new_epoch: false,
         };
         drop(indexer.replace(snapshot, true));
-        let lister = Lister::new(indexer);
+        let lister = Lister::new(indexer, None);
         let names = |namespace: Option<&str>, expressions: &[Expression]| {
             let selector = Selector::from_iter(expressions.iter().cloned());
             let found = lister.select(namespace, &selector);

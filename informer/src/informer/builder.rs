@@ -153,6 +153,7 @@ impl<S: Stored> Builder<S> {
             )
         };
         SharedInformer {
+            lease: None,
             inner: Arc::new(Inner {
                 name,
                 endpoint: self.endpoint,

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::entry::Stored;
+use crate::factory::Lease;
 use crate::fifo::Fifo;
 use crate::health::{Activity, CacheHealth, HandlerHealth, HealthCell};
 use crate::indexer::{self, IndexValues, Indexer};
@@ -37,6 +38,8 @@ use crate::version::ResourceVersion;
 /// [`InformerFactory`](crate::InformerFactory).
 pub struct SharedInformer<S: Stored> {
     inner: Arc<Inner<S>>,
+    /// That of a factory goes on while it is in use.
+    lease: Option<Arc<Lease>>,
 }
 
 pub(crate) struct Inner<S: Stored> {
@@ -90,6 +93,19 @@ impl<S: Stored> SharedInformer<S> {
     /// Begins an informer of the kind at `endpoint`.
     pub fn builder_for(client: Client, endpoint: Endpoint) -> Builder<S> {
         Builder::new(client, endpoint)
+    }
+
+    /// The same informer, in use for as long as `lease` is held.
+    pub(crate) fn leased(informer: &Self, lease: Arc<Lease>) -> Self {
+        Self {
+            inner: Arc::clone(&informer.inner),
+            lease: Some(lease),
+        }
+    }
+
+    /// Whether both are handles to the same informer.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     /// The informer's name, for logs and metrics.
@@ -164,6 +180,7 @@ impl<S: Stored> SharedInformer<S> {
             options,
             inner.recorder.clone(),
             inner.default_resync,
+            self.lease.clone(),
         );
         let listener = Arc::new(listener);
         processor.prune();
@@ -188,7 +205,7 @@ impl<S: Stored> SharedInformer<S> {
     /// Reads from the store.
     #[must_use]
     pub fn lister(&self) -> Lister<S> {
-        Lister::new(Arc::clone(&self.inner.indexer))
+        Lister::new(Arc::clone(&self.inner.indexer), self.lease.clone())
     }
 
     /// The store itself, for reading.
@@ -266,6 +283,7 @@ impl<S: Stored> Clone for SharedInformer<S> {
     fn clone(&self) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
+            lease: self.lease.clone(),
         }
     }
 }

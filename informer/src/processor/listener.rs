@@ -17,6 +17,7 @@ use super::handler::{Asynchronous, HandlerOptions, Receiver};
 use super::queue::{EventQueue, Pushed};
 use crate::entry::Stored;
 use crate::event::Event;
+use crate::factory::Lease;
 use crate::key::ObjectKey;
 use crate::metrics::{Measurement, Recorder};
 
@@ -27,6 +28,8 @@ pub(crate) struct Listener<S> {
     pub(crate) name: Arc<str>,
     /// Let go when the listener has ended, with everything it holds.
     receiver: Mutex<Option<Receiver<S>>>,
+    /// Until then the informer is in use.
+    lease: Mutex<Option<Arc<Lease>>>,
     /// How many events are taken from the queue at once.
     chunk: usize,
     resync: Option<Duration>,
@@ -82,6 +85,7 @@ impl<S: Stored> Listener<S> {
         options: HandlerOptions,
         recorder: Recorder,
         default_resync: Option<Duration>,
+        lease: Option<Arc<Lease>>,
     ) -> Self {
         let period = options
             .resync
@@ -97,6 +101,7 @@ impl<S: Stored> Listener<S> {
                 Receiver::Task(_) => 1,
             },
             receiver: Mutex::new(Some(receiver)),
+            lease: Mutex::new(lease),
             resync: period.map(|period| period.max(MINIMUM_RESYNC)),
             recorder,
             waiting: Mutex::new(Waiting {
@@ -222,8 +227,8 @@ impl<S: Stored> Listener<S> {
     }
 
     fn let_go(&self) {
-        let receiver = self.receiver.lock().take();
-        drop(receiver);
+        let held = (self.receiver.lock().take(), self.lease.lock().take());
+        drop(held);
     }
 
     pub(crate) fn phase(&self) -> watch::Receiver<Phase> {

@@ -7,13 +7,13 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_informer::{
-    Event, Filtered, HandlerOptions, InformerFactory, Measurement, Metrics, ObjectKey, Policy,
-    ResourceVersion, RunError, Scope, Selection, SharedInformer, Stored, WaitError, indexer,
+    Event, Filtered, HandlerOptions, Measurement, Metrics, ObjectKey, Policy, ResourceVersion,
+    RunError, Scope, SharedInformer, Stored, WaitError, indexer,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{Told, builder, clock, contents, millis, run, seconds, start};
+use crate::harness::{Told, builder, contents, millis, run, seconds, start};
 use crate::script::*;
 
 /// A server with three objects and a watch that says what is sent here.
@@ -827,80 +827,6 @@ async fn a_delta_fifo_leads_to_the_same() {
     assert_eq!(running.informer.last_sync_resource_version().as_str(), "31");
     assert!(handle.is_synced());
     assert!(resynced.take().iter().any(|event| event == "~a@11-11s"));
-}
-
-// === Factory ===
-
-#[tokio::test(start_paused = true)]
-async fn a_factory_makes_one_informer_for_each_kind_scope_and_selector() {
-    let script = Script::default().otherwise(|asked| match asked.verb() {
-        "list" => list("10", &[object("a", "1")]),
-        "stream" => no_streaming(),
-        _ => watch([]),
-    });
-    let factory = InformerFactory::new(script.client(), clock());
-    let all = factory.informer::<ConfigMap>(Selection::default());
-    let same = factory.informer::<ConfigMap>(Selection::default());
-    let other = factory.informer::<ConfigMap>(Selection {
-        labels: "a=b".into(),
-        ..Selection::default()
-    });
-    assert!(Arc::ptr_eq(all.indexer(), same.indexer()));
-    assert!(!Arc::ptr_eq(all.indexer(), other.indexer()));
-    factory.start();
-    factory.start();
-    factory
-        .wait_for_cache_sync(Duration::from_secs(5))
-        .await
-        .unwrap();
-    assert_eq!(script.count("list"), 2, "starting twice is starting once");
-    let late = factory.informer::<ConfigMap>(Selection {
-        scope: Scope::namespace("n"),
-        ..Selection::default()
-    });
-    assert!(!late.has_synced());
-    factory.start();
-    late.wait_synced().await.unwrap();
-    assert_eq!(script.count("list"), 3);
-    factory.shutdown().await;
-    assert!(all.is_stopped() && other.is_stopped() && late.is_stopped());
-    millis(1).await;
-    assert_eq!(script.open(), 0);
-    let after = factory.informer::<ConfigMap>(Selection {
-        labels: "c=d".into(),
-        ..Selection::default()
-    });
-    factory.start();
-    millis(100).await;
-    assert!(!after.has_synced());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_factory_names_what_did_not_sync_and_why() {
-    let script =
-        Script::default().otherwise(|asked| match (asked.verb(), asked.get("labelSelector")) {
-            ("list", "a=b") => status(403, "Forbidden"),
-            ("list", _) => list("10", &[]),
-            ("stream", _) => no_streaming(),
-            _ => watch([]),
-        });
-    let factory = InformerFactory::new(script.client(), clock());
-    let _good = factory.informer::<ConfigMap>(Selection::default());
-    let _bad = factory.informer::<ConfigMap>(Selection {
-        labels: "a=b".into(),
-        ..Selection::default()
-    });
-    factory.start();
-    let error = factory
-        .wait_for_cache_sync(Duration::from_secs(30))
-        .await
-        .unwrap_err();
-    assert_eq!(error.waiting.len(), 1);
-    assert!(
-        error.to_string().contains("configmaps") && error.to_string().contains("Forbidden"),
-        "{error}"
-    );
-    factory.shutdown().await;
 }
 
 // === Metrics ===

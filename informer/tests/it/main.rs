@@ -6,6 +6,7 @@
 )]
 
 mod asking;
+mod factory;
 mod framing;
 mod harness;
 mod history;

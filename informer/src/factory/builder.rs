@@ -1,0 +1,176 @@
+//! Making a factory.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_client::Client;
+use kube_core::Resource;
+use reeve_clock::Clock;
+
+use super::InformerFactory;
+use crate::entry::Stored;
+use crate::informer::{Builder, SharedInformer};
+use crate::metrics::Metrics;
+use crate::reflector::ReflectorOptions;
+use crate::transport::{Endpoint, Scope, Selection};
+
+/// For how long an informer that nobody uses any more is kept.
+const LINGER: Duration = Duration::from_secs(30);
+
+/// Makes an [`InformerFactory`] (client-go: `NewSharedInformerFactoryWithOptions`).
+#[must_use = "call `build`"]
+pub struct FactoryBuilder {
+    client: Client,
+    clock: Option<Clock>,
+    options: ReflectorOptions,
+    resync: Option<Duration>,
+    metrics: Option<Arc<dyn Metrics>>,
+    linger: Duration,
+    kinds: HashMap<KindKey, Box<dyn Any + Send + Sync>>,
+}
+
+/// A kind in one form.
+type KindKey = (String, TypeId);
+type Configure<S> = Arc<dyn Fn(Builder<S>) -> Builder<S> + Send + Sync>;
+
+/// What informers are made with.
+pub(super) struct Recipe {
+    client: Client,
+    clock: Clock,
+    options: ReflectorOptions,
+    resync: Option<Duration>,
+    metrics: Option<Arc<dyn Metrics>>,
+    kinds: HashMap<KindKey, Box<dyn Any + Send + Sync>>,
+    pub(super) linger: Duration,
+}
+
+// === impl FactoryBuilder ===
+
+impl FactoryBuilder {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            clock: None,
+            options: ReflectorOptions::default(),
+            resync: None,
+            metrics: None,
+            linger: LINGER,
+            kinds: HashMap::new(),
+        }
+    }
+
+    /// The source of dates and jitter. Default: [`Clock::system`].
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// How to list and watch.
+    pub fn reflector(mut self, options: ReflectorOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// How often handlers that do not say otherwise are shown every object again. Default: never.
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.resync = Some(period);
+        self
+    }
+
+    /// Where measurements go. Default: nowhere.
+    pub fn metrics(mut self, metrics: Arc<dyn Metrics>) -> Self {
+        self.metrics = Some(metrics);
+        self
+    }
+
+    /// For how long an informer that nobody uses any more goes on, so that who asks for it again finds its
+    /// cache filled. Default 30 s; zero stops it at once.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
+        self
+    }
+
+    /// What is particular to informers of `K`: their resync period, how they list and watch, a transform
+    /// (client-go: `WithCustomResyncConfig`, `WithTransform`). It is applied after what the factory says for
+    /// all; a name or a selection set here is not kept.
+    pub fn configure<K>(
+        self,
+        configure: impl Fn(Builder<K>) -> Builder<K> + Send + Sync + 'static,
+    ) -> Self
+    where
+        K: Stored + Resource,
+        K::DynamicType: Default,
+    {
+        self.configure_for(&Endpoint::of::<K>(), configure)
+    }
+
+    /// As [`FactoryBuilder::configure`], for the kind at `endpoint` in the form `S`.
+    pub fn configure_for<S: Stored>(
+        mut self,
+        endpoint: &Endpoint,
+        configure: impl Fn(Builder<S>) -> Builder<S> + Send + Sync + 'static,
+    ) -> Self {
+        let configure: Configure<S> = Arc::new(configure);
+        self.kinds
+            .insert(kind_key::<S>(endpoint), Box::new(configure));
+        self
+    }
+
+    /// The factory, without informers.
+    #[must_use]
+    pub fn build(self) -> InformerFactory {
+        InformerFactory::from_recipe(Recipe {
+            client: self.client,
+            clock: self.clock.unwrap_or_else(Clock::system),
+            options: self.options,
+            resync: self.resync,
+            metrics: self.metrics,
+            kinds: self.kinds,
+            linger: self.linger,
+        })
+    }
+}
+
+impl std::fmt::Debug for FactoryBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FactoryBuilder")
+            .field("options", &self.options)
+            .field("resync", &self.resync)
+            .field("linger", &self.linger)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Recipe ===
+
+impl Recipe {
+    pub(super) fn make<S: Stored>(
+        &self,
+        endpoint: Endpoint,
+        selection: Selection,
+    ) -> SharedInformer<S> {
+        let configure = self
+            .kinds
+            .get(&kind_key::<S>(&endpoint))
+            .and_then(|configure| configure.downcast_ref::<Configure<S>>());
+        let mut builder = SharedInformer::<S>::builder_for(self.client.clone(), endpoint)
+            .clock(self.clock.clone())
+            .reflector(self.options);
+        if let Some(period) = self.resync {
+            builder = builder.resync(period);
+        }
+        if let Some(metrics) = &self.metrics {
+            builder = builder.metrics(Arc::clone(metrics));
+        }
+        if let Some(configure) = configure {
+            builder = configure(builder);
+        }
+        builder.selection(selection).build()
+    }
+}
+
+fn kind_key<S: Stored>(endpoint: &Endpoint) -> KindKey {
+    (endpoint.path(&Scope::Cluster), TypeId::of::<S>())
+}

@@ -1,0 +1,352 @@
+//! One informer for each kind, scope, selector and form, however many ask for it.
+
+mod builder;
+mod lease;
+
+pub use builder::FactoryBuilder;
+pub(crate) use lease::Lease;
+
+use std::any::{Any, TypeId};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use kube_client::Client;
+use kube_core::Resource;
+use parking_lot::Mutex;
+use reeve_clock::Clock;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::entry::Stored;
+use crate::health::CacheHealth;
+use crate::informer::SharedInformer;
+use crate::transport::{Endpoint, Selection};
+use builder::Recipe;
+use lease::Users;
+
+/// Makes informers, shares them and runs them (client-go: `SharedInformerFactory`). Cloning gives another
+/// handle to the same.
+///
+/// # How long an informer lives
+///
+/// It runs from [`InformerFactory::start`] on, or, asked for later, at once. It is in use while there is a clone
+/// of it, a [`Lister`](crate::Lister) of it, or a handler that was not removed. When nobody uses it any more it
+/// goes on for the linger (30 s by default), so that who asks for it again has its cache; then it stops, and its
+/// memory is free. [`InformerFactory::stop`] stops one whoever uses it, [`InformerFactory::shutdown`] all, and
+/// so does dropping the last handle of the factory.
+#[derive(Clone)]
+pub struct InformerFactory {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    recipe: Recipe,
+    stop: CancellationToken,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// In the order in which they were asked for, so that starting them is the same in every run.
+    informers: IndexMap<Key, Entry>,
+    tasks: JoinSet<()>,
+    /// Where informers run, once they do.
+    runtime: Option<Handle>,
+    shut_down: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    kind: Endpoint,
+    selection: Selection,
+    form: TypeId,
+}
+
+struct Entry {
+    /// A [`SharedInformer`] without a lease.
+    informer: Box<dyn Any + Send + Sync>,
+    erased: Arc<dyn Erased>,
+    users: Users,
+    stop: CancellationToken,
+    /// Cancelled when its task is over; `None` before it is started.
+    ended: Option<CancellationToken>,
+}
+
+type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// An informer of any kind.
+trait Erased: Send + Sync {
+    fn run(&self, stop: CancellationToken) -> BoxFuture;
+    fn synced(&self) -> BoxFuture;
+    fn has_synced(&self) -> bool;
+    fn is_stopped(&self) -> bool;
+    fn health(&self) -> CacheHealth;
+}
+
+/// Caches that did not sync, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("caches not synced: {}", .waiting.join("; "))]
+pub struct NotSynced {
+    /// One line for each.
+    pub waiting: Vec<String>,
+}
+
+// === impl InformerFactory ===
+
+impl InformerFactory {
+    /// A factory with the defaults of [`InformerFactory::builder`], and without informers.
+    #[must_use]
+    pub fn new(client: Client, clock: Clock) -> Self {
+        Self::builder(client).clock(clock).build()
+    }
+
+    /// Begins a factory.
+    pub fn builder(client: Client) -> FactoryBuilder {
+        FactoryBuilder::new(client)
+    }
+
+    fn from_recipe(recipe: Recipe) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                recipe,
+                stop: CancellationToken::new(),
+                state: Mutex::new(State::default()),
+            }),
+        }
+    }
+
+    /// The informer for `K` and `selection`; the same one for all who ask.
+    #[must_use]
+    pub fn informer<K>(&self, selection: Selection) -> SharedInformer<K>
+    where
+        K: Stored + Resource,
+        K::DynamicType: Default,
+    {
+        self.informer_for(Endpoint::of::<K>(), selection)
+    }
+
+    /// The informer for the kind at `endpoint` in the form `S`.
+    #[must_use]
+    pub fn informer_for<S: Stored>(
+        &self,
+        endpoint: Endpoint,
+        selection: Selection,
+    ) -> SharedInformer<S> {
+        let key = Key {
+            kind: endpoint.clone(),
+            selection: selection.clone(),
+            form: TypeId::of::<S>(),
+        };
+        let mut state = self.inner.state.lock();
+        let known = state
+            .informers
+            .get(&key)
+            .filter(|entry| !entry.erased.is_stopped());
+        if let Some((entry, informer)) =
+            known.and_then(|entry| Some((entry, entry.informer.downcast_ref()?)))
+        {
+            return SharedInformer::leased(informer, entry.users.lease());
+        }
+        let informer = self.inner.recipe.make::<S>(endpoint, selection);
+        let entry = Entry {
+            informer: Box::new(informer.clone()),
+            erased: Arc::new(informer.clone()),
+            users: Users::none(),
+            stop: self.inner.stop.child_token(),
+            ended: None,
+        };
+        let leased = SharedInformer::leased(&informer, entry.users.lease());
+        state.informers.insert(key, entry);
+        self.start_new(&mut state);
+        leased
+    }
+
+    /// Starts all informers; those that are asked for later start then. Starting again is nothing, and so is
+    /// starting after [`InformerFactory::shutdown`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start(&self) {
+        let mut state = self.inner.state.lock();
+        state.runtime = Some(Handle::current());
+        self.start_new(&mut state);
+    }
+
+    fn start_new(&self, state: &mut State) {
+        let Some(runtime) = state.runtime.as_ref().filter(|_| !state.shut_down) else {
+            return;
+        };
+        while state.tasks.try_join_next().is_some() {}
+        for (key, entry) in &mut state.informers {
+            if entry.ended.is_none() {
+                let ended = entry.ended.insert(CancellationToken::new()).clone();
+                let run = entry.erased.run(entry.stop.clone());
+                let unused = unused(
+                    Arc::downgrade(&self.inner),
+                    key.clone(),
+                    entry.users.clone(),
+                    entry.stop.clone(),
+                );
+                let task = async move {
+                    let _ended = ended.drop_guard();
+                    tokio::select! {
+                        biased;
+                        () = run => {}
+                        () = unused => {}
+                    }
+                };
+                state.tasks.spawn_on(task, runtime);
+            }
+        }
+    }
+
+    /// Returns when every informer asked for so far has synced, or says which have not by `deadline`
+    /// (client-go: `WaitForCacheSync`).
+    ///
+    /// # Errors
+    /// [`NotSynced`] with a line for each informer that has not synced: it is late, was not started, or ended.
+    pub async fn wait_for_cache_sync(&self, deadline: Duration) -> Result<(), NotSynced> {
+        let informers: Vec<_> = {
+            let state = self.inner.state.lock();
+            state
+                .informers
+                .values()
+                .map(|entry| Arc::clone(&entry.erased))
+                .collect()
+        };
+        let all = async {
+            for informer in &informers {
+                informer.synced().await;
+            }
+        };
+        let _ = tokio::time::timeout(deadline, all).await;
+        let waiting: Vec<_> = informers
+            .iter()
+            .filter(|informer| !informer.has_synced())
+            .map(|informer| {
+                let health = informer.health();
+                health.trouble().unwrap_or_else(|| health.name.to_string())
+            })
+            .collect();
+        if waiting.is_empty() {
+            Ok(())
+        } else {
+            Err(NotSynced { waiting })
+        }
+    }
+
+    /// How each informer is doing, in the order in which they were asked for.
+    #[must_use]
+    pub fn health(&self) -> Vec<CacheHealth> {
+        let state = self.inner.state.lock();
+        state
+            .informers
+            .values()
+            .map(|entry| entry.erased.health())
+            .collect()
+    }
+
+    /// Stops `informer` for all who use it, and returns when none of its tasks runs any more. Who asks for
+    /// its kind and selection after that gets a new one. Of an informer that is not of this factory, or has
+    /// stopped, nothing is done.
+    pub async fn stop<S: Stored>(&self, informer: &SharedInformer<S>) {
+        let entry = {
+            let mut state = self.inner.state.lock();
+            let place = state.informers.values().position(|entry| {
+                let known = entry.informer.downcast_ref::<SharedInformer<S>>();
+                known.is_some_and(|known| known.is(informer))
+            });
+            place.and_then(|place| state.informers.shift_remove_index(place))
+        };
+        if let Some((_, entry)) = entry {
+            entry.stop.cancel();
+            if let Some(ended) = entry.ended {
+                ended.cancelled().await;
+            }
+        }
+    }
+
+    /// Stops all informers, and returns when none of their tasks runs any more.
+    pub async fn shutdown(&self) {
+        self.inner.stop.cancel();
+        let mut tasks = {
+            let mut state = self.inner.state.lock();
+            state.shut_down = true;
+            std::mem::take(&mut state.tasks)
+        };
+        while tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Stops an informer that nobody has used for the linger, and forgets it. Never returns: the task ends when the
+/// informer has.
+async fn unused(factory: Weak<Inner>, key: Key, users: Users, stop: CancellationToken) {
+    let Some(linger) = factory.upgrade().map(|factory| factory.recipe.linger) else {
+        return;
+    };
+    loop {
+        users.gone_for(linger).await;
+        let Some(factory) = factory.upgrade() else {
+            return;
+        };
+        let mut state = factory.state.lock();
+        // Under this lock nobody takes it over.
+        if users.is_empty() {
+            // What has its key may be its successor already.
+            let known = state.informers.get(&key);
+            if known.is_some_and(|entry| entry.users.are(&users)) {
+                state.informers.shift_remove(&key);
+            }
+            stop.cancel();
+            break;
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+impl std::fmt::Debug for InformerFactory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InformerFactory")
+            .field(
+                "informers",
+                &self.inner.state.lock().informers.keys().collect::<Vec<_>>(),
+            )
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Stored> Erased for SharedInformer<S> {
+    fn run(&self, stop: CancellationToken) -> BoxFuture {
+        let informer = self.clone();
+        Box::pin(async move {
+            if let Err(error) = SharedInformer::run(&informer, stop).await {
+                // Someone runs it already: it works, and its own owner ends it.
+                tracing::debug!(%error, "not started by the factory");
+            }
+        })
+    }
+
+    fn synced(&self) -> BoxFuture {
+        let informer = self.clone();
+        Box::pin(async move {
+            // A stopped informer is reported as not synced by the caller.
+            let _ = informer.wait_synced().await;
+        })
+    }
+
+    fn has_synced(&self) -> bool {
+        SharedInformer::has_synced(self)
+    }
+
+    fn is_stopped(&self) -> bool {
+        SharedInformer::is_stopped(self)
+    }
+
+    fn health(&self) -> CacheHealth {
+        SharedInformer::health(self)
+    }
+}

@@ -1,0 +1,289 @@
+//! The factory: who shares an informer, how long it lives, and what it is made with.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use reeve_informer::{
+    Compact, Endpoint, Event, HandlerOptions, InformerFactory, ReflectorOptions, Scope, Selection,
+    UpdateReason,
+};
+
+use crate::harness::{Told, clock, contents, millis, seconds};
+use crate::script::*;
+
+/// A server with one object, whatever is asked for.
+fn one() -> Script {
+    Script::default().otherwise(|asked| match asked.verb() {
+        "list" => list("10", &[object("a", "1")]),
+        "stream" => no_streaming(),
+        _ => watch([]),
+    })
+}
+
+fn labelled(labels: &str) -> Selection {
+    Selection {
+        labels: labels.into(),
+        ..Selection::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_factory_makes_one_informer_for_each_kind_scope_and_selector() {
+    let script = Script::default().otherwise(|asked| match asked.verb() {
+        "list" => list("10", &[object("a", "1")]),
+        "stream" => no_streaming(),
+        _ => watch([]),
+    });
+    let factory = InformerFactory::new(script.client(), clock());
+    let all = factory.informer::<ConfigMap>(Selection::default());
+    let same = factory.informer::<ConfigMap>(Selection::default());
+    let other = factory.informer::<ConfigMap>(Selection {
+        labels: "a=b".into(),
+        ..Selection::default()
+    });
+    assert!(Arc::ptr_eq(all.indexer(), same.indexer()));
+    assert!(!Arc::ptr_eq(all.indexer(), other.indexer()));
+    factory.start();
+    factory.start();
+    factory
+        .wait_for_cache_sync(Duration::from_secs(5))
+        .await
+        .unwrap();
+    assert_eq!(script.count("list"), 2, "starting twice is starting once");
+    let late = factory.informer::<ConfigMap>(Selection {
+        scope: Scope::namespace("n"),
+        ..Selection::default()
+    });
+    assert!(!late.has_synced());
+    factory.start();
+    late.wait_synced().await.unwrap();
+    assert_eq!(script.count("list"), 3);
+    factory.shutdown().await;
+    assert!(all.is_stopped() && other.is_stopped() && late.is_stopped());
+    millis(1).await;
+    assert_eq!(script.open(), 0);
+    let after = factory.informer::<ConfigMap>(Selection {
+        labels: "c=d".into(),
+        ..Selection::default()
+    });
+    factory.start();
+    millis(100).await;
+    assert!(!after.has_synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_factory_names_what_did_not_sync_and_why() {
+    let script =
+        Script::default().otherwise(|asked| match (asked.verb(), asked.get("labelSelector")) {
+            ("list", "a=b") => status(403, "Forbidden"),
+            ("list", _) => list("10", &[]),
+            ("stream", _) => no_streaming(),
+            _ => watch([]),
+        });
+    let factory = InformerFactory::new(script.client(), clock());
+    let _good = factory.informer::<ConfigMap>(Selection::default());
+    let _bad = factory.informer::<ConfigMap>(Selection {
+        labels: "a=b".into(),
+        ..Selection::default()
+    });
+    factory.start();
+    let error = factory
+        .wait_for_cache_sync(Duration::from_secs(30))
+        .await
+        .unwrap_err();
+    assert_eq!(error.waiting.len(), 1);
+    assert!(
+        error.to_string().contains("configmaps") && error.to_string().contains("Forbidden"),
+        "{error}"
+    );
+    factory.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_that_nobody_uses_goes_on_for_the_linger_and_then_stops() {
+    let script = one();
+    let factory = InformerFactory::new(script.client(), clock());
+    factory.start();
+    let first = factory.informer::<ConfigMap>(Selection::default());
+    let other = factory.informer::<ConfigMap>(labelled("a=b"));
+    first.wait_synced().await.unwrap();
+    let store = Arc::clone(first.indexer());
+    drop(first.clone());
+    seconds(60).await;
+    assert!(!first.is_stopped(), "one user is enough");
+    drop(first);
+    seconds(29).await;
+    let again = factory.informer::<ConfigMap>(Selection::default());
+    assert!(Arc::ptr_eq(&store, again.indexer()), "taken over in time");
+    assert_eq!(
+        (contents(&again).as_str(), script.count("list")),
+        ("a@1", 2)
+    );
+    seconds(60).await;
+    assert_eq!(factory.health().len(), 2);
+    drop(again);
+    seconds(31).await;
+    assert_eq!(factory.health().len(), 1, "the other is in use");
+    assert_eq!(script.open(), 1, "its watch is over");
+    let anew = factory.informer::<ConfigMap>(Selection::default());
+    assert!(!Arc::ptr_eq(&store, anew.indexer()));
+    anew.wait_synced().await.unwrap();
+    assert!(!other.is_stopped());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lister_or_a_handler_keeps_an_informer_in_use() {
+    let script = one();
+    let factory = InformerFactory::new(script.client(), clock());
+    factory.start();
+    let told = Told::default();
+    let handle = factory
+        .informer::<ConfigMap>(Selection::default())
+        .add_handler(told.handler(), HandlerOptions::new())
+        .unwrap();
+    let lister = factory.informer::<ConfigMap>(labelled("a=b")).lister();
+    let stream = factory
+        .informer::<ConfigMap>(labelled("c=d"))
+        .stream(HandlerOptions::new())
+        .unwrap();
+    seconds(60).await;
+    assert_eq!((told.take(), lister.len()), (vec!["+a@1*".to_owned()], 1));
+    assert_eq!(factory.health().len(), 3);
+    drop((lister, stream));
+    seconds(31).await;
+    assert_eq!(factory.health().len(), 1);
+    handle.unregister();
+    seconds(31).await;
+    assert_eq!((factory.health().len(), script.open()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_linger_an_informer_ends_with_its_last_user() {
+    let script = one();
+    let factory = InformerFactory::builder(script.client())
+        .clock(clock())
+        .linger(Duration::ZERO)
+        .build();
+    factory.start();
+    let informer = factory.informer::<ConfigMap>(Selection::default());
+    informer.wait_synced().await.unwrap();
+    drop(informer);
+    millis(1).await;
+    assert_eq!((factory.health().len(), script.open()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_informer_can_be_stopped_and_the_next_to_ask_has_a_new_one() {
+    let script = one();
+    let factory = InformerFactory::new(script.client(), clock());
+    let stays = factory.informer::<ConfigMap>(labelled("a=b"));
+    let ends = factory.informer::<ConfigMap>(Selection::default());
+    let user = ends.clone();
+    factory.start();
+    let deadline = Duration::from_secs(5);
+    factory.wait_for_cache_sync(deadline).await.unwrap();
+    factory.stop(&ends).await;
+    assert!(user.is_stopped(), "for all who use it");
+    assert!(user.add_handler(|_| {}, HandlerOptions::new()).is_err());
+    factory.stop(&ends).await;
+    millis(1).await;
+    assert!(!stays.is_stopped());
+    assert_eq!((factory.health().len(), script.open()), (1, 1));
+    let next = factory.informer::<ConfigMap>(Selection::default());
+    next.wait_synced().await.unwrap();
+    assert!(!Arc::ptr_eq(next.indexer(), ends.indexer()));
+    // A former one's end has nothing to do with its successor.
+    drop((ends, user));
+    seconds(60).await;
+    assert!(!next.is_stopped());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_that_was_stopped_before_the_start_does_not_start() {
+    let script = one();
+    let factory = InformerFactory::new(script.client(), clock());
+    let informer = factory.informer::<ConfigMap>(Selection::default());
+    factory.stop(&informer).await;
+    factory.start();
+    seconds(1).await;
+    assert_eq!(script.asked().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_factory_stops_its_informers() {
+    let script = one();
+    let factory = InformerFactory::new(script.client(), clock());
+    let informer = factory.informer::<ConfigMap>(Selection::default());
+    factory.start();
+    informer.wait_synced().await.unwrap();
+    drop(factory);
+    millis(1).await;
+    assert!(informer.is_stopped());
+    assert_eq!(script.open(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_kind_and_form_has_its_own_options() {
+    let script = Script::default().otherwise(|asked| match asked.verb() {
+        "list" => list("10", &[object("a", "1")]),
+        _ => watch([]),
+    });
+    let often = Duration::from_secs(10);
+    let factory = InformerFactory::builder(script.client())
+        .clock(clock())
+        .reflector(ReflectorOptions {
+            streaming: false,
+            ..ReflectorOptions::default()
+        })
+        .resync(Duration::from_secs(3600))
+        .configure::<ConfigMap>(move |builder| {
+            builder
+                .resync(often)
+                .reflector(ReflectorOptions {
+                    streaming: false,
+                    page_size: 7,
+                    ..ReflectorOptions::default()
+                })
+                .transform(|map: &mut ConfigMap| map.data = None)
+        })
+        .build();
+    factory.start();
+    let options = HandlerOptions::new;
+    let maps = factory.informer::<ConfigMap>(Selection::default());
+    let (told, quiet) = (Told::default(), Told::default());
+    let _told = maps.add_handler(told.handler(), options()).unwrap();
+    let _quiet = maps
+        .add_handler(quiet.handler(), options().resync(Duration::ZERO))
+        .unwrap();
+    maps.wait_synced().await.unwrap();
+    let compact = factory
+        .informer_for::<Compact<ConfigMap>>(Endpoint::of::<ConfigMap>(), Selection::default());
+    compact.wait_synced().await.unwrap();
+    let limits: Vec<_> = script
+        .asked()
+        .iter()
+        .filter(|asked| asked.verb() == "list")
+        .map(|asked| asked.get("limit").to_owned())
+        .collect();
+    assert_eq!(
+        limits,
+        ["7", "500"],
+        "what is of the typed form is of it alone"
+    );
+    let resyncs = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&resyncs);
+    let count = move |event| {
+        if let Event::Updated { reason, .. } = event {
+            assert_eq!(reason, UpdateReason::Resync);
+            seen.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    let _counted = compact.add_handler(count, options()).unwrap();
+    seconds(35).await;
+    assert_eq!(told.take(), ["+a@1*", "~a@1-1s", "~a@1-1s", "~a@1-1s"]);
+    assert_eq!((quiet.take().len(), resyncs.load(Ordering::SeqCst)), (1, 0));
+    seconds(3600).await;
+    assert_eq!(resyncs.load(Ordering::SeqCst), 1, "what the factory says");
+}
