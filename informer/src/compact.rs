@@ -153,6 +153,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
         Cow::Owned(owners.unwrap_or_default())
     }
 
+    fn owned_bytes(&self) -> usize {
+        self.json.len()
+    }
+
     fn typed(self: &Arc<Self>) -> Result<Arc<K>, ViewError> {
         Self::read(&self.json, "type").map(Arc::new)
     }

@@ -68,6 +68,12 @@ pub trait Stored: Sized + Send + Sync + 'static {
         decoding: &Decoding,
     ) -> Result<Self, D::Error>;
 
+    /// The bytes that the entry owns on the heap besides itself, as far as it knows them without walking through
+    /// all its fields. Default: none. It must stay the same while the entry is in a store.
+    fn owned_bytes(&self) -> usize {
+        0
+    }
+
     /// The key, borrowed.
     fn key_ref(&self) -> KeyRef<'_> {
         KeyRef {

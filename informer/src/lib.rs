@@ -45,6 +45,7 @@ mod processor;
 pub mod reflector;
 #[cfg(test)]
 mod sample;
+mod selector;
 pub mod transport;
 mod version;
 
@@ -56,7 +57,9 @@ pub use event::{Event, UpdateReason};
 pub use factory::{FactoryBuilder, InformerFactory, NotSynced};
 pub use fifo::{Batch, Deletion, Delta, DeltaFifo, Fifo, KnownObjects, RealFifo, Snapshot};
 pub use health::{Activity, CacheHealth, Failure, HandlerHealth, Quarantined};
-pub use indexer::{IndexFunction, IndexValues, Indexer, NAMESPACE_INDEX};
+pub use indexer::{
+    IndexFunction, IndexValues, Indexer, NAMESPACE_INDEX, StoreBytes, StoreSnapshot,
+};
 pub use informer::{Builder, RunError, SharedInformer, Stopped, WaitError};
 pub use key::{KeyRef, ObjectKey, ParseKeyError};
 pub use lister::Lister;

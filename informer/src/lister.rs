@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use kube_core::{Expression, Selector};
+use kube_core::Selector;
 
 use crate::entry::{Stored, ViewError};
 use crate::factory::Lease;
-use crate::indexer::{self, Indexer, NAMESPACE_INDEX};
+use crate::indexer::{self, Indexer, NAMESPACE_INDEX, StoreSnapshot};
 use crate::key::{KeyRef, ObjectKey};
+use crate::selector::retain_labelled;
+use crate::version::ResourceVersion;
 
 /// Reads what an informer holds. Cloning is cheap. What is returned is shared: clone an object to change it.
 pub struct Lister<S> {
@@ -50,7 +52,7 @@ impl<S: Stored> Lister<S> {
         Ok(self.indexer.get_ref(KeyRef { namespace, name }))
     }
 
-    /// Every object, as of one moment, in no promised order.
+    /// Every object, as of one moment, in the order of the keys.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<S>> {
         self.indexer.list()
@@ -66,21 +68,38 @@ impl<S: Stored> Lister<S> {
 
     /// The objects whose labels satisfy `labels`, of one namespace or of all (client-go: `List` of a lister).
     ///
-    /// It looks at each of them; for what is asked often, [`SharedInformer::add_indexer`](crate::SharedInformer)
-    /// with the label's value is the way.
+    /// It looks at each object of the namespace, or, for a label that has an index
+    /// ([`SharedInformer::add_label_index`](crate::SharedInformer::add_label_index)), at those that `=` or `in`
+    /// find there, whichever are fewer.
     #[must_use]
     pub fn select(&self, namespace: Option<&str>, labels: &Selector) -> Vec<Arc<S>> {
-        let mut objects = match namespace {
-            Some(namespace) => self.namespace(namespace),
-            None => self.list(),
-        };
-        let expressions: Vec<Expression> = labels.clone().into_iter().collect();
-        objects.retain(|object| {
-            expressions
-                .iter()
-                .all(|wanted| satisfies(&**object, wanted))
-        });
+        let mut objects = self.indexer.candidates(namespace, labels);
+        retain_labelled(&mut objects, labels);
         objects
+    }
+
+    /// At most `limit` objects of one namespace, or of all, whose keys come after `after`: a page. See
+    /// [`Indexer::list_range`].
+    #[must_use]
+    pub fn list_range(
+        &self,
+        namespace: Option<&str>,
+        after: Option<KeyRef<'_>>,
+        limit: usize,
+    ) -> Vec<Arc<S>> {
+        self.indexer.list_range(namespace, after, limit)
+    }
+
+    /// Everything as of now, unchanging while the store moves on.
+    #[must_use]
+    pub fn snapshot(&self) -> StoreSnapshot<S> {
+        self.indexer.snapshot()
+    }
+
+    /// The version of the store's content (client-go: `LastStoreSyncResourceVersion`).
+    #[must_use]
+    pub fn resource_version(&self) -> ResourceVersion {
+        self.indexer.resource_version()
     }
 
     /// The objects of one namespace.
@@ -112,22 +131,6 @@ impl<S: Stored> Lister<S> {
     }
 }
 
-/// Whether the object's labels satisfy one expression. Of an absent label `notin` and `!=` are true.
-fn satisfies<S: Stored>(object: &S, wanted: &Expression) -> bool {
-    match wanted {
-        Expression::In(name, values) => object
-            .label(name)
-            .is_some_and(|value| values.contains(value)),
-        Expression::NotIn(name, values) => object
-            .label(name)
-            .is_none_or(|value| !values.contains(value)),
-        Expression::Equal(name, value) => object.label(name) == Some(value),
-        Expression::NotEqual(name, value) => object.label(name) != Some(value),
-        Expression::Exists(name) => object.label(name).is_some(),
-        Expression::DoesNotExist(name) => object.label(name).is_none(),
-    }
-}
-
 impl<S> Clone for Lister<S> {
     fn clone(&self) -> Self {
         Self {
@@ -150,6 +153,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use k8s_openapi::api::core::v1::ConfigMap;
+    use kube_core::Expression;
 
     use super::*;
     use crate::indexer::Snapshot;

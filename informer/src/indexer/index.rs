@@ -3,9 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::Map;
+use indexmap::IndexMap;
+
+use super::objects::{Objects, Slot};
+use super::ordered::Ordered;
 use crate::entry::Stored;
-use crate::key::ObjectKey;
 
 /// The index that every store has: objects by namespace. Cluster-scoped objects have the value "".
 pub const NAMESPACE_INDEX: &str = "namespace";
@@ -35,120 +37,159 @@ pub enum Error {
         /// The name.
         name: Arc<str>,
     },
+    /// The index has no values for the object that was asked about.
+    #[error("the index {name:?} has no values for the object: {error}")]
+    Function {
+        /// The index.
+        name: Arc<str>,
+        /// What its function said.
+        error: String,
+    },
 }
 
-enum Function<S> {
-    /// By namespace: its only value is in the key.
-    Namespace,
-    Custom(IndexFunction<S>),
-}
+/// The values are in the order in which they came, so that the same history makes the same lists.
+type Values = IndexMap<Arc<str>, Arc<Ordered>, foldhash::fast::RandomState>;
 
 pub(super) struct Index<S> {
     pub(super) name: Arc<str>,
-    function: Function<S>,
-    pub(super) values: Map<Arc<str>, Map<ObjectKey, Arc<S>>>,
+    function: IndexFunction<S>,
+    /// The label whose values these are, so that selectors can use the index.
+    pub(super) label: Option<Arc<str>>,
+    values: Values,
     pub(super) failures: u64,
     pub(super) last_failure: Option<String>,
 }
 
 // === impl Index ===
 
+impl<S> Clone for Index<S> {
+    fn clone(&self) -> Self {
+        Self {
+            name: Arc::clone(&self.name),
+            function: Arc::clone(&self.function),
+            label: self.label.clone(),
+            values: self.values.clone(),
+            failures: self.failures,
+            last_failure: self.last_failure.clone(),
+        }
+    }
+}
+
 impl<S: Stored> Index<S> {
     pub(super) fn new(name: Arc<str>, function: IndexFunction<S>) -> Self {
-        Self::of(name, Function::Custom(function))
-    }
-
-    fn of(name: Arc<str>, function: Function<S>) -> Self {
         Self {
             name,
             function,
-            values: Map::default(),
+            label: None,
+            values: Values::default(),
             failures: 0,
             last_failure: None,
         }
     }
 
-    pub(super) fn by_namespace() -> Self {
-        Self::of(Arc::from(NAMESPACE_INDEX), Function::Namespace)
+    /// An index of the values of a label.
+    pub(super) fn of_label(name: Arc<str>, label: Arc<str>) -> Self {
+        let read = Arc::clone(&label);
+        let function =
+            move |object: &S| Ok(object.label(&read).map(Arc::from).into_iter().collect());
+        Self {
+            label: Some(label),
+            ..Self::new(name, Arc::new(function))
+        }
     }
 
-    /// The same index without objects; failures stay counted.
-    pub(super) fn emptied(&self) -> Self {
-        let function = match &self.function {
-            Function::Namespace => Function::Namespace,
-            Function::Custom(function) => Function::Custom(Arc::clone(function)),
-        };
-        Self {
+    /// The same index with other objects, which come in the order of their keys; failures stay counted.
+    pub(super) fn rebuilt<'a>(&self, objects: impl Iterator<Item = (Slot, &'a S)>) -> Self {
+        let mut rebuilt = Self {
+            label: self.label.clone(),
             failures: self.failures,
             last_failure: self.last_failure.clone(),
-            ..Self::of(Arc::clone(&self.name), function)
-        }
-    }
-
-    /// The values of `object`; none if the function fails, which is counted if `count`.
-    fn values_of(&mut self, object: &S, count: bool) -> Vec<Arc<str>> {
-        let Function::Custom(function) = &self.function else {
-            return Vec::new();
+            ..Self::new(Arc::clone(&self.name), Arc::clone(&self.function))
         };
-        let values = catch_unwind(AssertUnwindSafe(|| function(object)))
-            .unwrap_or_else(|_| Err("the index function panicked".to_owned()));
-        values.unwrap_or_else(|error| {
-            if count {
-                self.failures += 1;
-                self.last_failure = Some(format!("{}: {error}", object.key()));
+        let mut slots: IndexMap<Arc<str>, Vec<Slot>, foldhash::fast::RandomState> =
+            IndexMap::default();
+        for (slot, object) in objects {
+            let values = rebuilt.values_of(object);
+            for value in values.unwrap_or_else(|error| rebuilt.failed(object, &error)) {
+                let of_value = slots.entry(value).or_default();
+                if of_value.last() != Some(&slot) {
+                    of_value.push(slot);
+                }
             }
-            Vec::new()
-        })
+        }
+        let values = slots
+            .into_iter()
+            .map(|(value, slots)| (value, Arc::new(Ordered::from_sorted(&slots))));
+        rebuilt.values = values.collect();
+        rebuilt
     }
 
-    pub(super) fn insert(&mut self, key: &ObjectKey, object: &Arc<S>) {
-        if let Function::Namespace = self.function {
-            let namespace = key.namespace.clone().unwrap_or_else(|| Arc::from(""));
-            return self.put(namespace, key, object);
-        }
-        for value in self.values_of(object, true) {
-            self.put(value, key, object);
-        }
+    /// The values of `object`, or why there are none.
+    pub(super) fn values_of(&self, object: &S) -> IndexValues {
+        catch_unwind(AssertUnwindSafe(|| (self.function)(object)))
+            .unwrap_or_else(|_| Err("the index function panicked".to_owned()))
     }
 
-    pub(super) fn remove(&mut self, key: &ObjectKey, object: &S) {
-        if let Function::Namespace = self.function {
-            return self.take(key.namespace.as_deref().unwrap_or_default(), key);
-        }
-        for value in self.values_of(object, false) {
-            self.take(&value, key);
-        }
+    /// Counts that the function failed for `object`, which therefore has no values.
+    fn failed(&mut self, object: &S, error: &str) -> Vec<Arc<str>> {
+        self.failures += 1;
+        self.last_failure = Some(format!("{}: {error}", object.key_ref()));
+        Vec::new()
     }
 
-    pub(super) fn update(&mut self, key: &ObjectKey, old: &S, new: &Arc<S>) {
-        if let Function::Namespace = self.function {
-            return self.insert(key, new);
+    /// The objects with this value.
+    pub(super) fn value(&self, value: &str) -> Option<&Ordered> {
+        self.values.get(value).map(Arc::as_ref)
+    }
+
+    /// Every value there is.
+    pub(super) fn values(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.values.keys()
+    }
+
+    /// The bytes that it takes on the heap.
+    pub(super) fn bytes(&self) -> usize {
+        // Of a value: its text, its hash and pointers, its part of the table, and its slots.
+        let each = |(value, slots): (&Arc<str>, &Arc<Ordered>)| {
+            value.len() + 16 + size_of::<Ordered>() + 16 + slots.bytes()
+        };
+        self.values.capacity() * (8 + 16 + 8 + 10) + self.values.iter().map(each).sum::<usize>()
+    }
+
+    /// Notes that what stands in `slot` changed from `old` to `new`.
+    pub(super) fn change(
+        this: &mut Arc<Self>,
+        objects: &Objects<S>,
+        slot: Slot,
+        old: Option<&S>,
+        new: Option<&S>,
+    ) {
+        let before = old.map_or_else(Vec::new, |old| this.values_of(old).unwrap_or_default());
+        let after = new.map_or_else(Vec::new, |new| {
+            let values = this.values_of(new);
+            values.unwrap_or_else(|error| Arc::make_mut(this).failed(new, &error))
+        });
+        // Nearly always: an update leaves an object where it is.
+        if before == after {
+            return;
         }
-        let after = self.values_of(new, true);
-        for value in self.values_of(old, false) {
-            if !after.contains(&value) {
-                self.take(&value, key);
+        let Some(key) = new.or(old).map(Stored::key_ref) else {
+            return;
+        };
+        let index = Arc::make_mut(this);
+        for value in before.iter().filter(|value| !after.contains(value)) {
+            if let Some(slots) = index.values.get_mut(value) {
+                let slots = Arc::make_mut(slots);
+                slots.remove(|other| objects.stands(other, key));
+                // An empty set left behind would grow without end (kubernetes#84959).
+                if slots.len() == 0 {
+                    index.values.swap_remove(value);
+                }
             }
         }
         for value in after {
-            self.put(value, key, new);
-        }
-    }
-
-    fn put(&mut self, value: Arc<str>, key: &ObjectKey, object: &Arc<S>) {
-        self.values
-            .entry(value)
-            .or_default()
-            .insert(key.clone(), Arc::clone(object));
-    }
-
-    fn take(&mut self, value: &str, key: &ObjectKey) {
-        if let Some(objects) = self.values.get_mut(value) {
-            objects.swap_remove(key);
-            // An empty set left behind would grow without end (kubernetes#84959).
-            if objects.is_empty() {
-                self.values.swap_remove(value);
-            }
+            let slots = index.values.entry(value).or_default();
+            Arc::make_mut(slots).insert(slot, |other| objects.stands(other, key));
         }
     }
 }

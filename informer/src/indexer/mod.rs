@@ -1,39 +1,56 @@
-//! The store: objects by key, and by the values of named indexes.
+//! The store: objects by key, in the order of their keys, and by the values of named indexes.
 //!
 //! Readers share a lock that writers hold only for single changes and for swapping in a state that was built
-//! beside the old one; what a change frees is dropped after the lock is released. A list costs one reference
-//! count an object, no copies.
+//! beside the old one; what a change frees is dropped after the lock is released. Whoever walks many objects
+//! does it on a [`StoreSnapshot`], which takes the lock for a moment only. A list costs one reference count an
+//! object, no copies.
+//!
+//! Beside the objects the store keeps 22 to 36 bytes for each: a pointer, its place in the hash table, and four
+//! bytes for each index that it is in, that of its namespace included.
 
 mod index;
+mod objects;
+mod ordered;
+mod replace;
+mod snapshot;
 mod state;
+mod transaction;
 
 pub use index::{Error, IndexFunction, IndexValues, NAMESPACE_INDEX};
-pub(crate) use state::{Change, Transaction};
+pub(crate) use replace::is_same;
+pub use snapshot::StoreSnapshot;
+pub use state::StoreBytes;
+pub(crate) use transaction::{Change, Transaction};
 
 use std::sync::Arc;
 
-use indexmap::IndexMap;
+use kube_core::Selector;
 use parking_lot::{Mutex, RwLock};
 
 use crate::entry::Stored;
-use crate::event::{Event, UpdateReason};
+use crate::event::Event;
 use crate::fifo::KnownObjects;
 use crate::key::{KeyRef, ObjectKey};
 use crate::version::ResourceVersion;
 use index::Index;
+use ordered::Ordered;
 use state::State;
 
-/// In the order of insertion, so that the same history gives the same lists. The hash is seeded anew in each
-/// process, but it is a fast one: whoever can create objects with names of his choice in a cluster has shorter
-/// ways to slow its controllers down.
-pub(crate) type Map<K, V> = IndexMap<K, V, foldhash::fast::RandomState>;
+/// Lists of up to so many objects are made under the lock: writers wait for microseconds, and need not copy
+/// what they change, as they would while a snapshot is held.
+const SHORT: usize = 4096;
 
 /// Objects by key, with named indexes.
 ///
-/// An index by namespace is always there, under [`NAMESPACE_INDEX`]. Lists come in no promised order, but in
-/// the same one for the same history of changes.
+/// An index by namespace is always there, under [`NAMESPACE_INDEX`]. Lists come in the order of the keys: by
+/// namespace, cluster-scoped objects first, then by name.
+///
+/// This is client-go's `Indexer` for reading. `Add`, `Update`, `Delete`, `Replace`, `Resync` and `Transaction`
+/// have no counterpart on purpose: only the informer writes, so that the store equals what the server said; own
+/// writes that the server has not told of yet belong into a mutation cache.
+/// `GetIndexers` is [`Indexer::index_names`]; the functions stay inside.
 pub struct Indexer<S> {
-    state: RwLock<State<S>>,
+    state: RwLock<Arc<State<S>>>,
     /// Held through a whole change, so that a state can be built beside the one that is read.
     writer: Mutex<()>,
 }
@@ -58,45 +75,77 @@ impl<S: Stored> Indexer<S> {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            state: RwLock::new(State::new()),
+            state: RwLock::new(Arc::new(State::new())),
             writer: Mutex::new(()),
         }
     }
 
-    /// The object with this key.
+    /// The object with this key (client-go: `GetByKey`).
     #[must_use]
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<S>> {
-        self.state.read().objects.get(key).cloned()
+        self.get_ref(key.as_ref())
     }
 
-    /// The object with this key, without an owned key.
+    /// The object with this key, without an owned key. With [`Stored::key_ref`] of an object it gives what is
+    /// held of that object now (client-go: `Get`).
     #[must_use]
     pub fn get_ref(&self, key: KeyRef<'_>) -> Option<Arc<S>> {
-        self.state.read().objects.get(&key).cloned()
+        self.state.read().get(key).cloned()
     }
 
-    /// Every object, as of one moment.
+    /// Every object, as of one moment (client-go: `List`).
     #[must_use]
     pub fn list(&self) -> Vec<Arc<S>> {
-        self.state.read().objects.values().cloned().collect()
+        self.read(State::len, |state| state.iter().cloned().collect())
     }
 
-    /// Every key, as of one moment.
+    /// Every key, as of one moment (client-go: `ListKeys`).
     #[must_use]
     pub fn keys(&self) -> Vec<ObjectKey> {
-        self.state.read().objects.keys().cloned().collect()
+        self.read(State::len, |state| state.keys().collect())
+    }
+
+    /// At most `limit` objects of one namespace, or of all, whose keys come after `after`. With the last key of
+    /// one page as `after` of the next, everything is read without being held at once.
+    ///
+    /// Each page is as of its own moment: what comes or goes meanwhile is seen or not, and nothing else is
+    /// missed or comes twice. For one moment, take [`Indexer::snapshot`] and its
+    /// [`range`](StoreSnapshot::range). A page costs its size, and the logarithm of the whole.
+    #[must_use]
+    pub fn list_range(
+        &self,
+        namespace: Option<&str>,
+        after: Option<KeyRef<'_>>,
+        limit: usize,
+    ) -> Vec<Arc<S>> {
+        self.read(
+            |state| state.len().min(limit),
+            |state| state.range(namespace, after).take(limit).cloned().collect(),
+        )
+    }
+
+    /// The store as of now, unchanging.
+    #[must_use]
+    pub fn snapshot(&self) -> StoreSnapshot<S> {
+        StoreSnapshot(Arc::clone(&self.state.read()))
     }
 
     /// How many objects there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.state.read().objects.len()
+        self.state.read().len()
     }
 
     /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// How much memory the store takes. It walks the indexes' values, so ask as often as for metrics.
+    #[must_use]
+    pub fn bytes(&self) -> StoreBytes {
+        self.snapshot().0.bytes()
     }
 
     /// The version of the store's content: of the last change, list or bookmark that went in (client-go:
@@ -106,7 +155,7 @@ impl<S: Stored> Indexer<S> {
         self.state.read().resource_version.clone()
     }
 
-    /// Adds an index; objects that are already here are indexed too.
+    /// Adds an index; objects that are already here are indexed too (client-go: `AddIndexers`).
     ///
     /// `function` gives the values of an object, and must give the same for the same object. If it fails, or
     /// panics, the object is in the store but not in this index, and the failure is counted
@@ -119,53 +168,76 @@ impl<S: Stored> Indexer<S> {
         name: impl Into<Arc<str>>,
         function: impl Fn(&S) -> IndexValues + Send + Sync + 'static,
     ) -> Result<(), Error> {
+        self.add(Index::new(name.into(), Arc::new(function)))
+    }
+
+    /// Adds an index of the values of a label, called `label:` and the label's name. Label selectors with `=`
+    /// or `in` on this label look at the objects that it finds, not at all of them.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if there is an index of this name.
+    pub fn add_label_index(&self, label: impl Into<Arc<str>>) -> Result<(), Error> {
+        let label = label.into();
+        self.add(Index::of_label(Arc::from(format!("label:{label}")), label))
+    }
+
+    fn add(&self, index: Index<S>) -> Result<(), Error> {
+        // Only this thread writes, so what is read here holds until the index is in.
         let _writer = self.writer.lock();
-        let mut index = Index::new(name.into(), Arc::new(function));
-        let objects = {
-            let state = self.state.read();
-            if state.index(&index.name).is_some() {
-                return Err(Error::Exists { name: index.name });
-            }
-            state.objects.clone()
-        };
-        for (key, object) in &objects {
-            index.insert(key, object);
+        let state = self.snapshot().0;
+        if state.known_index(&index.name).is_ok() {
+            return Err(Error::Exists { name: index.name });
         }
-        self.state.write().indexes.push(index);
+        let objects = state
+            .slots()
+            .filter_map(|slot| Some((slot, &**state.objects.get(slot)?)));
+        let index = Arc::new(index.rebuilt(objects));
+        drop(state);
+        Arc::make_mut(&mut *self.state.write()).indexes.push(index);
         Ok(())
     }
 
-    /// The objects that have `value` in the index called `name`.
+    /// The objects that share a value with `object` in the index called `name`; `object` itself need not be
+    /// here (client-go: `Index`).
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] if there is no such index, [`Error::Function`] if its function fails for `object`.
+    pub fn index(&self, name: &str, object: &S) -> Result<Vec<Arc<S>>, Error> {
+        self.snapshot().0.index_of(name, object)
+    }
+
+    /// The objects that have `value` in the index called `name` (client-go: `ByIndex`).
     ///
     /// # Errors
     /// [`Error::Unknown`] if there is no such index.
     pub fn by_index(&self, name: &str, value: &str) -> Result<Vec<Arc<S>>, Error> {
-        let state = self.state.read();
-        let found = state.known_index(name)?.values.get(value);
-        Ok(found
-            .map(|objects| objects.values().cloned().collect())
-            .unwrap_or_default())
+        self.read_part(name, value, |_, objects| objects.cloned().collect())
     }
 
-    /// The keys of the objects that have `value` in the index called `name`.
+    /// The keys of the objects that have `value` in the index called `name` (client-go: `IndexKeys`).
     ///
     /// # Errors
     /// [`Error::Unknown`] if there is no such index.
     pub fn index_keys(&self, name: &str, value: &str) -> Result<Vec<ObjectKey>, Error> {
-        let state = self.state.read();
-        let found = state.known_index(name)?.values.get(value);
-        Ok(found
-            .map(|objects| objects.keys().cloned().collect())
-            .unwrap_or_default())
+        self.read_part(name, value, |state, objects| {
+            objects
+                .map(|object| state.key_of(object.key_ref()))
+                .collect()
+        })
     }
 
-    /// Every value in the index called `name`.
+    /// Every value in the index called `name`, in order (client-go: `ListIndexFuncValues`).
     ///
     /// # Errors
     /// [`Error::Unknown`] if there is no such index.
     pub fn index_values(&self, name: &str) -> Result<Vec<Arc<str>>, Error> {
-        let state = self.state.read();
-        Ok(state.known_index(name)?.values.keys().cloned().collect())
+        let state = self.snapshot().0;
+        let Some(index) = state.known_index(name)? else {
+            return Ok(state.namespaces.keys().cloned().collect());
+        };
+        let mut values: Vec<_> = index.values().cloned().collect();
+        values.sort_unstable();
+        Ok(values)
     }
 
     /// How often the function of the index called `name` failed for an object, and what it said last.
@@ -174,19 +246,54 @@ impl<S: Stored> Indexer<S> {
     /// [`Error::Unknown`] if there is no such index.
     pub fn index_failures(&self, name: &str) -> Result<(u64, Option<String>), Error> {
         let state = self.state.read();
-        let index = state.known_index(name)?;
-        Ok((index.failures, index.last_failure.clone()))
+        let failed = |index: &Index<S>| (index.failures, index.last_failure.clone());
+        Ok(state.known_index(name)?.map(failed).unwrap_or_default())
     }
 
     /// Names of all indexes.
     #[must_use]
     pub fn index_names(&self) -> Vec<Arc<str>> {
-        self.state
-            .read()
-            .indexes
-            .iter()
-            .map(|index| Arc::clone(&index.name))
-            .collect()
+        self.state.read().index_names()
+    }
+
+    /// What may satisfy `labels` in `namespace`, by the index that leaves the fewest.
+    pub(crate) fn candidates(&self, namespace: Option<&str>, labels: &Selector) -> Vec<Arc<S>> {
+        self.snapshot().0.candidates(namespace, labels)
+    }
+
+    /// Reads the objects that have `value` in the index called `name`.
+    fn read_part<R: Default>(
+        &self,
+        name: &str,
+        value: &str,
+        read: impl FnOnce(&State<S>, &mut dyn Iterator<Item = &Arc<S>>) -> R,
+    ) -> Result<R, Error> {
+        self.read(
+            |state| {
+                state
+                    .part(name, value)
+                    .ok()
+                    .flatten()
+                    .map_or(0, Ordered::len)
+            },
+            |state| {
+                let part = state.part(name, value)?;
+                Ok(part
+                    .map(|part| read(state, &mut state.at(part.iter())))
+                    .unwrap_or_default())
+            },
+        )
+    }
+
+    /// Reads `size` objects: under the lock if they are few, else from a snapshot.
+    fn read<R>(&self, size: impl Fn(&State<S>) -> usize, read: impl FnOnce(&State<S>) -> R) -> R {
+        let state = self.state.read();
+        if size(&state) <= SHORT {
+            return read(&state);
+        }
+        let snapshot = Arc::clone(&state);
+        drop(state);
+        read(&snapshot)
     }
 
     /// Changes several objects in one step that no reader sees half of.
@@ -194,7 +301,7 @@ impl<S: Stored> Indexer<S> {
         let _writer = self.writer.lock();
         let mut freed = Vec::new();
         let mut state = self.state.write();
-        let result = change(&mut Transaction::new(&mut state, &mut freed));
+        let result = change(&mut Transaction::new(Arc::make_mut(&mut state), &mut freed));
         drop(state);
         drop(freed);
         result
@@ -205,49 +312,12 @@ impl<S: Stored> Indexer<S> {
     ///
     /// An object whose version did not change keeps its entry and makes no event.
     pub(crate) fn replace(&self, snapshot: Snapshot<S>, initial: bool) -> Vec<Event<S>> {
-        let _writer = self.writer.lock();
         // Only this thread writes, so what is read here holds until the swap.
-        let (old, functions) = {
-            let state = self.state.read();
-            (state.objects.clone(), state.empty_indexes())
-        };
-        let mut objects: Map<ObjectKey, Arc<S>> = Map::with_capacity_and_hasher(
-            snapshot.objects.len(),
-            foldhash::fast::RandomState::default(),
-        );
-        // Lists come sorted: neighbours share their namespace.
-        let mut namespace: Option<Arc<str>> = None;
-        for object in snapshot.objects {
-            let (key, entry) = match old.get_key_value(&object.key_ref()) {
-                Some((key, known)) if !snapshot.new_epoch && is_same::<S>(known, &object) => {
-                    (key.clone(), Arc::clone(known))
-                }
-                Some((key, _)) => (key.clone(), object),
-                None => {
-                    let mut key = object.key();
-                    if key.namespace == namespace {
-                        key.namespace.clone_from(&namespace);
-                    }
-                    (key, object)
-                }
-            };
-            namespace.clone_from(&key.namespace);
-            objects.insert(key, entry);
-        }
-        for key in snapshot.retained {
-            if let Some(known) = old.get(&key) {
-                objects.entry(key).or_insert_with(|| Arc::clone(known));
-            }
-        }
-        let events = differences(&old, &objects, initial);
-        let mut next = State {
-            objects,
-            indexes: functions,
-            resource_version: snapshot.resource_version,
-        };
-        next.rebuild_indexes();
-        let freed = std::mem::replace(&mut *self.state.write(), next);
-        drop(freed);
+        let _writer = self.writer.lock();
+        let old = self.snapshot().0;
+        let (next, events) = replace::replace(&old, snapshot, initial);
+        let freed = std::mem::replace(&mut *self.state.write(), Arc::new(next));
+        drop((old, freed));
         events
     }
 }
@@ -276,48 +346,6 @@ impl<S: Stored> std::fmt::Debug for Indexer<S> {
             .field("resource_version", &self.resource_version())
             .finish()
     }
-}
-
-/// True if both are the same version of the same object.
-pub(crate) fn is_same<S: Stored>(known: &S, object: &S) -> bool {
-    std::ptr::eq(known, object)
-        || (known.uid() == object.uid()
-            && known.resource_version() == object.resource_version()
-            && !object.resource_version().is_empty())
-}
-
-/// What a handler has to be told when `old` becomes `new` in one step.
-fn differences<S: Stored>(
-    old: &Map<ObjectKey, Arc<S>>,
-    new: &Map<ObjectKey, Arc<S>>,
-    initial: bool,
-) -> Vec<Event<S>> {
-    let gone = old.iter().filter(|(key, known)| {
-        new.get(*key)
-            .is_none_or(|object| object.uid() != known.uid())
-    });
-    let mut events: Vec<_> = gone
-        .map(|(key, known)| Event::Deleted {
-            key: key.clone(),
-            last: Some(Arc::clone(known)),
-            tombstone: true,
-        })
-        .collect();
-    for (key, object) in new {
-        match old.get(key) {
-            Some(known) if Arc::ptr_eq(known, object) => {}
-            Some(known) if known.uid() == object.uid() => events.push(Event::Updated {
-                old: Arc::clone(known),
-                new: Arc::clone(object),
-                reason: UpdateReason::Relist,
-            }),
-            _ => events.push(Event::Added {
-                object: Arc::clone(object),
-                initial,
-            }),
-        }
-    }
-    events
 }
 
 #[cfg(test)]

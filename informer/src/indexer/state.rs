@@ -1,233 +1,268 @@
-//! The objects and indexes of one moment, and single changes to them.
+//! The objects and indexes of one moment, and what can be asked of them.
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
-use super::Map;
-use super::index::{Error, Index, NAMESPACE_INDEX};
-use crate::entry::Stored;
-use crate::event::{Event, UpdateReason};
-use crate::fifo::{Deletion, Delta};
-use crate::key::{KeyRef, ObjectKey};
-use crate::version::{self, ResourceVersion};
+use kube_core::{Expression, Selector};
 
+use super::index::{Error, Index, NAMESPACE_INDEX};
+use super::objects::{Objects, Slot};
+use super::ordered::Ordered;
+use crate::entry::Stored;
+use crate::key::{KeyRef, ObjectKey};
+use crate::version::ResourceVersion;
+
+/// Cloning it costs a few pointers for each thousand objects: a change after that copies what it touches.
 pub(crate) struct State<S> {
-    pub(super) objects: Map<ObjectKey, Arc<S>>,
-    pub(super) indexes: Vec<Index<S>>,
+    pub(super) objects: Objects<S>,
+    /// The objects of each namespace, cluster-scoped ones under "". Together they are the order of everything.
+    pub(super) namespaces: Arc<BTreeMap<Arc<str>, Arc<Ordered>>>,
+    pub(super) indexes: Vec<Arc<Index<S>>>,
     pub(super) resource_version: ResourceVersion,
+    /// What the objects own, as far as they know it.
+    pub(super) owned: usize,
+}
+
+/// How much memory a store takes, in bytes as they are asked of the allocator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoreBytes {
+    /// The entries themselves, with their reference counts: the size of the entry's type for each.
+    pub entries: usize,
+    /// What the entries own besides ([`Stored::owned_bytes`]). All of it for [`Compact`](crate::Compact): the
+    /// JSON. Zero for types, whose strings, maps and lists nobody counts: there this is a lower bound.
+    pub owned: usize,
+    /// The hash table, the order, and the indexes.
+    pub indexes: usize,
+}
+
+// === impl StoreBytes ===
+
+impl StoreBytes {
+    /// All of it.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.entries + self.owned + self.indexes
+    }
 }
 
 // === impl State ===
 
+impl<S> Clone for State<S> {
+    fn clone(&self) -> Self {
+        Self {
+            objects: self.objects.clone(),
+            namespaces: Arc::clone(&self.namespaces),
+            indexes: self.indexes.clone(),
+            resource_version: self.resource_version.clone(),
+            owned: self.owned,
+        }
+    }
+}
+
 impl<S: Stored> State<S> {
     pub(super) fn new() -> Self {
         Self {
-            objects: Map::default(),
-            indexes: vec![Index::by_namespace()],
+            objects: Objects::new(),
+            namespaces: Arc::default(),
+            indexes: Vec::new(),
             resource_version: ResourceVersion::default(),
+            owned: 0,
         }
     }
 
-    pub(super) fn index(&self, name: &str) -> Option<&Index<S>> {
-        self.indexes.iter().find(|index| &*index.name == name)
+    pub(super) fn len(&self) -> usize {
+        self.objects.len()
     }
 
-    pub(super) fn known_index(&self, name: &str) -> Result<&Index<S>, Error> {
-        self.index(name).ok_or_else(|| Error::Unknown {
-            name: name.into(),
-            known: self
-                .indexes
-                .iter()
-                .map(|index| Arc::clone(&index.name))
-                .collect(),
-        })
+    pub(super) fn bytes(&self) -> StoreBytes {
+        let of_namespace = |(name, slots): (&Arc<str>, &Arc<Ordered>)| {
+            // A pointer to each, their reference counts, and the text.
+            24 + 32 + size_of::<Ordered>() + name.len() + slots.bytes()
+        };
+        StoreBytes {
+            // Two reference counts each.
+            entries: self.len() * (size_of::<S>() + 2 * size_of::<usize>()),
+            owned: self.owned,
+            indexes: self.objects.bytes()
+                + self.namespaces.iter().map(of_namespace).sum::<usize>()
+                + self
+                    .indexes
+                    .iter()
+                    .map(|index| index.bytes())
+                    .sum::<usize>(),
+        }
     }
 
-    /// A key that shares its namespace with the other keys.
-    fn key_for(&self, key: KeyRef<'_>) -> ObjectKey {
-        let known = key.namespace.and_then(|namespace| {
-            let index = self.index(NAMESPACE_INDEX)?;
-            index.values.get_key_value(namespace)
-        });
+    pub(super) fn get(&self, key: KeyRef<'_>) -> Option<&Arc<S>> {
+        let slot = self.objects.find(self.objects.hash(key), key)?;
+        self.objects.get(slot)
+    }
+
+    /// The key of an object, which shares its namespace with the other keys.
+    pub(super) fn key_of(&self, key: KeyRef<'_>) -> ObjectKey {
+        let shared = |namespace| match self.namespaces.get_key_value(namespace) {
+            Some((namespace, _)) => Arc::clone(namespace),
+            None => Arc::from(namespace),
+        };
         ObjectKey {
-            namespace: known
-                .map(|(namespace, _)| Arc::clone(namespace))
-                .or_else(|| key.namespace.map(Arc::from)),
+            namespace: key.namespace.map(shared),
             name: Arc::from(key.name),
         }
     }
 
-    /// The same indexes without objects.
-    pub(super) fn empty_indexes(&self) -> Vec<Index<S>> {
-        self.indexes.iter().map(Index::emptied).collect()
+    /// Every key, in order.
+    pub(super) fn keys(&self) -> impl Iterator<Item = ObjectKey> {
+        self.iter().map(|object| self.key_of(object.key_ref()))
     }
 
-    pub(super) fn rebuild_indexes(&mut self) {
-        for index in &mut self.indexes {
-            for (key, object) in &self.objects {
-                index.insert(key, object);
-            }
-        }
-    }
-}
-
-/// What a change to the store came to.
-#[derive(Debug)]
-pub(crate) enum Change<S: Stored> {
-    /// Nothing: it was known already.
-    Known,
-    /// Nothing: it is older than what is known.
-    Stale,
-    /// One event for the handlers.
-    One(Event<S>),
-    /// The object was deleted and created again in between.
-    Recreated(Event<S>, Event<S>),
-}
-
-/// Changes under the store's lock.
-pub(crate) struct Transaction<'a, S> {
-    state: &'a mut State<S>,
-    /// What is dropped after the lock.
-    freed: &'a mut Vec<Arc<S>>,
-}
-
-// === impl Transaction ===
-
-impl<'a, S: Stored> Transaction<'a, S> {
-    pub(super) fn new(state: &'a mut State<S>, freed: &'a mut Vec<Arc<S>>) -> Self {
-        Self { state, freed }
+    /// The objects in `slots`.
+    pub(super) fn at<'a>(
+        &'a self,
+        slots: impl Iterator<Item = Slot> + 'a,
+    ) -> impl Iterator<Item = &'a Arc<S>> + 'a {
+        slots.filter_map(|slot| self.objects.get(slot))
     }
 
-    /// Notes that the store's content is as of `version`, unless it is of a later one.
-    pub(crate) fn advance(&mut self, version: ResourceVersion) {
-        if !version.is_empty() && version.reaches(&self.state.resource_version) {
-            self.state.resource_version = version;
-        }
+    /// Every slot that is taken, in the order of the keys.
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
+        self.namespaces.values().flat_map(|slots| slots.iter())
     }
 
-    /// Notes that the store's content is as of `version`, whatever was said before.
-    pub(crate) fn set_version(&mut self, version: ResourceVersion) {
-        self.state.resource_version = version;
+    /// Every object, in the order of the keys.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<S>> {
+        self.at(self.slots())
     }
 
-    /// Applies a delta about one object. `initial` marks an addition as part of the first list.
-    pub(crate) fn apply(&mut self, delta: Delta<S>, initial: bool) -> Change<S> {
-        match delta {
-            Delta::Added(object) | Delta::Updated(object) => {
-                self.put(object, initial, UpdateReason::Changed)
-            }
-            Delta::Replaced(object) => self.put(object, initial, UpdateReason::Relist),
-            Delta::Sync(object) => self.resync(&object),
-            Delta::Deleted(deletion) => self.delete(deletion),
-            // These are about the whole store, and handled where that is held.
-            Delta::ReplacedAll(_) | Delta::SyncAll | Delta::Bookmark(_) => Change::Known,
-        }
+    /// The objects after `after` of one namespace or of all, in the order of the keys.
+    pub(super) fn range<'a>(
+        &'a self,
+        namespace: Option<&'a str>,
+        after: Option<KeyRef<'a>>,
+    ) -> impl Iterator<Item = &'a Arc<S>> + 'a {
+        let first = after.map(|after| after.namespace.unwrap_or_default());
+        let from = Bound::Included(namespace.or(first).unwrap_or_default());
+        let to = namespace.map_or(Bound::Unbounded, Bound::Included);
+        let namespaces = self.namespaces.range::<str, _>((from, to));
+        let slots = namespaces.flat_map(move |(_, slots)| {
+            slots.iter_after(move |slot| {
+                after.is_some_and(|after| self.objects.stands(slot, after).is_le())
+            })
+        });
+        self.at(slots)
     }
 
-    fn put(&mut self, object: Arc<S>, initial: bool, reason: UpdateReason) -> Change<S> {
-        let Some((key, known)) = self.state.objects.get_key_value(&object.key_ref()) else {
-            let key = self.state.key_for(object.key_ref());
-            self.insert(key, Arc::clone(&object));
-            return Change::One(Event::Added { object, initial });
-        };
-        let (key, known) = (key.clone(), Arc::clone(known));
-        if known.uid() == object.uid() {
-            match version::compare(object.resource_version(), known.resource_version()) {
-                // What a list says counts, also when it is of a new epoch.
-                Some(std::cmp::Ordering::Less)
-                    if reason == UpdateReason::Changed && self.is_comparable(&known) =>
-                {
-                    return Change::Stale;
-                }
-                Some(std::cmp::Ordering::Equal) if !object.resource_version().is_empty() => {
-                    return Change::Known;
-                }
-                _ => {}
-            }
-            self.insert(key, Arc::clone(&object));
-            return Change::One(Event::Updated {
-                old: known,
-                new: object,
-                reason,
-            });
-        }
-        self.insert(key.clone(), Arc::clone(&object));
-        Change::Recreated(
-            Event::Deleted {
-                key,
-                last: Some(known),
-                tombstone: true,
-            },
-            Event::Added {
-                object,
-                initial: false,
-            },
-        )
+    pub(super) fn index(&self, name: &str) -> Option<&Arc<Index<S>>> {
+        self.indexes.iter().find(|index| &*index.name == name)
     }
 
-    /// False for an entry that is newer than the store as a whole: it was kept from before the server's
-    /// history began anew, and its version says nothing about that of a newer state.
-    fn is_comparable(&self, known: &Arc<S>) -> bool {
-        version::compare(
-            known.resource_version(),
-            self.state.resource_version.as_str(),
-        ) != Some(std::cmp::Ordering::Greater)
+    pub(super) fn index_names(&self) -> Vec<Arc<str>> {
+        let named = self.indexes.iter().map(|index| Arc::clone(&index.name));
+        std::iter::once(Arc::from(NAMESPACE_INDEX))
+            .chain(named)
+            .collect()
     }
 
-    fn resync(&mut self, object: &Arc<S>) -> Change<S> {
-        // The object may be gone, or newer, since the resync was asked for.
-        match self.state.objects.get(&object.key_ref()) {
-            Some(now) => Change::One(Event::Updated {
-                old: Arc::clone(now),
-                new: Arc::clone(now),
-                reason: UpdateReason::Resync,
+    /// The index called `name`; `None` for that of namespaces.
+    pub(super) fn known_index(&self, name: &str) -> Result<Option<&Index<S>>, Error> {
+        match self.index(name) {
+            Some(index) => Ok(Some(index)),
+            None if name == NAMESPACE_INDEX => Ok(None),
+            None => Err(Error::Unknown {
+                name: name.into(),
+                known: self.index_names(),
             }),
-            None => Change::Known,
         }
     }
 
-    fn delete(&mut self, deletion: Deletion<S>) -> Change<S> {
-        let (key, seen) = match deletion {
-            Deletion::Seen(object) => (object.key(), Some(object)),
-            Deletion::FinalStateUnknown { key, .. } => (key, None),
-        };
-        let Some(known) = self.state.objects.get(&key) else {
-            return Change::Known;
-        };
-        if let Some(object) = &seen {
-            // The deletion of a former object of this name, or of a former state: some servers give the
-            // deleted object its last version and not the deletion's, so an equal one counts.
-            let other = !object.uid().is_empty() && object.uid() != known.uid();
-            let older = version::compare(object.resource_version(), known.resource_version())
-                == Some(std::cmp::Ordering::Less);
-            if other || (older && self.is_comparable(known)) {
-                return Change::Stale;
-            }
-        }
-        let known = self.remove(&key);
-        Change::One(Event::Deleted {
-            key,
-            tombstone: seen.is_none(),
-            last: seen.or(known),
+    /// The objects with `value` in the index called `name`; `None` if there are none.
+    pub(super) fn part(&self, name: &str, value: &str) -> Result<Option<&Ordered>, Error> {
+        Ok(match self.known_index(name)? {
+            Some(index) => index.value(value),
+            None => self.namespace(value),
         })
     }
 
-    fn insert(&mut self, key: ObjectKey, object: Arc<S>) {
-        let old = self.state.objects.insert(key.clone(), Arc::clone(&object));
-        for index in &mut self.state.indexes {
-            match &old {
-                Some(old) => index.update(&key, old, &object),
-                None => index.insert(&key, &object),
-            }
-        }
-        self.freed.extend(old);
+    pub(super) fn namespace(&self, namespace: &str) -> Option<&Ordered> {
+        self.namespaces.get(namespace).map(Arc::as_ref)
     }
 
-    fn remove(&mut self, key: &ObjectKey) -> Option<Arc<S>> {
-        let old = self.state.objects.swap_remove(key)?;
-        for index in &mut self.state.indexes {
-            index.remove(key, &old);
+    /// The values of `object` in the index called `name`, whether it is here or not.
+    pub(super) fn values_of(&self, name: &str, object: &S) -> Result<Vec<Arc<str>>, Error> {
+        match self.known_index(name)? {
+            Some(index) => index.values_of(object).map_err(|error| Error::Function {
+                name: Arc::clone(&index.name),
+                error,
+            }),
+            None => Ok(vec![Arc::from(object.namespace().unwrap_or_default())]),
         }
-        self.freed.push(Arc::clone(&old));
-        Some(old)
+    }
+
+    /// The objects that share a value with `object` in the index called `name`, in the order of the keys.
+    pub(super) fn index_of(&self, name: &str, object: &S) -> Result<Vec<Arc<S>>, Error> {
+        let values = self.values_of(name, object)?;
+        let mut parts = Vec::with_capacity(values.len());
+        for value in &values {
+            parts.extend(self.part(name, value)?);
+        }
+        Ok(self.union(&parts))
+    }
+
+    /// The objects of all `parts`, each once, in the order of the keys.
+    fn union(&self, parts: &[&Ordered]) -> Vec<Arc<S>> {
+        let slots = parts.iter().flat_map(|part| part.iter());
+        let mut objects: Vec<_> = self.at(slots).cloned().collect();
+        if parts.len() > 1 {
+            objects.sort_unstable_by(|a, b| a.key_ref().cmp(&b.key_ref()));
+            objects.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        }
+        objects
+    }
+
+    /// The fewest objects known to hold all that satisfy `labels` in `namespace`, and which they are: those of
+    /// the namespace, or those that an index of a label finds. In the order of the keys.
+    pub(super) fn candidates(&self, namespace: Option<&str>, labels: &Selector) -> Vec<Arc<S>> {
+        let mut best = namespace.map(|namespace| {
+            let slots = self.namespace(namespace);
+            slots.into_iter().collect::<Vec<_>>()
+        });
+        let size = |parts: &[&Ordered]| parts.iter().map(|part| part.len()).sum::<usize>();
+        for expression in labels.clone() {
+            if let Some(parts) = self.labelled(&expression)
+                && best.as_ref().is_none_or(|best| size(&parts) < size(best))
+            {
+                best = Some(parts);
+            }
+        }
+        let Some(parts) = best else {
+            return self.iter().cloned().collect();
+        };
+        let mut objects = self.union(&parts);
+        objects.retain(|object| namespace.is_none_or(|name| object.namespace() == Some(name)));
+        objects
+    }
+
+    /// The objects that satisfy `expression`, if there is an index of its label that can tell.
+    fn labelled(&self, expression: &Expression) -> Option<Vec<&Ordered>> {
+        let index = |label: &str| {
+            let of_label = |index: &&Arc<Index<S>>| index.label.as_deref() == Some(label);
+            self.indexes.iter().find(of_label)
+        };
+        match expression {
+            Expression::Equal(label, value) => {
+                Some(index(label)?.value(value).into_iter().collect())
+            }
+            Expression::In(label, values) => {
+                let index = index(label)?;
+                Some(
+                    values
+                        .iter()
+                        .filter_map(|value| index.value(value))
+                        .collect(),
+                )
+            }
+            _ => None,
+        }
     }
 }

@@ -202,6 +202,14 @@ impl<S: Stored> SharedInformer<S> {
         self.inner.indexer.add_index(name, function)
     }
 
+    /// Adds an index of the values of a label, which label selectors use. See [`Indexer::add_label_index`].
+    ///
+    /// # Errors
+    /// [`indexer::Error::Exists`] if there is one already.
+    pub fn add_label_index(&self, label: impl Into<Arc<str>>) -> Result<(), indexer::Error> {
+        self.inner.indexer.add_label_index(label)
+    }
+
     /// Reads from the store.
     #[must_use]
     pub fn lister(&self) -> Lister<S> {

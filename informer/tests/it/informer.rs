@@ -595,7 +595,7 @@ async fn indexes_are_added_before_the_start_and_to_a_full_store() {
         let even = informer.indexer().index_keys(name, "even").unwrap();
         assert_eq!(
             even.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["n/b", "n/a"]
+            ["n/a", "n/b"]
         );
         assert!(informer.lister().by_index(name, "odd").unwrap().is_empty());
         assert_eq!(

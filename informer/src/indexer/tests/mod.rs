@@ -1,3 +1,5 @@
+mod model;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
 
@@ -107,6 +109,87 @@ fn of_two_objects_with_one_key_in_a_list_the_later_counts() {
     let indexer = Indexer::new();
     indexer.replace(snapshot(&["a@1", "b@1", "a@2"], "5"), true);
     assert_eq!(contents(&indexer), ["a@2", "b@1"]);
+}
+
+#[test]
+fn objects_that_share_a_value_are_found_by_one_of_them_and_failures_are_values() {
+    let indexer = Indexer::new();
+    let digits = |map: &ConfigMap| -> IndexValues {
+        if map.name() == "bad" {
+            return Err("no digits".to_owned());
+        }
+        Ok(map
+            .resource_version()
+            .chars()
+            .map(|digit| Arc::from(digit.to_string()))
+            .collect())
+    };
+    indexer.add_index("digits", digits).unwrap();
+    indexer.replace(
+        snapshot(&["d@31", "a@12", "b@23", "c@99", "bad@1"], "99"),
+        true,
+    );
+    let names = |name: &str, object: &str| {
+        let found = indexer.index(name, &map(object))?;
+        Ok(found
+            .iter()
+            .map(|map| map.name().to_owned())
+            .collect::<String>())
+    };
+    // Each once, though two values find it, in the order of the keys.
+    assert_eq!(names("digits", "elsewhere@213"), Ok("abd".to_owned()));
+    assert_eq!(names("digits", "elsewhere@9"), Ok("c".to_owned()));
+    assert_eq!(names("digits", "elsewhere@7"), Ok(String::new()));
+    assert_eq!(
+        names(NAMESPACE_INDEX, "elsewhere@7"),
+        Ok("abbadcd".to_owned())
+    );
+    assert_eq!(
+        names("digits", "bad@1"),
+        Err(Error::Function {
+            name: "digits".into(),
+            error: "no digits".to_owned()
+        })
+    );
+    let known = vec!["namespace".into(), "digits".into()];
+    assert_eq!(
+        names("none", "a@1"),
+        Err(Error::Unknown {
+            name: "none".into(),
+            known
+        })
+    );
+    assert_eq!(indexer.index_failures("digits").unwrap().0, 1);
+    let keys = indexer.index_keys("digits", "1").unwrap();
+    assert_eq!(
+        keys.iter().map(|key| &*key.name).collect::<Vec<_>>(),
+        ["a", "d"]
+    );
+    assert!(matches!(
+        indexer.add_index(NAMESPACE_INDEX, digits),
+        Err(Error::Exists { .. })
+    ));
+    assert!(indexer.add_label_index("app").is_ok() && indexer.add_label_index("app").is_err());
+}
+
+#[test]
+fn an_update_that_leaves_an_object_where_it_is_in_an_index_copies_nothing_of_it() {
+    let indexer = Indexer::new();
+    indexer
+        .add_index("name", |map: &ConfigMap| Ok(vec![map.name().into()]))
+        .unwrap();
+    indexer.replace(snapshot(&["a@1", "b@1"], "1"), true);
+    let before = indexer.snapshot();
+    apply(&indexer, Delta::Updated(map("a@2")));
+    let after = indexer.snapshot();
+    assert!(Arc::ptr_eq(&before.0.indexes[0], &after.0.indexes[0]));
+    assert!(Arc::ptr_eq(&before.0.namespaces, &after.0.namespaces));
+    apply(&indexer, Delta::Added(map("c@3")));
+    assert!(!Arc::ptr_eq(
+        &after.0.indexes[0],
+        &indexer.snapshot().0.indexes[0]
+    ));
+    assert_eq!((before.len(), after.len(), indexer.len()), (2, 2, 3));
 }
 
 proptest! {

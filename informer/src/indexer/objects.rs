@@ -1,0 +1,180 @@
+//! The objects themselves: in numbered slots, and found by key.
+
+use std::cmp::Ordering;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+use crate::entry::Stored;
+use crate::key::KeyRef;
+
+/// Where an object stands. It stays there for as long as there is an object with its key, so that an index
+/// needs four bytes for it, and no change when it is updated.
+pub(super) type Slot = u32;
+
+/// How many slots are copied together when a snapshot holds on to them.
+const CHUNK: usize = 128;
+
+type Chunk<S> = [Option<Arc<S>>; CHUNK];
+
+/// Objects by key. A clone shares all chunks; a change copies the chunk that it is in, if that is shared.
+///
+/// An object costs 8 bytes of a chunk, and 10 to 20 of the table, which knows no keys: they are in the objects.
+pub(super) struct Objects<S> {
+    chunks: Vec<Arc<Chunk<S>>>,
+    /// Slots from here on were never used.
+    end: Slot,
+    /// Slots that were given back.
+    free: Vec<Slot>,
+    table: Arc<HashTable<Place>>,
+    /// Seeded anew in each process, but fast: whoever can create objects with names of his choice in a cluster
+    /// has shorter ways to slow its controllers down.
+    hasher: RandomState,
+}
+
+/// The hash of a key, kept so that a growing table reads no object, and where the object stands.
+#[derive(Clone, Copy)]
+struct Place {
+    hash: u32,
+    slot: Slot,
+}
+
+// === impl Place ===
+
+impl Place {
+    /// A hash for the table, which uses bits of both ends.
+    fn spread(hash: u32) -> u64 {
+        u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+// === impl Objects ===
+
+impl<S> Clone for Objects<S> {
+    fn clone(&self) -> Self {
+        Self {
+            chunks: self.chunks.clone(),
+            end: self.end,
+            free: self.free.clone(),
+            table: Arc::clone(&self.table),
+            hasher: self.hasher.clone(),
+        }
+    }
+}
+
+impl<S: Stored> Objects<S> {
+    pub(super) fn new() -> Self {
+        Self::with_capacity(0, RandomState::default())
+    }
+
+    fn with_capacity(capacity: usize, hasher: RandomState) -> Self {
+        Self {
+            chunks: Vec::with_capacity(capacity.div_ceil(CHUNK)),
+            end: 0,
+            free: Vec::new(),
+            table: Arc::new(HashTable::with_capacity(capacity)),
+            hasher,
+        }
+    }
+
+    /// None, with room for `capacity`; keys have the same hashes as here.
+    pub(super) fn emptied(&self, capacity: usize) -> Self {
+        Self::with_capacity(capacity, self.hasher.clone())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// One more than the highest slot that was ever used.
+    pub(super) fn end(&self) -> Slot {
+        self.end
+    }
+
+    /// The bytes that it takes on the heap, without the objects.
+    pub(super) fn bytes(&self) -> usize {
+        self.chunks.len() * size_of::<Chunk<S>>()
+            + self.chunks.capacity() * size_of::<Arc<Chunk<S>>>()
+            + self.free.capacity() * size_of::<Slot>()
+            + self.table.allocation_size()
+    }
+
+    pub(super) fn hash(&self, key: KeyRef<'_>) -> u32 {
+        // The upper half is as good as the lower.
+        (self.hasher.hash_one(key) >> 32) as u32
+    }
+
+    pub(super) fn get(&self, slot: Slot) -> Option<&Arc<S>> {
+        let slot = slot as usize;
+        self.chunks.get(slot / CHUNK)?[slot % CHUNK].as_ref()
+    }
+
+    /// How the key of what stands in `slot` stands to `key`.
+    pub(super) fn stands(&self, slot: Slot, key: KeyRef<'_>) -> Ordering {
+        self.get(slot)
+            .map(|object| object.key_ref())
+            .cmp(&Some(key))
+    }
+
+    pub(super) fn find(&self, hash: u32, key: KeyRef<'_>) -> Option<Slot> {
+        let found = self.table.find(Place::spread(hash), |place| {
+            place.hash == hash && self.stands(place.slot, key).is_eq()
+        });
+        found.map(|place| place.slot)
+    }
+
+    /// Puts `object` into the slot of its key. Of a key that was here: what stood there before.
+    pub(super) fn insert(&mut self, hash: u32, object: Arc<S>) -> (Slot, Option<Arc<S>>) {
+        let key = object.key_ref();
+        let chunks = &self.chunks;
+        let entry = Arc::make_mut(&mut self.table).entry(
+            Place::spread(hash),
+            |place| {
+                let slot = place.slot as usize;
+                let there = chunks[slot / CHUNK][slot % CHUNK].as_ref();
+                place.hash == hash && there.is_some_and(|there| there.key_ref() == key)
+            },
+            |place| Place::spread(place.hash),
+        );
+        let slot = match entry {
+            Entry::Occupied(place) => place.get().slot,
+            Entry::Vacant(vacant) => {
+                let slot = self.free.pop().unwrap_or_else(|| {
+                    let slot = self.end;
+                    // 2^32 entries would need 34 GB for their slots alone.
+                    self.end = slot.checked_add(1).expect("fewer than 2^32 objects");
+                    slot
+                });
+                vacant.insert(Place { hash, slot });
+                slot
+            }
+        };
+        let old = self.put(slot, object);
+        (slot, old)
+    }
+
+    /// Puts `object` into `slot`, which has the slot of its key.
+    pub(super) fn put(&mut self, slot: Slot, object: Arc<S>) -> Option<Arc<S>> {
+        let at = slot as usize / CHUNK;
+        while self.chunks.len() <= at {
+            self.chunks.push(Arc::new([const { None }; CHUNK]));
+        }
+        Arc::make_mut(&mut self.chunks[at])[slot as usize % CHUNK].replace(object)
+    }
+
+    /// Empties `slot`.
+    pub(super) fn remove(&mut self, slot: Slot) -> Option<Arc<S>> {
+        let hash = self.hash(self.get(slot)?.key_ref());
+        let table = Arc::make_mut(&mut self.table);
+        let place = table.find_entry(Place::spread(hash), |place| place.slot == slot);
+        if let Ok(place) = place {
+            place.remove();
+        }
+        self.free.push(slot);
+        let slot = slot as usize;
+        Arc::make_mut(&mut self.chunks[slot / CHUNK])[slot % CHUNK].take()
+    }
+}

@@ -1,0 +1,151 @@
+//! Building the next state beside the present one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::Snapshot;
+use super::objects::{Objects, Slot};
+use super::ordered::Ordered;
+use super::state::State;
+use crate::entry::Stored;
+use crate::event::{Event, UpdateReason};
+
+/// The state after `snapshot` replaced everything in `old`, and what a handler has to be told of it: first
+/// what is gone, then the rest in the order of the list (client-go: `processReplacedAll`).
+///
+/// An object whose version did not change keeps its entry and makes no event.
+pub(super) fn replace<S: Stored>(
+    old: &State<S>,
+    snapshot: Snapshot<S>,
+    initial: bool,
+) -> (State<S>, Vec<Event<S>>) {
+    let mut next = Next {
+        objects: old.objects.emptied(snapshot.objects.len()),
+        former: Vec::with_capacity(snapshot.objects.len()),
+    };
+    for object in snapshot.objects {
+        next.take(old, object, snapshot.new_epoch);
+    }
+    for key in snapshot.retained {
+        let key = key.as_ref();
+        let listed = next.objects.find(old.objects.hash(key), key);
+        if let (None, Some(known)) = (listed, old.get(key)) {
+            next.take(old, Arc::clone(known), false);
+        }
+    }
+    let events = next.events(old, initial);
+    let objects = next.objects;
+    let order = in_order(&objects);
+    let indexes = old.indexes.iter().map(|index| {
+        let objects = order
+            .iter()
+            .filter_map(|slot| Some((*slot, &**objects.get(*slot)?)));
+        Arc::new(index.rebuilt(objects))
+    });
+    let owned = order.iter().filter_map(|slot| objects.get(*slot));
+    let owned = owned.map(|object| object.owned_bytes()).sum();
+    let state = State {
+        owned,
+        indexes: indexes.collect(),
+        namespaces: Arc::new(namespaces(old, &objects, &order)),
+        objects,
+        resource_version: snapshot.resource_version,
+    };
+    (state, events)
+}
+
+/// What is being built.
+struct Next<S> {
+    objects: Objects<S>,
+    /// For each slot, that of the old state with the same key.
+    former: Vec<Option<Slot>>,
+}
+
+impl<S: Stored> Next<S> {
+    fn take(&mut self, old: &State<S>, object: Arc<S>, new_epoch: bool) {
+        let hash = old.objects.hash(object.key_ref());
+        let former = old.objects.find(hash, object.key_ref());
+        let known = former.and_then(|slot| old.objects.get(slot));
+        let entry = match known {
+            Some(known) if !new_epoch && is_same::<S>(known, &object) => Arc::clone(known),
+            _ => object,
+        };
+        let (slot, twice) = self.objects.insert(hash, entry);
+        if twice.is_none() {
+            debug_assert_eq!(slot as usize, self.former.len(), "slots are taken in order");
+            self.former.push(former);
+        }
+    }
+
+    fn events(&self, old: &State<S>, initial: bool) -> Vec<Event<S>> {
+        // What is in both states, as the same object.
+        let mut stayed = vec![false; old.objects.end() as usize];
+        let mut events = Vec::new();
+        for (slot, former) in (0..).zip(&self.former) {
+            let Some(object) = self.objects.get(slot) else {
+                continue;
+            };
+            let known = former.and_then(|slot| Some((slot, old.objects.get(slot)?)));
+            match known {
+                Some((former, known)) if known.uid() == object.uid() => {
+                    stayed[former as usize] = true;
+                    if !Arc::ptr_eq(known, object) {
+                        events.push(Event::Updated {
+                            old: Arc::clone(known),
+                            new: Arc::clone(object),
+                            reason: UpdateReason::Relist,
+                        });
+                    }
+                }
+                _ => events.push(Event::Added {
+                    object: Arc::clone(object),
+                    initial,
+                }),
+            }
+        }
+        let gone = old.at(old.slots().filter(|slot| !stayed[*slot as usize]));
+        let deleted = gone.map(|last| Event::Deleted {
+            key: old.key_of(last.key_ref()),
+            last: Some(Arc::clone(last)),
+            tombstone: true,
+        });
+        // Put before the others; nearly always there are none.
+        events.splice(0..0, deleted);
+        events
+    }
+}
+
+/// Every slot, in the order of the keys. Lists come in it, but for those of some servers that stream.
+fn in_order<S: Stored>(objects: &Objects<S>) -> Vec<Slot> {
+    let mut order: Vec<Slot> = (0..objects.end()).collect();
+    let key = |slot: Slot| objects.get(slot).map(|object| object.key_ref());
+    if !order.is_sorted_by(|a, b| key(*a) <= key(*b)) {
+        order.sort_unstable_by(|a, b| key(*a).cmp(&key(*b)));
+    }
+    order
+}
+
+/// The slots of each namespace.
+fn namespaces<S: Stored>(
+    old: &State<S>,
+    objects: &Objects<S>,
+    order: &[Slot],
+) -> BTreeMap<Arc<str>, Arc<Ordered>> {
+    let namespace = |slot: Slot| objects.get(slot).and_then(|object| object.namespace());
+    let parts = order.chunk_by(|a, b| namespace(*a) == namespace(*b));
+    let named = parts.map(|slots| {
+        let name = namespace(slots[0]).unwrap_or_default();
+        let known = old.namespaces.get_key_value(name);
+        let name = known.map_or_else(|| Arc::from(name), |(name, _)| Arc::clone(name));
+        (name, Arc::new(Ordered::from_sorted(slots)))
+    });
+    named.collect()
+}
+
+/// True if both are the same version of the same object.
+pub(crate) fn is_same<S: Stored>(known: &S, object: &S) -> bool {
+    std::ptr::eq(known, object)
+        || (known.uid() == object.uid()
+            && known.resource_version() == object.resource_version()
+            && !object.resource_version().is_empty())
+}

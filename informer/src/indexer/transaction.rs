@@ -1,0 +1,210 @@
+//! Single changes to the store.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::index::Index;
+use super::objects::Slot;
+use super::state::State;
+use crate::entry::Stored;
+use crate::event::{Event, UpdateReason};
+use crate::fifo::{Deletion, Delta};
+use crate::key::KeyRef;
+use crate::version::{self, ResourceVersion};
+
+/// What a change to the store came to.
+#[derive(Debug)]
+pub(crate) enum Change<S: Stored> {
+    /// Nothing: it was known already.
+    Known,
+    /// Nothing: it is older than what is known.
+    Stale,
+    /// One event for the handlers.
+    One(Event<S>),
+    /// The object was deleted and created again in between.
+    Recreated(Event<S>, Event<S>),
+}
+
+/// Changes under the store's lock.
+pub(crate) struct Transaction<'a, S> {
+    state: &'a mut State<S>,
+    /// What is dropped after the lock.
+    freed: &'a mut Vec<Arc<S>>,
+}
+
+// === impl Transaction ===
+
+impl<'a, S: Stored> Transaction<'a, S> {
+    pub(super) fn new(state: &'a mut State<S>, freed: &'a mut Vec<Arc<S>>) -> Self {
+        Self { state, freed }
+    }
+
+    /// Notes that the store's content is as of `version`, unless it is of a later one.
+    pub(crate) fn advance(&mut self, version: ResourceVersion) {
+        if !version.is_empty() && version.reaches(&self.state.resource_version) {
+            self.state.resource_version = version;
+        }
+    }
+
+    /// Notes that the store's content is as of `version`, whatever was said before.
+    pub(crate) fn set_version(&mut self, version: ResourceVersion) {
+        self.state.resource_version = version;
+    }
+
+    /// Applies a delta about one object. `initial` marks an addition as part of the first list.
+    pub(crate) fn apply(&mut self, delta: Delta<S>, initial: bool) -> Change<S> {
+        match delta {
+            Delta::Added(object) | Delta::Updated(object) => {
+                self.put(object, initial, UpdateReason::Changed)
+            }
+            Delta::Replaced(object) => self.put(object, initial, UpdateReason::Relist),
+            Delta::Sync(object) => self.resync(&object),
+            Delta::Deleted(deletion) => self.delete(deletion),
+            // These are about the whole store, and handled where that is held.
+            Delta::ReplacedAll(_) | Delta::SyncAll | Delta::Bookmark(_) => Change::Known,
+        }
+    }
+
+    fn put(&mut self, object: Arc<S>, initial: bool, reason: UpdateReason) -> Change<S> {
+        let hash = self.state.objects.hash(object.key_ref());
+        let Some((slot, known)) = self.find(hash, object.key_ref()) else {
+            self.add(hash, Arc::clone(&object));
+            return Change::One(Event::Added { object, initial });
+        };
+        let known = Arc::clone(known);
+        if known.uid() == object.uid() {
+            match version::compare(object.resource_version(), known.resource_version()) {
+                // What a list says counts, also when it is of a new epoch.
+                Some(Ordering::Less)
+                    if reason == UpdateReason::Changed && self.is_comparable(&known) =>
+                {
+                    return Change::Stale;
+                }
+                Some(Ordering::Equal) if !object.resource_version().is_empty() => {
+                    return Change::Known;
+                }
+                _ => {}
+            }
+            self.update(slot, Arc::clone(&object));
+            return Change::One(Event::Updated {
+                old: known,
+                new: object,
+                reason,
+            });
+        }
+        self.update(slot, Arc::clone(&object));
+        Change::Recreated(
+            Event::Deleted {
+                key: self.state.key_of(known.key_ref()),
+                last: Some(known),
+                tombstone: true,
+            },
+            Event::Added {
+                object,
+                initial: false,
+            },
+        )
+    }
+
+    fn find(&self, hash: u32, key: KeyRef<'_>) -> Option<(Slot, &Arc<S>)> {
+        let slot = self.state.objects.find(hash, key)?;
+        Some((slot, self.state.objects.get(slot)?))
+    }
+
+    /// False for an entry that is newer than the store as a whole: it was kept from before the server's
+    /// history began anew, and its version says nothing about that of a newer state.
+    fn is_comparable(&self, known: &Arc<S>) -> bool {
+        version::compare(
+            known.resource_version(),
+            self.state.resource_version.as_str(),
+        ) != Some(std::cmp::Ordering::Greater)
+    }
+
+    fn resync(&mut self, object: &Arc<S>) -> Change<S> {
+        // The object may be gone, or newer, since the resync was asked for.
+        match self.state.get(object.key_ref()) {
+            Some(now) => Change::One(Event::Updated {
+                old: Arc::clone(now),
+                new: Arc::clone(now),
+                reason: UpdateReason::Resync,
+            }),
+            None => Change::Known,
+        }
+    }
+
+    fn delete(&mut self, deletion: Deletion<S>) -> Change<S> {
+        let (key, seen) = match &deletion {
+            Deletion::Seen(object) => (object.key_ref(), Some(object)),
+            Deletion::FinalStateUnknown { key, .. } => (key.as_ref(), None),
+        };
+        let Some((slot, known)) = self.find(self.state.objects.hash(key), key) else {
+            return Change::Known;
+        };
+        if let Some(object) = seen {
+            // The deletion of a former object of this name, or of a former state: some servers give the
+            // deleted object its last version and not the deletion's, so an equal one counts.
+            let other = !object.uid().is_empty() && object.uid() != known.uid();
+            let older = version::compare(object.resource_version(), known.resource_version())
+                == Some(Ordering::Less);
+            if other || (older && self.is_comparable(known)) {
+                return Change::Stale;
+            }
+        }
+        let key = self.state.key_of(key);
+        let known = self.remove(slot);
+        Change::One(Event::Deleted {
+            key,
+            tombstone: seen.is_none(),
+            last: seen.cloned().or(known),
+        })
+    }
+
+    fn add(&mut self, hash: u32, object: Arc<S>) {
+        let state = &mut *self.state;
+        state.owned += object.owned_bytes();
+        let namespace = object.namespace().unwrap_or_default();
+        let (slot, _) = state.objects.insert(hash, Arc::clone(&object));
+        let namespaces = Arc::make_mut(&mut state.namespaces);
+        let slots = match namespaces.get_mut(namespace) {
+            Some(slots) => slots,
+            None => namespaces.entry(Arc::from(namespace)).or_default(),
+        };
+        let (objects, key) = (&state.objects, object.key_ref());
+        Arc::make_mut(slots).insert(slot, |other| objects.stands(other, key));
+        for index in &mut state.indexes {
+            Index::change(index, objects, slot, None, Some(&object));
+        }
+    }
+
+    fn update(&mut self, slot: Slot, object: Arc<S>) {
+        let state = &mut *self.state;
+        let old = state.objects.put(slot, Arc::clone(&object));
+        for index in &mut state.indexes {
+            Index::change(index, &state.objects, slot, old.as_deref(), Some(&object));
+        }
+        state.owned += object.owned_bytes();
+        state.owned -= old.as_ref().map_or(0, |old| old.owned_bytes());
+        self.freed.extend(old);
+    }
+
+    fn remove(&mut self, slot: Slot) -> Option<Arc<S>> {
+        let state = &mut *self.state;
+        let old = Arc::clone(state.objects.get(slot)?);
+        let (objects, key) = (&state.objects, old.key_ref());
+        for index in &mut state.indexes {
+            Index::change(index, objects, slot, Some(&old), None);
+        }
+        let namespace = old.namespace().unwrap_or_default();
+        let namespaces = Arc::make_mut(&mut state.namespaces);
+        if let Some(slots) = namespaces.get_mut(namespace) {
+            let slots = Arc::make_mut(slots);
+            slots.remove(|other| objects.stands(other, key));
+            if slots.len() == 0 {
+                namespaces.remove(namespace);
+            }
+        }
+        state.owned -= old.owned_bytes();
+        self.freed.extend(state.objects.remove(slot));
+        Some(old)
+    }
+}
