@@ -86,6 +86,9 @@ pub struct Quarantined {
     pub resource_version: Option<String>,
     /// What is wrong with it, without any of its content.
     pub error: String,
+    /// What was sent: the names of its fields and the types of their values, never a value. Cut after 512
+    /// bytes, without `managedFields`.
+    pub outline: String,
 }
 
 /// The state of one handler.
@@ -286,6 +289,7 @@ impl State {
                     key: key.clone(),
                     resource_version: object.resource_version.clone(),
                     error: object.error.clone(),
+                    outline: object.outline.clone(),
                 };
                 self.quarantined.insert(key.clone(), described);
             }

@@ -8,6 +8,7 @@
 
 mod frame;
 mod list;
+mod outline;
 mod trim;
 
 pub(crate) use frame::{Frame, decode_frame};
@@ -29,6 +30,8 @@ pub(crate) struct Undecodable {
     pub resource_version: Option<String>,
     /// What was wrong, without any of the object's content.
     pub error: String,
+    /// What it looks like, without any of its content.
+    pub outline: String,
 }
 
 /// A document that could not be read at all.
@@ -66,6 +69,7 @@ impl Undecodable {
             key: None,
             resource_version: Some(object.resource_version().to_owned()),
             error: "it has no metadata.name".to_owned(),
+            outline: String::new(),
         }
     }
 
@@ -82,6 +86,7 @@ impl Undecodable {
             key,
             resource_version: metadata.resource_version,
             error: redacted(error),
+            outline: outline::outline(document),
         }
     }
 }
@@ -162,12 +167,12 @@ mod tests {
             let decoding = Decoding { api_version: Some("v1".into()), kind: Some("Secret".into()) };
             let mut errors = Vec::new();
             match decode_frame::<Secret>(&bytes, &decoding) {
-                Ok(Frame::Undecodable { object, .. }) => errors.push(object.error),
+                Ok(Frame::Undecodable { object, .. }) => errors.extend([object.error, object.outline]),
                 Ok(_) => {}
                 Err(error) => errors.push(error.to_string()),
             }
             match decode_list::<kube_core::DynamicObject>(&bytes, &decoding) {
-                Ok(page) => errors.extend(page.undecodable.into_iter().map(|object| object.error)),
+                Ok(page) => errors.extend(page.undecodable.into_iter().flat_map(|object| [object.error, object.outline])),
                 Err(error) => errors.push(error.to_string()),
             }
             for error in errors {

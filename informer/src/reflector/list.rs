@@ -7,12 +7,13 @@ use tokio::time::{Instant, timeout_at};
 
 use super::options::FirstList;
 use super::react::refuses_streaming;
+use super::watch::Opened;
 use super::{Error, Progress, Reflector};
 use crate::decode::{Frame, ListPage, Undecodable, decode_frame, decode_list};
 use crate::entry::Stored;
 use crate::key::ObjectKey;
 use crate::metrics::Measurement;
-use crate::transport::{self, Lines, ListRequest};
+use crate::transport::{self, ListRequest};
 use crate::version::ResourceVersion;
 
 /// Everything a list held.
@@ -26,8 +27,9 @@ struct Listed<S> {
 
 impl<S: Stored> Reflector<S> {
     /// Reads the present state into the queue. A streaming list goes on as the watch that is returned.
-    pub(super) async fn list(&self, progress: &mut Progress) -> Result<Option<Lines>, Error> {
-        let started = Instant::now();
+    pub(super) async fn list(&self, progress: &mut Progress) -> Result<Option<Opened>, Error> {
+        progress.pace.ready().await;
+        let mut started = Instant::now();
         // A server that seems to be behind is asked for its newest state until that is settled.
         let streaming = self.options.streaming
             && progress.behind == 0
@@ -36,9 +38,11 @@ impl<S: Stored> Reflector<S> {
                 .is_none_or(|after| started >= after);
         if streaming {
             match self.stream(progress).await {
-                Ok(lines) => return Ok(Some(lines)),
+                Ok(opened) => return Ok(Some(opened)),
                 Err(error) => self.judge_stream(progress, error)?,
             }
+            progress.pace.ready().await;
+            started = Instant::now();
         }
         let version = self.list_version(progress);
         let (listed, consistent) = match self.pages(progress, version.clone()).await {
@@ -46,6 +50,7 @@ impl<S: Stored> Reflector<S> {
                 if version.is_some() && (error.is_expired() || error.is_too_large_version()) =>
             {
                 progress.unavailable = true;
+                progress.pace.ready().await;
                 (self.pages(progress, None).await?, true)
             }
             listed => (listed?, version.is_none()),
@@ -72,17 +77,13 @@ impl<S: Stored> Reflector<S> {
     fn judge_stream(&self, progress: &mut Progress, error: Error) -> Result<(), Error> {
         let (refused, fatal) = match &error {
             Error::Transport(error) => {
-                let refused = refuses_streaming(error);
+                let refused = refuses_streaming(error) || progress.incomplete > 1;
                 let version = error.is_expired() || error.is_too_large_version();
                 progress.unavailable |= version;
                 (refused, !refused && !version)
             }
             Error::Endless { .. } => (true, false),
-            // Once may be chance.
-            Error::Incomplete => {
-                progress.incomplete += 1;
-                (progress.incomplete > 1, false)
-            }
+            Error::Incomplete => (progress.incomplete > 1, false),
             Error::Behind { .. } | Error::LowBookmarks { .. } => (false, true),
         };
         if refused {
@@ -180,12 +181,15 @@ impl<S: Stored> Reflector<S> {
     }
 
     /// Reads the present state as a stream of initial events (client-go: `watchList`).
-    async fn stream(&self, progress: &mut Progress) -> Result<Lines, Error> {
+    async fn stream(&self, progress: &mut Progress) -> Result<Opened, Error> {
         let started = Instant::now();
         let version = progress.version.as_ref().filter(|_| !progress.unavailable);
         let consistent = version.is_none();
         let version = version.cloned().unwrap_or_default();
-        let mut lines = self.open(&version, true).await?;
+        let mut opened = self.open(&version, true).await?;
+        let lines = &mut opened.lines;
+        // Until it is complete. Once may be chance; but what breaks off each time may come through in pages.
+        progress.incomplete += 1;
         let deadline = started + self.options.streaming_deadline;
         let endless = |_| Error::Endless {
             after: self.options.streaming_deadline,
@@ -243,7 +247,7 @@ impl<S: Stored> Reflector<S> {
                         resource_version.into(),
                         consistent,
                     )?;
-                    return Ok(lines);
+                    return Ok(opened);
                 }
                 Frame::Error(status) => return Err(transport::Error::from_status(status).into()),
                 Frame::Bookmark { .. } | Frame::Unknown => {}

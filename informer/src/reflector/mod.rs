@@ -6,7 +6,9 @@
 //! |---|---|
 //! | the server offers no streaming lists, or never ends one | reads pages; remembers it for an hour |
 //! | a continue token expires in the middle of paging | reads everything at once |
-//! | the watch ends, or the connection breaks | watches again from the last version |
+//! | a streaming list breaks off twice in a row | reads pages; remembers it for an hour |
+//! | the watch ends when it was asked to | watches again from the last version |
+//! | the watch ends early, or the connection breaks | the same, within seven seconds, drawn at random: many informers do not come back at once |
 //! | the watch ends at once, again and again | backs off between attempts |
 //! | 410, as HTTP status or in the stream | lists again, after a back-off |
 //! | 429, 5xx, no connection | backs off (at least `Retry-After`) and watches again, without listing |
@@ -15,10 +17,12 @@
 //! | a list is older than what is known | refuses it; after three in a row, accepts that history began anew |
 //! | an event is not newer than what is known | drops it |
 //!
-//! Every wait ends when the reflector is stopped.
+//! Whatever happens, a server is asked for at most 120 lists and watches in an hour
+//! ([`ReflectorOptions::request_interval`]). Every wait ends when the reflector is stopped.
 
 mod list;
 mod options;
+mod pace;
 mod react;
 mod watch;
 
@@ -41,6 +45,7 @@ use crate::indexer::{Snapshot, is_same};
 use crate::metrics::{Measurement, Recorder};
 use crate::transport::{self, Endpoint, Selection, Transport};
 use crate::version::ResourceVersion;
+use pace::Pace;
 
 /// Changes an object before anyone sees it: to drop what is not needed.
 pub type Transform<S> = Arc<dyn Fn(&mut S) + Send + Sync>;
@@ -104,7 +109,10 @@ struct Progress {
     silences: u32,
     /// How many watches in a row failed.
     failures: u32,
+    /// Since a watch worked last, a wait was lengthened by [`ReflectorOptions::reconnect_spread`].
+    scattered: bool,
     backoff: Backoff,
+    pace: Pace,
 }
 
 // === impl Error ===
@@ -179,7 +187,9 @@ impl<S: Stored> Reflector<S> {
             low_bookmarks: 0,
             silences: 0,
             failures: 0,
+            scattered: false,
             backoff: Backoff::new(self.options.backoff, self.clock.random().clone()),
+            pace: Pace::new(self.options.request_burst, self.options.request_interval),
         };
         loop {
             self.health.enter(Activity::Listing);
@@ -199,7 +209,24 @@ impl<S: Stored> Reflector<S> {
         self.note(error);
         self.health.enter(Activity::BackingOff);
         let delay = progress.backoff.next_delay();
-        tokio::time::sleep(delay.max(error.retry_after().unwrap_or_default())).await;
+        let delay = delay.max(error.retry_after().unwrap_or_default());
+        tokio::time::sleep(delay + self.scatter(progress)).await;
+    }
+
+    /// How much longer to wait before coming back to a server, so that others who lost it at the same moment
+    /// come at other moments. Once is enough: after that they are apart.
+    fn scatter(&self, progress: &mut Progress) -> Duration {
+        if progress.version.is_none() || std::mem::replace(&mut progress.scattered, true) {
+            return Duration::ZERO;
+        }
+        self.spread()
+    }
+
+    /// A time between zero and [`ReflectorOptions::reconnect_spread`].
+    fn spread(&self) -> Duration {
+        self.options
+            .reconnect_spread
+            .mul_f64(self.clock.random().unit())
     }
 
     /// Logs a failure once, not each time it comes back.

@@ -34,10 +34,23 @@ pub struct ReflectorOptions {
     /// The server ends a watch after this to twice this time, drawn anew each time. Default 5 min; less is
     /// raised to it, as in client-go.
     pub watch_timeout: Duration,
-    /// A watch that is silent for so long is replaced. Default 90 s: servers send a bookmark each minute.
+    /// A watch that is silent for so long is replaced. Default 90 s: servers send a bookmark each minute. Up to
+    /// [`ReflectorOptions::reconnect_spread`] is added, drawn anew for each watch.
     pub watch_idle: Duration,
     /// How long to wait after failures.
     pub backoff: BackoffOptions,
+    /// When a server ends a watch before its time, or a connection breaks, the next request is sent after a
+    /// time drawn between zero and this, so that many informers do not come back at once when a server
+    /// restarts. Default 7 s: at most a fifth of a thousand informers come back in any second. Zero is
+    /// client-go's behaviour, at once. A watch that ends when it was asked to is followed by the next at once.
+    pub reconnect_spread: Duration,
+    /// How many lists and watches may be asked for in quick succession, the later pages of a list not
+    /// counted. Default 20.
+    pub request_burst: u32,
+    /// How long it takes until another list or watch may be asked for, once the burst is used up. Default 36 s:
+    /// with the burst, at most 120 requests in an hour, whatever the server does. A server that ends every
+    /// watch after a minute is followed without a pause; one that does so after 10 s is not.
+    pub request_interval: Duration,
     /// How many consistent lists in a row must be older than what is known until the server's history counts
     /// as begun anew. Default 3, at least 2.
     pub epoch_lists: u32,
@@ -57,6 +70,9 @@ impl Default for ReflectorOptions {
             watch_timeout: MINIMUM_WATCH_TIMEOUT,
             watch_idle: Duration::from_secs(90),
             backoff: BackoffOptions::default(),
+            reconnect_spread: Duration::from_secs(7),
+            request_burst: 20,
+            request_interval: Duration::from_secs(36),
             epoch_lists: 3,
             limits: Limits::default(),
         }

@@ -44,9 +44,10 @@ pub(super) fn react(error: &Error, in_stream: bool, times: u32) -> Reaction {
 
 /// Whether a failed streaming list says that the server does not offer them.
 pub(super) fn refuses_streaming(error: &Error) -> bool {
-    // A server that knows no streaming lists refuses the parameters, or ignores them and stays silent.
+    // A server that knows no streaming lists refuses the parameters, or ignores them and stays silent. What
+    // stands before it may hold the answer back until it is complete, which it never is.
     matches!(error.code(), Some(400 | 405 | 406 | 415 | 422 | 501))
-        || matches!(error, Error::Silent { .. })
+        || matches!(error, Error::Silent { .. } | Error::Deadline { .. })
 }
 
 #[cfg(test)]
@@ -101,6 +102,7 @@ mod tests {
     fn only_a_refusal_or_silence_says_that_streaming_is_not_offered() {
         assert!(refuses_streaming(&status(422, "Invalid")));
         assert!(refuses_streaming(&Error::Silent { after: SHORT }));
+        assert!(refuses_streaming(&Error::Deadline { after: SHORT }));
         for code in [401, 403, 404, 410, 429, 500, 503] {
             assert!(!refuses_streaming(&status(code, "")), "{code}");
         }

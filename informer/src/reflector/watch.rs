@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::options::MINIMUM_WATCH_TIMEOUT;
 use super::react::{Reaction, SHORT, react};
@@ -26,9 +26,21 @@ const PROBED_SILENCES: u32 = 10;
 /// How many watches in a row may end within a second, each after some events, until that is slowed down.
 const BRIEF_WATCHES: u32 = 3;
 
+/// How much earlier than asked a watch may end and still count as ended in time.
+const EARLY: Duration = Duration::from_secs(5);
+
+/// A watch that the server agreed to.
+pub(super) struct Opened {
+    pub(super) lines: Lines,
+    /// When the server was asked to end it.
+    until: Instant,
+}
+
 /// One watch, from open to end.
 struct Session {
     started: Instant,
+    /// When the server was asked to end it.
+    until: Instant,
     /// Changes that were news.
     events: u64,
 }
@@ -38,7 +50,7 @@ enum End {
     /// The server closed it.
     Closed,
     /// It was silent, and this one took over.
-    Replaced(Lines),
+    Replaced(Opened),
     Failed(Error),
 }
 
@@ -50,17 +62,14 @@ enum Step {
 
 impl<S: Stored> Reflector<S> {
     /// Follows changes until everything has to be read again, and says why.
-    pub(super) async fn follow(&self, progress: &mut Progress, opened: Option<Lines>) -> Error {
+    pub(super) async fn follow(&self, progress: &mut Progress, opened: Option<Opened>) -> Error {
         let mut opened = opened;
         let mut brief = 0;
         loop {
-            let lines = match opened.take() {
-                Some(lines) => lines,
-                None => match self
-                    .open(&progress.version.clone().unwrap_or_default(), false)
-                    .await
-                {
-                    Ok(lines) => lines,
+            let Opened { lines, until } = match opened.take() {
+                Some(opened) => opened,
+                None => match self.open_next(progress).await {
+                    Ok(opened) => opened,
                     Err(error) => {
                         self.recorder.record(Measurement::WatchFailed);
                         match self.recover(progress, error.into(), false).await {
@@ -73,6 +82,7 @@ impl<S: Stored> Reflector<S> {
             self.health.enter(Activity::Watching);
             let mut session = Session {
                 started: Instant::now(),
+                until,
                 events: 0,
             };
             let end = self.consume(progress, lines, &mut session).await;
@@ -84,12 +94,19 @@ impl<S: Stored> Reflector<S> {
                 short,
             });
             brief = if lasted < SHORT { brief + 1 } else { 0 };
+            let worked = !short && brief < BRIEF_WATCHES;
             match end {
-                End::Replaced(lines) => opened = Some(lines),
-                End::Closed if short || brief >= BRIEF_WATCHES => {
-                    self.back_off(progress, &Error::Incomplete).await;
+                End::Replaced(second) => opened = Some(second),
+                // A connection that carried a watch for a while broke: that is no failure of the server, and
+                // says nothing about the next.
+                End::Closed | End::Failed(Error::Transport(transport::Error::Connection(_)))
+                    if worked =>
+                {
+                    if Instant::now() + EARLY < session.until {
+                        sleep(self.scatter(progress)).await;
+                    }
                 }
-                End::Closed => {}
+                End::Closed => self.back_off(progress, &Error::Incomplete).await,
                 End::Failed(error) => {
                     if let Err(error) = self.recover(progress, error, true).await {
                         return error;
@@ -118,21 +135,31 @@ impl<S: Stored> Reflector<S> {
         Ok(())
     }
 
+    /// Opens a watch after the last version, when one more request is due.
+    async fn open_next(&self, progress: &mut Progress) -> Result<Opened, transport::Error> {
+        progress.pace.ready().await;
+        self.open(&progress.version.clone().unwrap_or_default(), false)
+            .await
+    }
+
     /// Opens a watch after `version`, or a streaming list not older than it.
     pub(super) async fn open(
         &self,
         version: &ResourceVersion,
         initial: bool,
-    ) -> Result<Lines, transport::Error> {
+    ) -> Result<Opened, transport::Error> {
         let shortest = self.options.watch_timeout.max(MINIMUM_WATCH_TIMEOUT);
         let request = WatchRequest {
             resource_version: version.to_string(),
             send_initial_events: initial,
             timeout: self.clock.random().jitter(shortest, 1.0),
         };
-        self.transport
+        let until = Instant::now() + request.timeout;
+        let lines = self
+            .transport
             .watch(request.build(&self.endpoint, &self.selection)?)
-            .await
+            .await?;
+        Ok(Opened { lines, until })
     }
 
     async fn consume(
@@ -143,8 +170,10 @@ impl<S: Stored> Reflector<S> {
     ) -> End {
         let mut proven = false;
         let mut frames = 0;
+        // A server that falls silent does so to everyone.
+        let idle = self.options.watch_idle + self.spread();
         loop {
-            let next = lines.next_line(self.options.watch_idle);
+            let next = lines.next_line(idle);
             let line = if proven {
                 next.await
             } else if let Ok(line) = timeout(SHORT, next).await {
@@ -152,6 +181,7 @@ impl<S: Stored> Reflector<S> {
             } else {
                 // Open and quiet: what failed before is over.
                 proven = true;
+                progress.scattered = false;
                 self.recovered();
                 continue;
             };
@@ -213,6 +243,8 @@ impl<S: Stored> Reflector<S> {
         session: &mut Session,
     ) -> Option<End> {
         let version = progress.version.clone().unwrap_or_default();
+        // It is one in many seconds, and so not waited for.
+        let _ = progress.pace.take();
         let opening = self.open(&version, false);
         tokio::pin!(opening);
         loop {
@@ -335,6 +367,7 @@ impl<S: Stored> Reflector<S> {
     /// The watch works.
     fn proceed(&self, progress: &mut Progress) {
         progress.failures = 0;
+        progress.scattered = false;
         self.recovered();
     }
 }

@@ -43,9 +43,15 @@ impl Lines {
     }
 
     /// The next line that is already here.
-    pub fn buffered(&mut self) -> Option<Bytes> {
+    fn buffered(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
-            let end = memchr::memchr(b'\n', &self.frame)?;
+            let Some(end) = memchr::memchr(b'\n', &self.frame) else {
+                return Ok(None);
+            };
+            // However it was cut into frames.
+            if self.partial.len() + end > self.limit {
+                return Err(self.too_large());
+            }
             let line = self.frame.split_to(end);
             self.frame.advance(1);
             let line = if self.partial.is_empty() {
@@ -55,9 +61,17 @@ impl Lines {
                 self.partial.split().freeze()
             };
             if !line.iter().all(u8::is_ascii_whitespace) {
-                return Some(line);
+                return Ok(Some(line));
             }
         }
+    }
+
+    /// What follows cannot be told from the line that is too long, so it is the end.
+    fn too_large(&mut self) -> Error {
+        self.frame = Bytes::new();
+        self.partial = BytesMut::new();
+        self.ended = true;
+        Error::TooLarge { limit: self.limit }
     }
 
     /// The next line, or `None` at the end. A last line without its end is dropped: it may be cut.
@@ -69,15 +83,15 @@ impl Lines {
     /// [`Error::TooLarge`] for a line past the limit.
     pub async fn next_line(&mut self, idle: Duration) -> Result<Option<Bytes>, Error> {
         loop {
-            if let Some(line) = self.buffered() {
+            if let Some(line) = self.buffered()? {
                 return Ok(Some(line));
+            }
+            if self.partial.len() + self.frame.len() > self.limit {
+                return Err(self.too_large());
             }
             if !self.frame.is_empty() {
                 self.partial.extend_from_slice(&self.frame);
                 self.frame.clear();
-                if self.partial.len() > self.limit {
-                    return Err(Error::TooLarge { limit: self.limit });
-                }
             }
             if self.ended {
                 return Ok(None);

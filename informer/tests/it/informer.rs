@@ -816,7 +816,7 @@ async fn a_delta_fifo_leads_to_the_same() {
         )
         .unwrap();
     let running = run(informer);
-    seconds(10).await;
+    seconds(20).await;
     assert_eq!(running.store(), "a@11 c@25");
     assert_eq!(
         running.told.take(),

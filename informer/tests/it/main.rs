@@ -7,6 +7,7 @@
 
 mod asking;
 mod factory;
+mod faults;
 mod framing;
 mod harness;
 mod history;

@@ -99,7 +99,7 @@ async fn a_server_without_streaming_lists_is_read_in_pages_and_not_asked_again_f
             _ => no_streaming(),
         });
         let running = start(&script);
-        seconds(2).await;
+        seconds(10).await;
         assert_eq!(
             script.log(),
             [
@@ -236,7 +236,7 @@ async fn with_any_version_the_first_list_is_at_zero_and_the_next_at_the_last_ver
         watch([]),
     ]);
     let running = run(builder(&script).reflector(any()).build());
-    seconds(5).await;
+    seconds(10).await;
     assert_eq!(
         script.log(),
         ["list @0 limit=500", "watch @10", "list @10", "watch @20"]
@@ -262,7 +262,7 @@ async fn an_expired_or_too_large_list_version_is_replaced_by_the_newest_at_once(
             watch([]),
         ]);
         let running = run(builder(&script).reflector(any()).build());
-        seconds(5).await;
+        seconds(10).await;
         assert_eq!(
             script.log(),
             [
@@ -288,7 +288,7 @@ async fn pages_stay_when_a_list_at_zero_came_in_pages() {
         watch([]),
     ]);
     let running = run(builder(&script).reflector(any()).build());
-    seconds(5).await;
+    seconds(10).await;
     assert_eq!(script.log()[3], "list @10 limit=500", "{:?}", script.log());
     running.stop().await;
 }
@@ -386,7 +386,7 @@ async fn the_last_event_decides_from_where_to_go_on() {
         watch([]),
     ]);
     let running = start(&script);
-    seconds(3).await;
+    seconds(10).await;
     assert_eq!(script.log()[3], "watch @15");
     assert_eq!(running.store(), "a@12");
     assert_eq!(running.told.take(), ["+a@5*", "+b@11", "~a@5-12", "-b@15"]);
@@ -397,10 +397,10 @@ async fn server_side_time_outs_are_between_five_and_ten_minutes_and_vary() {
     let script = Script::default().otherwise(|asked| match asked.verb() {
         "list" => list("10", &[]),
         "stream" => no_streaming(),
-        _ => ending([wait(5)]),
+        _ => ending([wait(60)]),
     });
     let running = start(&script);
-    seconds(600).await;
+    seconds(3 * HOUR).await;
     let mut times: Vec<u64> = script
         .asked()
         .iter()
@@ -426,7 +426,7 @@ async fn a_410_as_http_status_leads_to_one_list() {
         watch([]),
     ]);
     let running = start(&script);
-    seconds(2).await;
+    seconds(10).await;
     assert_eq!(
         script.log(),
         [
@@ -450,7 +450,7 @@ async fn a_410_in_the_stream_leads_to_one_list() {
         watch([]),
     ]);
     let running = start(&script);
-    seconds(2).await;
+    seconds(10).await;
     assert_eq!(
         script.log(),
         [
@@ -491,9 +491,10 @@ async fn retry_after_is_honoured_when_it_is_longer() {
     };
     let script = Script::new([no_streaming(), list("10", &[]), busy, watch([])]);
     let running = start(&script);
-    seconds(10).await;
+    seconds(20).await;
     let asked = script.asked();
-    assert_eq!((asked[3].at - asked[2].at).as_secs(), 7);
+    let waited = (asked[3].at - asked[2].at).as_secs();
+    assert!((7..14).contains(&waited), "{waited}");
     running.stop().await;
 }
 
@@ -582,7 +583,7 @@ async fn a_silent_watch_is_replaced_before_it_is_dropped() {
     let running = start(&script);
     seconds(119).await;
     assert_eq!(script.log().len(), 3);
-    seconds(2).await;
+    seconds(9).await;
     assert_eq!(script.log()[3], "watch @11");
     assert_eq!(script.open(), 1);
     assert_eq!(running.store(), "a@11 b@12");
@@ -680,7 +681,7 @@ async fn versions_past_64_bits_and_opaque_ones_are_followed() {
         watch([]),
     ]);
     let running = start(&script);
-    seconds(6).await;
+    seconds(13).await;
     assert_eq!(script.log()[3], "watch @18446744073709551617");
     running.stop().await;
 
@@ -691,7 +692,7 @@ async fn versions_past_64_bits_and_opaque_ones_are_followed() {
         watch([]),
     ]);
     let running = start(&script);
-    seconds(6).await;
+    seconds(13).await;
     assert_eq!(script.log()[3], "watch @ab");
     assert_eq!(running.store(), "a@ab");
 }
@@ -839,6 +840,10 @@ async fn an_undecodable_object_in_a_list_is_quarantined_and_the_rest_syncs() {
     assert_eq!(health.quarantined_count, 1);
     assert_eq!(health.quarantined[0].key, ObjectKey::namespaced("n", "bad"));
     assert_eq!(health.quarantined[0].resource_version.as_deref(), Some("6"));
+    assert_eq!(
+        health.quarantined[0].outline,
+        "{apiVersion: string, data: string, kind: string, metadata: {name: string, namespace: string, resourceVersion: string, uid: string}}"
+    );
     assert!(
         !health.quarantined[0].error.contains("secret"),
         "{:?}",
@@ -867,17 +872,17 @@ async fn what_is_known_of_an_object_stays_when_its_new_state_cannot_be_read() {
             error(410, "Expired"),
         ]),
         list("20", &[broken("a", "11"), object("b", "12")]),
-        watch([wait(5), event("DELETED", &broken("a", "21"))]),
+        watch([wait(12), event("DELETED", &broken("a", "21"))]),
     ]);
     let running = start(&script);
-    seconds(8).await;
+    seconds(15).await;
     assert_eq!(
         running.store(),
         "a@5 b@12",
         "neither the watch nor the list removes it"
     );
     assert_eq!(running.informer.health().quarantined_count, 1);
-    seconds(5).await;
+    seconds(12).await;
     assert_eq!(running.store(), "b@12");
     assert_eq!(running.informer.health().quarantined_count, 0);
     assert_eq!(running.told.take(), ["+a@5*", "+b@6*", "~b@6-12", "-a@5!"]);
