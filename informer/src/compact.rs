@@ -1,33 +1,45 @@
 //! The compact form: an object as the JSON it came as, without what nobody reads, typed when somebody does.
 //!
 //! What is kept is the text of the object in one allocation, and beside it where its name, namespace, uid,
-//! version, labels and owners stand. Nothing is decoded on arrival, so an entry costs its text and about a
-//! hundred bytes; a Pod of 3.5 KB takes 23.7 KB as its type (`benches/peers`, `sync`). Each [`Stored::typed`] pays for
-//! decoding instead: for kinds that are many, and read seldom or by key.
+//! version, labels and owners stand. Nothing is decoded on arrival, so an entry costs its text and 120 bytes; a Pod
+//! of 3.5 KB takes 23.7 KB as its type (`benches/peers`, `sync`). Each [`Stored::typed`] pays for decoding
+//! instead: for kinds that are many, and read seldom or by key. Nothing is interned, for nothing is copied out of
+//! the text: namespaces and labels are read where they stand.
+//!
+//! Whoever reads the same objects again and again asks for a cache of those decoded last
+//! ([`Builder::cache_decoded`](crate::Builder::cache_decoded)). It is one for the store and bounded, since a decoded
+//! object that stayed with its entry would, sooner or later, be kept for all of them.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube_core::DynamicObject;
 use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor,
+    DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess,
+    Visitor,
 };
 use serde_json::value::RawValue;
 
-use crate::decode::{Decoding, Key, redacted};
+use crate::decode::{Decoding, Key, Skip, redacted};
 use crate::entry::{Stored, ViewError};
+use crate::reading::Reading;
 
 /// An entry that holds an object's JSON text, trimmed, and decodes it as a `K` when it is read.
 ///
 /// `SharedInformer::<Compact<Pod>>::builder_for(client, Endpoint::of::<Pod>())` keeps Pods so. What is skipped
-/// on arrival (`managedFields`) is skipped here too. An object whose text is no `K` is stored all the same;
-/// whoever reads it as one gets [`ViewError::Undecodable`].
+/// on arrival (`managedFields`, and what [`Builder::skip`](crate::Builder::skip) names) is skipped here too. An
+/// object whose text is no `K` is stored all the same; whoever reads it as one gets [`ViewError::Undecodable`], and
+/// the first time that is counted ([`CacheHealth::unreadable`](crate::CacheHealth::unreadable)).
 pub struct Compact<K> {
     json: Box<str>,
     header: Header,
+    /// It was told that this version does not decode.
+    told: AtomicBool,
+    reading: Arc<Reading>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -87,14 +99,23 @@ impl<K> Compact<K> {
         let text = self.header.labels.of(&self.json);
         serde_json::from_str::<Pairs<'_>>(text).map_or_else(|_| Vec::new(), |pairs| pairs.0)
     }
+}
 
+impl<K: DeserializeOwned + Send + Sync + 'static> Compact<K> {
     fn read<'a, T: serde::Deserialize<'a>>(
+        &self,
         text: &'a str,
-        what: &'static str,
+        view: &'static str,
     ) -> Result<T, ViewError> {
-        serde_json::from_str(text).map_err(|error| ViewError::Undecodable {
-            view: what,
-            error: redacted(&error),
+        serde_json::from_str(text).map_err(|error| {
+            let error = ViewError::Undecodable {
+                view,
+                error: redacted(&error),
+            };
+            if !self.told.swap(true, Ordering::Relaxed) {
+                self.reading.unreadable(self.key_ref(), &error);
+            }
+            error
         })
     }
 }
@@ -141,7 +162,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
 
     fn each_label(&self, visit: &mut dyn FnMut(&str, &str)) {
         let mut labels = self.labels();
-        labels.sort_unstable();
+        // Of a name that is there twice the later counts, as with the type.
+        labels.reverse();
+        labels.sort_by_key(|(name, _)| *name);
+        labels.dedup_by_key(|(name, _)| *name);
         for (name, value) in labels {
             visit(name, value);
         }
@@ -158,7 +182,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
     }
 
     fn typed(self: &Arc<Self>) -> Result<Arc<K>, ViewError> {
-        Self::read(&self.json, "type").map(Arc::new)
+        let decode = || self.read(&self.json, "type");
+        self.reading.decoded(self, decode)
     }
 
     fn metadata(&self) -> Result<Cow<'_, ObjectMeta>, ViewError> {
@@ -166,11 +191,11 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
         if text.is_empty() {
             return Ok(Cow::Owned(ObjectMeta::default()));
         }
-        Self::read(text, "metadata").map(Cow::Owned)
+        self.read(text, "metadata").map(Cow::Owned)
     }
 
     fn dynamic(&self) -> Result<DynamicObject, ViewError> {
-        Self::read(&self.json, "untyped object")
+        self.read(&self.json, "untyped object")
     }
 
     /// Reads JSON of serde_json's own deserializer; another one is refused.
@@ -192,6 +217,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
         Ok(Self {
             json: text.json.into_boxed_str(),
             header: text.header,
+            told: AtomicBool::new(false),
+            reading: Arc::clone(&decoding.reading),
             kind: PhantomData,
         })
     }
@@ -228,6 +255,23 @@ impl Text {
         u32::try_from(self.json.len()).unwrap_or(u32::MAX)
     }
 
+    /// A value as it came, but for what `skip` leaves out.
+    fn part(&mut self, value: &RawValue, skip: Option<&Skip>) -> Result<(), serde_json::Error> {
+        let Some(skip) = skip else {
+            self.value(value);
+            return Ok(());
+        };
+        let mut document = serde_json::Deserializer::from_str(value.get());
+        match value.get().as_bytes().first() {
+            Some(b'{') => document.deserialize_map(PartVisitor { text: self, skip }),
+            Some(b'[') => document.deserialize_seq(PartVisitor { text: self, skip }),
+            _ => {
+                self.value(value);
+                Ok(())
+            }
+        }
+    }
+
     fn value(&mut self, value: &RawValue) -> Span {
         let from = self.position();
         self.json.push_str(value.get());
@@ -262,7 +306,16 @@ struct ObjectVisitor<'a> {
 }
 
 /// Reads the object's `metadata`, or null.
-struct MetadataSeed<'a>(&'a mut Text);
+struct MetadataSeed<'a> {
+    text: &'a mut Text,
+    skip: Option<&'a Skip>,
+}
+
+/// Reads an object or an array that has something to be left out.
+struct PartVisitor<'a> {
+    text: &'a mut Text,
+    skip: &'a Skip,
+}
 
 /// Names and values of labels, as they stand.
 struct Pairs<'a>(Vec<(&'a str, &'a str)>);
@@ -281,17 +334,25 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_> {
         let mut first = true;
         let (mut version, mut kind) = (&self.decoding.api_version, &self.decoding.kind);
         while let Some(key) = map.next_key::<Key<'_>>()? {
+            let skip = self.decoding.skip.field(&key.0);
+            if skip.is_some_and(|skip| skip.whole) {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
             text.key(&key, &mut first);
             match key.0.as_ref() {
                 "metadata" => {
-                    map.next_value_seed(MetadataSeed(&mut *text))?;
+                    map.next_value_seed(MetadataSeed {
+                        text: &mut *text,
+                        skip,
+                    })?;
                     continue;
                 }
                 "apiVersion" => version = &None,
                 "kind" => kind = &None,
                 _ => {}
             }
-            text.value(map.next_value()?);
+            text.part(map.next_value()?, skip).map_err(unwritable)?;
         }
         for (key, value) in [("apiVersion", version), ("kind", kind)] {
             if let Some(value) = value {
@@ -323,17 +384,18 @@ impl<'de> Visitor<'de> for MetadataSeed<'_> {
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
-        self.0.json.push_str("null");
+        self.text.json.push_str("null");
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let text = self.0;
+        let text = self.text;
         let from = text.position();
         let mut first = true;
         let mut header = Header::default();
         while let Some(key) = map.next_key::<Key<'_>>()? {
-            if key.0 == "managedFields" {
+            let skip = self.skip.and_then(|skip| skip.field(&key.0));
+            if skip.is_some_and(|skip| skip.whole) {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
@@ -354,9 +416,7 @@ impl<'de> Visitor<'de> for MetadataSeed<'_> {
                     }
                 }
                 "ownerReferences" => header.owner_references = text.value(value),
-                _ => {
-                    text.value(value);
-                }
+                _ => text.part(value, skip).map_err(unwritable)?,
             }
         }
         text.end(first);
@@ -365,6 +425,55 @@ impl<'de> Visitor<'de> for MetadataSeed<'_> {
             to: text.position(),
         };
         text.header = header;
+        Ok(())
+    }
+}
+
+/// What reads as JSON but not as its parts: a key whose escapes are no text.
+fn unwritable<E: Error>(_: serde_json::Error) -> E {
+    E::custom("a part of it is no valid JSON")
+}
+
+// === impl PartVisitor ===
+
+impl<'de> Visitor<'de> for PartVisitor<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object or an array")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut first = true;
+        while let Some(key) = map.next_key::<Key<'_>>()? {
+            let skip = self.skip.field(&key.0);
+            if skip.is_some_and(|skip| skip.whole) {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            self.text.key(&key, &mut first);
+            self.text
+                .part(map.next_value()?, skip)
+                .map_err(unwritable)?;
+        }
+        self.text.end(first);
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let skip = self.skip.each();
+        let mut first = true;
+        self.text.json.push('[');
+        while let Some(value) = seq.next_element::<&RawValue>()? {
+            if skip.is_some_and(|skip| skip.whole) {
+                continue;
+            }
+            if !std::mem::take(&mut first) {
+                self.text.json.push(',');
+            }
+            self.text.part(value, skip).map_err(unwritable)?;
+        }
+        self.text.json.push(']');
         Ok(())
     }
 }
@@ -400,6 +509,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::decode::skip_tests::{any_path, any_value, leave_out};
     use crate::sample::cases;
 
     fn read(document: &str, decoding: &Decoding) -> Result<Arc<Compact<Pod>>, serde_json::Error> {
@@ -463,10 +573,7 @@ mod tests {
 
     #[test]
     fn a_missing_type_is_put_in_and_a_given_one_kept() {
-        let decoding = Decoding {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-        };
+        let decoding = Decoding::of("v1", "Pod");
         let compact = read(r#"{"metadata":{"name":"p"}}"#, &decoding).unwrap();
         assert_eq!(
             compact.json(),
@@ -516,31 +623,16 @@ mod tests {
         }
     }
 
-    fn json_value() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            ".{0,6}".prop_map(Value::from),
-        ];
-        leaf.prop_recursive(3, 24, 4, |inner| {
-            prop_oneof![
-                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                proptest::collection::btree_map(".{0,5}", inner, 0..4)
-                    .prop_map(|map| Value::Object(map.into_iter().collect())),
-            ]
-        })
-    }
-
     proptest! {
         #![proptest_config(cases(2000))]
 
-        /// Whatever an object holds, its text says the same as what came.
+        /// Whatever an object holds, its text says the same as what came, but for what is skipped.
         #[test]
         fn the_text_says_what_came(
-            fields in proptest::collection::btree_map(".{0,8}", json_value(), 0..5),
-            metadata in proptest::collection::btree_map("[a-z\"]{1,5}", json_value(), 0..5),
+            fields in proptest::collection::btree_map(".{0,8}|[a-d]", any_value(), 0..5),
+            metadata in proptest::collection::btree_map("[a-z\"]{1,5}|[a-d]", any_value(), 0..5),
             name in "[a-z0-9.-]{1,10}",
+            paths in proptest::collection::vec(any_path(), 0..3),
             pretty: bool,
         ) {
             let mut object: serde_json::Map<String, Value> = fields.into_iter().collect();
@@ -548,9 +640,15 @@ mod tests {
             metadata.insert("name".to_owned(), name.as_str().into());
             metadata.remove("uid");
             object.insert("metadata".to_owned(), metadata.into());
-            let object = Value::from(object);
+            let mut object = Value::from(object);
             let document = if pretty { format!("{object:#}") } else { object.to_string() };
-            let compact = read(&document, &Decoding::default()).unwrap();
+            let within_metadata = [".metadata.a", ".metadata.b[*].c"].map(|path| path.parse().unwrap());
+            let mut decoding = Decoding::default();
+            for path in paths.iter().chain(&within_metadata) {
+                decoding = decoding.skip(path);
+                leave_out(&mut object, path);
+            }
+            let compact = read(&document, &decoding).unwrap();
             prop_assert_eq!(compact.name(), name);
             prop_assert_eq!(serde_json::from_str::<Value>(compact.json()).unwrap(), object);
         }

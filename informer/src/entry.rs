@@ -16,6 +16,38 @@ use crate::key::{KeyRef, ObjectKey};
 /// Every Kubernetes type (anything that is [`Resource`] and speaks serde) is an entry of itself; its typed
 /// view costs nothing. Forms that keep less than the whole object implement this trait too, which is why the
 /// views return a `Result`.
+///
+/// So is a struct that names only what is of interest. Nothing else of the object is decoded or kept, and
+/// `SharedInformer::<Placed>::builder(client)` works as for the whole type:
+///
+/// ```
+/// # use reeve_informer::{Decoding, Stored};
+/// use k8s_openapi::api::core::v1::Pod;
+/// use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+/// use kube_derive::Resource;
+/// use serde::{Deserialize, Serialize};
+///
+/// /// Where a Pod runs.
+/// #[derive(Resource, Serialize, Deserialize)]
+/// #[resource(inherit = Pod, crates(kube_core = "::kube_core"))] // with the crate `kube`: `inherit = Pod` alone
+/// struct Placed {
+///     metadata: ObjectMeta,
+///     spec: Placement,
+/// }
+///
+/// #[derive(Serialize, Deserialize)]
+/// #[serde(rename_all = "camelCase")]
+/// struct Placement {
+///     node_name: Option<String>,
+/// }
+///
+/// let pod = r#"{"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "containers": []}, "status": {}}"#;
+/// let placed = Placed::decode(&mut serde_json::Deserializer::from_str(pod), &Decoding::default())?;
+/// assert_eq!(placed.spec.node_name.as_deref(), Some("n1"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+///
+/// Annotations come with `metadata`; [`Builder::skip`](crate::Builder::skip) leaves them out.
 pub trait Stored: Sized + Send + Sync + 'static {
     /// The type that [`Stored::typed`] gives.
     type Typed: Send + Sync + 'static;

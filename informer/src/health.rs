@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use reeve_clock::Clock;
 
 use crate::decode::Undecodable;
+use crate::indexer::StoreBytes;
 use crate::key::ObjectKey;
 use crate::version::ResourceVersion;
 
@@ -49,12 +50,17 @@ pub struct CacheHealth {
     pub last_heard: Option<Timestamp>,
     /// How many objects the store holds.
     pub objects: usize,
+    /// How much memory they take.
+    pub bytes: StoreBytes,
     /// The version of the store's content.
     pub resource_version: ResourceVersion,
     /// Objects that cannot be read, as far as they can be named (at most 1,000).
     pub quarantined: Vec<Quarantined>,
     /// How many objects cannot be read.
     pub quarantined_count: usize,
+    /// How many versions of objects are or were in the store and did not decode when somebody read them (only
+    /// forms that are decoded on reading, as [`Compact`](crate::Compact)). Each counts once.
+    pub unreadable: u64,
     /// How many lists and events were refused because they were older than what is known.
     pub stale: u64,
     /// How often the server's history began anew.
@@ -162,6 +168,7 @@ pub(crate) struct State {
     pub(crate) quarantined: IndexMap<ObjectKey, Quarantined>,
     /// Objects in quarantine that have no name, or too many before them.
     pub(crate) quarantined_besides: usize,
+    pub(crate) unreadable: u64,
     pub(crate) stale: u64,
     pub(crate) epochs: u64,
 }
@@ -177,6 +184,7 @@ impl HealthCell {
             last_heard: None,
             quarantined: IndexMap::new(),
             quarantined_besides: 0,
+            unreadable: 0,
             stale: 0,
             epochs: 0,
         };
@@ -235,6 +243,10 @@ impl HealthCell {
                 true
             }
         }
+    }
+
+    pub(crate) fn unreadable(&self) {
+        self.state.lock().unreadable += 1;
     }
 
     pub(crate) fn stale(&self) {

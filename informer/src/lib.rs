@@ -42,6 +42,7 @@ mod key;
 pub mod lister;
 mod metrics;
 mod processor;
+mod reading;
 pub mod reflector;
 #[cfg(test)]
 mod sample;
@@ -51,7 +52,7 @@ mod version;
 
 pub use backoff::{Backoff, BackoffOptions};
 pub use compact::Compact;
-pub use decode::{DecodeError, Decoding, Trimmed};
+pub use decode::{DecodeError, Decoding, SkipPath, SkipPathError, Trimmed};
 pub use entry::{Stored, ViewError};
 pub use event::{Event, UpdateReason};
 pub use factory::{FactoryBuilder, InformerFactory, NotSynced};

@@ -49,6 +49,8 @@ pub enum Measurement {
     NewEpoch,
     /// An object could not be read.
     Quarantined,
+    /// A version of an object is in the store and did not decode when somebody read it, for the first time.
+    Unreadable,
     /// A batch went through the store to the handlers (client-go: `informer_processing_latency_seconds`).
     Processed {
         /// How many deltas it held.

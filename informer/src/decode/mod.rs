@@ -9,10 +9,15 @@
 mod frame;
 mod list;
 mod outline;
+mod skip;
 mod trim;
 
 pub(crate) use frame::{Frame, decode_frame};
 pub(crate) use list::{ListPage, decode_list};
+pub(crate) use skip::Skip;
+#[cfg(test)]
+pub(crate) use skip::tests as skip_tests;
+pub use skip::{SkipPath, SkipPathError};
 pub(crate) use trim::Key;
 pub use trim::{Decoding, Trimmed};
 
@@ -164,7 +169,7 @@ mod tests {
                     _ => bytes.truncate(place + 1),
                 }
             }
-            let decoding = Decoding { api_version: Some("v1".into()), kind: Some("Secret".into()) };
+            let decoding = Decoding::of("v1", "Secret");
             let mut errors = Vec::new();
             match decode_frame::<Secret>(&bytes, &decoding) {
                 Ok(Frame::Undecodable { object, .. }) => errors.extend([object.error, object.outline]),

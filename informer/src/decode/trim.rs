@@ -1,11 +1,12 @@
-//! A deserializer that leaves out `metadata.managedFields` and puts in a missing `apiVersion` and `kind`.
+//! A deserializer that leaves out what is to be skipped and puts in a missing `apiVersion` and `kind`.
 //!
-//! `managedFields` is often a third of an object and read by nobody here; building it costs a tree of JSON
-//! values an object. This adapter stands between serde_json and the type: it hands every call through, but
-//! in the object and in its `metadata` it looks at the keys and skips that one as bytes.
+//! `metadata.managedFields` is always skipped: it is often a third of an object and read by nobody here; building
+//! it costs a tree of JSON values an object. This adapter stands between serde_json and the type: it hands every
+//! call through, but on the way to what is skipped it looks at the keys, and skips those as bytes.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::value::CowStrDeserializer;
 use serde::de::{
@@ -13,28 +14,53 @@ use serde::de::{
     SeqAccess, Visitor,
 };
 
+use super::skip::{Skip, SkipPath};
+use crate::reading::Reading;
+
 /// How objects are read.
 #[derive(Clone, Debug, Default)]
 pub struct Decoding {
-    /// The `apiVersion` to assume for an object without one (items of a built-in kind's list have none).
-    pub api_version: Option<String>,
-    /// The `kind` to assume for an object without one.
-    pub kind: Option<String>,
-}
-
-/// Where in the object the deserializer stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Object,
-    Metadata,
+    pub(crate) api_version: Option<String>,
+    pub(crate) kind: Option<String>,
+    pub(crate) skip: Skip,
+    pub(crate) reading: Arc<Reading>,
 }
 
 /// A [`Deserializer`] that reads through to `inner` and trims what it reads.
 #[derive(Debug)]
 pub struct Trimmed<'a, D> {
     inner: D,
-    decoding: &'a Decoding,
-    place: Place,
+    way: Way<'a>,
+}
+
+/// Where in the object the deserializer stands.
+#[derive(Clone, Copy, Debug)]
+struct Way<'a> {
+    /// What to leave out from here on.
+    skip: &'a Skip,
+    /// At the object itself: what to put in.
+    object: Option<&'a Decoding>,
+}
+
+// === impl Decoding ===
+
+impl Decoding {
+    /// An object without `apiVersion` and `kind` (items of a built-in kind's list have none) is given these.
+    #[must_use]
+    pub fn of(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
+        Self {
+            api_version: Some(api_version.into()),
+            kind: Some(kind.into()),
+            ..Self::default()
+        }
+    }
+
+    /// Leaves out `path` too.
+    #[must_use]
+    pub fn skip(mut self, path: &SkipPath) -> Self {
+        self.skip.add(path);
+        self
+    }
 }
 
 // === impl Trimmed ===
@@ -44,8 +70,10 @@ impl<'a, D> Trimmed<'a, D> {
     pub fn object(inner: D, decoding: &'a Decoding) -> Self {
         Self {
             inner,
-            decoding,
-            place: Place::Object,
+            way: Way {
+                skip: &decoding.skip,
+                object: Some(decoding),
+            },
         }
     }
 }
@@ -53,7 +81,7 @@ impl<'a, D> Trimmed<'a, D> {
 macro_rules! through {
     ($($method:ident ($($argument:ident: $type:ty),*))*) => {
         $(fn $method<V: Visitor<'de>>(self $(, $argument: $type)*, visitor: V) -> Result<V::Value, D::Error> {
-            let trim = Trim { inner: visitor, decoding: self.decoding, place: self.place };
+            let trim = Trim { inner: visitor, way: self.way };
             self.inner.$method($($argument,)* trim)
         })*
     };
@@ -86,11 +114,10 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Trimmed<'_, D> {
     }
 }
 
-/// The wrapper of a visitor (which is given maps), of a seed and of map access.
+/// The wrapper of a visitor (which is given maps and arrays) and of a seed.
 struct Trim<'a, T> {
     inner: T,
-    decoding: &'a Decoding,
-    place: Place,
+    way: Way<'a>,
 }
 
 macro_rules! visit_through {
@@ -128,29 +155,29 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Trim<'_, V> {
     fn visit_some<D: Deserializer<'de>>(self, document: D) -> Result<V::Value, D::Error> {
         self.inner.visit_some(Trimmed {
             inner: document,
-            decoding: self.decoding,
-            place: self.place,
+            way: self.way,
         })
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, document: D) -> Result<V::Value, D::Error> {
         self.inner.visit_newtype_struct(Trimmed {
             inner: document,
-            decoding: self.decoding,
-            place: self.place,
+            way: self.way,
         })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<V::Value, A::Error> {
-        self.inner.visit_seq(seq)
+        match self.way.skip.each() {
+            None => self.inner.visit_seq(seq),
+            Some(skip) => self.inner.visit_seq(TrimmedElements { inner: seq, skip }),
+        }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<V::Value, A::Error> {
         self.inner.visit_map(TrimmedMap {
             inner: map,
-            decoding: self.decoding,
-            place: self.place,
-            at_metadata: false,
+            way: self.way,
+            ahead: None,
             saw: (false, false),
             added: None,
             ended: false,
@@ -164,10 +191,9 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Trim<'_, V> {
 
 struct TrimmedMap<'a, A> {
     inner: A,
-    decoding: &'a Decoding,
-    place: Place,
-    /// The key handed out last is the object's `metadata`.
-    at_metadata: bool,
+    way: Way<'a>,
+    /// What to leave out of the value whose key was handed out last.
+    ahead: Option<&'a Skip>,
     /// Whether `apiVersion` and `kind` were there.
     saw: (bool, bool),
     /// The value of a key that was put in.
@@ -178,16 +204,14 @@ struct TrimmedMap<'a, A> {
 impl<'a, A> TrimmedMap<'a, A> {
     /// The next key to put in after the document's own, with its value.
     fn missing(&mut self) -> Option<(&'static str, &'a str)> {
-        if self.place != Place::Object {
-            return None;
-        }
+        let decoding = self.way.object?;
         if !std::mem::replace(&mut self.saw.0, true)
-            && let Some(value) = &self.decoding.api_version
+            && let Some(value) = &decoding.api_version
         {
             return Some(("apiVersion", value));
         }
         if !std::mem::replace(&mut self.saw.1, true)
-            && let Some(value) = &self.decoding.kind
+            && let Some(value) = &decoding.kind
         {
             return Some(("kind", value));
         }
@@ -207,15 +231,17 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrimmedMap<'_, A> {
                 self.ended = true;
                 break;
             };
-            match (self.place, key.as_ref()) {
-                (Place::Metadata, "managedFields") => {
-                    self.inner.next_value::<IgnoredAny>()?;
-                    continue;
+            self.ahead = self.way.skip.field(&key);
+            if self.ahead.is_some_and(|skip| skip.whole) {
+                self.inner.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            if self.way.object.is_some() {
+                match key.as_ref() {
+                    "apiVersion" => self.saw.0 = true,
+                    "kind" => self.saw.1 = true,
+                    _ => {}
                 }
-                (Place::Object, "metadata") => self.at_metadata = true,
-                (Place::Object, "apiVersion") => self.saw.0 = true,
-                (Place::Object, "kind") => self.saw.1 = true,
-                _ => {}
             }
             let key: CowStrDeserializer<'_, A::Error> = key.into_deserializer();
             return seed.deserialize(key).map(Some);
@@ -233,18 +259,42 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrimmedMap<'_, A> {
             let value: CowStrDeserializer<'_, A::Error> = Cow::Borrowed(value).into_deserializer();
             return seed.deserialize(value);
         }
-        if std::mem::take(&mut self.at_metadata) {
-            return self.inner.next_value_seed(Trim {
-                inner: seed,
-                decoding: self.decoding,
-                place: Place::Metadata,
-            });
+        match self.ahead.take() {
+            Some(skip) => self.inner.next_value_seed(Trim::within(seed, skip)),
+            None => self.inner.next_value_seed(seed),
         }
-        self.inner.next_value_seed(seed)
     }
 
     fn size_hint(&self) -> Option<usize> {
         self.inner.size_hint()
+    }
+}
+
+struct TrimmedElements<'a, A> {
+    inner: A,
+    skip: &'a Skip,
+}
+
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for TrimmedElements<'_, A> {
+    type Error = A::Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, A::Error> {
+        if self.skip.whole {
+            while self.inner.next_element::<IgnoredAny>()?.is_some() {}
+            return Ok(None);
+        }
+        self.inner.next_element_seed(Trim::within(seed, self.skip))
+    }
+}
+
+impl<'a, T> Trim<'a, T> {
+    /// A seed for a part of the object.
+    fn within(seed: T, skip: &'a Skip) -> Self {
+        let way = Way { skip, object: None };
+        Self { inner: seed, way }
     }
 }
 
@@ -254,8 +304,7 @@ impl<'de, T: DeserializeSeed<'de>> DeserializeSeed<'de> for Trim<'_, T> {
     fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<T::Value, D::Error> {
         self.inner.deserialize(Trimmed {
             inner: document,
-            decoding: self.decoding,
-            place: self.place,
+            way: self.way,
         })
     }
 }
@@ -288,8 +337,14 @@ mod tests {
     use kube_core::DynamicObject;
     use kube_core::metadata::PartialObjectMeta;
 
+    use proptest::prelude::*;
+    use serde::Deserialize as _;
+    use serde_json::Value;
+
     use super::*;
+    use crate::decode::skip_tests::{any_path, any_value, leave_out};
     use crate::entry::Stored;
+    use crate::sample::cases;
 
     const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"n","uid":"u",
         "resourceVersion":"5","labels":{"managedFields":"kept"},"managedFields":[{"manager":"m","fieldsV1":{"f:a":{}}}],
@@ -324,10 +379,7 @@ mod tests {
 
     #[test]
     fn a_missing_type_is_put_in_and_a_given_one_kept() {
-        let decoding = Decoding {
-            api_version: Some("v1".to_owned()),
-            kind: Some("ConfigMap".to_owned()),
-        };
+        let decoding = Decoding::of("v1", "ConfigMap");
         let object: DynamicObject = read(r#"{"metadata":{"name":"c"}}"#, &decoding);
         let types = object.types.unwrap();
         assert_eq!(
@@ -338,6 +390,47 @@ mod tests {
         assert_eq!(typed.data.unwrap()["a"], "b");
         let object: DynamicObject = read(POD, &decoding);
         assert_eq!(object.types.unwrap().kind, "Pod");
+    }
+
+    proptest! {
+        #![proptest_config(cases(2000))]
+
+        /// A document read without some paths is the document from which they are removed.
+        #[test]
+        fn what_is_skipped_and_nothing_else_is_missing(
+            document in any_value(),
+            paths in proptest::collection::vec(any_path(), 0..4),
+        ) {
+            let decoding = paths.iter().fold(Decoding::default(), Decoding::skip);
+            let text = document.to_string();
+            let mut reader = serde_json::Deserializer::from_str(&text);
+            let read = Value::deserialize(Trimmed::object(&mut reader, &decoding)).unwrap();
+            let mut wanted = document;
+            for path in &paths {
+                leave_out(&mut wanted, path);
+            }
+            prop_assert_eq!(read, wanted);
+        }
+    }
+
+    #[test]
+    fn paths_are_skipped_in_every_typed_form() {
+        let decoding = [".spec.containers[*].env", ".metadata.annotations"]
+            .iter()
+            .fold(Decoding::default(), |decoding, path| {
+                decoding.skip(&path.parse().unwrap())
+            });
+        let pod: Pod = read(POD, &decoding);
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        assert_eq!((container.name.as_str(), &container.env), ("c", &None));
+        assert!(pod.metadata.annotations.is_none() && pod.metadata.labels.is_some());
+        let object: DynamicObject = read(POD, &decoding);
+        assert_eq!(
+            object.data["spec"]["containers"][0],
+            serde_json::json!({"name": "c"})
+        );
+        let partial: PartialObjectMeta<Pod> = read(POD, &decoding);
+        assert!(partial.metadata.annotations.is_none());
     }
 
     #[test]

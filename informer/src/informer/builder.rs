@@ -1,5 +1,6 @@
 //! Making an informer.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +10,14 @@ use reeve_clock::Clock;
 use tokio::sync::{Notify, watch};
 
 use super::{Inner, SharedInformer, Stage};
+use crate::decode::SkipPath;
 use crate::entry::Stored;
 use crate::fifo::{DeltaFifo, Fifo, KnownObjects, RealFifo};
 use crate::health::HealthCell;
 use crate::indexer::Indexer;
 use crate::metrics::{Metrics, Recorder};
 use crate::processor::Processor;
+use crate::reading::Reading;
 use crate::reflector::{Reflector, ReflectorOptions, Transform};
 use crate::transport::{Endpoint, Scope, Selection};
 use crate::version::ResourceVersion;
@@ -35,6 +38,8 @@ pub struct Builder<S: Stored> {
     transform: Option<Transform<S>>,
     options: ReflectorOptions,
     delta_fifo: bool,
+    skip: Vec<SkipPath>,
+    decoded: Option<NonZeroUsize>,
 }
 
 // === impl Builder ===
@@ -52,6 +57,8 @@ impl<S: Stored> Builder<S> {
             transform: None,
             options: ReflectorOptions::default(),
             delta_fifo: false,
+            skip: Vec::new(),
+            decoded: None,
         }
     }
 
@@ -110,6 +117,21 @@ impl<S: Stored> Builder<S> {
         self
     }
 
+    /// Leaves a part of every object out, as bytes, before anything is decoded: `.skip(".status".parse()?)`. May
+    /// be said many times. Default: only `.metadata.managedFields`, always.
+    pub fn skip(mut self, path: SkipPath) -> Self {
+        self.skip.push(path);
+        self
+    }
+
+    /// For a form that is decoded on reading ([`Compact`](crate::Compact)): keeps the `objects` that were read last
+    /// as their type, in one cache for the store. It takes as much memory as so many typed objects, and about 250
+    /// bytes for each. Default: none are kept, each read decodes.
+    pub fn cache_decoded(mut self, objects: NonZeroUsize) -> Self {
+        self.decoded = Some(objects);
+        self
+    }
+
     /// How to list and watch.
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
         self.options = options;
@@ -138,7 +160,7 @@ impl<S: Stored> Builder<S> {
         } else {
             Arc::new(RealFifo::new(FIFO_CAPACITY))
         };
-        let reflector = Reflector {
+        let mut reflector = Reflector {
             health: Arc::clone(&health),
             recorder: recorder.clone(),
             transform: self.transform,
@@ -152,6 +174,11 @@ impl<S: Stored> Builder<S> {
                 clock,
             )
         };
+        for path in &self.skip {
+            reflector.decoding.skip.add(path);
+        }
+        let reading = Reading::new(self.decoded, Arc::clone(&health), recorder.clone());
+        reflector.decoding.reading = Arc::new(reading);
         SharedInformer {
             lease: None,
             inner: Arc::new(Inner {

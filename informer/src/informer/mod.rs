@@ -264,7 +264,7 @@ impl<S: Stored> SharedInformer<S> {
                 panics: listener.panics(),
             })
             .collect();
-        let stopped = self.is_stopped();
+        let (stopped, bytes) = (self.is_stopped(), inner.indexer.bytes());
         inner.health.read(|state| CacheHealth {
             name: Arc::clone(&inner.name),
             synced: self.has_synced(),
@@ -277,9 +277,11 @@ impl<S: Stored> SharedInformer<S> {
             failure: state.failure.clone(),
             last_heard: state.last_heard,
             objects: inner.indexer.len(),
+            bytes,
             resource_version: inner.indexer.resource_version(),
             quarantined: state.quarantined.values().cloned().collect(),
             quarantined_count: state.quarantined.len() + state.quarantined_besides,
+            unreadable: state.unreadable,
             stale: state.stale,
             epochs: state.epochs,
             handlers,

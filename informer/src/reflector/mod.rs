@@ -150,10 +150,7 @@ impl<S: Stored> Reflector<S> {
     ) -> Self {
         Self {
             transport: Transport::new(client, options.limits),
-            decoding: Decoding {
-                api_version: Some(endpoint.api_version()),
-                kind: Some(endpoint.kind().to_owned()),
-            },
+            decoding: Decoding::of(endpoint.api_version(), endpoint.kind()),
             health: Arc::new(HealthCell::new(clock.clone())),
             recorder: Recorder::new(Arc::from(endpoint.to_string()), None),
             endpoint,

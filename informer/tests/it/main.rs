@@ -8,6 +8,7 @@
 mod asking;
 mod factory;
 mod faults;
+mod forms;
 mod framing;
 mod harness;
 mod history;

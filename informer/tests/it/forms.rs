@@ -1,0 +1,151 @@
+//! What is stored of an object: parts left out, JSON that is decoded on reading, a type of one's own.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube_derive::Resource;
+use reeve_informer::{
+    Builder, Compact, Endpoint, Measurement, Metrics, ObjectKey, SharedInformer, Stored, ViewError,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::harness::{clock, millis};
+use crate::script::*;
+
+/// Runs an informer of `S` until the test ends.
+async fn started<S: Stored>(
+    script: &Script,
+    configure: impl FnOnce(Builder<S>) -> Builder<S>,
+) -> SharedInformer<S> {
+    let builder = SharedInformer::<S>::builder_for(script.client(), Endpoint::of::<ConfigMap>())
+        .clock(clock());
+    let informer = configure(builder).build();
+    tokio::spawn({
+        let informer = informer.clone();
+        async move { informer.run(CancellationToken::new()).await }
+    });
+    informer.wait_synced().await.unwrap();
+    informer
+}
+
+fn get<S: Stored>(informer: &SharedInformer<S>, name: &str) -> Arc<S> {
+    let key = ObjectKey::namespaced("n", name);
+    informer.lister().get(&key).unwrap().expect("it is there")
+}
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Metrics for Count {
+    fn record(&self, _: &str, measurement: Measurement) {
+        if measurement == Measurement::Unreadable {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compact_object_that_does_not_decode_is_an_error_for_each_reader_and_counts_once_a_version()
+ {
+    let (sender, receiver) = mpsc::unbounded_channel::<Bit>();
+    let script = Script::new([
+        no_streaming(),
+        list("10", &[object("a", "1"), broken("b", "2")]),
+        Answer::Live(Arc::new(receiver.into())),
+    ]);
+    let count = Arc::new(Count::default());
+    let metrics = Arc::clone(&count);
+    let informer = started::<Compact<ConfigMap>>(&script, |builder| builder.metrics(metrics)).await;
+    let counted = || {
+        let health = informer.health();
+        assert_eq!(health.unreadable, count.0.load(Ordering::Relaxed) as u64);
+        assert_eq!((health.objects, health.quarantined_count), (2, 0));
+        health.unreadable
+    };
+    assert_eq!(counted(), 0, "nobody has read it");
+    for _ in 0..3 {
+        let error = get(&informer, "b").typed().unwrap_err();
+        assert!(matches!(error, ViewError::Undecodable { .. }));
+        assert!(!error.to_string().contains("top-secret"));
+        assert!(get(&informer, "a").typed().is_ok());
+        assert_eq!(counted(), 1);
+    }
+    assert!(get(&informer, "b").metadata().is_ok());
+    sender.send(event("MODIFIED", &broken("b", "11"))).unwrap();
+    millis(1).await;
+    assert_eq!(counted(), 1);
+    assert!(get(&informer, "b").typed().is_err());
+    assert_eq!(counted(), 2);
+    sender.send(modified("b", "12")).unwrap();
+    millis(1).await;
+    assert!(get(&informer, "b").typed().is_ok());
+    assert_eq!(counted(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_skipped_is_in_no_form_and_decoded_objects_are_kept_if_asked() {
+    let script = || Script::new([no_streaming(), list("10", &[object("a", "1")]), watch([])]);
+    let skip = || ".data".parse().unwrap();
+    let typed = started::<ConfigMap>(&script(), |builder| builder.skip(skip())).await;
+    assert_eq!(get(&typed, "a").data, None);
+    let compact = started::<Compact<ConfigMap>>(&script(), |builder| builder.skip(skip())).await;
+    let entry = get(&compact, "a");
+    assert!(!entry.json().contains("\"data\"") && entry.uid() == "uid-a");
+    assert!(!Arc::ptr_eq(
+        &entry.typed().unwrap(),
+        &entry.typed().unwrap()
+    ));
+    let one = NonZeroUsize::MIN;
+    let kept = started::<Compact<ConfigMap>>(&script(), |builder| builder.cache_decoded(one)).await;
+    let first = get(&kept, "a").typed().unwrap();
+    assert!(first.data.is_some());
+    assert!(Arc::ptr_eq(&first, &get(&kept, "a").typed().unwrap()));
+}
+
+/// A ConfigMap of which only one entry is of interest.
+#[derive(Clone, Debug, PartialEq, Resource, Serialize, Deserialize)]
+#[resource(inherit = ConfigMap, crates(kube_core = "::kube_core"))]
+struct Versioned {
+    metadata: ObjectMeta,
+    data: VersionedData,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct VersionedData {
+    version: String,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_type_of_ones_own_keeps_what_it_names_and_what_it_cannot_read_is_quarantined() {
+    let (sender, receiver) = mpsc::unbounded_channel::<Bit>();
+    let script = Script::new([
+        no_streaming(),
+        list("10", &[object("a", "1"), broken("b", "2")]),
+        Answer::Live(Arc::new(receiver.into())),
+    ]);
+    let informer = SharedInformer::<Versioned>::builder(script.client())
+        .clock(clock())
+        .build();
+    informer
+        .add_indexer("version", |map| Ok(vec![map.data.version.as_str().into()]))
+        .unwrap();
+    tokio::spawn({
+        let informer = informer.clone();
+        async move { informer.run(CancellationToken::new()).await }
+    });
+    informer.wait_synced().await.unwrap();
+    sender.send(modified("a", "11")).unwrap();
+    millis(1).await;
+    let found = informer.lister().by_index("version", "11").unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (found[0].uid(), found[0].data.version.as_str()),
+        ("uid-a", "11")
+    );
+    assert_eq!(informer.health().quarantined_count, 1);
+}
