@@ -11,6 +11,7 @@ use reeve_clock::Clock;
 use crate::decode::Undecodable;
 use crate::indexer::StoreBytes;
 use crate::key::ObjectKey;
+use crate::transport::Scope;
 use crate::version::ResourceVersion;
 
 /// How many quarantined objects are described one by one; all are counted.
@@ -67,6 +68,33 @@ pub struct CacheHealth {
     pub epochs: u64,
     /// The handlers.
     pub handlers: Vec<HandlerHealth>,
+    /// The watches: one, or one for each namespace of a set. What is said above of activity and failure is what
+    /// gives most concern among theirs.
+    pub watches: Vec<WatchHealth>,
+}
+
+/// The state of one watch of an informer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WatchHealth {
+    /// Where it watches.
+    pub scope: Scope,
+    /// True once its first list is in the store.
+    pub synced: bool,
+    /// What it is doing.
+    pub activity: Activity,
+    /// Since when.
+    pub since: Timestamp,
+    /// The last failure, if it was not followed by success.
+    pub failure: Option<Failure>,
+    /// When the API server was heard last on it.
+    pub last_heard: Option<Timestamp>,
+    /// The version of what the store holds of the scope.
+    pub resource_version: ResourceVersion,
+    /// How many lists and events were refused because they were older than what is known.
+    pub stale: u64,
+    /// How often the server's history began anew.
+    pub epochs: u64,
 }
 
 /// Why an informer makes no progress.
@@ -118,6 +146,41 @@ pub struct HandlerHealth {
 // === impl CacheHealth ===
 
 impl CacheHealth {
+    /// The state of an informer that was made at `made` and has these watches; what they do not know is left
+    /// empty.
+    pub(crate) fn of(name: Arc<str>, made: Timestamp, watches: Vec<WatchHealth>) -> Self {
+        // Of equals, the one that has been so for longest.
+        let worst = watches
+            .iter()
+            .max_by_key(|watch| (watch.activity.concern(), std::cmp::Reverse(watch.since)));
+        let failing = watches.iter().filter_map(|watch| watch.failure.as_ref());
+        Self {
+            name,
+            synced: false,
+            activity: worst.map_or(Activity::Watching, |watch| watch.activity),
+            since: worst.map_or(made, |watch| watch.since),
+            failure: failing.min_by_key(|failure| failure.since).cloned(),
+            last_heard: watches.iter().map(|watch| watch.last_heard).min().flatten(),
+            objects: 0,
+            bytes: StoreBytes::default(),
+            resource_version: ResourceVersion::default(),
+            quarantined: Vec::new(),
+            quarantined_count: 0,
+            unreadable: 0,
+            stale: watches.iter().map(|watch| watch.stale).sum(),
+            epochs: watches.iter().map(|watch| watch.epochs).sum(),
+            handlers: Vec::new(),
+            watches,
+        }
+    }
+
+    pub(crate) fn add_quarantined(&mut self, state: &State) {
+        let room = DESCRIBED.saturating_sub(self.quarantined.len());
+        let described = state.quarantined.values().take(room).cloned();
+        self.quarantined.extend(described);
+        self.quarantined_count += state.quarantined.len() + state.quarantined_besides;
+    }
+
     /// True if the store holds a complete state and follows it.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -128,14 +191,16 @@ impl CacheHealth {
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         if let Some(failure) = &self.failure {
+            let place = self.place(|watch| watch.failure.is_some());
             return Some(format!(
-                "{}: failing {} times since {}: {}",
+                "{}{place}: failing {} times since {}: {}",
                 self.name, failure.times, failure.since, failure.message
             ));
         }
         if !self.synced {
+            let place = self.place(|watch| !watch.synced);
             return Some(format!(
-                "{}: not synced, {:?} since {}",
+                "{}{place}: not synced, {:?} since {}",
                 self.name, self.activity, self.since
             ));
         }
@@ -145,6 +210,42 @@ impl CacheHealth {
                 self.name, self.quarantined_count
             )
         })
+    }
+}
+
+impl CacheHealth {
+    /// Which of several watches `wanted` is true of: the first three by name.
+    fn place(&self, wanted: impl Fn(&WatchHealth) -> bool) -> String {
+        if self.watches.len() < 2 {
+            return String::new();
+        }
+        let mut names = self
+            .watches
+            .iter()
+            .filter(|watch| wanted(watch))
+            .filter_map(|watch| match &watch.scope {
+                Scope::Cluster => None,
+                Scope::Namespace(name) => Some(&**name),
+            });
+        let first: Vec<_> = names.by_ref().take(3).collect();
+        let more = match names.count() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!(" in {}{more}", first.join(", "))
+    }
+}
+
+impl Activity {
+    /// How much concern it gives, among the watches of one informer.
+    fn concern(self) -> u8 {
+        match self {
+            Self::Watching => 0,
+            Self::Stopped => 1,
+            Self::Listing => 2,
+            Self::Idle => 3,
+            Self::BackingOff => 4,
+        }
     }
 }
 
@@ -168,7 +269,6 @@ pub(crate) struct State {
     pub(crate) quarantined: IndexMap<ObjectKey, Quarantined>,
     /// Objects in quarantine that have no name, or too many before them.
     pub(crate) quarantined_besides: usize,
-    pub(crate) unreadable: u64,
     pub(crate) stale: u64,
     pub(crate) epochs: u64,
 }
@@ -184,7 +284,6 @@ impl HealthCell {
             last_heard: None,
             quarantined: IndexMap::new(),
             quarantined_besides: 0,
-            unreadable: 0,
             stale: 0,
             epochs: 0,
         };
@@ -198,6 +297,26 @@ impl HealthCell {
 
     pub(crate) fn read<R>(&self, read: impl FnOnce(&State) -> R) -> R {
         read(&self.state.lock())
+    }
+
+    pub(crate) fn watch(
+        &self,
+        scope: Scope,
+        synced: bool,
+        resource_version: ResourceVersion,
+    ) -> WatchHealth {
+        let state = self.state.lock();
+        WatchHealth {
+            scope,
+            synced,
+            activity: state.activity,
+            since: state.since,
+            failure: state.failure.clone(),
+            last_heard: state.last_heard,
+            resource_version,
+            stale: state.stale,
+            epochs: state.epochs,
+        }
     }
 
     pub(crate) fn enter(&self, activity: Activity) {
@@ -243,10 +362,6 @@ impl HealthCell {
                 true
             }
         }
-    }
-
-    pub(crate) fn unreadable(&self) {
-        self.state.lock().unreadable += 1;
     }
 
     pub(crate) fn stale(&self) {

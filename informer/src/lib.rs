@@ -11,6 +11,7 @@
 //!   `add_indexer`, `lister`, `run`, `wait_synced`, `wait_for_resource_version`, `health`, `versions`.
 //! * [`InformerFactory`]: one informer for each kind, scope, selector and form, for as long as it is used;
 //!   `informer::<K>`, `start`, `wait_for_cache_sync`, `stop`, `shutdown`.
+//! * [`NamespaceSet`]: the namespaces that informers watch, changed while they do.
 //! * [`Event`] with [`UpdateReason`]; [`EventHandler`] (any `Fn(Event<S>)`), [`AsyncEventHandler`], [`EventStream`],
 //!   [`Filtered`], [`HandlerOptions`], [`Policy`] of a queue, [`HandlerHandle`].
 //! * [`Lister`] and [`Indexer`] with named indexes; [`ObjectKey`], [`KeyRef`], [`ResourceVersion`].
@@ -57,11 +58,11 @@ pub use entry::{Stored, ViewError};
 pub use event::{Event, UpdateReason};
 pub use factory::{FactoryBuilder, InformerFactory, NotSynced};
 pub use fifo::{Batch, Deletion, Delta, DeltaFifo, Fifo, KnownObjects, RealFifo, Snapshot};
-pub use health::{Activity, CacheHealth, Failure, HandlerHealth, Quarantined};
+pub use health::{Activity, CacheHealth, Failure, HandlerHealth, Quarantined, WatchHealth};
 pub use indexer::{
     IndexFunction, IndexValues, Indexer, NAMESPACE_INDEX, StoreBytes, StoreSnapshot,
 };
-pub use informer::{Builder, RunError, SharedInformer, Stopped, WaitError};
+pub use informer::{Builder, NamespaceSet, RunError, SharedInformer, Stopped, WaitError};
 pub use key::{KeyRef, ObjectKey, ParseKeyError};
 pub use lister::Lister;
 pub use metrics::{Measurement, Metrics};

@@ -3,13 +3,13 @@
 use std::any::Any;
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use lru::LruCache;
 use parking_lot::Mutex;
 
 use crate::entry::ViewError;
-use crate::health::HealthCell;
 use crate::key::KeyRef;
 use crate::metrics::{Measurement, Recorder};
 
@@ -17,7 +17,8 @@ use crate::metrics::{Measurement, Recorder};
 #[derive(Default)]
 pub(crate) struct Reading {
     decoded: Option<Mutex<LruCache<usize, Decoded>>>,
-    report: Option<(Arc<HealthCell>, Recorder)>,
+    unreadable: AtomicU64,
+    recorder: Option<Recorder>,
 }
 
 /// An entry, found by its address, as its type.
@@ -31,14 +32,11 @@ struct Decoded {
 
 impl Reading {
     /// Keeps the `capacity` objects that were read last.
-    pub(crate) fn new(
-        capacity: Option<NonZeroUsize>,
-        health: Arc<HealthCell>,
-        recorder: Recorder,
-    ) -> Self {
+    pub(crate) fn new(capacity: Option<NonZeroUsize>, recorder: Recorder) -> Self {
         Self {
             decoded: capacity.map(|capacity| Mutex::new(LruCache::new(capacity))),
-            report: Some((health, recorder)),
+            unreadable: AtomicU64::new(0),
+            recorder: Some(recorder),
         }
     }
 
@@ -70,11 +68,16 @@ impl Reading {
         Ok(typed)
     }
 
+    /// How often that was told.
+    pub(crate) fn unreadable_count(&self) -> u64 {
+        self.unreadable.load(Ordering::Relaxed)
+    }
+
     /// Tells that an object which is in the store cannot be decoded.
     pub(crate) fn unreadable(&self, key: KeyRef<'_>, error: &ViewError) {
         tracing::warn!(%key, %error, "an object in the store cannot be decoded by who reads it");
-        if let Some((health, recorder)) = &self.report {
-            health.unreadable();
+        self.unreadable.fetch_add(1, Ordering::Relaxed);
+        if let Some(recorder) = &self.recorder {
             recorder.record(Measurement::Unreadable);
         }
     }
@@ -91,17 +94,11 @@ impl fmt::Debug for Reading {
 
 #[cfg(test)]
 mod tests {
-    use reeve_clock::Clock;
-
     use super::*;
 
     fn reading(capacity: usize) -> Reading {
-        let health = Arc::new(HealthCell::new(Clock::system()));
-        Reading::new(
-            NonZeroUsize::new(capacity),
-            health,
-            Recorder::new("r".into(), None),
-        )
+        let recorder = Recorder::new("r".into(), None);
+        Reading::new(NonZeroUsize::new(capacity), recorder)
     }
 
     fn decode(reading: &Reading, entry: &Arc<String>) -> (Arc<usize>, bool) {

@@ -11,7 +11,7 @@ use reeve_clock::Clock;
 
 use super::InformerFactory;
 use crate::entry::Stored;
-use crate::informer::{Builder, SharedInformer};
+use crate::informer::{Builder, NamespaceSet, SharedInformer};
 use crate::metrics::Metrics;
 use crate::reflector::ReflectorOptions;
 use crate::transport::{Endpoint, Scope, Selection};
@@ -94,7 +94,7 @@ impl FactoryBuilder {
 
     /// What is particular to informers of `K`: their resync period, how they list and watch, a transform
     /// (client-go: `WithCustomResyncConfig`, `WithTransform`). It is applied after what the factory says for
-    /// all; a name or a selection set here is not kept.
+    /// all; a selection or namespaces set here are not kept.
     pub fn configure<K>(
         self,
         configure: impl Fn(Builder<K>) -> Builder<K> + Send + Sync + 'static,
@@ -150,6 +150,7 @@ impl Recipe {
         &self,
         endpoint: Endpoint,
         selection: Selection,
+        namespaces: Option<NamespaceSet>,
     ) -> SharedInformer<S> {
         let configure = self
             .kinds
@@ -167,7 +168,11 @@ impl Recipe {
         if let Some(configure) = configure {
             builder = configure(builder);
         }
-        builder.selection(selection).build()
+        builder = builder.selection(selection);
+        if let Some(namespaces) = namespaces {
+            builder = builder.namespaces(namespaces);
+        }
+        builder.build()
     }
 }
 

@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::entry::Stored;
 use crate::health::CacheHealth;
-use crate::informer::SharedInformer;
-use crate::transport::{Endpoint, Selection};
+use crate::informer::{NamespaceSet, SharedInformer};
+use crate::transport::{Endpoint, Scope, Selection};
 use builder::Recipe;
 use lease::Users;
 
@@ -63,6 +63,7 @@ struct State {
 struct Key {
     kind: Endpoint,
     selection: Selection,
+    namespaces: Option<NamespaceSet>,
     form: TypeId,
 }
 
@@ -136,9 +137,36 @@ impl InformerFactory {
         endpoint: Endpoint,
         selection: Selection,
     ) -> SharedInformer<S> {
+        self.shared(endpoint, selection, None)
+    }
+
+    /// The informer for the kind at `endpoint` in the form `S`, in the namespaces of a set, which may change while
+    /// it runs; the same one for all who ask with this set. The scope of `selection` means nothing.
+    #[must_use]
+    pub fn informer_within<S: Stored>(
+        &self,
+        endpoint: Endpoint,
+        namespaces: &NamespaceSet,
+        selection: Selection,
+    ) -> SharedInformer<S> {
+        let scope = Scope::Cluster;
+        self.shared(
+            endpoint,
+            Selection { scope, ..selection },
+            Some(namespaces.clone()),
+        )
+    }
+
+    fn shared<S: Stored>(
+        &self,
+        endpoint: Endpoint,
+        selection: Selection,
+        namespaces: Option<NamespaceSet>,
+    ) -> SharedInformer<S> {
         let key = Key {
             kind: endpoint.clone(),
             selection: selection.clone(),
+            namespaces: namespaces.clone(),
             form: TypeId::of::<S>(),
         };
         let mut state = self.inner.state.lock();
@@ -151,7 +179,7 @@ impl InformerFactory {
         {
             return SharedInformer::leased(informer, entry.users.lease());
         }
-        let informer = self.inner.recipe.make::<S>(endpoint, selection);
+        let informer = self.inner.recipe.make::<S>(endpoint, selection, namespaces);
         let entry = Entry {
             informer: Box::new(informer.clone()),
             erased: Arc::new(informer.clone()),

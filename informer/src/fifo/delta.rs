@@ -22,7 +22,7 @@ pub struct DeltaFifo<S> {
     known: Arc<dyn KnownObjects<S>>,
     emit_replaced: bool,
     capacity: usize,
-    readable: Notify,
+    readable: Arc<Notify>,
     writable: Notify,
 }
 
@@ -56,7 +56,7 @@ impl<S: Stored> DeltaFifo<S> {
             known,
             emit_replaced: true,
             capacity: capacity.max(1),
-            readable: Notify::new(),
+            readable: Arc::default(),
             writable: Notify::new(),
         }
     }
@@ -66,6 +66,13 @@ impl<S: Stored> DeltaFifo<S> {
     #[must_use]
     pub fn emit_replaced(mut self, emit: bool) -> Self {
         self.emit_replaced = emit;
+        self
+    }
+
+    /// Tells `readable` when there may be something to process: one consumer of several queues waits for that.
+    #[must_use]
+    pub(crate) fn telling(mut self, readable: Arc<Notify>) -> Self {
+        self.readable = readable;
         self
     }
 

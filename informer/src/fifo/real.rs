@@ -1,6 +1,7 @@
 //! The ordered stream (client-go: `RealFIFO`, with atomic events).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -21,7 +22,7 @@ const BATCH: usize = 1000;
 pub struct RealFifo<S> {
     inner: Mutex<Inner<S>>,
     capacity: usize,
-    readable: Notify,
+    readable: Arc<Notify>,
     writable: Notify,
 }
 
@@ -54,9 +55,16 @@ impl<S: Stored> RealFifo<S> {
                 sync: Sync::Waiting,
             }),
             capacity: capacity.max(1),
-            readable: Notify::new(),
+            readable: Arc::default(),
             writable: Notify::new(),
         }
+    }
+
+    /// Tells `readable` when there may be something to process: one consumer of several queues waits for that.
+    #[must_use]
+    pub(crate) fn telling(mut self, readable: Arc<Notify>) -> Self {
+        self.readable = readable;
+        self
     }
 
     fn append(&self, delta: Delta<S>) {

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use kube_client::Client;
@@ -9,21 +10,17 @@ use parking_lot::Mutex;
 use reeve_clock::Clock;
 use tokio::sync::{Notify, watch};
 
-use super::{Inner, SharedInformer, Stage};
+use super::feed::Source;
+use super::{Inner, NamespaceSet, SharedInformer, Stage};
 use crate::decode::SkipPath;
 use crate::entry::Stored;
-use crate::fifo::{DeltaFifo, Fifo, KnownObjects, RealFifo};
-use crate::health::HealthCell;
 use crate::indexer::Indexer;
 use crate::metrics::{Metrics, Recorder};
 use crate::processor::Processor;
 use crate::reading::Reading;
-use crate::reflector::{Reflector, ReflectorOptions, Transform};
+use crate::reflector::{ReflectorOptions, Transform};
 use crate::transport::{Endpoint, Scope, Selection};
 use crate::version::ResourceVersion;
-
-/// How many deltas wait between the reflector and the store (client-go: 2 batches of 1,000).
-const FIFO_CAPACITY: usize = 2000;
 
 /// Makes a [`SharedInformer`].
 #[must_use = "call `build`"]
@@ -31,15 +28,16 @@ pub struct Builder<S: Stored> {
     client: Client,
     endpoint: Endpoint,
     selection: Selection,
+    namespaces: Option<NamespaceSet>,
     name: Option<Arc<str>>,
     clock: Option<Clock>,
     metrics: Option<Arc<dyn Metrics>>,
     resync: Option<Duration>,
     transform: Option<Transform<S>>,
-    options: ReflectorOptions,
-    delta_fifo: bool,
     skip: Vec<SkipPath>,
     decoded: Option<NonZeroUsize>,
+    options: ReflectorOptions,
+    delta_fifo: bool,
 }
 
 // === impl Builder ===
@@ -50,21 +48,29 @@ impl<S: Stored> Builder<S> {
             client,
             endpoint,
             selection: Selection::default(),
+            namespaces: None,
             name: None,
             clock: None,
             metrics: None,
             resync: None,
             transform: None,
-            options: ReflectorOptions::default(),
-            delta_fifo: false,
             skip: Vec::new(),
             decoded: None,
+            options: ReflectorOptions::default(),
+            delta_fifo: false,
         }
     }
 
     /// Where the objects are. Default: the whole cluster.
     pub fn scope(mut self, scope: Scope) -> Self {
         self.selection.scope = scope;
+        self
+    }
+
+    /// The namespaces that are watched, one by one; they may change while the informer runs. The scope means
+    /// nothing then. Default: one watch, of the scope.
+    pub fn namespaces(mut self, namespaces: NamespaceSet) -> Self {
+        self.namespaces = Some(namespaces);
         self
     }
 
@@ -152,52 +158,48 @@ impl<S: Stored> Builder<S> {
             .name
             .unwrap_or_else(|| Arc::from(self.endpoint.to_string()));
         let recorder = Recorder::new(Arc::clone(&name), self.metrics);
-        let health = Arc::new(HealthCell::new(clock.clone()));
         let indexer = Arc::new(Indexer::new());
-        let known: Arc<dyn KnownObjects<S>> = Arc::clone(&indexer) as _;
-        let fifo: Arc<dyn Fifo<S>> = if self.delta_fifo {
-            Arc::new(DeltaFifo::new(Arc::clone(&known), FIFO_CAPACITY))
-        } else {
-            Arc::new(RealFifo::new(FIFO_CAPACITY))
-        };
-        let mut reflector = Reflector {
-            health: Arc::clone(&health),
-            recorder: recorder.clone(),
+        let mut selection = self.selection;
+        if self.namespaces.is_some() {
+            selection.scope = Scope::Cluster;
+        }
+        let source = Source {
+            client: self.client,
+            endpoint: self.endpoint,
+            selection: selection.clone(),
+            options: self.options,
             transform: self.transform,
-            known: Some(known),
-            ..Reflector::new(
-                self.client,
-                self.endpoint.clone(),
-                self.selection.clone(),
-                self.options,
-                Arc::clone(&fifo),
-                clock,
-            )
+            skip: self.skip,
+            reading: Arc::new(Reading::new(self.decoded, recorder.clone())),
+            delta_fifo: self.delta_fifo,
+            clock: clock.clone(),
+            recorder: recorder.clone(),
+            indexer: Arc::clone(&indexer),
+            readable: Arc::default(),
         };
-        for path in &self.skip {
-            reflector.decoding.skip.add(path);
-        }
-        let reading = Reading::new(self.decoded, Arc::clone(&health), recorder.clone());
-        reflector.decoding.reading = Arc::new(reading);
-        SharedInformer {
-            lease: None,
-            inner: Arc::new(Inner {
-                name,
-                endpoint: self.endpoint,
-                selection: self.selection,
-                default_resync: self.resync,
-                indexer,
-                fifo,
-                reflector,
-                health,
-                recorder,
-                processor: Mutex::new(Processor::new()),
-                handlers_changed: Notify::new(),
-                stage: watch::Sender::new(Stage::Created),
-                synced: watch::Sender::new(false),
-                version: watch::Sender::new(ResourceVersion::default()),
-            }),
-        }
+        let feeds = match &self.namespaces {
+            None => vec![source.whole(selection.scope)],
+            Some(_) => Vec::new(),
+        };
+        let inner = Arc::new(Inner {
+            name,
+            namespaces: self.namespaces,
+            default_resync: self.resync,
+            made: clock.now(),
+            indexer,
+            source,
+            feeds: watch::Sender::new(feeds.into()),
+            recorder,
+            processor: Mutex::new(Processor::new()),
+            handlers_changed: Notify::new(),
+            stage: watch::Sender::new(Stage::Created),
+            told_synced: AtomicBool::new(false),
+            version: watch::Sender::new(ResourceVersion::default()),
+            moved: watch::Sender::new(()),
+        });
+        // One watch for each namespace that the set has so far.
+        drop(inner.follow_namespaces());
+        SharedInformer { inner, lease: None }
     }
 }
 

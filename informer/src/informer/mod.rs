@@ -1,16 +1,22 @@
 //! The shared informer: one watch, one store, many handlers.
 
 mod builder;
+mod feed;
+mod namespaces;
 mod run;
+mod several;
 mod wait;
 
 pub use builder::Builder;
+pub use namespaces::NamespaceSet;
 pub use run::RunError;
 pub use wait::WaitError;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube_client::Client;
 use kube_core::Resource;
 use parking_lot::Mutex;
@@ -18,8 +24,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::entry::Stored;
 use crate::factory::Lease;
-use crate::fifo::Fifo;
-use crate::health::{Activity, CacheHealth, HandlerHealth, HealthCell};
+use crate::health::{Activity, CacheHealth, HandlerHealth};
 use crate::indexer::{self, IndexValues, Indexer};
 use crate::lister::Lister;
 use crate::metrics::Recorder;
@@ -27,9 +32,9 @@ use crate::processor::{
     AsyncEventHandler, EventHandler, EventStream, HandlerHandle, HandlerOptions, Listener,
     Processor, Receiver, channel,
 };
-use crate::reflector::Reflector;
-use crate::transport::{Endpoint, Selection};
+use crate::transport::{Endpoint, Scope, Selection};
 use crate::version::ResourceVersion;
+use feed::{Feed, Source};
 
 /// Keeps a store equal to what an API server holds of one kind and selection, and tells handlers what
 /// changes. Cloning gives another handle to the same.
@@ -44,20 +49,23 @@ pub struct SharedInformer<S: Stored> {
 
 pub(crate) struct Inner<S: Stored> {
     name: Arc<str>,
-    endpoint: Endpoint,
-    selection: Selection,
+    namespaces: Option<NamespaceSet>,
     default_resync: Option<Duration>,
+    made: Timestamp,
     indexer: Arc<Indexer<S>>,
-    fifo: Arc<dyn Fifo<S>>,
-    reflector: Reflector<S>,
-    health: Arc<HealthCell>,
+    source: Source<S>,
+    /// In the order of their scopes. One, unless there is a set of namespaces.
+    feeds: watch::Sender<Arc<[Arc<Feed<S>>]>>,
     recorder: Recorder,
     processor: Mutex<Processor<S>>,
     /// A handler was added, or its resync schedule is new.
     handlers_changed: Notify,
     stage: watch::Sender<Stage>,
-    synced: watch::Sender<bool>,
+    /// Handlers were told that the first lists are in their queues.
+    told_synced: AtomicBool,
     version: watch::Sender<ResourceVersion>,
+    /// The store has come further, or the namespaces have changed.
+    moved: watch::Sender<()>,
 }
 
 /// Where an informer is in its life. It goes one way.
@@ -117,13 +125,25 @@ impl<S: Stored> SharedInformer<S> {
     /// The kind.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        &self.inner.endpoint
+        &self.inner.source.endpoint
     }
 
-    /// Which objects of the kind.
+    /// Which objects of the kind. With a set of namespaces the scope is the whole cluster.
     #[must_use]
     pub fn selection(&self) -> &Selection {
-        &self.inner.selection
+        &self.inner.source.selection
+    }
+
+    /// The set of namespaces, if it was made with one.
+    #[must_use]
+    pub fn namespaces(&self) -> Option<&NamespaceSet> {
+        self.inner.namespaces.as_ref()
+    }
+
+    /// Whether the informer watches all of `scope`.
+    #[must_use]
+    pub fn covers(&self, scope: &Scope) -> bool {
+        self.inner.covers(scope)
     }
 
     /// Tells `handler` of every change from now on, and first of every object that is in the store. This may
@@ -222,10 +242,11 @@ impl<S: Stored> SharedInformer<S> {
         &self.inner.indexer
     }
 
-    /// True once the first list is in the store. It stays so.
+    /// True once the first list is in the store. It stays so, unless a namespace is added to the set: then that
+    /// has to be listed too.
     #[must_use]
     pub fn has_synced(&self) -> bool {
-        *self.inner.synced.borrow()
+        self.inner.has_synced()
     }
 
     /// True once the informer has ended, or its run was dropped.
@@ -234,13 +255,15 @@ impl<S: Stored> SharedInformer<S> {
         *self.inner.stage.borrow() == Stage::Stopped
     }
 
-    /// The version of the store's content (client-go: `LastSyncResourceVersion`).
+    /// The version of the store's content (client-go: `LastSyncResourceVersion`): everything up to it is in the
+    /// store. With a set of namespaces it is the oldest of theirs; empty until all are listed.
     #[must_use]
     pub fn last_sync_resource_version(&self) -> ResourceVersion {
         self.inner.version.borrow().clone()
     }
 
-    /// Tells of each new version of the store's content, after handlers' queues have the changes.
+    /// Tells of each new [version](Self::last_sync_resource_version) of the store's content, after handlers' queues
+    /// have the changes.
     #[must_use]
     pub fn versions(&self) -> watch::Receiver<ResourceVersion> {
         self.inner.version.subscribe()
@@ -264,27 +287,63 @@ impl<S: Stored> SharedInformer<S> {
                 panics: listener.panics(),
             })
             .collect();
-        let (stopped, bytes) = (self.is_stopped(), inner.indexer.bytes());
-        inner.health.read(|state| CacheHealth {
-            name: Arc::clone(&inner.name),
-            synced: self.has_synced(),
-            activity: if stopped {
-                Activity::Stopped
+        let watches = inner.feeds().iter().map(|feed| feed.health()).collect();
+        let mut health = CacheHealth::of(Arc::clone(&inner.name), inner.made, watches);
+        for feed in inner.feeds().iter() {
+            feed.health.read(|state| health.add_quarantined(state));
+        }
+        health.synced = self.has_synced();
+        health.objects = inner.indexer.len();
+        health.bytes = inner.indexer.bytes();
+        health.unreadable = inner.source.reading.unreadable_count();
+        health.resource_version = self.last_sync_resource_version();
+        health.handlers = handlers;
+        match *inner.stage.borrow() {
+            Stage::Created => health.activity = Activity::Idle,
+            Stage::Running => {}
+            Stage::Stopped => health.activity = Activity::Stopped,
+        }
+        health
+    }
+}
+
+// === impl Inner ===
+
+impl<S: Stored> Inner<S> {
+    fn feeds(&self) -> Arc<[Arc<Feed<S>>]> {
+        Arc::clone(&self.feeds.borrow())
+    }
+
+    fn covers(&self, scope: &Scope) -> bool {
+        match &self.namespaces {
+            Some(namespaces) => namespaces.contains(scope),
+            None => self.source.selection.scope.contains(scope),
+        }
+    }
+
+    fn has_synced(&self) -> bool {
+        let feeds = self.feeds.borrow();
+        *self.stage.borrow() != Stage::Created
+            && feeds.iter().all(|feed| feed.has_synced())
+            // A namespace may have come that has no watch yet.
+            && self.namespaces.as_ref().is_none_or(|namespaces| {
+                let scopes = feeds.iter().map(|feed| &feed.scope);
+                scopes.eq(&namespaces.scopes())
+            })
+    }
+
+    /// What is in the store is at least of this version.
+    fn oldest_version(&self) -> ResourceVersion {
+        let feeds = self.feeds.borrow();
+        let mut versions = feeds.iter().map(|feed| feed.version());
+        let first = versions.next().unwrap_or_default();
+        versions.fold(first, |oldest, version| {
+            let older = version.is_empty() || version.is_older_than(&oldest);
+            if older && !oldest.is_empty() {
+                version
             } else {
-                state.activity
-            },
-            since: state.since,
-            failure: state.failure.clone(),
-            last_heard: state.last_heard,
-            objects: inner.indexer.len(),
-            bytes,
-            resource_version: inner.indexer.resource_version(),
-            quarantined: state.quarantined.values().cloned().collect(),
-            quarantined_count: state.quarantined.len() + state.quarantined_besides,
-            unreadable: state.unreadable,
-            stale: state.stale,
-            epochs: state.epochs,
-            handlers,
+                oldest
+            }
         })
     }
 }

@@ -1,12 +1,16 @@
-//! The running informer: reflector, store and handlers' tasks, all ended by one token.
+//! The running informer: reflectors, store and handlers' tasks, all ended by one token.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{Inner, SharedInformer, Stage};
+use super::feed::Feed;
+use super::{Inner, NamespaceSet, SharedInformer, Stage};
 use crate::entry::Stored;
 use crate::fifo::{Batch, Delta};
 use crate::indexer::Change;
@@ -49,7 +53,7 @@ impl<S: Stored> SharedInformer<S> {
             biased;
             () = stop.cancelled() => {}
             () = inner.serve(&mut tasks) => {}
-            () = inner.reflector.run(stop.clone()) => {}
+            () = inner.reflect() => {}
         }
         drop(end);
         while tasks.join_next().await.is_some() {}
@@ -71,6 +75,38 @@ impl<S: Stored> Drop for End<S> {
 // === impl Inner ===
 
 impl<S: Stored> Inner<S> {
+    /// Runs one reflector a watch, and has as many watches as there are namespaces.
+    async fn reflect(&self) {
+        let mut namespaces = self.namespaces.as_ref().map(NamespaceSet::changes);
+        let mut reflectors = FuturesUnordered::new();
+        self.follow_namespaces();
+        for feed in self.feeds().iter() {
+            reflectors.push(Arc::clone(feed).run());
+        }
+        self.publish();
+        loop {
+            let changed = async {
+                match &mut namespaces {
+                    Some(namespaces) => {
+                        // The sender lives as long as `self`.
+                        let _ = namespaces.changed().await;
+                    }
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = changed => {
+                    for feed in self.follow_namespaces() {
+                        reflectors.push(feed.run());
+                    }
+                    self.publish();
+                }
+                Some(()) = reflectors.next() => {}
+            }
+        }
+    }
+
     /// Takes changes to the store and to handlers, and keeps handlers' tasks.
     async fn serve(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
         loop {
@@ -81,10 +117,12 @@ impl<S: Stored> Inner<S> {
                 () = self.handlers_changed.notified() => {}
                 () = sleep_until(next_resync.unwrap_or_else(Instant::now)), if next_resync.is_some() => {
                     if self.processor.lock().mark_due(Instant::now()) {
-                        self.fifo.resync();
+                        for feed in self.feeds().iter() {
+                            feed.fifo.resync();
+                        }
                     }
                 }
-                () = self.fifo.readable().notified() => {}
+                () = self.source.readable.notified() => {}
             }
             while tasks.try_join_next().is_some() {}
             self.drain(tasks).await;
@@ -106,31 +144,39 @@ impl<S: Stored> Inner<S> {
         }
     }
 
-    /// Processes what is queued.
+    /// Processes what is queued, one batch of each watch in turn.
     async fn drain(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
         loop {
-            let more = self.fifo.process(&mut |batch| self.apply(batch));
-            self.publish();
+            let mut more = false;
+            for feed in self.feeds().iter() {
+                // Its namespace may have been taken away during the last wait.
+                if feed.is_stopped() || !feed.fifo.process(&mut |batch| self.apply(feed, batch)) {
+                    continue;
+                }
+                more = true;
+                feed.progress();
+                self.publish();
+                // A handler that wants to be waited for stops everyone; its task must run for that.
+                loop {
+                    let blocking = self.processor.lock().blocking();
+                    let Some(listener) = blocking else {
+                        break;
+                    };
+                    self.start_handlers(tasks);
+                    listener.room().await;
+                }
+                // The reflectors share this task.
+                tokio::task::yield_now().await;
+            }
             if !more {
                 return;
             }
-            // A handler that wants to be waited for stops everyone; its task must run for that.
-            loop {
-                let blocking = self.processor.lock().blocking();
-                let Some(listener) = blocking else {
-                    break;
-                };
-                self.start_handlers(tasks);
-                listener.room().await;
-            }
-            // The reflector shares this task.
-            tokio::task::yield_now().await;
         }
     }
 
     /// Puts one batch into the store, and what it changed into the handlers' queues, as one step for whoever
     /// adds a handler meanwhile.
-    fn apply(&self, batch: Batch<S>) {
+    fn apply(&self, feed: &Feed<S>, batch: Batch<S>) {
         let started = Instant::now();
         let size = batch.deltas.len();
         let processor = self.processor.lock();
@@ -141,11 +187,19 @@ impl<S: Stored> Inner<S> {
         for delta in batch.deltas {
             match delta {
                 Delta::ReplacedAll(snapshot) => {
-                    events.extend(self.indexer.replace(snapshot, initial));
+                    feed.set_version(snapshot.resource_version.clone());
+                    events.extend(match &feed.part {
+                        None => self.indexer.replace(snapshot, initial),
+                        Some(namespace) => self.replace_within(namespace, snapshot, initial),
+                    });
                 }
-                Delta::SyncAll => processor.resync(&self.indexer.list()),
+                Delta::SyncAll => processor.resync(&self.indexer),
                 Delta::Bookmark(version) => {
-                    self.indexer.change(|change| change.set_version(version));
+                    feed.set_version(version.clone());
+                    self.indexer.change(|change| match feed.part {
+                        None => change.set_version(version),
+                        Some(_) => change.advance(version),
+                    });
                 }
                 delta => single.push(delta),
             }
@@ -161,6 +215,7 @@ impl<S: Stored> Inner<S> {
                     }
                 }
                 if let Some(version) = batch.resource_version {
+                    feed.advance(&version);
                     change.advance(version);
                 }
             });
@@ -168,7 +223,7 @@ impl<S: Stored> Inner<S> {
         processor.distribute(events);
         drop(processor);
         for _ in 0..stale {
-            self.health.stale();
+            feed.health.stale();
             self.recorder.record(Measurement::StaleEvent);
         }
         self.recorder.record(Measurement::Processed {
@@ -178,12 +233,12 @@ impl<S: Stored> Inner<S> {
     }
 
     /// Says how far the store has come.
-    fn publish(&self) {
-        if !*self.synced.borrow() && self.fifo.has_synced() {
+    pub(super) fn publish(&self) {
+        if !self.told_synced.load(Ordering::Relaxed) && self.has_synced() {
             self.processor.lock().upstream_synced();
-            self.synced.send_replace(true);
+            self.told_synced.store(true, Ordering::Relaxed);
         }
-        let version = self.indexer.resource_version();
+        let version = self.oldest_version();
         self.version.send_if_modified(|held| {
             let news = *held != version;
             if news {
@@ -191,5 +246,6 @@ impl<S: Stored> Inner<S> {
             }
             news
         });
+        self.moved.send_replace(());
     }
 }

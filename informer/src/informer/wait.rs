@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{SharedInformer, Stage};
+use super::{Inner, SharedInformer, Stage};
 use crate::entry::Stored;
 use crate::transport::Scope;
 use crate::version::ResourceVersion;
@@ -27,17 +27,14 @@ pub enum WaitError {
 }
 
 impl<S: Stored> SharedInformer<S> {
-    /// Returns once the first list is in the store.
+    /// Returns once everything in scope is in the store: the first list, and of a set of namespaces those of all
+    /// that it has then. So after a change of the set it waits for what came with it.
     ///
     /// # Errors
     /// [`WaitError::Stopped`] if the informer ends before.
     pub async fn wait_synced(&self) -> Result<(), WaitError> {
-        let mut synced = self.inner.synced.subscribe();
-        tokio::select! {
-            biased;
-            Ok(_) = synced.wait_for(|synced| *synced) => Ok(()),
-            error = self.stopped() => Err(error),
-        }
+        self.until(|inner| inner.has_synced().then_some(Ok(())))
+            .await
     }
 
     /// Returns once the store holds what happened in `scope` up to `version`, which an object or a list
@@ -47,33 +44,47 @@ impl<S: Stored> SharedInformer<S> {
     /// An opaque version is taken as reached.
     ///
     /// # Errors
-    /// [`WaitError::OutOfScope`] if the informer does not watch there, [`WaitError::Stopped`] if it ends before.
+    /// [`WaitError::OutOfScope`] if the informer does not watch there (of a set of namespaces: as one, or any
+    /// more), [`WaitError::Stopped`] if it ends before.
     pub async fn wait_for_resource_version(
         &self,
         scope: &Scope,
         version: &ResourceVersion,
     ) -> Result<(), WaitError> {
-        if !self.inner.selection.scope.contains(scope) {
-            return Err(WaitError::OutOfScope {
-                name: Arc::clone(&self.inner.name),
-                scope: scope.clone(),
-            });
-        }
-        self.wait_synced().await?;
-        let mut versions = self.inner.version.subscribe();
-        tokio::select! {
-            biased;
-            Ok(_) = versions.wait_for(|held| held.reaches(version)) => Ok(()),
-            error = self.stopped() => Err(error),
-        }
+        self.until(|inner| {
+            if !inner.covers(scope) {
+                return Some(Err(WaitError::OutOfScope {
+                    name: Arc::clone(&inner.name),
+                    scope: scope.clone(),
+                }));
+            }
+            let feeds = inner.feeds();
+            let feed = feeds.iter().find(|feed| feed.scope.contains(scope))?;
+            (feed.has_synced() && feed.version().reaches(version)).then_some(Ok(()))
+        })
+        .await
     }
 
-    async fn stopped(&self) -> WaitError {
-        let mut stage = self.inner.stage.subscribe();
-        // The sender lives as long as `self`.
-        let _ = stage.wait_for(|stage| *stage == Stage::Stopped).await;
-        WaitError::Stopped {
-            name: Arc::clone(&self.inner.name),
+    /// Returns what `done` says as soon as it says something, or that the informer has stopped.
+    async fn until<T>(
+        &self,
+        done: impl Fn(&Inner<S>) -> Option<Result<T, WaitError>>,
+    ) -> Result<T, WaitError> {
+        let (mut moved, mut stage) = (self.inner.moved.subscribe(), self.inner.stage.subscribe());
+        loop {
+            if let Some(result) = done(&self.inner) {
+                return result;
+            }
+            // The senders live as long as `self`.
+            tokio::select! {
+                biased;
+                _ = moved.changed() => {}
+                _ = stage.wait_for(|stage| *stage == Stage::Stopped) => {
+                    return Err(WaitError::Stopped {
+                        name: Arc::clone(&self.inner.name),
+                    });
+                }
+            }
         }
     }
 }

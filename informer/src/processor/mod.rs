@@ -79,16 +79,20 @@ impl<S: Stored> Processor<S> {
         last.extend(events.into_iter());
     }
 
-    /// Shows `objects` again to the handlers whose period is over.
-    pub(crate) fn resync(&self, objects: &[Arc<S>]) {
-        for listener in &self.listeners {
-            if listener.take_resync() {
-                listener.extend(objects.iter().map(|object| Event::Updated {
-                    old: Arc::clone(object),
-                    new: Arc::clone(object),
-                    reason: UpdateReason::Resync,
-                }));
-            }
+    /// Shows everything in `indexer` again to the handlers whose period is over.
+    pub(crate) fn resync(&self, indexer: &Indexer<S>) {
+        let mut objects = None;
+        for listener in self
+            .listeners
+            .iter()
+            .filter(|listener| listener.take_resync())
+        {
+            let objects = objects.get_or_insert_with(|| indexer.list());
+            listener.extend(objects.iter().map(|object| Event::Updated {
+                old: Arc::clone(object),
+                new: Arc::clone(object),
+                reason: UpdateReason::Resync,
+            }));
         }
     }
 

@@ -61,6 +61,8 @@ pub struct Reflector<S: Stored> {
     pub(crate) fifo: Arc<dyn Fifo<S>>,
     /// What the consumer of the queue holds: an object of a list that is there already is not kept twice.
     pub(crate) known: Option<Arc<dyn KnownObjects<S>>>,
+    /// A list that is older is refused: the consumer has seen this version, from another reflector.
+    pub(crate) not_before: ResourceVersion,
     pub(crate) clock: Clock,
     pub(crate) health: Arc<HealthCell>,
     pub(crate) recorder: Recorder,
@@ -159,6 +161,7 @@ impl<S: Stored> Reflector<S> {
             transform: None,
             fifo,
             known: None,
+            not_before: ResourceVersion::default(),
             clock,
         }
     }
@@ -175,7 +178,7 @@ impl<S: Stored> Reflector<S> {
 
     async fn run_forever(&self) {
         let mut progress = Progress {
-            version: None,
+            version: Some(self.not_before.clone()).filter(|version| !version.is_empty()),
             unavailable: false,
             pages_without_cache: false,
             streaming_after: None,
