@@ -1,6 +1,6 @@
 //! Deltas per key (client-go: `DeltaFIFO`).
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -17,19 +17,27 @@ use crate::version::ResourceVersion;
 /// A list becomes one delta an object, and a [`Deletion::FinalStateUnknown`] for each object that is known
 /// ([`KnownObjects`], or only in the queue) and not in the list. The store therefore equals one server
 /// version only when the queue is empty; only then the version is passed on, as a bookmark.
+///
+/// As the queue of an informer it is chosen by [`Builder::delta_fifo`](crate::Builder::delta_fifo). On its own, a
+/// consumer that may fail takes from it with [`DeltaFifo::pop`].
 pub struct DeltaFifo<S> {
     inner: Mutex<Inner<S>>,
     known: Arc<dyn KnownObjects<S>>,
+    key_function: KeyFunction<S>,
     emit_replaced: bool,
     capacity: usize,
     readable: Arc<Notify>,
     writable: Notify,
 }
 
+type KeyFunction<S> = Arc<dyn Fn(&S) -> ObjectKey + Send + Sync>;
+
 struct Inner<S> {
     /// Keys in order of their first delta.
     order: VecDeque<ObjectKey>,
-    deltas: HashMap<ObjectKey, Vec<Delta<S>>>,
+    items: HashMap<ObjectKey, Item<S>>,
+    /// How many deltas wait, of all keys.
+    waiting: usize,
     /// A list or change came.
     populated: bool,
     /// How many keys of the first list are still to be processed.
@@ -38,22 +46,31 @@ struct Inner<S> {
     version: Option<ResourceVersion>,
 }
 
+/// What waits for one key.
+struct Item<S> {
+    deltas: Vec<Delta<S>>,
+    /// It was there, or came, with the first list.
+    initial: bool,
+}
+
 // === impl DeltaFifo ===
 
 impl<S: Stored> DeltaFifo<S> {
-    /// A queue whose consumer holds `known`, and in which up to `capacity` keys wait before producers are
-    /// held.
+    /// A queue whose consumer holds `known` (`()` if that is not to be looked at), and in which up to `capacity`
+    /// deltas wait before producers are held.
     #[must_use]
     pub fn new(known: Arc<dyn KnownObjects<S>>, capacity: usize) -> Self {
         Self {
             inner: Mutex::new(Inner {
                 order: VecDeque::new(),
-                deltas: HashMap::new(),
+                items: HashMap::new(),
+                waiting: 0,
                 populated: false,
                 initial: 0,
                 version: None,
             }),
             known,
+            key_function: Arc::new(S::key),
             emit_replaced: true,
             capacity: capacity.max(1),
             readable: Arc::default(),
@@ -76,15 +93,77 @@ impl<S: Stored> DeltaFifo<S> {
         self
     }
 
+    /// What objects are told apart by; `known` has to go by the same (client-go: `KeyFunction`). Default:
+    /// namespace and name.
+    #[must_use]
+    pub fn key_function(mut self, key: impl Fn(&S) -> ObjectKey + Send + Sync + 'static) -> Self {
+        self.key_function = Arc::new(key);
+        self
+    }
+
+    /// Puts deltas of one object at the end of the queue, unless some wait for it already: then they are newer,
+    /// and these are dropped (client-go: `AddIfNotPresent`). True if they were put there.
+    pub fn add_if_not_present(&self, deltas: Vec<Delta<S>>) -> bool {
+        let Some(key) = deltas.last().and_then(|delta| self.key_of(delta)) else {
+            return false;
+        };
+        let mut inner = self.inner.lock();
+        inner.populated = true;
+        if inner.items.contains_key(&key) {
+            return false;
+        }
+        inner.put_back(
+            key,
+            Item {
+                deltas,
+                initial: false,
+            },
+        );
+        drop(inner);
+        self.readable.notify_one();
+        true
+    }
+
+    /// Hands the deltas of the next key to `process`, with whether they are part of the first list; `None` if
+    /// none wait. If `process` fails they are put back, before what came for the key meanwhile, or else at the
+    /// end of the queue: others are not held up (client-go: `Pop` and `ErrRequeue`, which drops them when something
+    /// came meanwhile).
+    pub fn pop<E>(
+        &self,
+        process: impl FnOnce(&[Delta<S>], bool) -> Result<(), E>,
+    ) -> Option<Result<(), E>> {
+        let (key, item, initial) = self.inner.lock().take()?;
+        let result = process(&item.deltas, initial);
+        let mut inner = self.inner.lock();
+        if result.is_ok() {
+            inner.processed(&item);
+        } else {
+            inner.put_back(key, item);
+        }
+        drop(inner);
+        if result.is_err() {
+            self.readable.notify_one();
+        }
+        self.writable.notify_one();
+        Some(result)
+    }
+
+    fn key_of(&self, delta: &Delta<S>) -> Option<ObjectKey> {
+        match delta {
+            Delta::Deleted(Deletion::FinalStateUnknown { key, .. }) => Some(key.clone()),
+            delta => delta.object().map(|object| (self.key_function)(object)),
+        }
+    }
+
     /// The deltas that wait for `key`, oldest first, as text (`Added@5`), for inspection.
     #[must_use]
     pub fn waiting(&self, key: &ObjectKey) -> Vec<String> {
         let inner = self.inner.lock();
         inner
-            .deltas
+            .items
             .get(key)
             .into_iter()
-            .flatten()
+            .flat_map(|item| &item.deltas)
             .map(describe)
             .collect()
     }
@@ -92,11 +171,42 @@ impl<S: Stored> DeltaFifo<S> {
 
 impl<S: Stored> Inner<S> {
     fn enqueue(&mut self, key: ObjectKey, delta: Delta<S>) {
-        if let Some(deltas) = self.deltas.get_mut(&key) {
-            deltas.push(delta);
-            merge_deletions(deltas);
+        self.waiting += 1;
+        if let Some(item) = self.items.get_mut(&key) {
+            item.deltas.push(delta);
+            self.waiting -= merge_deletions(&mut item.deltas);
         } else {
-            self.deltas.insert(key.clone(), vec![delta]);
+            let item = Item {
+                deltas: vec![delta],
+                initial: false,
+            };
+            self.items.insert(key.clone(), item);
+            self.order.push_back(key);
+        }
+    }
+
+    /// What is next, and whether it is part of the first list.
+    fn take(&mut self) -> Option<(ObjectKey, Item<S>, bool)> {
+        let key = self.order.pop_front()?;
+        let item = self.items.remove(&key)?;
+        self.waiting -= item.deltas.len();
+        let initial = item.initial || !self.populated;
+        Some((key, item, initial))
+    }
+
+    /// Only after processing: a queue that says it is synced has shown its last object.
+    fn processed(&mut self, item: &Item<S>) {
+        self.initial -= usize::from(item.initial);
+    }
+
+    fn put_back(&mut self, key: ObjectKey, mut item: Item<S>) {
+        self.waiting += item.deltas.len();
+        if let Some(newer) = self.items.get_mut(&key) {
+            item.deltas.append(&mut newer.deltas);
+            newer.deltas = item.deltas;
+            newer.initial |= item.initial;
+        } else {
+            self.items.insert(key.clone(), item);
             self.order.push_back(key);
         }
     }
@@ -113,13 +223,15 @@ impl<S: Stored> Inner<S> {
 }
 
 /// Two deletions in a row are one: the one that knows more stays (client-go: `dedupDeltas`).
-fn merge_deletions<S>(deltas: &mut Vec<Delta<S>>) {
+/// Gives how many fewer there are.
+fn merge_deletions<S>(deltas: &mut Vec<Delta<S>>) -> usize {
     let [.., Delta::Deleted(former), Delta::Deleted(_)] = &deltas[..] else {
-        return;
+        return 0;
     };
     let keep_former = matches!(former, Deletion::Seen(_));
     let place = deltas.len() - if keep_former { 1 } else { 2 };
     deltas.remove(place);
+    1
 }
 
 fn describe<S: Stored>(delta: &Delta<S>) -> String {
@@ -142,7 +254,7 @@ fn describe<S: Stored>(delta: &Delta<S>) -> String {
 
 impl<S: Stored> Fifo<S> for DeltaFifo<S> {
     fn push(&self, delta: Delta<S>) {
-        let Some(key) = delta.key_ref().map(crate::key::KeyRef::to_key) else {
+        let Some(key) = self.key_of(&delta) else {
             return;
         };
         let mut inner = self.inner.lock();
@@ -151,7 +263,7 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
             inner.note(&ResourceVersion::from(object.resource_version()));
         }
         let unknown = matches!(delta, Delta::Deleted(_))
-            && !inner.deltas.contains_key(&key)
+            && !inner.items.contains_key(&key)
             && self.known.known(key.as_ref()).is_none();
         if !unknown {
             inner.enqueue(key, delta);
@@ -162,10 +274,10 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
 
     fn replace(&self, snapshot: Snapshot<S>) {
         let mut inner = self.inner.lock();
-        let mut listed: HashMap<ObjectKey, ()> = HashMap::new();
+        let mut listed: HashSet<ObjectKey> = HashSet::new();
         for object in snapshot.objects {
-            let key = object.key();
-            listed.insert(key.clone(), ());
+            let key = (self.key_function)(&object);
+            listed.insert(key.clone());
             let delta = if self.emit_replaced {
                 Delta::Replaced(object)
             } else {
@@ -173,21 +285,19 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
             };
             inner.enqueue(key, delta);
         }
-        for key in snapshot.retained {
-            listed.insert(key, ());
-        }
+        listed.extend(snapshot.retained);
         // Objects that only the queue knows (kubernetes#115658), with their newest state.
         let queued: Vec<_> = inner
             .order
             .iter()
-            .filter(|key| !listed.contains_key(*key))
+            .filter(|key| !listed.contains(*key))
             .cloned()
             .collect();
         for key in queued {
             let deltas = inner
-                .deltas
+                .items
                 .get(&key)
-                .map(Vec::as_slice)
+                .map(|item| item.deltas.as_slice())
                 .unwrap_or_default();
             if matches!(deltas.last(), Some(Delta::Deleted(_))) {
                 continue;
@@ -202,8 +312,8 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
             );
         }
         for object in self.known.known_objects() {
-            let key = object.key();
-            if listed.contains_key(&key) || inner.deltas.contains_key(&key) {
+            let key = (self.key_function)(&object);
+            if listed.contains(&key) || inner.items.contains_key(&key) {
                 continue;
             }
             let last = Some(object);
@@ -215,6 +325,9 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
         if !inner.populated {
             inner.populated = true;
             inner.initial = inner.order.len();
+            for item in inner.items.values_mut() {
+                item.initial = true;
+            }
         }
         // A list starts a new reckoning: it may be of a new epoch.
         inner.version = Some(snapshot.resource_version);
@@ -225,9 +338,9 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
     fn resync(&self) {
         let mut inner = self.inner.lock();
         for object in self.known.known_objects() {
-            let key = object.key();
+            let key = (self.key_function)(&object);
             // What waits already will show the object (client-go: syncKeyLocked).
-            if !inner.deltas.contains_key(&key) {
+            if !inner.items.contains_key(&key) {
                 inner.enqueue(key, Delta::Sync(object));
             }
         }
@@ -241,38 +354,23 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
     }
 
     fn process(&self, process: &mut dyn FnMut(Batch<S>)) -> bool {
-        let (batch, counted) = {
-            let mut inner = self.inner.lock();
-            let Some(key) = inner.order.pop_front() else {
-                let Some(version) = inner.version.take() else {
-                    return false;
-                };
-                drop(inner);
-                let deltas = vec![Delta::Bookmark(version)];
-                process(Batch {
-                    deltas,
-                    initial: false,
-                    resource_version: None,
-                });
-                return true;
-            };
-            let deltas = inner.deltas.remove(&key).unwrap_or_default();
-            let initial = !inner.populated || inner.initial > 0;
-            (
-                Batch {
-                    deltas,
-                    initial,
-                    resource_version: None,
-                },
-                inner.initial > 0,
-            )
+        let batch = |deltas, initial| Batch {
+            deltas,
+            initial,
+            resource_version: None,
         };
-        process(batch);
-        if counted {
-            // After processing: a queue that says it is synced has shown its last object.
-            let mut inner = self.inner.lock();
-            inner.initial = inner.initial.saturating_sub(1);
-        }
+        let mut inner = self.inner.lock();
+        let Some((_, mut item, initial)) = inner.take() else {
+            let Some(version) = inner.version.take() else {
+                return false;
+            };
+            drop(inner);
+            process(batch(vec![Delta::Bookmark(version)], false));
+            return true;
+        };
+        drop(inner);
+        process(batch(std::mem::take(&mut item.deltas), initial));
+        self.inner.lock().processed(&item);
         self.writable.notify_one();
         true
     }
@@ -283,7 +381,7 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
     }
 
     fn len(&self) -> usize {
-        self.inner.lock().order.len()
+        self.inner.lock().waiting
     }
 
     fn has_room(&self) -> bool {
@@ -302,7 +400,7 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
 impl<S: Stored> std::fmt::Debug for DeltaFifo<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DeltaFifo")
-            .field("keys", &self.len())
+            .field("deltas", &self.len())
             .finish_non_exhaustive()
     }
 }

@@ -118,6 +118,18 @@ pub trait KnownObjects<S>: Send + Sync {
     fn known_objects(&self) -> Vec<Arc<S>>;
 }
 
+/// Nothing is known: deletions of what is not in the queue are dropped, and those that a list tells of are of what
+/// is in the queue (client-go: `KnownObjects` is nil).
+impl<S> KnownObjects<S> for () {
+    fn known(&self, _: KeyRef<'_>) -> Option<Arc<S>> {
+        None
+    }
+
+    fn known_objects(&self) -> Vec<Arc<S>> {
+        Vec::new()
+    }
+}
+
 // === impl Delta ===
 
 impl<S: Stored> Delta<S> {

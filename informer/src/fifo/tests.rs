@@ -400,3 +400,138 @@ fn the_version_is_passed_on_only_when_the_queue_is_empty() {
         "a list begins a new reckoning"
     );
 }
+
+#[test]
+fn what_fails_is_put_back_at_the_end_and_before_what_came_for_it_meanwhile() {
+    let fifo = delta_fifo(&[]);
+    for delta in [add("a@1"), add("b@2"), add("c@3")] {
+        fifo.push(delta);
+    }
+    let failed = fifo.pop(|_, _| Err("no"));
+    assert_eq!(failed, Some(Err("no")));
+    let failed = fifo.pop(|deltas, _| {
+        assert_eq!(short(&deltas[0]), "added b@2");
+        // From within, as from any other task.
+        fifo.push(update("b@4"));
+        Err("no")
+    });
+    assert_eq!(failed, Some(Err("no")));
+    let mut order = Vec::new();
+    while let Some(popped) = fifo.pop(|deltas, _| {
+        order.push(deltas.iter().map(short).collect::<Vec<_>>());
+        Ok::<_, ()>(())
+    }) {
+        popped.unwrap();
+    }
+    let expected = [
+        vec!["added c@3"],
+        vec!["added a@1"],
+        vec!["added b@2", "updated b@4"],
+    ];
+    assert_eq!(order, expected);
+    assert_eq!(
+        drain(&fifo),
+        [["bookmark 4"]],
+        "the version comes last of all"
+    );
+}
+
+#[test]
+fn what_failed_of_the_first_list_is_waited_for() {
+    let fifo = delta_fifo(&[]);
+    fifo.replace(all(&["a@1", "b@2"], "5"));
+    assert_eq!(fifo.pop(|_, _| Err(())), Some(Err(())));
+    fifo.push(add("c@6"));
+    let done = |_: &[Delta<ConfigMap>], _| Ok::<_, ()>(());
+    assert_eq!(fifo.pop(done), Some(Ok(())));
+    let again = fifo.pop(|deltas, initial| {
+        assert_eq!(
+            (short(&deltas[0]).as_str(), initial),
+            ("replaced a@1", true)
+        );
+        assert!(!fifo.has_synced());
+        Ok::<_, ()>(())
+    });
+    assert_eq!(again, Some(Ok(())));
+    assert!(fifo.has_synced());
+    let later = fifo.pop(|_, initial| if initial { Err(()) } else { Ok(()) });
+    assert_eq!(later, Some(Ok(())), "it came after the first list");
+}
+
+#[test]
+fn deltas_are_added_only_if_none_wait_for_the_object() {
+    let fifo = delta_fifo(&[]);
+    assert!(fifo.add_if_not_present(vec![add("a@1"), update("a@2")]));
+    assert!(!fifo.add_if_not_present(vec![add("a@3")]));
+    assert!(!fifo.add_if_not_present(Vec::new()));
+    assert!(
+        fifo.has_synced(),
+        "as with any change before the first list"
+    );
+    assert_eq!(drain(&fifo), [["added a@1", "updated a@2"]]);
+    assert!(fifo.add_if_not_present(vec![add("a@4")]));
+}
+
+#[test]
+fn objects_are_told_apart_as_asked() {
+    let fifo = delta_fifo(&[]).key_function(|map| ObjectKey::cluster(map.uid()));
+    fifo.push(add("a@1/x"));
+    fifo.push(add("a@2/y"));
+    fifo.push(update("b@3/x"));
+    assert_eq!(
+        fifo.waiting(&ObjectKey::cluster("x")),
+        ["Added@1", "Updated@3"]
+    );
+    fifo.replace(all(&["c@4/x"], "5"));
+    assert_eq!(
+        drain(&fifo),
+        [
+            vec!["added a@1", "updated b@3", "replaced c@4"],
+            vec!["added a@2", "lost y 2"],
+            vec!["bookmark 5"]
+        ]
+    );
+}
+
+#[test]
+fn where_nothing_is_known_only_what_is_queued_can_be_deleted() {
+    let fifo = DeltaFifo::new(Arc::new(()), 10);
+    fifo.push(delete("a@1"));
+    fifo.push(add("b@2"));
+    fifo.push(delete("b@3"));
+    fifo.push(add("c@4"));
+    fifo.resync();
+    fifo.replace(all(&[], "5"));
+    assert_eq!(
+        drain(&fifo),
+        [
+            vec!["added b@2", "deleted b@3"],
+            vec!["added c@4", "lost c 4"],
+            vec!["bookmark 5"]
+        ]
+    );
+}
+
+#[test]
+fn an_object_that_is_listed_twice_is_waited_for_once() {
+    let fifo = delta_fifo(&[]);
+    fifo.replace(all(&["a@1", "a@2"], "5"));
+    assert_eq!(next(&fifo).unwrap(), ["*replaced a@1", "replaced a@2"]);
+    assert!(fifo.has_synced());
+}
+
+#[test]
+fn one_object_that_changes_all_the_time_fills_the_queue_too() {
+    let fifo = DeltaFifo::new(Known::of(&["a@1"]), 3);
+    for version in 2..5 {
+        assert!(fifo.has_room());
+        fifo.push(update(&format!("a@{version}")));
+    }
+    assert!(!fifo.has_room());
+    fifo.push(delete("a@5"));
+    fifo.push(delete("a@5"));
+    assert_eq!(fifo.len(), 4, "of two deletions one counts");
+    next(&fifo);
+    assert_eq!(fifo.len(), 0);
+    assert!(fifo.has_room());
+}

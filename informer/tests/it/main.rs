@@ -6,6 +6,7 @@
 )]
 
 mod asking;
+mod backpressure;
 mod factory;
 mod faults;
 mod forms;

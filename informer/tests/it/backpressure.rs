@@ -1,0 +1,79 @@
+//! A store that does not keep up is felt by the server, not by memory.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+use reeve_informer::{Event, HandlerOptions, Policy};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::harness::{builder, seconds};
+use crate::script::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_stops_reading_the_watch_and_loses_nothing() {
+    const SENT: usize = 10_000;
+    for delta_fifo in [false, true] {
+        let (sender, receiver) = mpsc::unbounded_channel::<Bit>();
+        let receiver = Arc::new(Mutex::new(receiver));
+        let script = Script::new([
+            no_streaming(),
+            list("10", &[object("a", "1")]),
+            Answer::Live(Arc::clone(&receiver)),
+        ]);
+        let builder = builder(&script);
+        let informer = if delta_fifo {
+            builder.delta_fifo()
+        } else {
+            builder
+        }
+        .build();
+        let open = Arc::new(Semaphore::new(1));
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let handler = {
+            let (open, told) = (Arc::clone(&open), Arc::clone(&told));
+            move |event: Event<ConfigMap>| {
+                let (open, told) = (Arc::clone(&open), Arc::clone(&told));
+                async move {
+                    open.acquire().await.unwrap().forget();
+                    told.lock().push(event.key().name);
+                }
+            }
+        };
+        let options = HandlerOptions::new().policy(Policy::Block { bound: 1 });
+        let handle = informer.add_async_handler(handler, options).unwrap();
+        let stop = CancellationToken::new();
+        let running = tokio::spawn({
+            let (informer, stop) = (informer.clone(), stop.clone());
+            async move { informer.run(stop).await }
+        });
+        handle.has_synced().await.unwrap();
+        for number in 0..SENT {
+            let version = (11 + number).to_string();
+            sender.send(added(&format!("o{number}"), &version)).unwrap();
+        }
+        seconds(60).await;
+        let unread = receiver.lock().len();
+        // 2,000 in the queue, 1,000 as one batch with the handler, a few in the connection.
+        assert!(
+            (SENT - 3100..SENT - 2000).contains(&unread),
+            "{unread} left with the server"
+        );
+        assert_eq!(script.count("watch"), 1, "that it waits is not silence");
+        open.add_permits(SENT);
+        seconds(1).await;
+        let mut expected = vec!["a".to_owned()];
+        expected.extend((0..SENT).map(|number| format!("o{number}")));
+        assert!(
+            told.lock()
+                .iter()
+                .map(|name| &**name)
+                .eq(expected.iter().map(String::as_str)),
+            "in order, and all of them"
+        );
+        assert_eq!(informer.lister().len(), SENT + 1);
+        stop.cancel();
+        running.await.unwrap().unwrap();
+    }
+}
