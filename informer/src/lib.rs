@@ -14,7 +14,8 @@
 //! * [`NamespaceSet`]: the namespaces that informers watch, changed while they do.
 //! * [`Event`] with [`UpdateReason`]; [`EventHandler`] (any `Fn(Event<S>)`), [`AsyncEventHandler`], [`EventStream`],
 //!   [`Filtered`], [`HandlerOptions`], [`Policy`] of a queue, [`HandlerHandle`].
-//! * [`Lister`] and [`Indexer`] with named indexes; [`ObjectKey`], [`KeyRef`], [`ResourceVersion`].
+//! * [`Lister`], [`StoreSnapshot`] and [`Indexer`] with named indexes; [`FieldSelector`]; [`MutationCache`] for
+//!   own writes; [`ObjectKey`], [`KeyRef`], [`ResourceVersion`].
 //! * [`Stored`]: what the store keeps. Every Kubernetes type is an entry of itself; [`Compact`] keeps its JSON.
 //! * [`Reflector`] with [`ReflectorOptions`], [`FirstList`], [`BackoffOptions`]; its recovery rules are in
 //!   [`reflector`].
@@ -42,6 +43,7 @@ mod informer;
 mod key;
 pub mod lister;
 mod metrics;
+mod mutation;
 mod processor;
 mod reading;
 pub mod reflector;
@@ -66,11 +68,13 @@ pub use informer::{Builder, NamespaceSet, RunError, SharedInformer, Stopped, Wai
 pub use key::{KeyRef, ObjectKey, ParseKeyError};
 pub use lister::Lister;
 pub use metrics::{Measurement, Metrics};
+pub use mutation::MutationCache;
 pub use processor::{
     AsyncEventHandler, EventHandler, EventStream, Filtered, HandlerEnded, HandlerHandle,
     HandlerOptions, Policy,
 };
 pub use reflector::{FirstList, Reflector, ReflectorOptions};
+pub use selector::{FieldSelector, FieldSelectorError};
 pub use transport::{Endpoint, Scope, Selection};
 pub use version::{ResourceVersion, compare};
 

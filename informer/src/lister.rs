@@ -8,7 +8,7 @@ use crate::entry::{Stored, ViewError};
 use crate::factory::Lease;
 use crate::indexer::{self, Indexer, NAMESPACE_INDEX, StoreSnapshot};
 use crate::key::{KeyRef, ObjectKey};
-use crate::selector::retain_labelled;
+use crate::selector::FieldSelector;
 use crate::version::ResourceVersion;
 
 /// Reads what an informer holds. Cloning is cheap. What is returned is shared: clone an object to change it.
@@ -73,9 +73,24 @@ impl<S: Stored> Lister<S> {
     /// find there, whichever are fewer.
     #[must_use]
     pub fn select(&self, namespace: Option<&str>, labels: &Selector) -> Vec<Arc<S>> {
-        let mut objects = self.indexer.candidates(namespace, labels);
-        retain_labelled(&mut objects, labels);
-        objects
+        self.snapshot().select(namespace, labels)
+    }
+
+    /// The objects whose labels and fields satisfy both selectors, of one namespace or of all.
+    ///
+    /// The fields `metadata.name` and `metadata.namespace` are always known. Any other one is known by an index that
+    /// is called as the field, `add_indexer("spec.nodeName", …)`, which is also looked up for `=`. Of an object
+    /// with several values one must be equal, or for `!=` none; one without a value has the empty one.
+    ///
+    /// # Errors
+    /// [`Error::Index`] with [`indexer::Error::UnknownField`], which names the fields that are known.
+    pub fn select_fields(
+        &self,
+        namespace: Option<&str>,
+        labels: &Selector,
+        fields: &FieldSelector,
+    ) -> Result<Vec<Arc<S>>, Error> {
+        Ok(self.snapshot().select_fields(namespace, labels, fields)?)
     }
 
     /// At most `limit` objects of one namespace, or of all, whose keys come after `after`: a page. See
@@ -221,5 +236,60 @@ mod tests {
         ];
         assert_eq!(names(None, &both), "a");
         assert_eq!(names(None, &[]), "abcd");
+    }
+
+    #[test]
+    fn objects_are_selected_by_registered_fields_and_an_unknown_field_is_an_error() {
+        let indexer = Arc::new(Indexer::new());
+        let objects = vec![
+            map("m", "a", &[("app", "web"), ("tier", "front")]),
+            map("n", "b", &[("app", "db"), ("tier", "back")]),
+            map("n", "c", &[("app", "web")]),
+        ];
+        let snapshot = Snapshot {
+            objects,
+            retained: Vec::new(),
+            resource_version: "1".into(),
+            new_epoch: false,
+        };
+        drop(indexer.replace(snapshot, true));
+        let tier = |map: &ConfigMap| Ok(map.label("tier").map(Arc::from).into_iter().collect());
+        indexer.add_index("spec.tier", tier).unwrap();
+        indexer.add_label_index("app").unwrap();
+        let lister = Lister::new(indexer, None);
+        let names = |namespace: Option<&str>, labels: &Selector, fields: &str| {
+            let found = lister.select_fields(namespace, labels, &fields.parse().unwrap())?;
+            Ok(found
+                .iter()
+                .map(|map| map.name().to_owned())
+                .collect::<String>())
+        };
+        let all = Selector::default();
+        for (fields, everywhere, in_n) in [
+            ("", "abc", "bc"),
+            ("metadata.name=b", "b", "b"),
+            ("metadata.name!=b", "ac", "c"),
+            ("metadata.namespace=m", "a", ""),
+            ("metadata.namespace!=m,metadata.name!=c", "b", "b"),
+            ("spec.tier=front", "a", ""),
+            ("spec.tier=none", "", ""),
+            ("spec.tier!=front", "bc", "bc"),
+            ("spec.tier=", "c", "c"),
+            ("spec.tier!=", "ab", "b"),
+            ("spec.tier=back,metadata.namespace=n", "b", "b"),
+        ] {
+            let found = [None, Some("n")].map(|namespace| names(namespace, &all, fields).unwrap());
+            assert_eq!(found, [everywhere, in_n], "{fields}");
+        }
+        let web = Selector::from_iter([Expression::Equal("app".to_owned(), "web".to_owned())]);
+        assert_eq!(names(None, &web, "spec.tier!=front").unwrap(), "c");
+        let unknown: Result<String, Error> = names(None, &all, "spec.nodeName=x");
+        assert_eq!(
+            unknown.unwrap_err().to_string(),
+            "nothing is known of the field \"spec.nodeName\"; there are [\"metadata.name\", \
+             \"metadata.namespace\", \"spec.tier\"]. Add an index of this name with `add_indexer`"
+        );
+        // What an index of a label holds is no field.
+        assert!(names(None, &all, "label:app=web").is_err());
     }
 }

@@ -37,6 +37,16 @@ pub enum Error {
         /// The name.
         name: Arc<str>,
     },
+    /// A field selector names a field that nobody registered.
+    #[error(
+        "nothing is known of the field {field:?}; there are {known:?}. Add an index of this name with `add_indexer`"
+    )]
+    UnknownField {
+        /// The field.
+        field: String,
+        /// What there is.
+        known: Vec<Arc<str>>,
+    },
     /// The index has no values for the object that was asked about.
     #[error("the index {name:?} has no values for the object: {error}")]
     Function {

@@ -24,7 +24,6 @@ pub(crate) use transaction::{Change, Transaction};
 
 use std::sync::Arc;
 
-use kube_core::Selector;
 use parking_lot::{Mutex, RwLock};
 
 use crate::entry::Stored;
@@ -47,7 +46,7 @@ const SHORT: usize = 4096;
 ///
 /// This is client-go's `Indexer` for reading. `Add`, `Update`, `Delete`, `Replace`, `Resync` and `Transaction`
 /// have no counterpart on purpose: only the informer writes, so that the store equals what the server said; own
-/// writes that the server has not told of yet belong into a mutation cache.
+/// writes that the server has not told of yet belong into a [`MutationCache`](crate::MutationCache).
 /// `GetIndexers` is [`Indexer::index_names`]; the functions stay inside.
 pub struct Indexer<S> {
     state: RwLock<Arc<State<S>>>,
@@ -254,11 +253,6 @@ impl<S: Stored> Indexer<S> {
     #[must_use]
     pub fn index_names(&self) -> Vec<Arc<str>> {
         self.state.read().index_names()
-    }
-
-    /// What may satisfy `labels` in `namespace`, by the index that leaves the fewest.
-    pub(crate) fn candidates(&self, namespace: Option<&str>, labels: &Selector) -> Vec<Arc<S>> {
-        self.snapshot().0.candidates(namespace, labels)
     }
 
     /// Reads the objects that have `value` in the index called `name`.

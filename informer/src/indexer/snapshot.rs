@@ -9,7 +9,7 @@ use super::ordered::Ordered;
 use super::state::State;
 use crate::entry::Stored;
 use crate::key::{KeyRef, ObjectKey};
-use crate::selector::retain_labelled;
+use crate::selector::FieldSelector;
 use crate::version::ResourceVersion;
 
 /// What the store held at one moment, at one resourceVersion; it stays so while the store moves on.
@@ -80,13 +80,34 @@ impl<S: Stored> StoreSnapshot<S> {
         Ok(self.0.at(slots.into_iter().flat_map(Ordered::iter)))
     }
 
-    /// The objects whose labels satisfy `labels`, of one namespace or of all; see
+    /// The objects of one namespace, or of all, whose labels satisfy `labels`. See
     /// [`Lister::select`](crate::Lister::select).
     #[must_use]
     pub fn select(&self, namespace: Option<&str>, labels: &Selector) -> Vec<Arc<S>> {
-        let mut objects = self.0.candidates(namespace, labels);
-        retain_labelled(&mut objects, labels);
-        objects
+        // Without fields there is none that could be unknown.
+        self.0
+            .select(namespace, labels, &FieldSelector::default())
+            .unwrap_or_default()
+    }
+
+    /// The same, for labels and fields. See [`Lister::select_fields`](crate::Lister::select_fields).
+    ///
+    /// # Errors
+    /// [`Error::UnknownField`] if a field is neither built in nor the name of an index.
+    pub fn select_fields(
+        &self,
+        namespace: Option<&str>,
+        labels: &Selector,
+        fields: &FieldSelector,
+    ) -> Result<Vec<Arc<S>>, Error> {
+        self.0.select(namespace, labels, fields)
+    }
+}
+
+impl<S: Stored> StoreSnapshot<S> {
+    /// The values of `object` in the index called `name`, whether it is here or not.
+    pub(crate) fn values_of(&self, name: &str, object: &S) -> Result<Vec<Arc<str>>, Error> {
+        self.0.values_of(name, object)
     }
 }
 

@@ -11,6 +11,7 @@ use super::objects::{Objects, Slot};
 use super::ordered::Ordered;
 use crate::entry::Stored;
 use crate::key::{KeyRef, ObjectKey};
+use crate::selector::{FieldSelector, FieldTerm, retain_labelled};
 use crate::version::ResourceVersion;
 
 /// Cloning it costs a few pointers for each thousand objects: a change after that copies what it touches.
@@ -22,6 +23,14 @@ pub(crate) struct State<S> {
     pub(super) resource_version: ResourceVersion,
     /// What the objects own, as far as they know it.
     pub(super) owned: usize,
+}
+
+/// What tells the values of a field of an object.
+pub(super) enum Field<'a, S> {
+    Name,
+    Namespace,
+    /// The index whose name is the field's.
+    Index(&'a Index<S>),
 }
 
 /// How much memory a store takes, in bytes as they are asked of the allocator.
@@ -220,26 +229,89 @@ impl<S: Stored> State<S> {
         objects
     }
 
-    /// The fewest objects known to hold all that satisfy `labels` in `namespace`, and which they are: those of
-    /// the namespace, or those that an index of a label finds. In the order of the keys.
-    pub(super) fn candidates(&self, namespace: Option<&str>, labels: &Selector) -> Vec<Arc<S>> {
-        let mut best = namespace.map(|namespace| {
-            let slots = self.namespace(namespace);
-            slots.into_iter().collect::<Vec<_>>()
-        });
-        let size = |parts: &[&Ordered]| parts.iter().map(|part| part.len()).sum::<usize>();
-        for expression in labels.clone() {
-            if let Some(parts) = self.labelled(&expression)
-                && best.as_ref().is_none_or(|best| size(&parts) < size(best))
-            {
-                best = Some(parts);
-            }
+    /// The objects of one namespace, or of all, that satisfy both selectors, in the order of the keys.
+    pub(super) fn select(
+        &self,
+        namespace: Option<&str>,
+        labels: &Selector,
+        fields: &FieldSelector,
+    ) -> Result<Vec<Arc<S>>, Error> {
+        let fields = fields
+            .terms
+            .iter()
+            .map(|term| Ok((term, self.field(&term.field)?)));
+        let fields = fields.collect::<Result<Vec<_>, Error>>()?;
+        let mut objects = self.candidates(namespace, labels, &fields);
+        retain_labelled(&mut objects, labels);
+        if !fields.is_empty() {
+            objects.retain(|object| {
+                let mut terms = fields.iter();
+                terms.all(|(term, field)| match field {
+                    Field::Name => term.accepts(&[object.name()]),
+                    Field::Namespace => term.accepts(&[object.namespace().unwrap_or_default()]),
+                    Field::Index(index) => {
+                        term.accepts(&index.values_of(object).unwrap_or_default())
+                    }
+                })
+            });
         }
-        let Some(parts) = best else {
+        Ok(objects)
+    }
+
+    /// What tells the values of a field.
+    fn field(&self, field: &str) -> Result<Field<'_, S>, Error> {
+        let mut indexes = self.indexes.iter().filter(|index| index.label.is_none());
+        match field {
+            "metadata.name" => Ok(Field::Name),
+            "metadata.namespace" => Ok(Field::Namespace),
+            _ => match indexes.find(|index| &*index.name == field) {
+                Some(index) => Ok(Field::Index(index)),
+                None => {
+                    let built_in = ["metadata.name", "metadata.namespace"].map(Arc::from);
+                    let named = self.indexes.iter().filter(|index| index.label.is_none());
+                    let named = named.map(|index| Arc::clone(&index.name));
+                    Err(Error::UnknownField {
+                        field: field.to_owned(),
+                        known: built_in.into_iter().chain(named).collect(),
+                    })
+                }
+            },
+        }
+    }
+
+    /// The fewest objects known to hold all that are selected: those of the namespace, or those that an index of
+    /// a label or of a field finds. In the order of the keys.
+    pub(super) fn candidates(
+        &self,
+        namespace: Option<&str>,
+        labels: &Selector,
+        fields: &[(&FieldTerm, Field<'_, S>)],
+    ) -> Vec<Arc<S>> {
+        let of_namespace = namespace.map(|name| self.namespace(name).into_iter().collect());
+        let of_labels = labels.clone().into_iter();
+        let of_labels = of_labels.filter_map(|expression| self.labelled(&expression));
+        // What has no value is in no index.
+        let found = fields
+            .iter()
+            .filter(|(term, _)| term.equal && !term.value.is_empty());
+        let of_fields = found.filter_map(|(term, field)| match field {
+            Field::Name => None,
+            Field::Namespace => Some(self.namespace(&term.value).into_iter().collect()),
+            Field::Index(index) => Some(index.value(&term.value).into_iter().collect()),
+        });
+        let ways: Vec<Vec<&Ordered>> = of_namespace
+            .into_iter()
+            .chain(of_labels)
+            .chain(of_fields)
+            .collect();
+        let size = |parts: &Vec<&Ordered>| parts.iter().map(|part| part.len()).sum::<usize>();
+        let Some(parts) = ways.iter().min_by_key(|parts| size(parts)) else {
             return self.iter().cloned().collect();
         };
-        let mut objects = self.union(&parts);
-        objects.retain(|object| namespace.is_none_or(|name| object.namespace() == Some(name)));
+        let mut objects = self.union(parts);
+        objects.retain(|object| {
+            namespace.is_none_or(|name| object.namespace().unwrap_or_default() == name)
+        });
         objects
     }
 

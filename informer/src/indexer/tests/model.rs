@@ -220,7 +220,7 @@ proptest! {
             let found = listed(&indexed.snapshot().select(namespace, &selector));
             prop_assert_eq!(&found, &listed(&scanned.snapshot().select(namespace, &selector)));
             if narrow && namespace.is_none() {
-                prop_assert_eq!(indexed.candidates(namespace, &selector).len(), found.len());
+                prop_assert_eq!(indexed.snapshot().0.candidates(namespace, &selector, &[]).len(), found.len());
             }
         }
         prop_assert_eq!(

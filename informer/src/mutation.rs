@@ -1,0 +1,370 @@
+//! Own writes on top of a store that has not seen them yet.
+
+use std::cmp::Ordering;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lru::LruCache;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::entry::Stored;
+use crate::indexer::StoreSnapshot;
+use crate::key::ObjectKey;
+use crate::lister::{Error, Lister};
+use crate::version;
+
+/// How long a mutation counts (client-go: the TTL that its users take).
+const TTL: Duration = Duration::from_secs(5 * 60);
+
+/// How many mutations are kept (client-go: `mutationCache`, 100).
+const CAPACITY: NonZeroUsize = NonZeroUsize::new(100).expect("a hundred");
+
+/// Reads from a [`Lister`], and sees what the reader wrote itself before the watch tells of it (client-go:
+/// `MutationCache`).
+///
+/// What the API server answered to a write is given to [`MutationCache::mutated`]. Until the store has come to that
+/// resourceVersion, reads give it instead of the older state in the store. From then on the store alone counts:
+/// an object that it does not hold any more was deleted, and does not come back. So no handler has to tell the cache
+/// of updates and deletions (client-go: `OnAddOrUpdate`, `OnDelete` and the tombstones they leave).
+///
+/// It is bounded: by default 100 mutations, of which those that were not read for longest go first, each for five
+/// minutes. One that goes early, or whose version is no number and so cannot be compared, costs only that the store
+/// is read as it is.
+pub struct MutationCache<S> {
+    lister: Lister<S>,
+    ttl: Duration,
+    include_adds: bool,
+    mutations: Mutex<LruCache<ObjectKey, Mutation<S>>>,
+}
+
+struct Mutation<S> {
+    object: Arc<S>,
+    expires: Instant,
+}
+
+// === impl MutationCache ===
+
+impl<S: Stored> MutationCache<S> {
+    /// Without mutations, on top of `lister`.
+    #[must_use]
+    pub fn new(lister: Lister<S>) -> Self {
+        Self {
+            lister,
+            ttl: TTL,
+            include_adds: false,
+            mutations: Mutex::new(LruCache::new(CAPACITY)),
+        }
+    }
+
+    /// How long a mutation counts at most. Default: five minutes.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How many mutations are kept. Default: 100.
+    #[must_use]
+    pub fn capacity(self, capacity: NonZeroUsize) -> Self {
+        self.mutations.lock().resize(capacity);
+        self
+    }
+
+    /// Objects that the store does not hold yet are read too, not only newer states of those that it holds.
+    /// Default: no (client-go: `includeAdds`).
+    #[must_use]
+    pub fn include_adds(mut self) -> Self {
+        self.include_adds = true;
+        self
+    }
+
+    /// Notes what the server answered to a write. Of two answers about one object the newer counts, in whichever
+    /// order they come.
+    pub fn mutated(&self, object: Arc<S>) {
+        let key = object.key();
+        let store = self.lister.snapshot();
+        let mut mutations = self.mutations.lock();
+        let known = mutations
+            .peek(&key)
+            .map(|known| known.object.resource_version());
+        let newer = known.is_some_and(|known| is_older(object.resource_version(), known));
+        if newer || !is_ahead(&*object, &store) {
+            return;
+        }
+        let expires = Instant::now() + self.ttl;
+        let replaced = mutations.push(key, Mutation { object, expires });
+        // What it held may be large.
+        drop(mutations);
+        drop(replaced);
+    }
+
+    /// The object with this key: as it was written, if the store does not know that yet, else as the store holds it.
+    ///
+    /// # Errors
+    /// As [`Lister::get`].
+    pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<S>>, Error> {
+        let store = self.lister.snapshot();
+        let held = store.get(key.as_ref());
+        let mut mutations = self.mutations.lock();
+        let Some(mutation) = mutations.get(key) else {
+            return Ok(held.cloned());
+        };
+        if mutation.counts(&store) {
+            let shown = held.is_some() || self.include_adds;
+            return Ok(shown.then(|| Arc::clone(&mutation.object)));
+        }
+        let past = mutations.pop(key);
+        drop(mutations);
+        drop(past);
+        Ok(held.cloned())
+    }
+
+    /// The objects that have `value` in the index called `index`, by what was written where the store does not know
+    /// that yet: an object whose value changed is found under its new one only. In the order of the keys.
+    ///
+    /// # Errors
+    /// [`Error::Index`] if there is no such index.
+    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<S>>, Error> {
+        let store = self.lister.snapshot();
+        let mut found: Vec<Arc<S>> = store.by_index(index, value)?.cloned().collect();
+        for mutation in self.counting(&store) {
+            let key = mutation.key_ref();
+            // Of an object that the index refuses there are no values; so it is in the store.
+            let values = store.values_of(index, &mutation).unwrap_or_default();
+            let shown = values.iter().any(|other| **other == *value)
+                && (self.include_adds || store.get(key).is_some());
+            match (
+                found.binary_search_by(|other| other.key_ref().cmp(&key)),
+                shown,
+            ) {
+                (Ok(at), true) => found[at] = mutation,
+                (Ok(at), false) => drop(found.remove(at)),
+                (Err(at), true) => found.insert(at, Arc::clone(&mutation)),
+                (Err(_), false) => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// What was written and `store` does not know; this is no reading of it, so the order in which they go stays.
+    fn counting(&self, store: &StoreSnapshot<S>) -> Vec<Arc<S>> {
+        let mutations = self.mutations.lock();
+        let counting = mutations
+            .iter()
+            .filter(|(_, mutation)| mutation.counts(store));
+        counting
+            .map(|(_, mutation)| Arc::clone(&mutation.object))
+            .collect()
+    }
+}
+
+impl<S: Stored> Mutation<S> {
+    fn counts(&self, store: &StoreSnapshot<S>) -> bool {
+        Instant::now() < self.expires && is_ahead(&*self.object, store)
+    }
+}
+
+impl<S: Stored> std::fmt::Debug for MutationCache<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MutationCache")
+            .field("lister", &self.lister)
+            .field("mutations", &self.mutations.lock().len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn is_older(version: &str, than: &str) -> bool {
+    version::compare(version, than) == Some(Ordering::Less)
+}
+
+/// True if the store has not come to the version of `object`, as a whole or with this object.
+fn is_ahead<S: Stored>(object: &S, store: &StoreSnapshot<S>) -> bool {
+    let version = object.resource_version();
+    let held = store.get(object.key_ref());
+    is_older(store.resource_version().as_str(), version)
+        && held.is_none_or(|held| is_older(held.resource_version(), version))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::fifo::{Deletion, Delta};
+    use crate::indexer::{Indexer, NAMESPACE_INDEX, Snapshot};
+    use crate::sample::{map, text};
+
+    /// A store that holds `objects` as of `version`, with an index of the last digit of their versions.
+    fn store(objects: &[&str], version: &str) -> Arc<Indexer<ConfigMap>> {
+        let indexer = Arc::new(Indexer::new());
+        let last = |map: &ConfigMap| {
+            let version = map.resource_version();
+            Ok(vec![Arc::from(&version[version.len() - 1..])])
+        };
+        indexer.add_index("last", last).unwrap();
+        indexer.replace(
+            Snapshot {
+                objects: objects.iter().map(|object| map(object)).collect(),
+                retained: Vec::new(),
+                resource_version: version.into(),
+                new_epoch: false,
+            },
+            true,
+        );
+        indexer
+    }
+
+    fn see(indexer: &Indexer<ConfigMap>, delta: Delta<ConfigMap>, version: &str) {
+        indexer.change(|change| {
+            change.apply(delta, false);
+            change.advance(version.into());
+        });
+    }
+
+    fn on(indexer: &Arc<Indexer<ConfigMap>>) -> MutationCache<ConfigMap> {
+        MutationCache::new(Lister::new(Arc::clone(indexer), None))
+    }
+
+    fn get(cache: &MutationCache<ConfigMap>, name: &str) -> Option<String> {
+        let found = cache.get(&ObjectKey::namespaced("n", name)).unwrap();
+        found.map(|map| text(&map))
+    }
+
+    fn found(cache: &MutationCache<ConfigMap>, index: &str, value: &str) -> String {
+        let found = cache.by_index(index, value).unwrap();
+        found
+            .iter()
+            .map(|map| text(map))
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    /// client-go: TestMutationCacheOnAddOrUpdate, its three cases.
+    #[test]
+    fn a_write_is_read_until_the_store_has_come_to_its_version() {
+        for (seen, read) in [("a@14", "a@15"), ("a@15", "a@15"), ("a@16", "a@16")] {
+            let indexer = store(&["a@10"], "10");
+            let cache = on(&indexer);
+            cache.mutated(map("a@15"));
+            assert_eq!(get(&cache, "a").as_deref(), Some("a@15"));
+            see(&indexer, Delta::Updated(map(seen)), &seen[2..]);
+            assert_eq!(get(&cache, "a").as_deref(), Some(read), "{seen}");
+            let past = seen != "a@14";
+            assert_eq!(cache.mutations.lock().is_empty(), past, "{seen}");
+        }
+    }
+
+    /// client-go: TestMutationCacheOnDelete, UpdateConcurrentDelete, UpdateConcurrentRecreate and
+    /// OnDeleteClearsStaleMutation: our write is at 15; then others delete the object, and maybe create it again.
+    #[test]
+    fn what_the_store_saw_go_does_not_come_back() {
+        let deleted = || Delta::Deleted(Deletion::Seen(map("a@16")));
+        let missed = || {
+            let key = ObjectKey::namespaced("n", "a");
+            Delta::Deleted(Deletion::FinalStateUnknown { key, last: None })
+        };
+        for late in [false, true] {
+            for (delta, version, read) in [
+                (deleted(), "16", None),
+                // The deletion was not seen, but found by a list as of 20.
+                (missed(), "20", None),
+                (Delta::Added(map("a@18/other")), "18", Some("a@18")),
+                // A watch that gives the deleted object its last version.
+                (Delta::Deleted(Deletion::Seen(map("a@15"))), "15", None),
+            ] {
+                let case = format!("{delta:?} late: {late}");
+                let indexer = store(&["a@10"], "10");
+                let cache = on(&indexer).include_adds();
+                if !late {
+                    cache.mutated(map("a@15"));
+                    assert_eq!(found(&cache, "last", "5"), "a@15");
+                }
+                see(&indexer, delta, version);
+                // The answer to our write came after the watch had told of what followed.
+                if late {
+                    cache.mutated(map("a@15"));
+                }
+                assert_eq!(get(&cache, "a").as_deref(), read, "{case}");
+                assert_eq!(found(&cache, "last", "5"), "", "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_store_does_not_hold_yet_is_read_if_asked() {
+        let indexer = store(&["b@9"], "10");
+        let (plain, adding) = (on(&indexer), on(&indexer).include_adds());
+        for cache in [&plain, &adding] {
+            cache.mutated(map("a@15"));
+        }
+        assert_eq!(
+            (get(&plain, "a"), get(&adding, "a").as_deref()),
+            (None, Some("a@15"))
+        );
+        assert_eq!(found(&plain, NAMESPACE_INDEX, "n"), "b@9");
+        assert_eq!(found(&adding, NAMESPACE_INDEX, "n"), "a@15 b@9");
+        assert_eq!(found(&adding, "last", "5"), "a@15");
+        // A selection that it is not in: the watch goes on, and it is not there.
+        indexer.change(|change| change.advance("15".into()));
+        assert_eq!(
+            (get(&adding, "a"), found(&adding, NAMESPACE_INDEX, "n")),
+            (None, "b@9".to_owned())
+        );
+    }
+
+    #[test]
+    fn an_object_is_found_by_the_values_that_were_written() {
+        let indexer = store(&["a@1", "b@2", "c@1"], "10");
+        let cache = on(&indexer);
+        cache.mutated(map("a@12"));
+        cache.mutated(map("c@11"));
+        assert_eq!(found(&cache, "last", "1"), "c@11");
+        assert_eq!(found(&cache, "last", "2"), "a@12 b@2");
+        assert!(matches!(cache.by_index("none", "1"), Err(Error::Index(_))));
+    }
+
+    #[test]
+    fn of_two_writes_the_newer_counts_and_what_has_no_order_does_not() {
+        let indexer = store(&["a@10", "b@10"], "10");
+        let cache = on(&indexer);
+        cache.mutated(map("a@17"));
+        cache.mutated(map("a@15"));
+        assert_eq!(get(&cache, "a").as_deref(), Some("a@17"));
+        cache.mutated(map("a@18/recreated"));
+        assert_eq!(get(&cache, "a").as_deref(), Some("a@18"));
+        cache.mutated(map("b@opaque"));
+        cache.mutated(map("b@9"));
+        assert_eq!(get(&cache, "b").as_deref(), Some("b@10"));
+        assert_eq!(cache.mutations.lock().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_counts_for_its_time() {
+        let indexer = store(&["a@10", "b@10"], "10");
+        let cache = on(&indexer).ttl(Duration::from_secs(60));
+        cache.mutated(map("a@15"));
+        tokio::time::advance(Duration::from_secs(59)).await;
+        cache.mutated(map("b@15"));
+        assert_eq!(found(&cache, "last", "5"), "a@15 b@15");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(found(&cache, "last", "5"), "b@15");
+        assert_eq!(get(&cache, "a").as_deref(), Some("a@10"));
+        assert_eq!(cache.mutations.lock().len(), 1);
+    }
+
+    #[test]
+    fn of_too_many_writes_those_not_read_for_longest_go() {
+        let indexer = store(&["a@10", "b@10", "c@10"], "10");
+        let cache = on(&indexer).capacity(NonZeroUsize::new(2).unwrap());
+        cache.mutated(map("a@15"));
+        cache.mutated(map("b@15"));
+        // A read keeps what it reads; looking for an index value does not.
+        assert_eq!(get(&cache, "a").as_deref(), Some("a@15"));
+        assert_eq!(found(&cache, "last", "5"), "a@15 b@15");
+        cache.mutated(map("c@15"));
+        assert_eq!(found(&cache, "last", "5"), "a@15 c@15");
+        assert_eq!(get(&cache, "b").as_deref(), Some("b@10"));
+    }
+}
