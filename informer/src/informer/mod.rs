@@ -29,8 +29,8 @@ use crate::indexer::{self, IndexValues, Indexer};
 use crate::lister::Lister;
 use crate::metrics::Recorder;
 use crate::processor::{
-    AsyncEventHandler, EventHandler, EventStream, HandlerHandle, HandlerOptions, Listener,
-    Processor, Receiver, channel,
+    AsyncEventHandler, EventHandler, EventStream, Filtered, HandlerHandle, HandlerOptions,
+    Listener, Processor, Receiver, channel,
 };
 use crate::transport::{Endpoint, Scope, Selection};
 use crate::version::ResourceVersion;
@@ -178,6 +178,20 @@ impl<S: Stored> SharedInformer<S> {
     pub fn stream(&self, options: HandlerOptions) -> Result<EventStream<S>, Stopped> {
         let (sender, events) = channel();
         let handle = self.add_async_handler(sender, options)?;
+        Ok(EventStream::new(events, handle))
+    }
+
+    /// As [`SharedInformer::stream`], of what concerns objects that satisfy `condition`; see [`Filtered`].
+    ///
+    /// # Errors
+    /// [`Stopped`] if the informer has stopped.
+    pub fn stream_where(
+        &self,
+        condition: impl Fn(&S) -> bool + Send + Sync + 'static,
+        options: HandlerOptions,
+    ) -> Result<EventStream<S>, Stopped> {
+        let (sender, events) = channel();
+        let handle = self.add_async_handler(Filtered::new(condition, sender), options)?;
         Ok(EventStream::new(events, handle))
     }
 

@@ -116,8 +116,10 @@ impl<S: Stored> Inner<S> {
                 biased;
                 () = self.handlers_changed.notified() => {}
                 () = sleep_until(next_resync.unwrap_or_else(Instant::now)), if next_resync.is_some() => {
-                    if self.processor.lock().mark_due(Instant::now()) {
-                        for feed in self.feeds().iter() {
+                    let feeds = self.feeds();
+                    let settled = feeds.iter().all(|feed| feed.fifo.is_empty());
+                    if self.processor.lock().mark_due(Instant::now(), settled) {
+                        for feed in feeds.iter() {
                             feed.fifo.resync();
                         }
                     }

@@ -58,6 +58,15 @@ impl<S: Stored> HandlerHandle<S> {
         let _ = phase.wait_for(|phase| *phase == Phase::Ended).await;
     }
 
+    /// Removes the handler after it has been told what waits for it, and returns then; of what comes meanwhile it
+    /// is not told. If the informer stops before, the rest is dropped. One that was added to an informer that
+    /// does not run yet is just removed.
+    pub async fn drain(&self) {
+        self.listener.drain();
+        let mut phase = self.listener.phase();
+        let _ = phase.wait_for(|phase| *phase == Phase::Ended).await;
+    }
+
     /// The handler's name.
     #[must_use]
     pub fn name(&self) -> &str {

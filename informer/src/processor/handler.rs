@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::entry::Stored;
 use crate::event::Event;
 
 /// Is told of every change. It runs on a worker thread of the runtime, one event at a time: it should note
@@ -133,7 +134,8 @@ impl HandlerOptions {
     }
 }
 
-/// Passes on what concerns objects that satisfy a condition (client-go: `FilteringResourceEventHandler`).
+/// Passes on what concerns objects that satisfy a condition (client-go: `FilteringResourceEventHandler`), to an
+/// [`EventHandler`] or an [`AsyncEventHandler`].
 ///
 /// An object that begins to satisfy it is added, one that ceases to is deleted.
 #[derive(Debug)]
@@ -149,16 +151,13 @@ impl<P, H> Filtered<P, H> {
     pub fn new(condition: P, handler: H) -> Self {
         Self { condition, handler }
     }
-}
 
-impl<S, P, H> EventHandler<S> for Filtered<P, H>
-where
-    S: crate::Stored,
-    P: Fn(&S) -> bool + Send + Sync + 'static,
-    H: EventHandler<S>,
-{
-    fn handle(&self, event: Event<S>) {
-        let passed = match event {
+    /// What a handler that sees only what satisfies the condition is told.
+    fn pass<S: Stored>(&self, event: Event<S>) -> Option<Event<S>>
+    where
+        P: Fn(&S) -> bool,
+    {
+        match event {
             Event::Updated { old, new, reason } => {
                 match ((self.condition)(&old), (self.condition)(&new)) {
                     (true, true) => Some(Event::Updated { old, new, reason }),
@@ -180,9 +179,32 @@ where
                 .as_ref()
                 .is_none_or(|last| (self.condition)(last))
                 .then_some(event),
-        };
-        if let Some(event) = passed {
+        }
+    }
+}
+
+impl<S, P, H> EventHandler<S> for Filtered<P, H>
+where
+    S: Stored,
+    P: Fn(&S) -> bool + Send + Sync + 'static,
+    H: EventHandler<S>,
+{
+    fn handle(&self, event: Event<S>) {
+        if let Some(event) = self.pass(event) {
             self.handler.handle(event);
+        }
+    }
+}
+
+impl<S, P, H> AsyncEventHandler<S> for Filtered<P, H>
+where
+    S: Stored,
+    P: Fn(&S) -> bool + Send + Sync + 'static,
+    H: AsyncEventHandler<S>,
+{
+    async fn handle(&self, event: Event<S>) {
+        if let Some(event) = self.pass(event) {
+            self.handler.handle(event).await;
         }
     }
 }

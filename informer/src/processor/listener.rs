@@ -40,6 +40,8 @@ pub(crate) struct Listener<S> {
     /// The queue became shorter.
     room: Notify,
     removed: AtomicBool,
+    /// Ends when what is queued has been delivered.
+    draining: AtomicBool,
     panics: AtomicU64,
     dropped: AtomicU64,
     delivered: AtomicU64,
@@ -115,6 +117,7 @@ impl<S: Stored> Listener<S> {
             wake: Notify::new(),
             room: Notify::new(),
             removed: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
             panics: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
@@ -133,13 +136,13 @@ impl<S: Stored> Listener<S> {
     }
 
     pub(super) fn extend(&self, events: impl Iterator<Item = Event<S>>) {
-        if self.is_removed() {
+        if !self.takes_more() {
             return;
         }
         let mut waiting = self.waiting.lock();
         let mut dropped = 0;
         for event in events {
-            if self.resync.is_none() && event.is_resync() {
+            if event.is_resync() && !waiting.due {
                 continue;
             }
             waiting.initial += usize::from(event.is_initial());
@@ -164,7 +167,7 @@ impl<S: Stored> Listener<S> {
     }
 
     pub(super) fn is_blocking(&self) -> bool {
-        !self.is_removed() && self.waiting.lock().queue.is_blocking()
+        self.takes_more() && self.waiting.lock().queue.is_blocking()
     }
 
     /// Returns when a blocking queue has room again.
@@ -175,7 +178,7 @@ impl<S: Stored> Listener<S> {
     }
 
     pub(super) fn next_resync(&self) -> Option<Instant> {
-        let period = self.resync.filter(|_| !self.is_removed())?;
+        let period = self.resync.filter(|_| self.takes_more())?;
         let mut waiting = self.waiting.lock();
         Some(
             *waiting
@@ -184,25 +187,46 @@ impl<S: Stored> Listener<S> {
         )
     }
 
-    pub(super) fn mark_due(&self, now: Instant) -> bool {
+    /// Marks a resync that is due at `now`; true if it is. `settled` says that all former ones were shown.
+    pub(super) fn mark_due(&self, now: Instant, settled: bool) -> bool {
         let Some(period) = self.resync else {
             return false;
         };
         let mut waiting = self.waiting.lock();
-        if waiting.next_resync.is_none_or(|at| at > now) {
-            return false;
+        let due = waiting.next_resync.is_some_and(|at| at <= now);
+        if due {
+            waiting.next_resync = Some(now + period);
         }
-        waiting.next_resync = Some(now + period);
-        waiting.due = true;
-        true
+        waiting.due = due || (waiting.due && !settled);
+        due
     }
 
-    pub(super) fn take_resync(&self) -> bool {
-        std::mem::take(&mut self.waiting.lock().due)
+    pub(super) fn is_due(&self) -> bool {
+        self.waiting.lock().due
+    }
+
+    /// Everything was shown.
+    pub(super) fn resynced(&self) {
+        self.waiting.lock().due = false;
     }
 
     pub(crate) fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Acquire)
+    }
+
+    fn takes_more(&self) -> bool {
+        !self.is_removed() && !self.draining.load(Ordering::Acquire)
+    }
+
+    /// Takes nothing more, and ends when what is queued has been delivered. One that does not run yet ends at
+    /// once.
+    pub(super) fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+        if *self.phase.borrow() == Phase::Idle {
+            self.close();
+        }
+        self.wake.notify_one();
+        self.room.notify_one();
     }
 
     /// Ends the listener: what is queued is dropped, a callback in flight finishes.
@@ -291,6 +315,7 @@ impl<S: Stored> Listener<S> {
                         tokio::task::yield_now().await;
                     }
                     Next::CatchUp => catch_up(listener),
+                    Next::Wait if listener.draining.load(Ordering::Acquire) => listener.close(),
                     Next::Wait => listener.wake.notified().await,
                 }
             }

@@ -68,7 +68,7 @@ impl<S: Stored> Processor<S> {
         self.listeners.retain(|listener| !listener.is_removed());
     }
 
-    /// Tells every handler; of an object that is only shown again, those that have a resync period.
+    /// Tells every handler; of an object that is only shown again, those whose period is over.
     pub(crate) fn distribute(&self, events: Vec<Event<S>>) {
         let Some((last, rest)) = self.listeners.split_last() else {
             return;
@@ -82,26 +82,24 @@ impl<S: Stored> Processor<S> {
     /// Shows everything in `indexer` again to the handlers whose period is over.
     pub(crate) fn resync(&self, indexer: &Indexer<S>) {
         let mut objects = None;
-        for listener in self
-            .listeners
-            .iter()
-            .filter(|listener| listener.take_resync())
-        {
+        for listener in self.listeners.iter().filter(|listener| listener.is_due()) {
             let objects = objects.get_or_insert_with(|| indexer.list());
             listener.extend(objects.iter().map(|object| Event::Updated {
                 old: Arc::clone(object),
                 new: Arc::clone(object),
                 reason: UpdateReason::Resync,
             }));
+            listener.resynced();
         }
     }
 
-    /// Marks handlers whose resync is due at `now`; true if there are any.
-    pub(crate) fn mark_due(&self, now: Instant) -> bool {
+    /// Marks handlers whose resync is due at `now`; true if there are any. `settled` says that all former ones were
+    /// shown (client-go: `shouldResync`, which takes that for granted).
+    pub(crate) fn mark_due(&self, now: Instant, settled: bool) -> bool {
         // Not `any`: every handler's schedule moves.
         self.listeners
             .iter()
-            .filter(|listener| listener.mark_due(now))
+            .filter(|listener| listener.mark_due(now, settled))
             .count()
             > 0
     }

@@ -259,4 +259,6 @@ impl<S: Stored> EventQueue<S> {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

@@ -154,3 +154,64 @@ async fn a_dropped_stream_is_a_removed_handler() {
     assert_eq!(running.informer.health().handlers.len(), 2);
     drop(again);
 }
+
+// === Taking leave ===
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_is_drained_is_told_what_waits_for_it_and_nothing_else() {
+    let (script, say) = three();
+    let running = start(&script);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let note = Arc::clone(&told);
+    let slow = move |event: Event<ConfigMap>| {
+        let note = Arc::clone(&note);
+        async move {
+            sleep(Duration::from_secs(1)).await;
+            note.lock().push(short(&event));
+        }
+    };
+    let options = HandlerOptions::new().policy(Policy::Block { bound: 1 });
+    let handle = Arc::new(running.informer.add_async_handler(slow, options).unwrap());
+    running.informer.wait_synced().await.unwrap();
+    let started = Instant::now();
+    let draining = tokio::spawn({
+        let handle = Arc::clone(&handle);
+        async move { handle.drain().await }
+    });
+    tokio::task::yield_now().await;
+    say(added("d", "11"));
+    millis(1).await;
+    assert_eq!(running.told.last().unwrap(), "+d@11", "nobody waits for it");
+    draining.await.unwrap();
+    assert_eq!(started.elapsed().as_secs(), 3);
+    assert_eq!(*told.lock(), ["+a@1*", "+b@2*", "+c@3*"]);
+    handle.drain().await;
+    say(added("e", "12"));
+    millis(1).await;
+    assert_eq!(running.informer.health().handlers.len(), 1);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_ends_when_the_informer_stops_or_has_not_begun() {
+    let (script, _say) = three();
+    let running = start(&script);
+    let never = |_: Event<ConfigMap>| pending::<()>();
+    let handle = running
+        .informer
+        .add_async_handler(never, HandlerOptions::new())
+        .unwrap();
+    running.informer.wait_synced().await.unwrap();
+    millis(1).await;
+    let draining = tokio::spawn(async move { handle.drain().await });
+    seconds(60).await;
+    assert!(!draining.is_finished(), "it is told still");
+    running.stop().await;
+    timeout(SOON, draining).await.unwrap().unwrap();
+
+    let informer = crate::harness::builder(&script).build();
+    let handle = informer
+        .add_handler(|_: Event<ConfigMap>| {}, HandlerOptions::new())
+        .unwrap();
+    timeout(SOON, handle.drain()).await.unwrap();
+}

@@ -141,6 +141,31 @@ async fn history(seed: u64, restore: bool) -> Result<Trace, String> {
         Policy::DropToResync { bound: 1 },
     ];
     handlers.extend(policies.map(add));
+    // The same for handlers that take their time, and for streams.
+    let mut streams = Vec::new();
+    for policy in policies {
+        let oracle = Oracle::default();
+        oracle.0.lock().restored = restore;
+        let (options, pause) = (HandlerOptions::new().policy(policy), random.below(50));
+        let follow = oracle.handler();
+        let slow = move |event| {
+            follow(event);
+            tokio::time::sleep(Duration::from_millis(pause))
+        };
+        let handle = informer.add_async_handler(slow, options.clone()).unwrap();
+        handlers.push((oracle, handle));
+        let oracle = Oracle::default();
+        oracle.0.lock().restored = restore;
+        let follow = oracle.handler();
+        let mut stream = informer.stream(options).unwrap();
+        streams.push(oracle);
+        tokio::spawn(async move {
+            while let Some(event) = stream.next().await {
+                follow(event);
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+        });
+    }
     let stop = CancellationToken::new();
     let running = tokio::spawn({
         let (informer, stop) = (informer.clone(), stop.clone());
@@ -202,7 +227,12 @@ async fn history(seed: u64, restore: bool) -> Result<Trace, String> {
     if !health.is_ready() || health.quarantined_count > 0 {
         return Err(format!("not well: {health:?}"));
     }
-    for (number, (oracle, handle)) in handlers.iter().enumerate() {
+    let synced = |handle: &HandlerHandle<ConfigMap>| Some(handle.is_synced());
+    let told = handlers
+        .iter()
+        .map(|(oracle, handle)| (oracle, synced(handle)))
+        .chain(streams.iter().map(|oracle| (oracle, None)));
+    for (number, (oracle, synced)) in told.enumerate() {
         let followed = oracle.0.lock();
         if !followed.wrong.is_empty() {
             return Err(format!(
@@ -217,7 +247,7 @@ async fn history(seed: u64, restore: bool) -> Result<Trace, String> {
                 followed.trace
             ));
         }
-        if !handle.is_synced() {
+        if synced == Some(false) {
             return Err(format!("handler {number} never synced"));
         }
     }
@@ -225,7 +255,9 @@ async fn history(seed: u64, restore: bool) -> Result<Trace, String> {
     running.await.unwrap().unwrap();
     let told = handlers
         .iter()
-        .map(|(oracle, _)| oracle.0.lock().trace.clone())
+        .map(|(oracle, _)| oracle)
+        .chain(&streams)
+        .map(|oracle| oracle.0.lock().trace.clone())
         .collect();
     Ok(Trace {
         asked: world.asked(),

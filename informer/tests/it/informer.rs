@@ -13,7 +13,7 @@ use reeve_informer::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{Told, builder, contents, millis, run, seconds, start};
+use crate::harness::{Told, builder, contents, millis, run, seconds, short, start};
 use crate::script::*;
 
 /// A server with three objects and a watch that says what is sent here.
@@ -240,35 +240,41 @@ fn futures_are_pending<F: Future + Unpin>(future: &mut F) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn each_handler_has_its_own_resync_period() {
-    let script =
-        Script::new([no_streaming(), list("10", &[object("a", "1")])]).otherwise(|_| watch([]));
-    let informer = builder(&script).build();
-    let told: Vec<_> = [0, 2, 3]
-        .into_iter()
-        .map(|period| {
-            let told = Told::default();
-            let mut options = HandlerOptions::new();
-            if period > 0 {
-                options = options.resync(Duration::from_secs(period));
-            }
-            let handle = informer.add_handler(told.handler(), options).unwrap();
-            (told, handle)
-        })
-        .collect();
-    let running = run(informer);
-    seconds(12).await;
-    millis(1).await;
-    let resyncs: Vec<_> = told
-        .iter()
-        .map(|(told, _)| {
-            told.take()
-                .iter()
-                .filter(|event| *event == "~a@1-1s")
-                .count()
-        })
-        .collect();
-    assert_eq!(resyncs, [0, 6, 4]);
-    running.stop().await;
+    for delta_fifo in [false, true] {
+        let script =
+            Script::new([no_streaming(), list("10", &[object("a", "1")])]).otherwise(|_| watch([]));
+        let builder = builder(&script);
+        let informer = if delta_fifo {
+            builder.delta_fifo()
+        } else {
+            builder
+        }
+        .build();
+        let told: Vec<_> = [0, 2, 3]
+            .into_iter()
+            .map(|period| {
+                let told = Told::default();
+                let mut options = HandlerOptions::new();
+                if period > 0 {
+                    options = options.resync(Duration::from_secs(period));
+                }
+                let handle = informer.add_handler(told.handler(), options).unwrap();
+                (told, handle)
+            })
+            .collect();
+        let running = run(informer);
+        seconds(12).await;
+        millis(1).await;
+        let resyncs: Vec<_> = told
+            .iter()
+            .map(|(told, _)| {
+                let told = told.take();
+                told.iter().filter(|event| *event == "~a@1-1s").count()
+            })
+            .collect();
+        assert_eq!(resyncs, [0, 6, 4], "delta FIFO: {delta_fifo}");
+        running.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -297,8 +303,26 @@ async fn filtered_handlers_see_objects_come_and_go() {
         .informer
         .add_handler(handler, HandlerOptions::new())
         .unwrap();
+    let waiting = Told::default();
+    let note = waiting.handler();
+    let later = move |event| {
+        note(event);
+        tokio::task::yield_now()
+    };
+    let later = running
+        .informer
+        .add_async_handler(Filtered::new(odd, later), HandlerOptions::new())
+        .unwrap();
+    let mut stream = running
+        .informer
+        .stream_where(odd, HandlerOptions::new())
+        .unwrap();
     handle.has_synced().await.unwrap();
-    assert_eq!(told.take(), ["+a@1*", "+c@3*"]);
+    later.has_synced().await.unwrap();
+    stream.handle().has_synced().await.unwrap();
+    for told in [&told, &waiting] {
+        assert_eq!(told.take(), ["+a@1*", "+c@3*"]);
+    }
     for bit in [
         modified("a", "11"),
         modified("a", "12"),
@@ -309,7 +333,15 @@ async fn filtered_handlers_see_objects_come_and_go() {
         say(bit);
     }
     millis(1).await;
-    assert_eq!(told.take(), ["~a@1-11", "-a@11", "+b@13", "-c@15"]);
+    for told in [&told, &waiting] {
+        assert_eq!(told.take(), ["~a@1-11", "-a@11", "+b@13", "-c@15"]);
+    }
+    let mut streamed = Vec::new();
+    for _ in 0..6 {
+        streamed.push(short(&stream.next().await.unwrap()));
+    }
+    let expected = ["+a@1*", "+c@3*", "~a@1-11", "-a@11", "+b@13", "-c@15"];
+    assert_eq!(streamed, expected);
 }
 
 // === Handlers that do not keep up ===

@@ -1,0 +1,373 @@
+//! Each policy against a slow, obvious model of it: the same events in the same order.
+//!
+//! A model keeps what a handler still has to be told as changes from one state of an object to another, and finds
+//! everything by looking through all of it. It shares no line with the queue nor with its merge table.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use proptest::prelude::*;
+
+use super::*;
+use crate::event::UpdateReason::{Changed, Relist, Resync};
+use crate::sample::{cases, map, text, told};
+
+type Object = Arc<ConfigMap>;
+
+/// From one state of an object to another.
+#[derive(Clone)]
+struct Change {
+    key: ObjectKey,
+    from: Option<Object>,
+    to: Option<Object>,
+    initial: bool,
+    tombstone: bool,
+    reason: UpdateReason,
+    /// What comes is not merged into it: something later of this object was merged away.
+    closed: bool,
+}
+
+impl Change {
+    fn of(event: &Event<ConfigMap>) -> Self {
+        let change = Self {
+            key: event.key(),
+            from: None,
+            to: None,
+            initial: false,
+            tombstone: false,
+            reason: Changed,
+            closed: false,
+        };
+        match event.clone() {
+            Event::Added { object, initial } => Self {
+                to: Some(object),
+                initial,
+                ..change
+            },
+            Event::Updated { old, new, reason } => Self {
+                from: Some(old),
+                to: Some(new),
+                reason,
+                ..change
+            },
+            Event::Deleted {
+                last, tombstone, ..
+            } => Self {
+                from: last,
+                tombstone,
+                ..change
+            },
+        }
+    }
+
+    fn told(&self) -> String {
+        let mark = |set, mark| if set { mark } else { "" };
+        match (&self.from, &self.to) {
+            (None, Some(to)) => format!("+{}{}", text(to), mark(self.initial, "*")),
+            (Some(from), None) => format!("-{}{}", text(from), mark(self.tombstone, "!")),
+            (Some(from), Some(to)) => {
+                let reason = match self.reason {
+                    Changed => "",
+                    Relist => "r",
+                    Resync => "s",
+                };
+                format!("~{}-{}{reason}", text(from), to.resource_version())
+            }
+            (None, None) => unreachable!("nothing is not told"),
+        }
+    }
+
+    fn is_same_object(&self) -> bool {
+        match (&self.from, &self.to) {
+            (Some(from), Some(to)) => from.uid() == to.uid(),
+            _ => true,
+        }
+    }
+}
+
+/// What waits, and what became of the rest.
+struct Model {
+    policy: Policy,
+    waiting: Vec<Change>,
+    /// Coalesce: since it was full it merges, until less than half of the bound waits.
+    merging: bool,
+    /// Drop to resync: what the handler knew of each object when its first event was dropped.
+    missed: Vec<Change>,
+    dropped: usize,
+}
+
+impl Model {
+    fn push(&mut self, event: &Event<ConfigMap>) {
+        let next = Change::of(event);
+        match self.policy {
+            Policy::Block { .. } => self.waiting.push(next),
+            Policy::Coalesce { bound } => {
+                if !self.merging && self.waiting.len() >= bound {
+                    self.merging = true;
+                    for waiting in &mut self.waiting {
+                        waiting.closed = false;
+                    }
+                }
+                self.coalesce(next);
+            }
+            Policy::DropToResync { bound } => {
+                if self.waiting.len() < bound && self.missed.is_empty() {
+                    self.waiting.push(next);
+                    return;
+                }
+                self.dropped += 1;
+                if !self.missed.iter().any(|missed| missed.key == next.key) {
+                    self.missed.push(next);
+                }
+            }
+        }
+    }
+
+    fn coalesce(&mut self, next: Change) {
+        let place = self
+            .waiting
+            .iter()
+            .rposition(|waiting| self.merging && waiting.key == next.key);
+        let Some(place) = place.filter(|place| !self.waiting[*place].closed) else {
+            self.waiting.push(next);
+            return;
+        };
+        let waiting = self.waiting[place].clone();
+        let deletion = next.to.is_none();
+        let update = waiting.from.is_some() && waiting.to.is_some() && next.from.is_some();
+        let both = Change {
+            from: match (&waiting.from, deletion) {
+                // Of a deletion the last state is told, not the one that the handler saw last.
+                (Some(_), true) => next.from.clone(),
+                (from, _) => from.clone(),
+            },
+            to: next.to.clone(),
+            reason: if update {
+                waiting.reason.max(next.reason)
+            } else {
+                Changed
+            },
+            tombstone: next.tombstone,
+            ..waiting
+        };
+        if both.from.is_none() && both.to.is_none() {
+            self.waiting.remove(place);
+            for waiting in &mut self.waiting {
+                waiting.closed |= waiting.key == next.key;
+            }
+        } else if both.is_same_object() {
+            self.waiting[place] = both;
+        } else {
+            self.waiting.push(next);
+        }
+    }
+
+    /// What the handler is told next, if anything.
+    fn take(&mut self, now: &BTreeMap<ObjectKey, Object>) -> Option<String> {
+        while self.waiting.is_empty()
+            && !self.missed.is_empty()
+            && let Policy::DropToResync { bound } = self.policy
+        {
+            for missed in self.missed.drain(..bound.min(self.missed.len())) {
+                let to = now.get(&missed.key).cloned();
+                let all = Change {
+                    to,
+                    tombstone: true,
+                    reason: Relist,
+                    ..missed
+                };
+                match (&all.from, &all.to) {
+                    (None, None) => {}
+                    (Some(from), Some(to)) if text(from) == text(to) => {}
+                    _ if all.is_same_object() => self.waiting.push(all),
+                    _ => self.waiting.extend([
+                        Change {
+                            to: None,
+                            ..all.clone()
+                        },
+                        Change {
+                            from: None,
+                            initial: false,
+                            ..all
+                        },
+                    ]),
+                }
+            }
+        }
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let told = self.waiting.remove(0).told();
+        if let Policy::Coalesce { bound } = self.policy {
+            self.merging &= self.waiting.len() >= bound / 2;
+        }
+        Some(told)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Change { object: u8, kind: Kind },
+    Take(u8),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Added if it is not there, as part of the first list or not; else updated.
+    Put {
+        initial: bool,
+        relist: bool,
+    },
+    Delete {
+        tombstone: bool,
+    },
+    /// Deleted, and added as another.
+    Recreate,
+    /// Deleted, and added as the same: an update is what a handler is told of it.
+    Back,
+    Resync,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let kind = prop_oneof![
+        4 => (any::<bool>(), any::<bool>()).prop_map(|(initial, relist)| Kind::Put { initial, relist }),
+        2 => any::<bool>().prop_map(|tombstone| Kind::Delete { tombstone }),
+        1 => Just(Kind::Recreate),
+        1 => Just(Kind::Back),
+        1 => Just(Kind::Resync),
+    ];
+    let step = prop_oneof![
+        3 => (0..5_u8, kind).prop_map(|(object, kind)| Step::Change { object, kind }),
+        1 => (1..6_u8).prop_map(Step::Take),
+    ];
+    proptest::collection::vec(step, 0..120)
+}
+
+/// The events of one change, which is made to `now`.
+fn events(
+    now: &mut BTreeMap<ObjectKey, Object>,
+    version: usize,
+    object: u8,
+    kind: Kind,
+) -> Vec<Event<ConfigMap>> {
+    let key = ObjectKey::namespaced("n", format!("o{object}"));
+    let make = |uid: &str| map(&format!("o{object}@{version}/{uid}"));
+    let known = now.get(&key).cloned();
+    let deleted = |last: Object, tombstone| Event::Deleted {
+        key: last.key(),
+        last: Some(last),
+        tombstone,
+    };
+    let added = |object, initial| Event::Added { object, initial };
+    match (kind, known) {
+        (Kind::Put { initial, .. }, None) => {
+            let new = make(&version.to_string());
+            now.insert(key, Arc::clone(&new));
+            vec![added(new, initial)]
+        }
+        (Kind::Put { relist, .. }, Some(old)) => {
+            let new = make(old.uid());
+            now.insert(key, Arc::clone(&new));
+            let reason = if relist { Relist } else { Changed };
+            vec![Event::Updated { old, new, reason }]
+        }
+        (Kind::Delete { tombstone }, Some(last)) => {
+            now.remove(&key);
+            vec![deleted(last, tombstone)]
+        }
+        (Kind::Recreate, Some(last)) => {
+            let new = make(&version.to_string());
+            now.insert(key, Arc::clone(&new));
+            vec![deleted(last, true), added(new, false)]
+        }
+        (Kind::Back, Some(last)) => {
+            let new = make(last.uid());
+            now.insert(key, Arc::clone(&new));
+            vec![deleted(last, false), added(new, false)]
+        }
+        (Kind::Resync, Some(known)) => vec![Event::Updated {
+            old: Arc::clone(&known),
+            new: known,
+            reason: Resync,
+        }],
+        (_, None) => Vec::new(),
+    }
+}
+
+fn same_as_the_model(policy: Policy, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let mut queue = EventQueue::new(policy);
+    let mut model = Model {
+        policy,
+        waiting: Vec::new(),
+        merging: false,
+        missed: Vec::new(),
+        dropped: 0,
+    };
+    let mut now = BTreeMap::new();
+    let mut dropped = 0;
+    // What a listener does: initial additions that are pushed and neither told nor reported as gone.
+    let mut initial = 0;
+    let take = |queue: &mut EventQueue<ConfigMap>, now: &BTreeMap<ObjectKey, Object>| {
+        let mut gone = 0;
+        while queue.has_missed() {
+            gone += queue.catch_up(|key| now.get(key).cloned()).initial_gone;
+        }
+        let event = queue.pop();
+        let told_initial = event.as_ref().is_some_and(Event::is_initial);
+        (
+            event.map(|event| told(&event)),
+            gone + usize::from(told_initial),
+        )
+    };
+    let last = Step::Take(u8::MAX);
+    for (version, step) in steps.into_iter().chain([last]).enumerate() {
+        match step {
+            Step::Change { object, kind } => {
+                for event in events(&mut now, version + 1, object, kind) {
+                    model.push(&event);
+                    initial += usize::from(event.is_initial());
+                    let pushed = queue.push(event);
+                    initial -= pushed.initial_gone;
+                    dropped += pushed.dropped;
+                }
+            }
+            Step::Take(times) => {
+                for _ in 0..times {
+                    let (told, settled) = take(&mut queue, &now);
+                    initial -= settled;
+                    prop_assert_eq!(&told, &model.take(&now));
+                    if told.is_none() {
+                        break;
+                    }
+                }
+            }
+        }
+        prop_assert_eq!(queue.len(), model.waiting.len() + model.missed.len());
+        prop_assert_eq!(dropped, model.dropped);
+        if let Policy::Block { bound } = policy {
+            prop_assert_eq!(queue.is_blocking(), model.waiting.len() >= bound);
+        }
+    }
+    prop_assert_eq!(queue.len(), 0);
+    prop_assert_eq!(initial, 0, "a handler would never sync");
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(1000))]
+
+    #[test]
+    fn blocking_tells_everything_in_order(bound in 1..6_usize, steps in steps()) {
+        same_as_the_model(Policy::Block { bound }, steps)?;
+    }
+
+    #[test]
+    fn coalescing_tells_the_change_from_what_was_seen_to_what_is(bound in 1..6_usize, steps in steps()) {
+        same_as_the_model(Policy::Coalesce { bound }, steps)?;
+    }
+
+    #[test]
+    fn dropping_tells_the_difference_when_it_has_caught_up(bound in 1..6_usize, steps in steps()) {
+        same_as_the_model(Policy::DropToResync { bound }, steps)?;
+    }
+}
