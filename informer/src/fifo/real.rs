@@ -1,5 +1,6 @@
 //! The ordered stream (client-go: `RealFIFO`, with atomic events).
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::{Batch, Delta, Fifo, Snapshot};
 use crate::entry::Stored;
-use crate::version::ResourceVersion;
+use crate::version::{ResourceVersion, compare};
 
 /// The most deltas in one batch (client-go's number).
 const BATCH: usize = 1000;
@@ -132,10 +133,18 @@ impl<S: Stored> Fifo<S> for RealFifo<S> {
             {
                 deltas.extend(inner.deltas.pop_front());
             }
-            let resource_version = deltas
-                .last()
-                .and_then(Delta::object)
-                .map(|object| ResourceVersion::from(object.resource_version()));
+            // Not that of the last: a deletion may come late, or twice, with an old one.
+            let versions = deltas.iter().filter_map(Delta::object);
+            let resource_version = versions
+                .map(|object| object.resource_version())
+                .reduce(|newest, next| {
+                    if compare(next, newest) == Some(Ordering::Less) {
+                        newest
+                    } else {
+                        next
+                    }
+                })
+                .map(ResourceVersion::from);
             Batch {
                 deltas,
                 initial,

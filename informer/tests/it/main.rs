@@ -17,4 +17,5 @@ mod informer;
 mod reflecting;
 mod reflector;
 mod script;
+mod servers;
 mod world;

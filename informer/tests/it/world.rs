@@ -29,6 +29,8 @@ struct Inner {
     uids: u64,
     faults: bool,
     streaming: bool,
+    /// The kind was removed: nobody can list or watch it.
+    removed: bool,
     asked: Vec<String>,
     /// Raised when the server's history is replaced: open watches end.
     epoch: u64,
@@ -73,6 +75,7 @@ impl World {
             uids: 0,
             faults: true,
             streaming: random.below(2) == 0,
+            removed: false,
             asked: Vec::new(),
             epoch: 0,
         };
@@ -99,7 +102,12 @@ impl World {
         // Other kinds move the version too.
         inner.version += 1 + self.random.below(3);
         let version = inner.version;
+        if inner.removed {
+            inner.removed = self.random.below(4) > 0;
+            return;
+        }
         match self.random.below(20) {
+            0 if self.random.below(6) == 0 => inner.remove_kind(),
             0..7 => inner.apply(&name, true),
             7..9 => {
                 inner.delete(&name);
@@ -118,10 +126,16 @@ impl World {
         self.changed.send_modify(|count| *count += 1);
     }
 
+    /// Lets things go wrong again.
+    pub fn trouble(&self) {
+        self.inner.lock().faults = true;
+    }
+
     /// Makes every object readable, and the server faultless.
     pub fn calm(&self) {
         let mut inner = self.inner.lock();
         inner.faults = false;
+        inner.removed = false;
         let broken: Vec<_> = inner
             .objects
             .iter()
@@ -167,6 +181,18 @@ impl World {
         self.inner.lock().version
     }
 
+    /// What the server held at `version`, as [`World::contents`]; `None` for what could not be read then.
+    pub fn contents_at(&self, version: u64) -> BTreeMap<String, Option<String>> {
+        let inner = self.inner.lock();
+        let state = inner.at(version).into_iter();
+        state
+            .map(|(name, object)| {
+                let text = format!("{name}@{}/{}", object.version, object.uid);
+                (name, object.readable.then_some(text))
+            })
+            .collect()
+    }
+
     pub fn asked(&self) -> Vec<String> {
         self.inner.lock().asked.clone()
     }
@@ -187,6 +213,9 @@ impl World {
             let code = [429, 500, 503, 403][self.pick(4)];
             let headers = [("Retry-After", "2".to_owned())];
             return Ok(whole(code, &headers, status_object(code, "", "fault")));
+        }
+        if self.inner.lock().removed {
+            return Ok(whole(404, &[], status_object(404, "NotFound", "gone")));
         }
         match asked.verb() {
             "list" => Ok(self.list(&asked)),
@@ -267,7 +296,8 @@ impl World {
         let world = self.clone();
         tokio::spawn(async move {
             if expired {
-                let _ = send(&sender, "ERROR", &status_object(410, "Expired", "too old")).await;
+                let status = status_object(410, "Expired", "too old");
+                let _ = world.send(&sender, "ERROR", &status).await;
                 return;
             }
             let _ = world.feed(&sender, from, initial).await;
@@ -301,7 +331,7 @@ impl World {
             };
             let pause = self.one_in(3);
             for (name, object) in &state {
-                send(sender, "ADDED", &object.json(name)).await?;
+                self.send(sender, "ADDED", &object.json(name)).await?;
             }
             if pause {
                 tokio::time::sleep(Duration::from_secs(1 + self.random.below(5))).await;
@@ -309,17 +339,14 @@ impl World {
             // What happened meanwhile comes before the end.
             for entry in self.after(cursor) {
                 cursor = entry.version;
-                send(
-                    sender,
-                    entry.kind,
-                    &entry.object.json_at(&entry.name, entry.version),
-                )
-                .await?;
+                let text = entry.object.json_at(&entry.name, entry.version);
+                self.send(sender, entry.kind, &text).await?;
             }
             if self.one_in(6) {
                 return None;
             }
-            send(sender, "BOOKMARK", &bookmark(cursor, true)).await?;
+            self.send(sender, "BOOKMARK", &bookmark(cursor, true))
+                .await?;
         }
         let mut changed = self.changed.subscribe();
         loop {
@@ -342,27 +369,27 @@ impl World {
                             sender.closed().await;
                             return None;
                         }
-                        Flaw::Twice => send(sender, entry.kind, &text).await?,
+                        Flaw::Twice => self.send(sender, entry.kind, &text).await?,
                         Flaw::Error(code) => {
-                            send(sender, "ERROR", &status_object(code, "", "fault")).await?;
+                            let status = status_object(code, "", "fault");
+                            self.send(sender, "ERROR", &status).await?;
                             return None;
                         }
                         Flaw::LowBookmark => {
-                            send(
-                                sender,
-                                "BOOKMARK",
-                                &bookmark(cursor.saturating_sub(7), false),
-                            )
-                            .await?;
+                            let bookmark = bookmark(cursor.saturating_sub(7), false);
+                            self.send(sender, "BOOKMARK", &bookmark).await?;
                         }
                     }
                 }
-                send(sender, entry.kind, &text).await?;
+                self.send(sender, entry.kind, &text).await?;
                 cursor = entry.version;
                 lines += 1;
             }
-            if self.inner.lock().epoch != epoch {
-                return None;
+            {
+                let inner = self.inner.lock();
+                if inner.epoch != epoch || inner.removed {
+                    return None;
+                }
             }
             tokio::select! {
                 biased;
@@ -377,11 +404,23 @@ impl World {
                     // restored says nothing until it has reached the version asked for.
                     if compacted <= version && version > cursor {
                         cursor = version;
-                        send(sender, "BOOKMARK", &bookmark(cursor, false)).await?;
+                        self.send(sender, "BOOKMARK", &bookmark(cursor, false))
+                            .await?;
                     }
                 }
             }
         }
+    }
+
+    /// Sends a line, in several frames now and then.
+    async fn send(&self, sender: &Sender, kind: &str, object: &str) -> Option<()> {
+        let mut line = format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n");
+        while self.one_in(4) {
+            let rest = line.split_off(self.pick(line.len() as u64));
+            sender.send(Ok(line.into())).await.ok()?;
+            line = rest;
+        }
+        sender.send(Ok(line.into())).await.ok()
     }
 
     fn after(&self, version: u64) -> Vec<Entry> {
@@ -417,6 +456,16 @@ impl Inner {
             name: name.to_owned(),
             object,
         });
+    }
+
+    /// Deletes every object, and then the kind.
+    fn remove_kind(&mut self) {
+        let names: Vec<_> = self.objects.keys().cloned().collect();
+        for name in names {
+            self.version += 1;
+            self.delete(&name);
+        }
+        self.removed = true;
     }
 
     fn delete(&mut self, name: &str) {
@@ -475,9 +524,4 @@ fn bookmark(version: u64, end: bool) -> String {
     format!(
         r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"resourceVersion":"{version}"{annotations}}}}}"#
     )
-}
-
-async fn send(sender: &Sender, kind: &str, object: &str) -> Option<()> {
-    let line = format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n");
-    sender.send(Ok(line.into())).await.ok()
 }

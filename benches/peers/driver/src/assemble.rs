@@ -23,17 +23,26 @@ fn binaries() -> Result<PathBuf, String> {
         .to_owned())
 }
 
-/// Builds what `group` needs. Cargo and Go do nothing for what is built already.
+/// Builds what `group` needs.
 pub(crate) fn programs(group: &Group) -> Result<BTreeMap<Program, PathBuf>, String> {
+    let all = [Program::Ours, Program::Kube, Program::Go, Program::Server];
+    build(all.into_iter().filter(|program| {
+        let asked = group
+            .columns
+            .iter()
+            .any(|column| column.program == *program);
+        asked || (group.server && *program == Program::Server)
+    }))
+}
+
+/// Builds `wanted`, as this program was built. Cargo and Go do nothing for what is built already.
+pub(crate) fn build(
+    wanted: impl IntoIterator<Item = Program>,
+) -> Result<BTreeMap<Program, PathBuf>, String> {
     let binaries = binaries()?;
     let target = binaries.parent().expect("a target directory");
     let mut programs = BTreeMap::new();
-    for program in [Program::Ours, Program::Kube, Program::Go, Program::Server] {
-        let asked = group.columns.iter().any(|column| column.program == program);
-        let serves = group.server && program == Program::Server;
-        if !(asked || serves) {
-            continue;
-        }
+    for program in wanted {
         let path = binaries.join(program.name());
         let mut build;
         if program == Program::Go {
@@ -52,8 +61,11 @@ pub(crate) fn programs(group: &Group) -> Result<BTreeMap<Program, PathBuf>, Stri
             build
                 .current_dir(home())
                 .arg("build")
-                .args(["--release", "--locked", "--package"]);
+                .args(["--locked", "--package"]);
             build.arg(program.name()).arg("--target-dir").arg(target);
+            if !cfg!(debug_assertions) {
+                build.arg("--release");
+            }
         }
         eprintln!("building {}", program.name());
         let status = build
@@ -94,7 +106,7 @@ pub(crate) fn circumstances(rounds: usize, scale: f64) -> String {
 }
 
 /// The version of a crate, from the lock file.
-fn locked(name: &str) -> String {
+pub(crate) fn locked(name: &str) -> String {
     let lock = fs::read_to_string(home().join("Cargo.lock")).unwrap_or_default();
     let mut lines = lock
         .lines()

@@ -6,6 +6,7 @@
 //! ```
 
 mod assemble;
+mod faults;
 mod informer;
 mod plan;
 mod queue;
@@ -23,7 +24,7 @@ use plan::Group;
 /// Compares the peers.
 #[derive(Debug, Parser)]
 struct Args {
-    /// The group: queue, sync, informer or controller.
+    /// The group: queue, sync, informer or controller; or faults, which measures nothing.
     group: String,
     /// Only scenarios of these names.
     scenarios: Vec<String>,
@@ -60,6 +61,9 @@ fn main() -> ExitCode {
 
 /// Runs everything and writes the table. Returns the runs that failed.
 fn compare(args: &Args) -> Result<Vec<String>, String> {
+    if args.group == "faults" {
+        return faults::compare(args.table.as_deref());
+    }
     let mut group = chosen(&args.group)?;
     if !args.scenarios.is_empty() {
         group
@@ -104,7 +108,7 @@ fn chosen(name: &str) -> Result<Group, String> {
         "informer" => Ok(informer::group()),
         "controller" => Ok(informer::controller()),
         _ => Err(format!(
-            "{name}: there are queue, sync, informer and controller"
+            "{name}: there are queue, sync, informer, controller and faults"
         )),
     }
 }

@@ -1,5 +1,6 @@
 //! kube-runtime as a peer (`-peer=kube`, `kube-meta`, `kube-dyn`).
 
+mod faults;
 mod informer;
 mod queue;
 mod reconcile;
@@ -15,6 +16,9 @@ use peer_measure::{Flags, Outcome, Stop, report};
 static HEAP: Counting = Counting;
 
 fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some("faults") {
+        return faults::main().unwrap_or(ExitCode::FAILURE);
+    }
     report::main("kube", run)
 }
 

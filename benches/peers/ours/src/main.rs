@@ -3,6 +3,8 @@
 //! Without the feature `informer` it has the queue's scenarios only, and builds in a fraction of the time.
 
 mod delay;
+#[cfg(feature = "informer")]
+mod faults;
 mod floor;
 #[cfg(feature = "informer")]
 mod informer;
@@ -25,6 +27,10 @@ use peer_measure::{Flags, Outcome, Stop, report};
 static HEAP: Counting = Counting;
 
 fn main() -> ExitCode {
+    #[cfg(feature = "informer")]
+    if std::env::args().nth(1).as_deref() == Some("faults") {
+        return faults::main().unwrap_or(ExitCode::FAILURE);
+    }
     report::main("ours", run)
 }
 

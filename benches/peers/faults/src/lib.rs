@@ -1,0 +1,34 @@
+//! `faults`: a peer follows each of the scripted servers, under paused time, and one line of JSON a server says
+//! what came of it.
+
+use std::process::ExitCode;
+
+use kube_client::Client;
+pub use reeve_scripted::{Follower, SERVERS};
+use serde_json::json;
+
+/// Runs `start`, which makes a follower from a client and whether streaming lists are wanted, against each server.
+///
+/// # Errors
+/// If there is no runtime.
+pub fn main<F: Follower>(start: impl Fn(Client, bool) -> F) -> std::io::Result<ExitCode> {
+    for server in &SERVERS {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()?;
+        let report = runtime.block_on(reeve_scripted::observe(server, &start));
+        println!(
+            "{}",
+            json!({
+                "server": server.name,
+                "does": server.does,
+                "wanted": server.right,
+                "right": report.verdict.right,
+                "told": report.verdict.told,
+                "requests": report.seen.requests(),
+            })
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
