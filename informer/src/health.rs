@@ -29,8 +29,24 @@ pub enum Activity {
     Watching,
     /// It waits after a failure; what is in the store grows old.
     BackingOff,
+    /// The server does not have the kind, as when its CRD was removed. What is in the store stays, and the server
+    /// is asked now and then whether the kind is back.
+    Missing,
     /// It ended.
     Stopped,
+}
+
+impl std::fmt::Display for Activity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "idle",
+            Self::Listing => "listing",
+            Self::Watching => "watching",
+            Self::BackingOff => "backing off",
+            Self::Missing => "missing",
+            Self::Stopped => "stopped",
+        })
+    }
 }
 
 /// The state of one informer at one moment.
@@ -49,6 +65,8 @@ pub struct CacheHealth {
     pub failure: Option<Failure>,
     /// When the API server was heard last (an event, a bookmark, a list).
     pub last_heard: Option<Timestamp>,
+    /// How many changes wait between the reflectors and the store.
+    pub queued: usize,
     /// How many objects the store holds.
     pub objects: usize,
     /// How much memory they take.
@@ -161,6 +179,7 @@ impl CacheHealth {
             since: worst.map_or(made, |watch| watch.since),
             failure: failing.min_by_key(|failure| failure.since).cloned(),
             last_heard: watches.iter().map(|watch| watch.last_heard).min().flatten(),
+            queued: 0,
             objects: 0,
             bytes: StoreBytes::default(),
             resource_version: ResourceVersion::default(),
@@ -200,7 +219,7 @@ impl CacheHealth {
         if !self.synced {
             let place = self.place(|watch| !watch.synced);
             return Some(format!(
-                "{}{place}: not synced, {:?} since {}",
+                "{}{place}: not synced, {} since {}",
                 self.name, self.activity, self.since
             ));
         }
@@ -244,7 +263,8 @@ impl Activity {
             Self::Stopped => 1,
             Self::Listing => 2,
             Self::Idle => 3,
-            Self::BackingOff => 4,
+            Self::Missing => 4,
+            Self::BackingOff => 5,
         }
     }
 }

@@ -20,7 +20,7 @@
 //! * [`Reflector`] with [`ReflectorOptions`], [`FirstList`], [`BackoffOptions`]; its recovery rules are in
 //!   [`reflector`].
 //! * [`Fifo`] with its two types [`RealFifo`] and [`DeltaFifo`]; [`Delta`], [`Deletion`], [`Snapshot`].
-//! * [`CacheHealth`], and [`Metrics`] with [`Measurement`] to count.
+//! * [`CacheHealth`], and [`MetricsProvider`] with [`Measurement`] to count.
 //! * [`Endpoint`], [`Scope`], [`Selection`]: which objects; [`transport`]: requests with deadlines that never
 //!   log a body.
 //!
@@ -45,6 +45,8 @@ pub mod lister;
 mod metrics;
 mod mutation;
 mod processor;
+#[cfg(feature = "prometheus")]
+pub mod prometheus;
 mod reading;
 pub mod reflector;
 #[cfg(test)]
@@ -67,7 +69,7 @@ pub use indexer::{
 pub use informer::{Builder, NamespaceSet, RunError, SharedInformer, Stopped, WaitError};
 pub use key::{KeyRef, ObjectKey, ParseKeyError};
 pub use lister::Lister;
-pub use metrics::{Measurement, Metrics};
+pub use metrics::{Gauges, InformerIdentity, InformerMetrics, Measurement, MetricsProvider};
 pub use mutation::MutationCache;
 pub use processor::{
     AsyncEventHandler, EventHandler, EventStream, Filtered, HandlerEnded, HandlerHandle,

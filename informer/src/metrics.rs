@@ -1,15 +1,47 @@
 //! What an informer measures, for whoever wants to keep it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Receives measurements. What is a gauge (objects, versions, backlogs) is pulled from
-/// [`CacheHealth`](crate::CacheHealth) when a scrape asks; this is the push side.
-///
-/// Called on the way of the data: it must not block.
-pub trait Metrics: Send + Sync + 'static {
-    /// Notes `measurement` of the informer called `informer`.
-    fn record(&self, informer: &str, measurement: Measurement);
+use crate::health::CacheHealth;
+
+/// Gives informers something to measure into (client-go: `InformerMetricsProvider`, `SetReflectorMetricsProvider`).
+/// [`prometheus::Metrics`](crate::prometheus::Metrics), behind the feature `prometheus`, is one.
+pub trait MetricsProvider: Send + Sync + 'static {
+    /// Where the measurements of a new informer go. What is a gauge (objects, versions, backlogs) is read from
+    /// `gauges` when somebody asks, for as long as the informer lives.
+    fn informer(
+        &self,
+        informer: &InformerIdentity,
+        gauges: Weak<dyn Gauges>,
+    ) -> Box<dyn InformerMetrics>;
+}
+
+/// Receives the measurements of one informer. Called on the way of the data: it must not block.
+pub trait InformerMetrics: Send + Sync + 'static {
+    /// Notes `measurement`.
+    fn record(&self, measurement: Measurement);
+}
+
+/// What can be read of an informer at any time.
+pub trait Gauges: Send + Sync {
+    /// How it is doing.
+    fn read(&self) -> CacheHealth;
+}
+
+/// Which informer it is (client-go: `InformerNameAndResource`). Two may have one identity; then they are measured
+/// as one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct InformerIdentity {
+    /// The informer's name.
+    pub name: Arc<str>,
+    /// The group of the kind; empty for the core group.
+    pub group: String,
+    /// The version of the group.
+    pub version: String,
+    /// The resource, `configmaps`.
+    pub resource: String,
 }
 
 /// One thing that happened in an informer.
@@ -67,29 +99,28 @@ pub enum Measurement {
     },
 }
 
-/// Where measurements go, and under which name.
-#[derive(Clone)]
+/// Where measurements go, if anywhere.
+#[derive(Clone, Default)]
 pub(crate) struct Recorder {
-    informer: Arc<str>,
-    metrics: Option<Arc<dyn Metrics>>,
+    metrics: Option<Arc<dyn InformerMetrics>>,
 }
 
 impl Recorder {
-    pub(crate) fn new(informer: Arc<str>, metrics: Option<Arc<dyn Metrics>>) -> Self {
-        Self { informer, metrics }
+    pub(crate) fn new(metrics: Option<Box<dyn InformerMetrics>>) -> Self {
+        Self {
+            metrics: metrics.map(Arc::from),
+        }
     }
 
     pub(crate) fn record(&self, measurement: Measurement) {
         if let Some(metrics) = &self.metrics {
-            metrics.record(&self.informer, measurement);
+            metrics.record(measurement);
         }
     }
 }
 
 impl std::fmt::Debug for Recorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recorder")
-            .field("informer", &self.informer)
-            .finish_non_exhaustive()
+        f.debug_struct("Recorder").finish_non_exhaustive()
     }
 }

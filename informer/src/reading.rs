@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     fn reading(capacity: usize) -> Reading {
-        let recorder = Recorder::new("r".into(), None);
+        let recorder = Recorder::default();
         Reading::new(NonZeroUsize::new(capacity), recorder)
     }
 

@@ -2,8 +2,8 @@
 //! both; says that it was skipped when not. tools/kube-apiserver builds them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -15,7 +15,8 @@ use kube_core::metadata::PartialObjectMeta;
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind};
 use reeve_apiserver::control_plane::ControlPlane;
 use reeve_informer::{
-    Endpoint, Measurement, Metrics, ReflectorOptions, Scope, SharedInformer, Stored,
+    Endpoint, Gauges, InformerIdentity, InformerMetrics, Measurement, MetricsProvider,
+    ReflectorOptions, Scope, SharedInformer, Stored,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -27,11 +28,17 @@ fn map(name: &str, value: &str) -> ConfigMap {
 }
 
 /// Counts lists that came as streams, and in pages.
-#[derive(Default)]
-struct Lists([AtomicUsize; 2]);
+#[derive(Clone, Default)]
+struct Lists(Arc<[AtomicUsize; 2]>);
 
-impl Metrics for Lists {
-    fn record(&self, _informer: &str, measurement: Measurement) {
+impl MetricsProvider for Lists {
+    fn informer(&self, _: &InformerIdentity, _: Weak<dyn Gauges>) -> Box<dyn InformerMetrics> {
+        Box::new(self.clone())
+    }
+}
+
+impl InformerMetrics for Lists {
+    fn record(&self, measurement: Measurement) {
         if let Measurement::Listed { streamed, .. } = measurement {
             self.0[usize::from(streamed)].fetch_add(1, Ordering::Relaxed);
         }

@@ -12,7 +12,7 @@ use reeve_clock::Clock;
 use super::InformerFactory;
 use crate::entry::Stored;
 use crate::informer::{Builder, NamespaceSet, SharedInformer};
-use crate::metrics::Metrics;
+use crate::metrics::MetricsProvider;
 use crate::reflector::ReflectorOptions;
 use crate::transport::{Endpoint, Scope, Selection};
 
@@ -26,7 +26,7 @@ pub struct FactoryBuilder {
     clock: Option<Clock>,
     options: ReflectorOptions,
     resync: Option<Duration>,
-    metrics: Option<Arc<dyn Metrics>>,
+    metrics: Option<Arc<dyn MetricsProvider>>,
     linger: Duration,
     kinds: HashMap<KindKey, Box<dyn Any + Send + Sync>>,
 }
@@ -41,7 +41,7 @@ pub(super) struct Recipe {
     clock: Clock,
     options: ReflectorOptions,
     resync: Option<Duration>,
-    metrics: Option<Arc<dyn Metrics>>,
+    metrics: Option<Arc<dyn MetricsProvider>>,
     kinds: HashMap<KindKey, Box<dyn Any + Send + Sync>>,
     pub(super) linger: Duration,
 }
@@ -80,7 +80,7 @@ impl FactoryBuilder {
     }
 
     /// Where measurements go. Default: nowhere.
-    pub fn metrics(mut self, metrics: Arc<dyn Metrics>) -> Self {
+    pub fn metrics(mut self, metrics: Arc<dyn MetricsProvider>) -> Self {
         self.metrics = Some(metrics);
         self
     }

@@ -1,8 +1,8 @@
 //! Making an informer.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use kube_client::Client;
@@ -15,7 +15,7 @@ use super::{Inner, NamespaceSet, SharedInformer, Stage};
 use crate::decode::SkipPath;
 use crate::entry::Stored;
 use crate::indexer::Indexer;
-use crate::metrics::{Metrics, Recorder};
+use crate::metrics::{Gauges, InformerIdentity, MetricsProvider, Recorder};
 use crate::processor::Processor;
 use crate::reading::Reading;
 use crate::reflector::{ReflectorOptions, Transform};
@@ -31,7 +31,7 @@ pub struct Builder<S: Stored> {
     namespaces: Option<NamespaceSet>,
     name: Option<Arc<str>>,
     clock: Option<Clock>,
-    metrics: Option<Arc<dyn Metrics>>,
+    metrics: Option<Arc<dyn MetricsProvider>>,
     resync: Option<Duration>,
     transform: Option<Transform<S>>,
     skip: Vec<SkipPath>,
@@ -105,7 +105,7 @@ impl<S: Stored> Builder<S> {
     }
 
     /// Where measurements go. Default: nowhere.
-    pub fn metrics(mut self, metrics: Arc<dyn Metrics>) -> Self {
+    pub fn metrics(mut self, metrics: Arc<dyn MetricsProvider>) -> Self {
         self.metrics = Some(metrics);
         self
     }
@@ -157,45 +157,56 @@ impl<S: Stored> Builder<S> {
         let name = self
             .name
             .unwrap_or_else(|| Arc::from(self.endpoint.to_string()));
-        let recorder = Recorder::new(Arc::clone(&name), self.metrics);
+        let identity = InformerIdentity {
+            name: Arc::clone(&name),
+            group: self.endpoint.group().to_owned(),
+            version: self.endpoint.version().to_owned(),
+            resource: self.endpoint.plural().to_owned(),
+        };
         let indexer = Arc::new(Indexer::new());
         let mut selection = self.selection;
         if self.namespaces.is_some() {
             selection.scope = Scope::Cluster;
         }
-        let source = Source {
-            client: self.client,
-            endpoint: self.endpoint,
-            selection: selection.clone(),
-            options: self.options,
-            transform: self.transform,
-            skip: self.skip,
-            reading: Arc::new(Reading::new(self.decoded, recorder.clone())),
-            delta_fifo: self.delta_fifo,
-            clock: clock.clone(),
-            recorder: recorder.clone(),
-            indexer: Arc::clone(&indexer),
-            readable: Arc::default(),
-        };
-        let feeds = match &self.namespaces {
-            None => vec![source.whole(selection.scope)],
-            Some(_) => Vec::new(),
-        };
-        let inner = Arc::new(Inner {
-            name,
-            namespaces: self.namespaces,
-            default_resync: self.resync,
-            made: clock.now(),
-            indexer,
-            source,
-            feeds: watch::Sender::new(feeds.into()),
-            recorder,
-            processor: Mutex::new(Processor::new()),
-            handlers_changed: Notify::new(),
-            stage: watch::Sender::new(Stage::Created),
-            told_synced: AtomicBool::new(false),
-            version: watch::Sender::new(ResourceVersion::default()),
-            moved: watch::Sender::new(()),
+        let inner = Arc::new_cyclic(|inner: &Weak<Inner<S>>| {
+            let recorder = Recorder::new(self.metrics.map(|metrics| {
+                let gauges: Weak<dyn Gauges> = Weak::clone(inner) as _;
+                metrics.informer(&identity, gauges)
+            }));
+            let source = Source {
+                client: self.client,
+                endpoint: self.endpoint,
+                selection: selection.clone(),
+                options: self.options,
+                transform: self.transform,
+                skip: self.skip,
+                reading: Arc::new(Reading::new(self.decoded, recorder.clone())),
+                delta_fifo: self.delta_fifo,
+                clock: clock.clone(),
+                recorder: recorder.clone(),
+                indexer: Arc::clone(&indexer),
+                readable: Arc::default(),
+            };
+            let feeds = match &self.namespaces {
+                None => vec![source.whole(selection.scope)],
+                Some(_) => Vec::new(),
+            };
+            Inner {
+                name,
+                namespaces: self.namespaces,
+                default_resync: self.resync,
+                made: clock.now(),
+                indexer,
+                source,
+                feeds: watch::Sender::new(feeds.into()),
+                recorder,
+                processor: Mutex::new(Processor::new()),
+                handlers_changed: Notify::new(),
+                stage: watch::Sender::new(Stage::Created),
+                told_synced: AtomicBool::new(false),
+                version: watch::Sender::new(ResourceVersion::default()),
+                moved: watch::Sender::new(()),
+            }
         });
         // One watch for each namespace that the set has so far.
         drop(inner.follow_namespaces());

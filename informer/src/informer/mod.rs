@@ -27,7 +27,7 @@ use crate::factory::Lease;
 use crate::health::{Activity, CacheHealth, HandlerHealth};
 use crate::indexer::{self, IndexValues, Indexer};
 use crate::lister::Lister;
-use crate::metrics::Recorder;
+use crate::metrics::{Gauges, Recorder};
 use crate::processor::{
     AsyncEventHandler, EventHandler, EventStream, Filtered, HandlerHandle, HandlerOptions,
     Listener, Processor, Receiver, channel,
@@ -286,8 +286,15 @@ impl<S: Stored> SharedInformer<S> {
     /// How the informer is doing.
     #[must_use]
     pub fn health(&self) -> CacheHealth {
-        let inner = &self.inner;
-        let handlers = inner
+        self.inner.read()
+    }
+}
+
+// === impl Inner ===
+
+impl<S: Stored> Gauges for Inner<S> {
+    fn read(&self) -> CacheHealth {
+        let handlers = self
             .processor
             .lock()
             .listeners()
@@ -301,18 +308,20 @@ impl<S: Stored> SharedInformer<S> {
                 panics: listener.panics(),
             })
             .collect();
-        let watches = inner.feeds().iter().map(|feed| feed.health()).collect();
-        let mut health = CacheHealth::of(Arc::clone(&inner.name), inner.made, watches);
-        for feed in inner.feeds().iter() {
+        let feeds = self.feeds();
+        let watches = feeds.iter().map(|feed| feed.health()).collect();
+        let mut health = CacheHealth::of(Arc::clone(&self.name), self.made, watches);
+        for feed in feeds.iter() {
             feed.health.read(|state| health.add_quarantined(state));
+            health.queued += feed.fifo.len();
         }
         health.synced = self.has_synced();
-        health.objects = inner.indexer.len();
-        health.bytes = inner.indexer.bytes();
-        health.unreadable = inner.source.reading.unreadable_count();
-        health.resource_version = self.last_sync_resource_version();
+        health.objects = self.indexer.len();
+        health.bytes = self.indexer.bytes();
+        health.unreadable = self.source.reading.unreadable_count();
+        health.resource_version = self.version.borrow().clone();
         health.handlers = handlers;
-        match *inner.stage.borrow() {
+        match *self.stage.borrow() {
             Stage::Created => health.activity = Activity::Idle,
             Stage::Running => {}
             Stage::Stopped => health.activity = Activity::Stopped,
@@ -320,8 +329,6 @@ impl<S: Stored> SharedInformer<S> {
         health
     }
 }
-
-// === impl Inner ===
 
 impl<S: Stored> Inner<S> {
     fn feeds(&self) -> Arc<[Arc<Feed<S>>]> {

@@ -128,6 +128,11 @@ impl Error {
         }
     }
 
+    /// The server does not have the kind.
+    fn is_missing(&self) -> bool {
+        matches!(self, Self::Transport(error) if error.code() == Some(404))
+    }
+
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Transport(error) => error.retry_after(),
@@ -154,7 +159,7 @@ impl<S: Stored> Reflector<S> {
             transport: Transport::new(client, options.limits),
             decoding: Decoding::of(endpoint.api_version(), endpoint.kind()),
             health: Arc::new(HealthCell::new(clock.clone())),
-            recorder: Recorder::new(Arc::from(endpoint.to_string()), None),
+            recorder: Recorder::default(),
             endpoint,
             selection,
             options,
@@ -207,7 +212,11 @@ impl<S: Stored> Reflector<S> {
     /// Notes a failure and waits for as long as it takes.
     async fn back_off(&self, progress: &mut Progress, error: &Error) {
         self.note(error);
-        self.health.enter(Activity::BackingOff);
+        self.health.enter(if error.is_missing() {
+            Activity::Missing
+        } else {
+            Activity::BackingOff
+        });
         let delay = progress.backoff.next_delay();
         let delay = delay.max(error.retry_after().unwrap_or_default());
         tokio::time::sleep(delay + self.scatter(progress)).await;

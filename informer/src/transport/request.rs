@@ -95,6 +95,18 @@ impl Endpoint {
         &self.plural
     }
 
+    /// The group, `apps`; empty for the core group.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        &self.group
+    }
+
+    /// The version of the group, `v1`.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
     /// Group and version, `apps/v1`, or `v1` for the core group.
     #[must_use]
     pub fn api_version(&self) -> String {

@@ -1,14 +1,15 @@
 //! What is stored of an object: parts left out, JSON that is decoded on reading, a type of one's own.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_derive::Resource;
 use reeve_informer::{
-    Builder, Compact, Endpoint, Measurement, Metrics, ObjectKey, SharedInformer, Stored, ViewError,
+    Builder, Compact, Endpoint, Gauges, InformerIdentity, InformerMetrics, Measurement,
+    MetricsProvider, ObjectKey, SharedInformer, Stored, ViewError,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -38,11 +39,17 @@ fn get<S: Stored>(informer: &SharedInformer<S>, name: &str) -> Arc<S> {
     informer.lister().get(&key).unwrap().expect("it is there")
 }
 
-#[derive(Default)]
-struct Count(AtomicUsize);
+#[derive(Clone, Default)]
+struct Count(Arc<AtomicUsize>);
 
-impl Metrics for Count {
-    fn record(&self, _: &str, measurement: Measurement) {
+impl MetricsProvider for Count {
+    fn informer(&self, _: &InformerIdentity, _: Weak<dyn Gauges>) -> Box<dyn InformerMetrics> {
+        Box::new(self.clone())
+    }
+}
+
+impl InformerMetrics for Count {
+    fn record(&self, measurement: Measurement) {
         if measurement == Measurement::Unreadable {
             self.0.fetch_add(1, Ordering::Relaxed);
         }

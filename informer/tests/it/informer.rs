@@ -1,14 +1,15 @@
 //! The shared informer: handlers, indexes, life cycle. Named cases of client-go's shared informer tests.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_informer::{
-    Event, Filtered, HandlerOptions, Measurement, Metrics, ObjectKey, Policy, ResourceVersion,
-    RunError, Scope, SharedInformer, Stored, WaitError, indexer,
+    Event, Filtered, Gauges, HandlerOptions, InformerIdentity, InformerMetrics, Measurement,
+    MetricsProvider, ObjectKey, Policy, ResourceVersion, RunError, Scope, SharedInformer, Stored,
+    WaitError, indexer,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -863,12 +864,25 @@ async fn a_delta_fifo_leads_to_the_same() {
 
 // === Metrics ===
 
-#[derive(Default)]
-struct Counted(Mutex<Vec<Measurement>>);
+#[derive(Clone, Default)]
+struct Counted(Arc<Mutex<Vec<Measurement>>>);
 
-impl Metrics for Counted {
-    fn record(&self, informer: &str, measurement: Measurement) {
-        assert_eq!(informer, "configmaps");
+impl MetricsProvider for Counted {
+    fn informer(
+        &self,
+        informer: &InformerIdentity,
+        _: Weak<dyn Gauges>,
+    ) -> Box<dyn InformerMetrics> {
+        assert_eq!(
+            (&*informer.name, &*informer.resource),
+            ("configmaps", "configmaps")
+        );
+        Box::new(self.clone())
+    }
+}
+
+impl InformerMetrics for Counted {
+    fn record(&self, measurement: Measurement) {
         self.0.lock().push(measurement);
     }
 }

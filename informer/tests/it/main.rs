@@ -12,6 +12,7 @@ mod faults;
 mod forms;
 mod framing;
 mod harness;
+mod health;
 mod history;
 mod informer;
 mod reflecting;
