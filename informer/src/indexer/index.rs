@@ -190,7 +190,7 @@ impl<S: Stored> Index<S> {
         for value in before.iter().filter(|value| !after.contains(value)) {
             if let Some(slots) = index.values.get_mut(value) {
                 let slots = Arc::make_mut(slots);
-                slots.remove(|other| objects.stands(other, key));
+                slots.remove(|other| objects.key(other).cmp(&key));
                 // An empty set left behind would grow without end (kubernetes#84959).
                 if slots.len() == 0 {
                     index.values.swap_remove(value);
@@ -199,7 +199,7 @@ impl<S: Stored> Index<S> {
         }
         for value in after {
             let slots = index.values.entry(value).or_default();
-            Arc::make_mut(slots).insert(slot, |other| objects.stands(other, key));
+            Arc::make_mut(slots).insert(slot, |other| objects.key(other).cmp(&key));
         }
     }
 }

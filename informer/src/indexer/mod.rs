@@ -5,10 +5,11 @@
 //! does it on a [`StoreSnapshot`], which takes the lock for a moment only. A list costs one reference count an
 //! object, no copies.
 //!
-//! Beside the objects the store keeps 22 to 36 bytes for each: a pointer, its place in the hash table, and four
-//! bytes for each index that it is in, that of its namespace included.
+//! Beside the objects the store keeps 30 to 40 bytes for each, and its name: a pointer, its key, its place in the
+//! hash table, and four bytes for each index that it is in, that of its namespace included.
 
 mod index;
+mod keys;
 mod objects;
 mod ordered;
 mod replace;

@@ -1,6 +1,5 @@
 //! The objects themselves: in numbered slots, and found by key.
 
-use std::cmp::Ordering;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -8,6 +7,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
+use super::keys::Keys;
 use crate::entry::Stored;
 use crate::key::KeyRef;
 
@@ -16,15 +16,17 @@ use crate::key::KeyRef;
 pub(super) type Slot = u32;
 
 /// How many slots are copied together when a snapshot holds on to them.
-const CHUNK: usize = 128;
+pub(super) const CHUNK: usize = 128;
 
 type Chunk<S> = [Option<Arc<S>>; CHUNK];
 
 /// Objects by key. A clone shares all chunks; a change copies the chunk that it is in, if that is shared.
 ///
-/// An object costs 8 bytes of a chunk, and 10 to 20 of the table, which knows no keys: they are in the objects.
+/// An object costs 8 bytes of a chunk, 6 for its key and those of its name, and 10 to 20 of the table.
 pub(super) struct Objects<S> {
     chunks: Vec<Arc<Chunk<S>>>,
+    /// For each chunk.
+    keys: Vec<Arc<Keys>>,
     /// Slots from here on were never used.
     end: Slot,
     /// Slots that were given back.
@@ -57,6 +59,7 @@ impl<S> Clone for Objects<S> {
     fn clone(&self) -> Self {
         Self {
             chunks: self.chunks.clone(),
+            keys: self.keys.clone(),
             end: self.end,
             free: self.free.clone(),
             table: Arc::clone(&self.table),
@@ -73,6 +76,7 @@ impl<S: Stored> Objects<S> {
     fn with_capacity(capacity: usize, hasher: RandomState) -> Self {
         Self {
             chunks: Vec::with_capacity(capacity.div_ceil(CHUNK)),
+            keys: Vec::with_capacity(capacity.div_ceil(CHUNK)),
             end: 0,
             free: Vec::new(),
             table: Arc::new(HashTable::with_capacity(capacity)),
@@ -97,7 +101,8 @@ impl<S: Stored> Objects<S> {
     /// The bytes that it takes on the heap, without the objects.
     pub(super) fn bytes(&self) -> usize {
         self.chunks.len() * size_of::<Chunk<S>>()
-            + self.chunks.capacity() * size_of::<Arc<Chunk<S>>>()
+            + self.keys.iter().map(|keys| keys.bytes()).sum::<usize>()
+            + (self.chunks.capacity() + self.keys.capacity()) * size_of::<usize>()
             + self.free.capacity() * size_of::<Slot>()
             + self.table.allocation_size()
     }
@@ -112,30 +117,34 @@ impl<S: Stored> Objects<S> {
         self.chunks.get(slot / CHUNK)?[slot % CHUNK].as_ref()
     }
 
-    /// How the key of what stands in `slot` stands to `key`.
-    pub(super) fn stands(&self, slot: Slot, key: KeyRef<'_>) -> Ordering {
-        self.get(slot)
-            .map(|object| object.key_ref())
-            .cmp(&Some(key))
+    /// The key of what stands in `slot`, or stood there last.
+    pub(super) fn key(&self, slot: Slot) -> KeyRef<'_> {
+        let slot = slot as usize;
+        self.keys[slot / CHUNK].get(slot % CHUNK)
     }
 
     pub(super) fn find(&self, hash: u32, key: KeyRef<'_>) -> Option<Slot> {
         let found = self.table.find(Place::spread(hash), |place| {
-            place.hash == hash && self.stands(place.slot, key).is_eq()
+            place.hash == hash && self.key(place.slot) == key
         });
         found.map(|place| place.slot)
     }
 
-    /// Puts `object` into the slot of its key. Of a key that was here: what stood there before.
-    pub(super) fn insert(&mut self, hash: u32, object: Arc<S>) -> (Slot, Option<Arc<S>>) {
+    /// Puts `object` into the slot of its key, which is in `namespace`, "" for none. Of a key that was here: what
+    /// stood there before.
+    pub(super) fn insert(
+        &mut self,
+        hash: u32,
+        namespace: &Arc<str>,
+        object: Arc<S>,
+    ) -> (Slot, Option<Arc<S>>) {
         let key = object.key_ref();
-        let chunks = &self.chunks;
+        let keys = &self.keys;
         let entry = Arc::make_mut(&mut self.table).entry(
             Place::spread(hash),
             |place| {
                 let slot = place.slot as usize;
-                let there = chunks[slot / CHUNK][slot % CHUNK].as_ref();
-                place.hash == hash && there.is_some_and(|there| there.key_ref() == key)
+                place.hash == hash && keys[slot / CHUNK].get(slot % CHUNK) == key
             },
             |place| Place::spread(place.hash),
         );
@@ -149,6 +158,7 @@ impl<S: Stored> Objects<S> {
                     slot
                 });
                 vacant.insert(Place { hash, slot });
+                self.name(slot, namespace, key.name);
                 slot
             }
         };
@@ -156,18 +166,28 @@ impl<S: Stored> Objects<S> {
         (slot, old)
     }
 
-    /// Puts `object` into `slot`, which has the slot of its key.
-    pub(super) fn put(&mut self, slot: Slot, object: Arc<S>) -> Option<Arc<S>> {
-        let at = slot as usize / CHUNK;
-        while self.chunks.len() <= at {
+    /// Notes the key of what will stand in `slot`.
+    fn name(&mut self, slot: Slot, namespace: &Arc<str>, name: &str) {
+        let slot = slot as usize;
+        if self.keys.len() <= slot / CHUNK {
+            if let Some(full) = self.keys.last_mut() {
+                Arc::make_mut(full).shrink();
+            }
+            self.keys.push(Arc::new(Keys::new()));
             self.chunks.push(Arc::new([const { None }; CHUNK]));
         }
-        Arc::make_mut(&mut self.chunks[at])[slot as usize % CHUNK].replace(object)
+        Arc::make_mut(&mut self.keys[slot / CHUNK]).put(slot % CHUNK, namespace, name);
+    }
+
+    /// Puts `object` into `slot`, which has the slot of its key.
+    pub(super) fn put(&mut self, slot: Slot, object: Arc<S>) -> Option<Arc<S>> {
+        let slot = slot as usize;
+        Arc::make_mut(&mut self.chunks[slot / CHUNK])[slot % CHUNK].replace(object)
     }
 
     /// Empties `slot`.
     pub(super) fn remove(&mut self, slot: Slot) -> Option<Arc<S>> {
-        let hash = self.hash(self.get(slot)?.key_ref());
+        let hash = self.hash(self.key(slot));
         let table = Arc::make_mut(&mut self.table);
         let place = table.find_entry(Place::spread(hash), |place| place.slot == slot);
         if let Ok(place) = place {

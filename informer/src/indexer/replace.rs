@@ -1,6 +1,6 @@
 //! Building the next state beside the present one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Snapshot;
@@ -22,6 +22,8 @@ pub(super) fn replace<S: Stored>(
     let mut next = Next {
         objects: old.objects.emptied(snapshot.objects.len()),
         former: Vec::with_capacity(snapshot.objects.len()),
+        namespaces: BTreeSet::new(),
+        namespace: Arc::from(""),
     };
     for object in snapshot.objects {
         next.take(old, object, snapshot.new_epoch);
@@ -34,8 +36,9 @@ pub(super) fn replace<S: Stored>(
         }
     }
     let events = next.events(old, initial);
+    let order = in_order(&next.objects);
+    let namespaces = namespaces(&mut next, old, &order);
     let objects = next.objects;
-    let order = in_order(&objects);
     let indexes = old.indexes.iter().map(|index| {
         let objects = order
             .iter()
@@ -47,7 +50,7 @@ pub(super) fn replace<S: Stored>(
     let state = State {
         owned,
         indexes: indexes.collect(),
-        namespaces: Arc::new(namespaces(old, &objects, &order)),
+        namespaces: Arc::new(namespaces),
         objects,
         resource_version: snapshot.resource_version,
     };
@@ -59,6 +62,10 @@ struct Next<S> {
     objects: Objects<S>,
     /// For each slot, that of the old state with the same key.
     former: Vec<Option<Slot>>,
+    /// The names of those seen, each once.
+    namespaces: BTreeSet<Arc<str>>,
+    /// The last of them: lists come sorted, so it is nearly always that of the next object.
+    namespace: Arc<str>,
 }
 
 impl<S: Stored> Next<S> {
@@ -70,11 +77,29 @@ impl<S: Stored> Next<S> {
             Some(known) if !new_epoch && is_same::<S>(known, &object) => Arc::clone(known),
             _ => object,
         };
-        let (slot, twice) = self.objects.insert(hash, entry);
+        let namespace = self.shared(old, entry.namespace().unwrap_or_default());
+        let (slot, twice) = self.objects.insert(hash, &namespace, entry);
         if twice.is_none() {
             debug_assert_eq!(slot as usize, self.former.len(), "slots are taken in order");
             self.former.push(former);
         }
+    }
+
+    /// The name of a namespace, as the old state has it and as all of its objects have it.
+    fn shared(&mut self, old: &State<S>, namespace: &str) -> Arc<str> {
+        if *self.namespace != *namespace {
+            self.namespace = match self.namespaces.get(namespace) {
+                Some(seen) => Arc::clone(seen),
+                None => {
+                    let known = old.namespaces.get_key_value(namespace);
+                    let name =
+                        known.map_or_else(|| Arc::from(namespace), |(name, _)| Arc::clone(name));
+                    self.namespaces.insert(Arc::clone(&name));
+                    name
+                }
+            };
+        }
+        Arc::clone(&self.namespace)
     }
 
     fn events(&self, old: &State<S>, initial: bool) -> Vec<Event<S>> {
@@ -118,28 +143,29 @@ impl<S: Stored> Next<S> {
 /// Every slot, in the order of the keys. Lists come in it, but for those of some servers that stream.
 fn in_order<S: Stored>(objects: &Objects<S>) -> Vec<Slot> {
     let mut order: Vec<Slot> = (0..objects.end()).collect();
-    let key = |slot: Slot| objects.get(slot).map(|object| object.key_ref());
-    if !order.is_sorted_by(|a, b| key(*a) <= key(*b)) {
-        order.sort_unstable_by(|a, b| key(*a).cmp(&key(*b)));
+    if !order.is_sorted_by(|a, b| objects.key(*a) <= objects.key(*b)) {
+        order.sort_unstable_by(|a, b| objects.key(*a).cmp(&objects.key(*b)));
     }
     order
 }
 
 /// The slots of each namespace.
 fn namespaces<S: Stored>(
+    next: &mut Next<S>,
     old: &State<S>,
-    objects: &Objects<S>,
     order: &[Slot],
 ) -> BTreeMap<Arc<str>, Arc<Ordered>> {
-    let namespace = |slot: Slot| objects.get(slot).and_then(|object| object.namespace());
-    let parts = order.chunk_by(|a, b| namespace(*a) == namespace(*b));
-    let named = parts.map(|slots| {
-        let name = namespace(slots[0]).unwrap_or_default();
-        let known = old.namespaces.get_key_value(name);
-        let name = known.map_or_else(|| Arc::from(name), |(name, _)| Arc::clone(name));
-        (name, Arc::new(Ordered::from_sorted(slots)))
-    });
-    named.collect()
+    let mut namespaces = BTreeMap::new();
+    let mut rest = order;
+    while let Some(first) = rest.first() {
+        let namespace = next.objects.key(*first).namespace;
+        let length = rest.partition_point(|slot| next.objects.key(*slot).namespace == namespace);
+        let name = namespace.unwrap_or_default().to_owned();
+        let slots = Ordered::from_sorted(&rest[..length]);
+        namespaces.insert(next.shared(old, &name), Arc::new(slots));
+        rest = &rest[length..];
+    }
+    namespaces
 }
 
 /// True if both are the same version of the same object.

@@ -123,7 +123,7 @@ impl<S: Stored> State<S> {
 
     /// Every key, in order.
     pub(super) fn keys(&self) -> impl Iterator<Item = ObjectKey> {
-        self.iter().map(|object| self.key_of(object.key_ref()))
+        self.slots().map(|slot| self.key_of(self.objects.key(slot)))
     }
 
     /// The objects in `slots`.
@@ -155,9 +155,7 @@ impl<S: Stored> State<S> {
         let to = namespace.map_or(Bound::Unbounded, Bound::Included);
         let namespaces = self.namespaces.range::<str, _>((from, to));
         let slots = namespaces.flat_map(move |(_, slots)| {
-            slots.iter_after(move |slot| {
-                after.is_some_and(|after| self.objects.stands(slot, after).is_le())
-            })
+            slots.iter_after(move |slot| after.is_some_and(|after| self.objects.key(slot) <= after))
         });
         self.at(slots)
     }

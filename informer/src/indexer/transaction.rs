@@ -163,14 +163,15 @@ impl<'a, S: Stored> Transaction<'a, S> {
         let state = &mut *self.state;
         state.owned += object.owned_bytes();
         let namespace = object.namespace().unwrap_or_default();
-        let (slot, _) = state.objects.insert(hash, Arc::clone(&object));
-        let namespaces = Arc::make_mut(&mut state.namespaces);
-        let slots = match namespaces.get_mut(namespace) {
-            Some(slots) => slots,
-            None => namespaces.entry(Arc::from(namespace)).or_default(),
-        };
+        let known = state.namespaces.get_key_value(namespace);
+        let namespace =
+            known.map_or_else(|| Arc::from(namespace), |(shared, _)| Arc::clone(shared));
+        let (slot, _) = state.objects.insert(hash, &namespace, Arc::clone(&object));
+        let slots = Arc::make_mut(&mut state.namespaces)
+            .entry(namespace)
+            .or_default();
         let (objects, key) = (&state.objects, object.key_ref());
-        Arc::make_mut(slots).insert(slot, |other| objects.stands(other, key));
+        Arc::make_mut(slots).insert(slot, |other| objects.key(other).cmp(&key));
         for index in &mut state.indexes {
             Index::change(index, objects, slot, None, Some(&object));
         }
@@ -198,7 +199,7 @@ impl<'a, S: Stored> Transaction<'a, S> {
         let namespaces = Arc::make_mut(&mut state.namespaces);
         if let Some(slots) = namespaces.get_mut(namespace) {
             let slots = Arc::make_mut(slots);
-            slots.remove(|other| objects.stands(other, key));
+            slots.remove(|other| objects.key(other).cmp(&key));
             if slots.len() == 0 {
                 namespaces.remove(namespace);
             }
