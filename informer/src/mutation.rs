@@ -29,6 +29,8 @@ const CAPACITY: NonZeroUsize = NonZeroUsize::new(100).expect("a hundred");
 /// an object that it does not hold any more was deleted, and does not come back. So no handler has to tell the cache
 /// of updates and deletions (client-go: `OnAddOrUpdate`, `OnDelete` and the tombstones they leave).
 ///
+/// Where a set of namespaces is watched, each by itself, it is the version of the object's namespace that counts.
+///
 /// It is bounded: by default 100 mutations, of which those that were not read for longest go first, each for five
 /// minutes. One that goes early, or whose version is no number and so cannot be compared, costs only that the store
 /// is read as it is.
@@ -183,7 +185,8 @@ fn is_older(version: &str, than: &str) -> bool {
 fn is_ahead<S: Stored>(object: &S, store: &StoreSnapshot<S>) -> bool {
     let version = object.resource_version();
     let held = store.get(object.key_ref());
-    is_older(store.resource_version().as_str(), version)
+    let seen = store.resource_version_of(object.namespace());
+    (seen.is_empty() || is_older(seen.as_str(), version))
         && held.is_none_or(|held| is_older(held.resource_version(), version))
 }
 
@@ -338,6 +341,25 @@ mod tests {
         cache.mutated(map("b@9"));
         assert_eq!(get(&cache, "b").as_deref(), Some("b@10"));
         assert_eq!(cache.mutations.lock().len(), 1);
+    }
+
+    #[test]
+    fn where_namespaces_are_watched_each_by_itself_each_has_its_own_version() {
+        let indexer = store(&["a@1"], "30");
+        let cache = on(&indexer).include_adds();
+        // Another namespace is at 30; this one was not listed yet, and then is at 10.
+        indexer.change(|change| change.set_parts(["n".into(), "m".into()].into_iter()));
+        cache.mutated(map("a@15"));
+        assert_eq!(get(&cache, "a").as_deref(), Some("a@15"));
+        indexer.change(|change| change.set_part("n", "10".into()));
+        assert_eq!(found(&cache, "last", "5"), "a@15");
+        indexer.change(|change| change.advance_part(Some("n"), "15".into()));
+        assert_eq!(
+            get(&cache, "a").as_deref(),
+            Some("a@1"),
+            "what the store says counts"
+        );
+        assert_eq!(indexer.resource_version().as_str(), "30");
     }
 
     #[tokio::test(start_paused = true)]

@@ -53,6 +53,7 @@ pub(super) fn replace<S: Stored>(
         namespaces: Arc::new(namespaces),
         objects,
         resource_version: snapshot.resource_version,
+        parts: Arc::clone(&old.parts),
     };
     (state, events)
 }

@@ -30,6 +30,14 @@ impl<S: Stored> StoreSnapshot<S> {
         &self.0.resource_version
     }
 
+    /// The version up to which everything of `namespace` is here. It differs from that of the whole only where a
+    /// set of namespaces is watched, each by itself: that of the whole is then the newest of theirs. Empty for a
+    /// namespace that was not listed yet.
+    #[must_use]
+    pub fn resource_version_of(&self, namespace: Option<&str>) -> &ResourceVersion {
+        self.0.version_of(namespace)
+    }
+
     /// How many objects there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -21,6 +21,8 @@ pub(crate) struct State<S> {
     pub(super) namespaces: Arc<BTreeMap<Arc<str>, Arc<Ordered>>>,
     pub(super) indexes: Vec<Arc<Index<S>>>,
     pub(super) resource_version: ResourceVersion,
+    /// How far each namespace has come, where each is watched by itself; empty before it was listed.
+    pub(super) parts: Arc<BTreeMap<Arc<str>, ResourceVersion>>,
     /// What the objects own, as far as they know it.
     pub(super) owned: usize,
 }
@@ -65,6 +67,7 @@ impl<S> Clone for State<S> {
             namespaces: Arc::clone(&self.namespaces),
             indexes: self.indexes.clone(),
             resource_version: self.resource_version.clone(),
+            parts: Arc::clone(&self.parts),
             owned: self.owned,
         }
     }
@@ -77,12 +80,19 @@ impl<S: Stored> State<S> {
             namespaces: Arc::default(),
             indexes: Vec::new(),
             resource_version: ResourceVersion::default(),
+            parts: Arc::default(),
             owned: 0,
         }
     }
 
     pub(super) fn len(&self) -> usize {
         self.objects.len()
+    }
+
+    /// The version up to which everything of `namespace` is here.
+    pub(super) fn version_of(&self, namespace: Option<&str>) -> &ResourceVersion {
+        let part = namespace.and_then(|namespace| self.parts.get(namespace));
+        part.unwrap_or(&self.resource_version)
     }
 
     pub(super) fn bytes(&self) -> StoreBytes {

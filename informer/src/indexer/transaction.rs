@@ -46,6 +46,37 @@ impl<'a, S: Stored> Transaction<'a, S> {
         }
     }
 
+    /// Notes that what the store holds of `part` is as of `version`: a namespace that is watched by itself, or, if
+    /// `None`, everything.
+    pub(crate) fn advance_part(&mut self, part: Option<&str>, version: ResourceVersion) {
+        if let Some(namespace) = part
+            && self.state.version_of(part).is_older_than(&version)
+        {
+            self.set_part(namespace, version.clone());
+        }
+        self.advance(version);
+    }
+
+    /// Notes that what the store holds of a namespace that is watched by itself is as of `version`, whatever was said
+    /// before.
+    pub(crate) fn set_part(&mut self, namespace: &str, version: ResourceVersion) {
+        if self.state.parts.contains_key(namespace)
+            && let Some(known) = Arc::make_mut(&mut self.state.parts).get_mut(namespace)
+        {
+            *known = version;
+        }
+    }
+
+    /// Notes which namespaces are watched each by itself, from their first list on; none if all are as one.
+    pub(crate) fn set_parts(&mut self, namespaces: impl Iterator<Item = Arc<str>>) {
+        let known = &self.state.parts;
+        let parts = namespaces.map(|namespace| {
+            let version = known.get(&namespace).cloned().unwrap_or_default();
+            (namespace, version)
+        });
+        self.state.parts = Arc::new(parts.collect());
+    }
+
     /// Notes that the store's content is as of `version`, whatever was said before.
     pub(crate) fn set_version(&mut self, version: ResourceVersion) {
         self.state.resource_version = version;

@@ -198,9 +198,9 @@ impl<S: Stored> Inner<S> {
                 Delta::SyncAll => processor.resync(&self.indexer),
                 Delta::Bookmark(version) => {
                     feed.set_version(version.clone());
-                    self.indexer.change(|change| match feed.part {
+                    self.indexer.change(|change| match &feed.part {
                         None => change.set_version(version),
-                        Some(_) => change.advance(version),
+                        Some(part) => change.advance_part(Some(part), version),
                     });
                 }
                 delta => single.push(delta),
@@ -218,7 +218,7 @@ impl<S: Stored> Inner<S> {
                 }
                 if let Some(version) = batch.resource_version {
                     feed.advance(&version);
-                    change.advance(version);
+                    change.advance_part(feed.part.as_deref(), version);
                 }
             });
         }

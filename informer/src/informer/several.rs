@@ -47,7 +47,10 @@ impl<S: Stored> Inner<S> {
         for feed in &gone {
             feed.stop();
         }
+        let parts: Vec<_> = feeds.iter().filter_map(|feed| feed.part.clone()).collect();
         self.feeds.send_replace(feeds.into());
+        self.indexer
+            .change(|change| change.set_parts(parts.into_iter()));
         if !gone.is_empty() && !wanted.contains(&Scope::Cluster) {
             let mut names = self
                 .indexer
@@ -105,11 +108,14 @@ impl<S: Stored> Inner<S> {
                 .filter(|object| object.namespace() != Some(namespace));
             snapshot.objects.extend(others);
             let newest = self.indexer.resource_version();
-            let anew = snapshot.new_epoch;
+            let (anew, version) = (snapshot.new_epoch, snapshot.resource_version.clone());
             let events = self.indexer.replace(snapshot, initial);
-            if !anew {
-                self.indexer.change(|change| change.advance(newest));
-            }
+            self.indexer.change(|change| {
+                change.set_part(namespace, version);
+                if !anew {
+                    change.advance(newest);
+                }
+            });
             return events;
         }
         let gone: Vec<_> = {
@@ -137,6 +143,7 @@ impl<S: Stored> Inner<S> {
                     Change::Known | Change::Stale => {}
                 }
             }
+            change.set_part(namespace, snapshot.resource_version.clone());
             change.advance(snapshot.resource_version);
         });
         deleted.append(&mut rest);
