@@ -37,6 +37,9 @@ mod entry;
 mod event;
 mod factory;
 pub mod fifo;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 mod health;
 pub mod indexer;
 mod informer;

@@ -1,5 +1,6 @@
 //! Reading one line of a watch.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -87,7 +88,12 @@ pub(crate) fn decode_frame<S: Stored>(
         .and_then(|frame| document.end().map(|()| frame));
     match whole {
         Ok(Some(frame)) => Ok(named(frame)),
-        Ok(None) | Err(_) => decode_parts(line, decoding).map(named),
+        Ok(None) => decode_parts(line, decoding).map(named),
+        Err(_) => match String::from_utf8_lossy(line) {
+            Cow::Borrowed(_) => decode_parts(line, decoding).map(named),
+            // As Go reads it.
+            Cow::Owned(repaired) => decode_frame(repaired.as_bytes(), decoding),
+        },
     }
 }
 

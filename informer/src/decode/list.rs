@@ -1,5 +1,6 @@
 //! Reading a page of a list.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
@@ -39,7 +40,11 @@ pub(crate) fn decode_list<S: Stored>(
     .and_then(|list| document.end().map(|()| list));
     match whole {
         Ok(list) => finish(list.kind, list.metadata, list.items, Vec::new()),
-        Err(_) => decode_items(body, decoding),
+        Err(_) => match String::from_utf8_lossy(body) {
+            Cow::Borrowed(_) => decode_items(body, decoding),
+            // As Go reads it: one wrong byte shall not cost the whole list.
+            Cow::Owned(repaired) => decode_list(repaired.as_bytes(), decoding),
+        },
     }
 }
 
@@ -272,6 +277,19 @@ mod tests {
             Some(ObjectKey::namespaced("n", "bad"))
         );
         assert_eq!(page.undecodable[1].key, None);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_replaced_and_cost_nothing_else() {
+        let mut body = br#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a"}},
+            {"metadata":{"name":"b"},"data":{"k":"?"}},{"metadata":{"name":"bad"},"data":7}]}"#
+            .to_vec();
+        let place = body.iter().position(|byte| *byte == b'?').unwrap();
+        body[place] = 0xff;
+        let page = decode_list::<ConfigMap>(&body, &Decoding::default()).unwrap();
+        let data = page.items[1].data.as_ref().unwrap();
+        assert_eq!(data["k"], "\u{fffd}");
+        assert_eq!((page.items.len(), page.undecodable.len()), (2, 1));
     }
 
     #[test]

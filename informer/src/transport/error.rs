@@ -146,7 +146,7 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 /// The error of an answer that is no success. Priority and fairness sends its 429 as plain text, and proxies
 /// send HTML: then only the code counts, and the text is not quoted.
-pub(super) fn from_answer(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> Error {
+pub(crate) fn from_answer(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> Error {
     let mut status = serde_json::from_slice::<Status>(body)
         .ok()
         .filter(|status| {

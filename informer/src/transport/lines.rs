@@ -9,49 +9,60 @@ use tokio::time::timeout;
 
 use super::Error;
 
-/// Splits a body into lines. A line that came in one frame is passed on without a copy.
+/// The lines of the body of a watch.
 pub struct Lines {
     body: Body,
-    /// What of the newest frame was not handed out.
-    frame: Bytes,
-    /// The start of a line whose end has not come.
-    partial: BytesMut,
-    limit: usize,
+    splitter: Splitter,
     /// How many frames came.
     frames: u64,
     ended: bool,
 }
 
-// === impl Lines ===
+/// Splits frames into lines. A line that came in one frame is passed on without a copy.
+pub(crate) struct Splitter {
+    /// What of the newest frame was not handed out.
+    frame: Bytes,
+    /// The start of a line whose end has not come.
+    partial: BytesMut,
+    limit: usize,
+}
 
-impl Lines {
-    pub(super) fn new(body: Body, limit: usize) -> Self {
+// === impl Splitter ===
+
+impl Splitter {
+    pub(crate) fn new(limit: usize) -> Self {
         Self {
-            body,
             frame: Bytes::new(),
             partial: BytesMut::new(),
             limit,
-            frames: 0,
-            ended: false,
         }
     }
 
-    /// How many times the server was heard.
-    #[must_use]
-    pub fn frames(&self) -> u64 {
-        self.frames
+    /// Takes the next frame. Call [`Splitter::next_line`] until there is none before.
+    pub(crate) fn push(&mut self, frame: Bytes) {
+        debug_assert!(self.frame.is_empty(), "the last frame is used up");
+        self.frame = frame;
     }
 
-    /// The next line that is already here.
-    fn buffered(&mut self) -> Result<Option<Bytes>, Error> {
+    /// How many bytes are held.
+    pub(crate) fn held(&self) -> usize {
+        self.frame.len() + self.partial.len()
+    }
+
+    /// The next line that is already here. After an error there is none.
+    pub(crate) fn next_line(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
-            let Some(end) = memchr::memchr(b'\n', &self.frame) else {
+            let end = memchr::memchr(b'\n', &self.frame);
+            // However it was cut into frames.
+            if self.partial.len() + end.unwrap_or(self.frame.len()) > self.limit {
+                *self = Self::new(self.limit);
+                return Err(Error::TooLarge { limit: self.limit });
+            }
+            let Some(end) = end else {
+                self.partial.extend_from_slice(&self.frame);
+                self.frame.clear();
                 return Ok(None);
             };
-            // However it was cut into frames.
-            if self.partial.len() + end > self.limit {
-                return Err(self.too_large());
-            }
             let line = self.frame.split_to(end);
             self.frame.advance(1);
             let line = if self.partial.is_empty() {
@@ -65,13 +76,24 @@ impl Lines {
             }
         }
     }
+}
 
-    /// What follows cannot be told from the line that is too long, so it is the end.
-    fn too_large(&mut self) -> Error {
-        self.frame = Bytes::new();
-        self.partial = BytesMut::new();
-        self.ended = true;
-        Error::TooLarge { limit: self.limit }
+// === impl Lines ===
+
+impl Lines {
+    pub(super) fn new(body: Body, limit: usize) -> Self {
+        Self {
+            body,
+            splitter: Splitter::new(limit),
+            frames: 0,
+            ended: false,
+        }
+    }
+
+    /// How many times the server was heard.
+    #[must_use]
+    pub fn frames(&self) -> u64 {
+        self.frames
     }
 
     /// The next line, or `None` at the end. A last line without its end is dropped: it may be cut.
@@ -80,21 +102,16 @@ impl Lines {
     ///
     /// # Errors
     /// [`Error::Silent`] if nothing at all comes for `idle`, [`Error::Connection`] if the connection breaks,
-    /// [`Error::TooLarge`] for a line past the limit.
+    /// [`Error::TooLarge`] for a line past the limit; nothing follows the latter two.
     pub async fn next_line(&mut self, idle: Duration) -> Result<Option<Bytes>, Error> {
         loop {
-            if let Some(line) = self.buffered()? {
-                return Ok(Some(line));
-            }
-            if self.partial.len() + self.frame.len() > self.limit {
-                return Err(self.too_large());
-            }
-            if !self.frame.is_empty() {
-                self.partial.extend_from_slice(&self.frame);
-                self.frame.clear();
-            }
-            if self.ended {
-                return Ok(None);
+            // What follows cannot be told from the line that is too long, so it is the end.
+            let line = self
+                .splitter
+                .next_line()
+                .inspect_err(|_| self.ended = true)?;
+            if line.is_some() || self.ended {
+                return Ok(line);
             }
             match timeout(idle, self.body.frame()).await {
                 Err(_) => return Err(Error::Silent { after: idle }),
@@ -106,7 +123,7 @@ impl Lines {
                 Ok(Some(Ok(frame))) => {
                     self.frames += 1;
                     if let Ok(data) = frame.into_data() {
-                        self.frame = data;
+                        self.splitter.push(data);
                     }
                 }
             }
@@ -117,7 +134,7 @@ impl Lines {
 impl std::fmt::Debug for Lines {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lines")
-            .field("buffered", &(self.frame.len() + self.partial.len()))
+            .field("buffered", &self.splitter.held())
             .field("ended", &self.ended)
             .finish_non_exhaustive()
     }

@@ -9,7 +9,11 @@ mod lines;
 mod request;
 
 pub use error::Error;
+#[cfg(any(test, fuzzing))]
+pub(crate) use error::from_answer;
 pub use lines::Lines;
+#[cfg(any(test, fuzzing))]
+pub(crate) use lines::Splitter;
 pub use request::{Endpoint, ListRequest, Scope, Selection, WatchRequest};
 
 use std::time::Duration;

@@ -11,7 +11,8 @@ use reeve_informer::transport::{Error, Limits, Transport};
 
 use crate::script::streamed;
 
-async fn lines(frames: Vec<Bytes>, body_limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+/// A server that answers with these frames.
+fn serving(frames: Vec<Bytes>, body_limit: usize) -> Transport {
     let service = tower::service_fn(move |_: Request<Body>| {
         let frames = frames.clone();
         async move {
@@ -30,8 +31,11 @@ async fn lines(frames: Vec<Bytes>, body_limit: usize) -> Result<Vec<Vec<u8>>, Er
         body: body_limit,
         ..Limits::default()
     };
-    let transport = Transport::new(Client::new(service, "default"), limits);
-    let mut lines = transport
+    Transport::new(Client::new(service, "default"), limits)
+}
+
+async fn lines(frames: Vec<Bytes>, body_limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+    let mut lines = serving(frames, body_limit)
         .watch(Request::get("/").body(Body::empty()).unwrap())
         .await?;
     let mut found = Vec::new();
@@ -81,6 +85,32 @@ proptest! {
         expected.retain(|line| !line.iter().all(u8::is_ascii_whitespace));
         prop_assert_eq!(block_on(lines(frames, 1 << 20)).unwrap(), expected);
     }
+}
+
+#[test]
+fn a_whole_body_does_not_depend_on_frames_and_is_limited() {
+    let fetch = |frames: &[&'static str], limit| {
+        let frames = frames
+            .iter()
+            .map(|frame| Bytes::from_static(frame.as_bytes()));
+        let frames = frames.collect();
+        block_on(async {
+            let request = Request::get("/").body(Body::empty()).unwrap();
+            serving(frames, limit).fetch(request).await
+        })
+    };
+    for frames in [
+        &["0123456789"] as &[_],
+        &["01234", "", "5678", "9"],
+        &["", "0123456789"],
+    ] {
+        assert_eq!(fetch(frames, 10).unwrap(), "0123456789");
+        assert!(matches!(
+            fetch(frames, 9),
+            Err(Error::TooLarge { limit: 9 })
+        ));
+    }
+    assert!(fetch(&[], 0).unwrap().is_empty());
 }
 
 #[test]
