@@ -27,6 +27,11 @@
 //! Handlers should only note what happened; whoever acts on it reads the present state from the [`Lister`].
 //! What it returns is shared: clone an object to change it.
 //!
+//! # Features
+//!
+//! `prometheus`: the metrics of informers through prometheus-client (the module `prometheus`). Nothing is on by
+//! default.
+//!
 //! Time is tokio's; dates and jitter come from a [`reeve_clock::Clock`]. Everything that runs is owned by the
 //! future of [`SharedInformer::run`] and ends with it.
 

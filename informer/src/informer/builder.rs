@@ -92,7 +92,8 @@ impl<S: Stored> Builder<S> {
         self
     }
 
-    /// A name for logs, health and metrics. Default: the resource and its group.
+    /// A name for logs, health and metrics. Default: the resource and its group, and what is selected of it:
+    /// `deployments.apps in default with labels app=web`.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
@@ -154,9 +155,13 @@ impl<S: Stored> Builder<S> {
     #[must_use]
     pub fn build(self) -> SharedInformer<S> {
         let clock = self.clock.unwrap_or_else(Clock::system);
+        let mut selection = self.selection;
+        if self.namespaces.is_some() {
+            selection.scope = Scope::Cluster;
+        }
         let name = self
             .name
-            .unwrap_or_else(|| Arc::from(self.endpoint.to_string()));
+            .unwrap_or_else(|| named(&self.endpoint, &selection).into());
         let identity = InformerIdentity {
             name: Arc::clone(&name),
             group: self.endpoint.group().to_owned(),
@@ -164,10 +169,6 @@ impl<S: Stored> Builder<S> {
             resource: self.endpoint.plural().to_owned(),
         };
         let indexer = Arc::new(Indexer::new());
-        let mut selection = self.selection;
-        if self.namespaces.is_some() {
-            selection.scope = Scope::Cluster;
-        }
         let inner = Arc::new_cyclic(|inner: &Weak<Inner<S>>| {
             let recorder = Recorder::new(self.metrics.map(|metrics| {
                 let gauges: Weak<dyn Gauges> = Weak::clone(inner) as _;
@@ -212,6 +213,20 @@ impl<S: Stored> Builder<S> {
         drop(inner.follow_namespaces());
         SharedInformer { inner, lease: None }
     }
+}
+
+fn named(endpoint: &Endpoint, selection: &Selection) -> String {
+    let mut name = endpoint.to_string();
+    if let Scope::Namespace(namespace) = &selection.scope {
+        name.push_str(" in ");
+        name.push_str(namespace);
+    }
+    for (what, selector) in [("labels", &selection.labels), ("fields", &selection.fields)] {
+        if !selector.is_empty() {
+            name.push_str(&format!(" with {what} {selector}"));
+        }
+    }
+    name
 }
 
 impl<S: Stored> std::fmt::Debug for Builder<S> {

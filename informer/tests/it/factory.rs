@@ -95,7 +95,10 @@ async fn a_factory_names_what_did_not_sync_and_why() {
         .unwrap_err();
     assert_eq!(error.waiting.len(), 1);
     assert!(
-        error.to_string().contains("configmaps") && error.to_string().contains("Forbidden"),
+        error
+            .to_string()
+            .contains("configmaps with labels a=b: failing")
+            && error.to_string().contains("Forbidden"),
         "{error}"
     );
     factory.shutdown().await;
