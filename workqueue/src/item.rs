@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use crate::builder::OnDrop;
 use crate::cause::Cause;
+use crate::mailbox::Letter;
 use crate::reason::{Reason, ReasonBits};
 use crate::shared::Shared;
-use crate::state::{Outcome, Taken};
+use crate::state::{Now, Outcome, Taken};
 
 /// An item that was handed out: until it is settled, nobody else gets it.
 ///
@@ -27,6 +28,8 @@ pub struct Item<T: Hash + Eq + Clone + 'static> {
     priority: i32,
     failures: u32,
     reasons: ReasonBits,
+    /// When it was handed out, in nanoseconds of the queue.
+    started: u64,
     /// What dropping it means; `None` when it is settled.
     on_drop: Option<OnDrop>,
 }
@@ -42,6 +45,7 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
             priority: taken.priority,
             failures: taken.failures,
             reasons: taken.reasons,
+            started: taken.started,
             on_drop: Some(shared.on_drop),
         };
         if let Some(metrics) = &shared.metrics {
@@ -52,12 +56,12 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
 
     /// Processed. The failure record is left as it is (controller-runtime: a terminal error).
     pub fn done(mut self) {
-        self.settle(Outcome::Done);
+        self.end(false);
     }
 
     /// Processed well: the failure record is cleared.
     pub fn forget(mut self) {
-        self.settle(Outcome::Forget);
+        self.end(true);
     }
 
     /// Failed: counted, and back after the limiter's delay with the same priority. Returns the
@@ -111,25 +115,38 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
         if self.reasons == ReasonBits::default() {
             return Vec::new();
         }
-        let core = self.shared.core.lock();
-        core.state.custom_reasons.decode(self.reasons)
+        self.shared.update(false, |core, _, _| {
+            core.state.custom_reasons.decode(self.reasons)
+        })
     }
 
-    fn settle(&mut self, outcome: Outcome) -> Duration {
+    /// Ends the run; nothing follows from it.
+    fn end(&mut self, forget: bool) {
         // A limiter that panics is not asked again when the item is dropped for that.
         self.on_drop = Some(OnDrop::Done);
         let place = self.place;
-        let needs_time = self.shared.metrics.is_some()
-            || matches!(outcome, Outcome::Retry { .. } | Outcome::After { .. });
-        let (started, now, delay) = self.shared.update(needs_time, |core, now, effects| {
-            let (started, delay) = core.state.settle(place, outcome, now, effects);
-            (started, needs_time.then(|| now.read()), delay)
+        self.shared.leave_or_apply(Letter::Settle { place, forget });
+        self.ended(&self.shared.now());
+    }
+
+    /// Ends the run with a wish for another one.
+    fn settle(&mut self, outcome: Outcome) -> Duration {
+        self.on_drop = Some(OnDrop::Done);
+        let place = self.place;
+        let (delay, now) = self.shared.update(true, |core, now, effects| {
+            let delay = core.state.settle(place, outcome, now, effects);
+            (delay, now.clone())
         });
-        self.on_drop = None;
-        if let (Some(metrics), Some(now)) = (&self.shared.metrics, now) {
-            metrics.finished(Duration::from_nanos(now.saturating_sub(started)));
-        }
+        self.ended(&now);
         delay
+    }
+
+    fn ended(&mut self, now: &Now) {
+        self.on_drop = None;
+        if let Some(metrics) = &self.shared.metrics {
+            let took = now.read().saturating_sub(self.started);
+            metrics.finished(Duration::from_nanos(took));
+        }
     }
 }
 
@@ -137,9 +154,7 @@ impl<T: Hash + Eq + Clone + 'static> Drop for Item<T> {
     fn drop(&mut self) {
         match self.on_drop {
             None => {}
-            Some(OnDrop::Done) => {
-                self.settle(Outcome::Done);
-            }
+            Some(OnDrop::Done) => self.end(false),
             Some(OnDrop::Retry) => {
                 let priority = self.priority;
                 self.settle(Outcome::Retry {

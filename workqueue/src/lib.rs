@@ -130,6 +130,7 @@ mod item;
 mod lanes;
 pub mod limiter;
 mod list;
+mod mailbox;
 pub mod metrics;
 mod options;
 #[cfg(feature = "prometheus")]

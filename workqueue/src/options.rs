@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::reason::{CustomReasons, Reason};
+use crate::reason::{CustomReasons, Reason, ReasonBits};
 use crate::state::Wish;
 
 /// The priority of what is not urgent: initial lists and resyncs. controller-runtime: `LowPriority`.
@@ -37,6 +37,14 @@ impl AddOptions {
     /// Whether the add has to look at the clock.
     pub(crate) fn needs_time(&self) -> bool {
         self.after.is_some() || self.rate_limited || self.debounce.is_some()
+    }
+
+    /// The reason, unless its number is known to the queue only.
+    pub(crate) fn plain_reason(&self) -> Option<ReasonBits> {
+        match self.reason {
+            None => Some(ReasonBits::default()),
+            Some(reason) => ReasonBits::plain(reason),
+        }
     }
 
     pub(crate) fn wish(&self, custom: &mut CustomReasons) -> Wish {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builder::Builder;
+use crate::mailbox::Letter;
 use crate::options::AddOptions;
 use crate::shared::Shared;
 
@@ -71,6 +72,18 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
     /// priority.
     pub fn add_with(&self, item: T, options: AddOptions) {
         let hash = self.0.hash(&item);
+        if self.0.leaves_letters
+            && !options.needs_time()
+            && let Some(reasons) = options.plain_reason()
+        {
+            self.0.leave_or_apply(Letter::Add {
+                key: item,
+                hash,
+                priority: options.priority.unwrap_or(0),
+                reasons,
+            });
+            return;
+        }
         self.0.update(options.needs_time(), |core, now, effects| {
             let wish = options.wish(&mut core.state.custom_reasons);
             core.state.add(hash, item, &wish, now, effects);
@@ -137,8 +150,8 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
     #[must_use]
     pub fn num_requeues(&self, item: &T) -> u32 {
         let hash = self.0.hash(item);
-        let now = self.0.now();
-        self.0.core.lock().state.failures(hash, item, &now)
+        self.0
+            .update(true, |core, now, _| core.state.failures(hash, item, now))
     }
 
     /// How many items are ready to be handed out. Items that wait or are being worked on are not
@@ -146,7 +159,7 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.catch_up();
-        self.0.core.lock().state.ready.len()
+        self.0.update(false, |core, _, _| core.state.ready.len())
     }
 
     /// Nothing is ready to be handed out.

@@ -75,6 +75,12 @@ impl serde::Serialize for Reason {
 // === impl ReasonBits ===
 
 impl ReasonBits {
+    /// Of one reason; `None` for a custom one, whose number only the queue knows.
+    pub(crate) fn plain(reason: Reason) -> Option<Self> {
+        let bit = PLAIN.iter().position(|&plain| plain == reason)?;
+        Some(Self(1 << bit))
+    }
+
     pub(crate) fn merge(&mut self, other: Self) {
         self.0 |= other.0;
     }
@@ -84,19 +90,16 @@ impl ReasonBits {
 
 impl CustomReasons {
     pub(crate) fn encode(&mut self, reason: Reason) -> ReasonBits {
-        let bit = match reason {
-            Reason::Custom(text) => match self.0.iter().position(|&known| known == text) {
-                Some(index) => PLAIN.len() + index,
-                None if self.0.len() < CUSTOM_LIMIT => {
-                    self.0.push(text);
-                    PLAIN.len() + self.0.len() - 1
-                }
-                None => PLAIN.len() - 1,
-            },
-            plain => PLAIN
-                .iter()
-                .position(|&known| known == plain)
-                .unwrap_or(PLAIN.len() - 1),
+        let Reason::Custom(text) = reason else {
+            return ReasonBits::plain(reason).unwrap_or_default();
+        };
+        let bit = match self.0.iter().position(|&known| known == text) {
+            Some(index) => PLAIN.len() + index,
+            None if self.0.len() < CUSTOM_LIMIT => {
+                self.0.push(text);
+                PLAIN.len() + self.0.len() - 1
+            }
+            None => PLAIN.len() - 1,
         };
         ReasonBits(1 << bit)
     }

@@ -110,7 +110,9 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
     /// Adds are refused. client-go: `ShuttingDown`.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
-        self.0.core.lock().state.shutdown != state::Shutdown::Running
+        self.0.update(false, |core, _, _| {
+            core.state.shutdown != state::Shutdown::Running
+        })
     }
 
     /// Returns what was dropped.

@@ -18,8 +18,8 @@ pub(crate) use crate::slab::NONE;
 /// A time that never comes.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Below this many keys, memory is not worth giving back.
-const WORTH_KEEPING: usize = 4096;
+/// Below this many keys in a table, memory is not worth giving back.
+const WORTH_KEEPING: usize = 4096 / TABLES;
 
 /// Where a key stands. Being in flight is kept beside it: a key in flight may be wanted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,12 +77,23 @@ pub(crate) struct Slot<T> {
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     slots: Slab<Slot<T>>,
-    table: HashTable<u32>,
+    /// By the upper bits of the hash: each grows for itself, so that nobody waits for all to be moved.
+    tables: [HashTable<u32>; TABLES],
 }
 
-/// Spreads 32 bits over the 64 that the table looks at (it takes both ends).
+/// Tables, as a power of two.
+const TABLE_BITS: u32 = 5;
+const TABLES: usize = 1 << TABLE_BITS;
+
+/// The table in which a hash is.
+fn table_of(hash: u32) -> usize {
+    (hash >> (u32::BITS - TABLE_BITS)) as usize
+}
+
+/// Spreads 32 bits over the 64 that a table looks at: it takes both ends, and the upper bits are the
+/// same within a table.
 fn spread(hash: u32) -> u64 {
-    u64::from(hash) << 32 | u64::from(hash)
+    u64::from(hash) << (32 + TABLE_BITS) | u64::from(hash)
 }
 
 /// Folds a hash into the 32 bits a slot keeps.
@@ -141,12 +152,12 @@ impl<T: Hash + Eq> Slots<T> {
     pub(crate) fn new() -> Self {
         Self {
             slots: Slab::default(),
-            table: HashTable::new(),
+            tables: std::array::from_fn(|_| HashTable::new()),
         }
     }
 
     pub(crate) fn find(&self, hash: u32, key: &T) -> Option<u32> {
-        self.table
+        self.tables[table_of(hash)]
             .find(spread(hash), |&index| {
                 let slot = &self.slots[index];
                 slot.hash == hash && slot.key == *key
@@ -158,7 +169,7 @@ impl<T: Hash + Eq> Slots<T> {
     /// there already, so that it is dropped outside the lock.
     pub(crate) fn find_or_insert(&mut self, hash: u32, key: T) -> (u32, Option<T>) {
         let slots = &self.slots;
-        let entry = self.table.entry(
+        let entry = self.tables[table_of(hash)].entry(
             spread(hash),
             |&index| {
                 let slot = &slots[index];
@@ -186,17 +197,15 @@ impl<T: Hash + Eq> Slots<T> {
     /// Vacates a slot and gives back its key. The slot is in no list.
     pub(crate) fn remove(&mut self, index: u32) -> T {
         let slot = self.slots.remove(index);
-        if !slot.is(Flags::DOUBLE)
-            && let Ok(entry) = self
-                .table
-                .find_entry(spread(slot.hash), |&other| other == index)
-        {
+        if slot.is(Flags::DOUBLE) {
+            return slot.key;
+        }
+        let table = &mut self.tables[table_of(slot.hash)];
+        if let Ok(entry) = table.find_entry(spread(slot.hash), |&other| other == index) {
             entry.remove();
-            let capacity = self.table.capacity();
-            if capacity > WORTH_KEEPING && self.table.len() < capacity / 8 {
+            if table.capacity() > WORTH_KEEPING && table.len() < table.capacity() / 8 {
                 let slots = &self.slots;
-                self.table
-                    .shrink_to(self.table.len() * 2, |&index| spread(slots[index].hash));
+                table.shrink_to(table.len() * 2, |&index| spread(slots[index].hash));
             }
         }
         slot.key
@@ -204,14 +213,17 @@ impl<T: Hash + Eq> Slots<T> {
 
     /// Reads what [`Slots::remove`] needs of the table.
     pub(crate) fn look_ahead(&self, index: u32) {
-        let hash = spread(self.slots[index].hash);
-        std::hint::black_box(self.table.find(hash, |&other| other == index));
+        let hash = self.slots[index].hash;
+        let table = &self.tables[table_of(hash)];
+        std::hint::black_box(table.find(spread(hash), |&other| other == index));
     }
 
     /// Makes room for so many keys more.
     pub(crate) fn reserve(&mut self, more: usize) {
         let slots = &self.slots;
-        self.table.reserve(more, |&index| spread(slots[index].hash));
+        for table in &mut self.tables {
+            table.reserve(more.div_ceil(TABLES), |&index| spread(slots[index].hash));
+        }
     }
 
     /// The slots, to link them.
@@ -226,7 +238,8 @@ impl<T: Hash + Eq> Slots<T> {
     /// How many keys there is memory for: in slots, in the table.
     #[cfg(test)]
     pub(crate) fn capacity(&self) -> (usize, usize) {
-        (self.slots.capacity(), self.table.capacity())
+        let tables = self.tables.iter().map(HashTable::capacity);
+        (self.slots.capacity(), tables.sum())
     }
 }
 
@@ -284,7 +297,7 @@ mod tests {
             slots.remove(index);
         }
         let (slab, table) = slots.capacity();
-        assert!(slab <= 6 * 1024 && table <= WORTH_KEEPING, "{slab} {table}");
+        assert!(slab <= 6 * 1024 && table <= 2 * 4096, "{slab} {table}");
         let known =
             (0..10).filter_map(|key: u32| slots.find(key.wrapping_mul(2_654_435_761), &key));
         assert_eq!(known.count(), 10);

@@ -1,26 +1,37 @@
 //! The types the lock-and-waker core is built of, switchable to those of the model checker.
+//!
+//! The standard library's mutex, because it does not yield the processor while it spins: with more threads
+//! than processors, that costs more than all the queue does. Poisoning means nothing here: whatever
+//! panics while the queue is locked leaves it in order.
 
+#[cfg(shuttle)]
+use shuttle::sync;
 #[cfg(not(shuttle))]
-pub(crate) use parking_lot::Mutex;
+use std::sync;
+use std::sync::{PoisonError, TryLockError};
 
-#[cfg(shuttle)]
-pub(crate) use checked::Mutex;
+pub(crate) use sync::MutexGuard;
+pub(crate) use sync::atomic::{AtomicBool, fence};
 
-#[cfg(shuttle)]
-mod checked {
-    /// shuttle's mutex with the face of parking_lot's.
-    #[derive(Debug)]
-    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(sync::Mutex<T>);
 
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(shuttle::sync::Mutex::new(value))
-        }
+// === impl Mutex ===
 
-        pub(crate) fn lock(&self) -> shuttle::sync::MutexGuard<'_, T> {
-            self.0
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         }
     }
 }

@@ -28,12 +28,9 @@ impl Flights {
         u32::try_from(self.flights.len() - 1).expect("fewer than 2^32 workers")
     }
 
-    pub(super) fn end(&mut self, index: u32) -> Flight {
+    pub(super) fn end(&mut self, index: u32) {
         self.vacant.push(index);
-        let flight = &mut self.flights[index as usize];
-        let ended = *flight;
-        flight.slot = NONE;
-        ended
+        self.flights[index as usize].slot = NONE;
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -117,6 +117,7 @@ pub(crate) struct Taken<T> {
     pub(crate) failures: u32,
     pub(crate) reasons: ReasonBits,
     pub(crate) waited: Duration,
+    pub(crate) started: u64,
 }
 
 // === impl State ===
@@ -188,6 +189,11 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             self.count_failure(index, None);
         }
         self.want(index, wish, delay, double, now, effects);
+    }
+
+    /// An add asks the user's own code for the tenant of its key.
+    pub(crate) fn is_fair(&self) -> bool {
+        self.rules.fair_by.is_some()
     }
 
     fn back_off(&self, key: &T, failures: u16, cause: Option<&Cause>) -> Delay {
@@ -313,17 +319,18 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             failures: u32::from(slot.failures),
             reasons: std::mem::take(&mut slot.reasons),
             waited: Duration::from_nanos(at.saturating_sub(slot.at)),
+            started: at,
         })
     }
 
-    /// Ends a run. Returns when it began, and how long the item waits if it was to be retried.
+    /// Ends a run. Returns how long the item waits if it was to be retried.
     pub(crate) fn settle(
         &mut self,
         (index, flight): (u32, u32),
         outcome: Outcome,
         now: &Now,
         effects: &mut Effects<T>,
-    ) -> (u64, Duration) {
+    ) -> Duration {
         let running = self.shutdown == Shutdown::Running;
         // What may panic comes before anything is changed: the limiter, the clone.
         let slot = &self.slots[index];
@@ -338,7 +345,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         if matches!(outcome, Outcome::Forget | Outcome::After { .. }) {
             self.forget_slot(index);
         }
-        let ended = self.flights.end(flight);
+        self.flights.end(flight);
         let wish = match outcome {
             Outcome::Done | Outcome::Forget => None,
             Outcome::Retry { priority, cause } => {
@@ -370,10 +377,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             self.ready.push(self.slots.slab(), index);
         }
         self.tidy(index, now, effects);
-        (
-            ended.started,
-            delay.map_or(Duration::ZERO, |delay| delay.back_off),
-        )
+        delay.map_or(Duration::ZERO, |delay| delay.back_off)
     }
 
     /// Takes back every add of `key` that was not handed out. Returns whether there was one.

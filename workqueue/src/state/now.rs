@@ -9,7 +9,7 @@ use crate::slots::NEVER;
 
 /// The moment of an operation: read from the clock when somebody asks for it first, which most adds
 /// do not.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Now {
     origin: Instant,
     at: Cell<u64>,
