@@ -49,7 +49,8 @@
 //!   to look, and timers it drives wait for the same. Anyone who looks takes both over.
 //! * *A limiter, a tenant's function, a key's `Eq` or `Clone` panics*: the operation has not taken place,
 //!   and the queue is usable; an item whose limiter panicked is settled as done. Items of a batch that were
-//!   taken before are settled as [`OnDrop`] says.
+//!   taken before are settled as [`OnDrop`] says. An add that found the queue locked has returned by then:
+//!   if its key's `Eq` panics, the panic's message is printed, and the caller does not see it.
 //! * *Keys fail for ever*: a key's record is one slot; records of keys that nobody wants any more are
 //!   bounded by [`Builder::failure_records`] and forgotten after [`Builder::failure_expiry`].
 //! * *A million items are due at once*: each look moves up to 256 of them, so the lock is never held
@@ -112,6 +113,7 @@
 //! | causes | `an_item_waits_as_long_as_it_was_asked_to_at_least`, `a_limiter_sees_why_an_item_failed_and_so_does_a_snapshot` |
 //! | drains with deadlines | `a_drain_ends_at_its_deadline_and_says_what_was_left`, `a_drain_of_what_is_delayed_waits_until_it_is_due_and_done` |
 //! | memory | `memory_is_given_back_after_a_burst_though_a_few_keys_stay` (`src/state/tests.rs`) |
+//! | adds and ends of runs that do not wait for the lock | `adds_do_not_wait_for_the_lock_and_keep_their_order`, `what_is_left_during_an_operation_that_panics_wakes_a_worker_all_the_same` and others in `tests/letters.rs`; `tests/schedules.rs` |
 //! | a key whose own code panics | `a_key_that_panics_leaves_the_queue_in_order` (`tests/panics.rs`) |
 //!
 //! `tests/model` holds random sequences of all operations against a reference implementation;

@@ -25,7 +25,7 @@ pub(crate) struct Shared<T> {
     core: Mutex<Core<T>>,
     /// What was left for whoever holds the lock.
     mailbox: Mailbox<T>,
-    /// Nothing that an add calls but the key's own code belongs to the caller.
+    /// An add calls no code of the user's but the key's own, so whoever holds the lock may do it.
     pub(crate) leaves_letters: bool,
     pub(crate) name: String,
     pub(crate) on_drop: OnDrop,
