@@ -145,7 +145,8 @@ impl<S: Stored> Builder<S> {
         self
     }
 
-    /// Use a [`DeltaFifo`] between the reflector and the store. Default: a [`RealFifo`].
+    /// Use a [`DeltaFifo`](crate::DeltaFifo) between the reflector and the store. Default: a
+    /// [`RealFifo`](crate::RealFifo).
     pub fn delta_fifo(mut self) -> Self {
         self.delta_fifo = true;
         self

@@ -87,7 +87,7 @@ impl<S: Stored> Reflector<S> {
             Error::Behind { .. } | Error::LowBookmarks { .. } => (false, true),
         };
         if refused {
-            tracing::debug!(kind = %self.endpoint, %error, "no streaming lists here; reading pages");
+            tracing::debug!(kind = %self.endpoint, namespace = self.namespace(), %error, "no streaming lists here; reading pages");
             progress.streaming_after = Some(Instant::now() + self.options.streaming_retry);
         }
         if fatal { Err(error) } else { Ok(()) }

@@ -43,7 +43,7 @@ use crate::fifo::{Fifo, KnownObjects};
 use crate::health::{Activity, HealthCell};
 use crate::indexer::{Snapshot, is_same};
 use crate::metrics::{Measurement, Recorder};
-use crate::transport::{self, Endpoint, Selection, Transport};
+use crate::transport::{self, Endpoint, Scope, Selection, Transport};
 use crate::version::ResourceVersion;
 use pace::Pace;
 
@@ -238,19 +238,27 @@ impl<S: Stored> Reflector<S> {
             .mul_f64(self.clock.random().unit())
     }
 
+    /// Where it watches, if that is one namespace.
+    pub(super) fn namespace(&self) -> Option<&str> {
+        match &self.selection.scope {
+            Scope::Cluster => None,
+            Scope::Namespace(name) => Some(name),
+        }
+    }
+
     /// Logs a failure once, not each time it comes back.
     fn note(&self, error: &Error) {
         let news = self.health.failed(error.class(), error.to_string());
         if news {
-            tracing::warn!(kind = %self.endpoint, %error, "cannot follow the API server; retrying");
+            tracing::warn!(kind = %self.endpoint, namespace = self.namespace(), %error, "cannot follow the API server; retrying");
         } else {
-            tracing::debug!(kind = %self.endpoint, %error, "still cannot follow the API server");
+            tracing::debug!(kind = %self.endpoint, namespace = self.namespace(), %error, "still cannot follow the API server");
         }
     }
 
     fn recovered(&self) {
         if let Some(failure) = self.health.recovered() {
-            tracing::info!(kind = %self.endpoint, since = %failure.since, attempts = failure.times, "follows the API server again");
+            tracing::info!(kind = %self.endpoint, namespace = self.namespace(), since = %failure.since, attempts = failure.times, "follows the API server again");
         }
     }
 
@@ -261,7 +269,7 @@ impl<S: Stored> Reflector<S> {
         }
         self.recorder.record(Measurement::Quarantined);
         tracing::warn!(
-            kind = %self.endpoint,
+            kind = %self.endpoint, namespace = self.namespace(),
             object = object.key.as_ref().map(tracing::field::display),
             version = object.resource_version.as_deref(),
             error = %object.error,
@@ -317,7 +325,7 @@ impl<S: Stored> Reflector<S> {
                 });
             }
             tracing::warn!(
-                kind = %self.endpoint, %known, now = %version, lists = progress.behind,
+                kind = %self.endpoint, namespace = self.namespace(), %known, now = %version, lists = progress.behind,
                 "the server's history began anew; its present state replaces what was known"
             );
             self.health.new_epoch();

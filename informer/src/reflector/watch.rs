@@ -287,7 +287,7 @@ impl<S: Stored> Reflector<S> {
                 if progress.is_old(object.resource_version()) =>
             {
                 // The server was asked for what comes after the version known: this was seen, or undone.
-                tracing::debug!(kind = %self.endpoint, object = %object.key_ref(), version = object.resource_version(), "dropped an old event");
+                tracing::debug!(kind = %self.endpoint, namespace = self.namespace(), object = %object.key_ref(), version = object.resource_version(), "dropped an old event");
                 self.health.stale();
                 self.recorder.record(Measurement::StaleEvent);
             }
