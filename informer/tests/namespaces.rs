@@ -1,8 +1,7 @@
 //! An informer of a set of namespaces that changes while it runs, against the built-in API server, under paused
 //! time.
 //!
-//! `REEVE_NAMESPACE_HISTORIES` sets how many random histories are tried (default 150), `REEVE_SEED` tries one
-//! again.
+//! A tenth as many random histories are tried as `REEVE_HISTORIES` says (default 150), `REEVE_SEED` tries one again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -513,7 +512,7 @@ fn number(name: &str) -> Option<u64> {
 fn random_histories_with_changing_namespaces_come_to_what_the_server_holds() {
     let seeds = match number("REEVE_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("REEVE_NAMESPACE_HISTORIES").unwrap_or(150),
+        None => 0..number("REEVE_HISTORIES").map_or(150, |many| many.div_ceil(10)),
     };
     for seed in seeds {
         let told = tokio::runtime::Builder::new_current_thread()

@@ -37,7 +37,11 @@ impl<S: Stored> Inner<S> {
         let newest = self.indexer.resource_version();
         let new: Vec<_> = wanted
             .iter()
-            .filter(|scope| !feeds.iter().any(|feed| feed.scope == **scope))
+            .filter(|scope| {
+                // They are in the order of their scopes.
+                let held = feeds.binary_search_by(|feed| feed.scope.cmp(scope));
+                held.is_err()
+            })
             .map(|scope| self.source.part(scope.clone(), newest.clone()))
             .collect();
         feeds.extend(new.iter().cloned());

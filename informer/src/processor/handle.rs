@@ -59,8 +59,8 @@ impl<S: Stored> HandlerHandle<S> {
     }
 
     /// Removes the handler after it has been told what waits for it, and returns then; of what comes meanwhile it
-    /// is not told. If the informer stops before, the rest is dropped. One that was added to an informer that
-    /// does not run yet is just removed.
+    /// is not told. If the informer stops before, the rest is dropped. One that has not begun, as before the
+    /// informer runs, is just removed.
     pub async fn drain(&self) {
         self.listener.drain();
         let mut phase = self.listener.phase();
