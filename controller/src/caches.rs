@@ -11,8 +11,8 @@ use jiff::SignedDuration;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
 use reeve_informer::{
-    CacheHealth, Event, HandlerHandle, HandlerOptions, InformerFactory, Lister, ObjectKey, Scope,
-    Selection, SharedInformer,
+    CacheHealth, Event, HandlerHandle, HandlerOptions, InformerFactory, Lister, MetricsProvider,
+    ObjectKey, Scope, Selection, SharedInformer,
 };
 use tokio::time::{sleep, timeout};
 
@@ -89,8 +89,11 @@ impl Caches {
         clock: Clock,
         namespace: Option<String>,
         resync: Option<Duration>,
+        metrics: Arc<dyn MetricsProvider>,
     ) -> Self {
-        let mut factory = InformerFactory::builder(client).clock(clock.clone());
+        let mut factory = InformerFactory::builder(client)
+            .clock(clock.clone())
+            .metrics(metrics);
         if let Some(period) = resync {
             factory = factory.resync(period);
         }

@@ -5,7 +5,8 @@
 //! [`Metrics::register`], and `/metrics` shows them all.
 //!
 //! Beyond controller-runtime's: `reeve_read_your_writes_waits_total` and `…_timeouts_total` (how often a key
-//! was held back for its own writes, and how often in vain), `reeve_events_dropped_total`.
+//! was held back for its own writes, and how often in vain), `reeve_events_dropped_total`, and those of the informers
+//! and reflectors ([`reeve_informer::prometheus`]).
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -45,6 +46,7 @@ pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     families: Arc<Families>,
     queues: Arc<Queues>,
+    informers: Arc<reeve_informer::prometheus::Metrics>,
 }
 
 /// The queues whose gauges are read at a scrape.
@@ -150,6 +152,7 @@ impl Metrics {
         let mut registry = Registry::default();
         families.register(&mut registry);
         registry.register_collector(Box::new(Process));
+        let informers = reeve_informer::prometheus::Metrics::register(&mut registry);
         let families = Arc::new(families);
         let queues = Queues {
             families: Arc::clone(&families),
@@ -159,6 +162,7 @@ impl Metrics {
             registry: Arc::new(Mutex::new(registry)),
             families,
             queues: Arc::new(queues),
+            informers: Arc::new(informers),
         }
     }
 
@@ -177,6 +181,11 @@ impl Metrics {
             tracing::warn!("a metrics collector failed; the scrape is incomplete");
         }
         text
+    }
+
+    /// Where informers measure into.
+    pub(crate) fn informers(&self) -> Arc<dyn reeve_informer::MetricsProvider> {
+        Arc::clone(&self.informers) as _
     }
 
     /// The metrics of the controller `name`, each present from now on, at zero.

@@ -133,7 +133,13 @@ impl Builder {
             })
             .unwrap_or_else(|| leader_election::identity(&self.clock));
         let (writer, events) = Writer::new(client.clone(), self.clock.clone(), instance);
-        let caches = Caches::new(self.client, self.clock.clone(), self.namespace, self.resync);
+        let caches = Caches::new(
+            self.client,
+            self.clock.clone(),
+            self.namespace,
+            self.resync,
+            self.metrics.informers(),
+        );
         let checked = caches.clone();
         self.health
             .ready()

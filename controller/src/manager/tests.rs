@@ -309,6 +309,24 @@ async fn readiness_fails_while_stopping() {
     run.await.unwrap().unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_caches_of_a_manager_are_measured() {
+    let manager = manager(&Fake::default()).await;
+    let _maps = manager
+        .caches()
+        .informer::<k8s_openapi::api::core::v1::ConfigMap>();
+    let (stop, run) = spawn(&manager);
+    let labels = r#"name="configmaps",group="",version="v1",resource="configmaps""#;
+    for line in [
+        format!("informer_synced{{{labels}}} 1.0"),
+        format!("reflector_lists_total{{{labels}}} 1"),
+    ] {
+        eventually(&line, || manager.metrics().encode().contains(&line)).await;
+    }
+    stop.cancel();
+    run.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn health_and_metrics_are_served_on_free_ports() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
