@@ -18,6 +18,9 @@ use crate::version::ResourceVersion;
 /// ([`KnownObjects`], or only in the queue) and not in the list. The store therefore equals one server
 /// version only when the queue is empty; only then the version is passed on, as a bookmark.
 ///
+/// That the server's history began anew ([`Snapshot::new_epoch`]) is not passed on: an object that has the version it
+/// had before is taken for unchanged.
+///
 /// As the queue of an informer it is chosen by [`Builder::delta_fifo`](crate::Builder::delta_fifo). On its own, a
 /// consumer that may fail takes from it with [`DeltaFifo::pop`].
 pub struct DeltaFifo<S> {
