@@ -163,6 +163,17 @@ impl World {
             object.version = version;
             version % 3 != 0
         });
+        // A replica that lags has these too.
+        inner.log = inner
+            .objects
+            .iter()
+            .map(|(name, object)| Entry {
+                version: object.version,
+                kind: "ADDED",
+                name: name.clone(),
+                object: object.clone(),
+            })
+            .collect();
         drop(inner);
         self.changed.send_modify(|count| *count += 1);
     }
@@ -484,11 +495,7 @@ impl Inner {
         if version >= self.version {
             return self.objects.clone();
         }
-        // The log is complete but after a restore, when there is no past to lag into.
         let mut state = BTreeMap::new();
-        if self.log.is_empty() {
-            return self.objects.clone();
-        }
         for entry in self.log.iter().filter(|entry| entry.version <= version) {
             if entry.kind == "DELETED" {
                 state.remove(&entry.name);
