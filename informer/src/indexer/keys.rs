@@ -41,7 +41,11 @@ impl Keys {
 
     /// The key that was put in `place` last.
     pub(super) fn get(&self, place: usize) -> KeyRef<'_> {
-        let namespace = self.namespaces.get(usize::from(self.spaces[place]));
+        // Nearly always all neighbours are of one namespace, and there is no need to look which.
+        let namespace = match self.namespaces.as_slice() {
+            [namespace] => Some(namespace),
+            namespaces => namespaces.get(usize::from(self.spaces[place])),
+        };
         KeyRef {
             namespace: namespace
                 .map(|namespace| &**namespace)
