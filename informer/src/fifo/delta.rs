@@ -18,8 +18,9 @@ use crate::version::ResourceVersion;
 /// ([`KnownObjects`], or only in the queue) and not in the list. The store therefore equals one server
 /// version only when the queue is empty; only then the version is passed on, as a bookmark.
 ///
-/// That the server's history began anew ([`Snapshot::new_epoch`]) is not passed on: an object that has the version it
-/// had before is taken for unchanged.
+/// That the server's history began anew ([`Snapshot::new_epoch`]) is passed on as a bookmark of version 0 before the
+/// list: until the queue is empty, no version the store holds says anything about that of a newer state. An object
+/// that has the version it had before is taken for unchanged.
 ///
 /// As the queue of an informer it is chosen by [`Builder::delta_fifo`](crate::Builder::delta_fifo). On its own, a
 /// consumer that may fail takes from it with [`DeltaFifo::pop`].
@@ -47,6 +48,8 @@ struct Inner<S> {
     initial: usize,
     /// The newest version pushed, to pass on when the queue is empty.
     version: Option<ResourceVersion>,
+    /// The server's history began anew, which is still to be passed on.
+    new_epoch: bool,
 }
 
 /// What waits for one key.
@@ -71,6 +74,7 @@ impl<S: Stored> DeltaFifo<S> {
                 populated: false,
                 initial: 0,
                 version: None,
+                new_epoch: false,
             }),
             known,
             key_function: Arc::new(S::key),
@@ -334,6 +338,7 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
         }
         // A list starts a new reckoning: it may be of a new epoch.
         inner.version = Some(snapshot.resource_version);
+        inner.new_epoch |= snapshot.new_epoch;
         drop(inner);
         self.readable.notify_one();
     }
@@ -363,6 +368,14 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
             resource_version: None,
         };
         let mut inner = self.inner.lock();
+        if std::mem::take(&mut inner.new_epoch) {
+            drop(inner);
+            process(batch(
+                vec![Delta::Bookmark(ResourceVersion::from("0"))],
+                false,
+            ));
+            return true;
+        }
         let Some((_, mut item, initial)) = inner.take() else {
             let Some(version) = inner.version.take() else {
                 return false;

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use reeve_informer::{Activity, FirstList, ObjectKey, ReflectorOptions, SharedInformer};
+use reeve_informer::{
+    Activity, FirstList, HandlerOptions, ObjectKey, Policy, ReflectorOptions, SharedInformer,
+};
 
 use crate::harness::{builder, clock, millis, run, seconds, start};
 use crate::script::*;
@@ -751,6 +753,29 @@ async fn a_restored_server_is_accepted_after_three_older_lists() {
     assert_eq!(running.informer.health().epochs, 1);
     assert_eq!(running.informer.last_sync_resource_version().as_str(), "53");
     assert_eq!(script.log().last().unwrap(), "watch @52");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_kept_through_a_restore_is_followed_while_a_delta_fifo_is_still_full() {
+    let script = Script::new([
+        no_streaming(),
+        list("200", &[object("a", "100"), object("b", "180")]),
+        ending([error(410, "Expired")]),
+        list("50", &[object("b", "41"), broken("a", "40")]),
+        list("51", &[object("b", "41"), broken("a", "40")]),
+        list("52", &[object("b", "41"), broken("a", "40")]),
+        watch([modified("a", "53")]),
+    ]);
+    let informer = builder(&script).delta_fifo().build();
+    // The store waits for it, so what the watch says is queued behind the list.
+    let options = HandlerOptions::new().policy(Policy::Block { bound: 1 });
+    let slow = |_| tokio::time::sleep(Duration::from_secs(5));
+    informer.add_async_handler(slow, options).unwrap();
+    let running = run(informer);
+    seconds(120).await;
+    assert_eq!(running.store(), "a@53 b@41");
+    assert_eq!(running.informer.last_sync_resource_version().as_str(), "53");
+    running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
