@@ -770,7 +770,7 @@ async fn an_object_kept_through_a_restore_is_followed_while_a_delta_fifo_is_stil
     // The store waits for it, so what the watch says is queued behind the list.
     let options = HandlerOptions::new().policy(Policy::Block { bound: 1 });
     let slow = |_| tokio::time::sleep(Duration::from_secs(5));
-    informer.add_async_handler(slow, options).unwrap();
+    let _handle = informer.add_async_handler(slow, options).unwrap();
     let running = run(informer);
     seconds(120).await;
     assert_eq!(running.store(), "a@53 b@41");
