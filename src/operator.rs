@@ -150,7 +150,7 @@ impl Operator {
         }
         let manager = builder.build().await?;
         // Before a controller asks for the kind: one ConfigMap, not all of the cluster.
-        let _ = manager.caches().informer_of::<ConfigMap>(Selection {
+        manager.caches().informer_of::<ConfigMap>(Selection {
             scope: Scope::namespace(settings.namespace.as_str()),
             fields: format!("metadata.name={CONFIG_MAP}"),
             ..Selection::default()
@@ -317,10 +317,12 @@ fn jumps(manager: &Manager, again: Sender<Request>) -> Runnable {
                 jump = clock.jumped(JUMP, LOOK_FOR_JUMPS) => jump,
             };
             tracing::warn!(by = ?jump.by, "the wall clock was set; looking at every block");
-            let Ok(lister) = caches.lister::<IPBlock>() else {
+            let blocks = caches.lister::<IPBlock>().map(|lister| lister.list());
+            // What is not cached yet is looked at when it is.
+            let Ok(Ok(blocks)) = blocks else {
                 continue;
             };
-            for block in lister.list() {
+            for block in blocks {
                 let wanted = Wanted::from(Request::namespaced(
                     block.metadata.namespace.as_deref().unwrap_or_default(),
                     block.metadata.name.as_deref().unwrap_or_default(),

@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use reeve_clock::Clock;
-use reeve_informer::Lister;
 use reeve_workqueue::Reason;
 use tokio_util::sync::CancellationToken;
 
-use crate::caches::{Caches, NotCached};
+use crate::cache::{Caches, Lister, NotCached};
 use crate::client::{Client, Error, Object};
 use crate::events::Recorder;
 
@@ -79,7 +78,7 @@ impl Context {
     ///
     /// # Errors
     /// When no controller watches `K` and it was not asked for with
-    /// [`Caches::informer`](crate::Caches::informer).
+    /// [`Caches::keep`](crate::Caches::keep).
     pub fn lister<K: Object>(&self) -> Result<Lister<K>, NotCached> {
         self.0.around.caches.lister()
     }

@@ -82,12 +82,12 @@
 //! | the lease | [`leader_election`] |
 //! | events, finalizers | [`events`], [`finalizer`] |
 //! | `/healthz`, `/readyz`, `/metrics`, limits | [`health`], [`metrics`], [`server`] |
-//! | caches of some objects only | [`Caches::informer_of`] |
+//! | what is cached, and how it is read | [`cache`] |
 //!
 //! Time is tokio's; dates and randomness come from a [`reeve_clock::Clock`]. Everything that is spawned belongs to
 //! the future of [`Manager::run`] and ends with it.
 
-pub mod caches;
+pub mod cache;
 pub mod client;
 pub mod context;
 pub mod controller;
@@ -106,7 +106,7 @@ pub mod reconcile;
 pub mod server;
 pub mod source;
 
-pub use caches::Caches;
+pub use cache::{Caches, Lister};
 pub use client::Client;
 pub use context::Context;
 pub use controller::Controller;
@@ -114,7 +114,7 @@ pub use events::Recorder;
 pub use manager::{Manager, Runnable};
 pub use metrics::Metrics;
 pub use reconcile::{Outcome, Reconciler, Request};
-pub use reeve_informer::{Event, Lister, ObjectKey};
+pub use reeve_informer::{Event, ObjectKey};
 
 use std::fmt;
 

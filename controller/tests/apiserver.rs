@@ -377,7 +377,7 @@ async fn own_writes_are_waited_for_only_where_a_cache_would_show_them() {
         fields: "metadata.name=watched".into(),
         ..Selection::default()
     };
-    let _ = manager.caches().informer_of::<ConfigMap>(selection);
+    manager.caches().informer_of::<ConfigMap>(selection);
     // Writes an object its cache leaves out, deletes one nobody caches, and comes back at once.
     let runs = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&runs);
@@ -408,7 +408,12 @@ async fn own_writes_are_waited_for_only_where_a_cache_would_show_them() {
     sleep(Duration::from_millis(10_500)).await;
     let runs = runs.load(Ordering::Relaxed);
     assert!((10..=11).contains(&runs), "{runs}: held back for nothing");
-    let watched = manager.caches().lister::<ConfigMap>().unwrap().list();
+    let watched = manager
+        .caches()
+        .lister::<ConfigMap>()
+        .unwrap()
+        .list()
+        .unwrap();
     assert_eq!(watched.len(), 1);
     stop.cancel();
     run.await.unwrap().unwrap();

@@ -11,7 +11,7 @@ use crate::key::ObjectKey;
 /// For every key a handler sees a legal history: `Added`, any number of `Updated`, `Deleted`, and so on. An
 /// object that was deleted and created again under the same key is `Deleted` and then `Added`, also when the
 /// informer learnt of both at once.
-pub enum Event<S> {
+pub enum Event<S: ?Sized> {
     /// The object is new to this handler.
     Added {
         /// The object.
@@ -65,7 +65,50 @@ impl<S: Stored> Event<S> {
     }
 }
 
-impl<S> Event<S> {
+impl<S: ?Sized> Event<S> {
+    /// The same event about what `view` makes of each object, if it makes anything of it.
+    ///
+    /// An update from an object without a view is told as `Added`, also to who was told of an earlier state; one to
+    /// an object without a view is not told, its deletion is. Of an object that is old and new at once `view` is
+    /// asked once.
+    #[must_use]
+    pub fn filter_map<T: ?Sized>(
+        self,
+        mut view: impl FnMut(Arc<S>) -> Option<Arc<T>>,
+    ) -> Option<Event<T>> {
+        Some(match self {
+            Self::Added { object, initial } => Event::Added {
+                object: view(object)?,
+                initial,
+            },
+            Self::Updated { old, new, reason } => {
+                let same = Arc::ptr_eq(&old, &new);
+                let new = view(new)?;
+                let old = if same {
+                    Some(Arc::clone(&new))
+                } else {
+                    view(old)
+                };
+                match old {
+                    Some(old) => Event::Updated { old, new, reason },
+                    None => Event::Added {
+                        object: new,
+                        initial: false,
+                    },
+                }
+            }
+            Self::Deleted {
+                key,
+                last,
+                tombstone,
+            } => Event::Deleted {
+                key,
+                last: last.and_then(view),
+                tombstone,
+            },
+        })
+    }
+
     /// The newest state in the event: of a deletion the last one known.
     #[must_use]
     pub fn object(&self) -> Option<&Arc<S>> {
@@ -93,7 +136,7 @@ impl<S> Event<S> {
     }
 }
 
-impl<S> Clone for Event<S> {
+impl<S: ?Sized> Clone for Event<S> {
     fn clone(&self) -> Self {
         match self {
             Self::Added { object, initial } => Self::Added {

@@ -93,7 +93,7 @@ impl BlockReconciler {
         let now = ctx.clock().now();
         let mut due = Vec::new();
         let mut coverage = self.parts.coverage.lock();
-        for block in ctx.lister::<IPBlock>()?.list() {
+        for block in ctx.lister::<IPBlock>()?.list()? {
             let key = block.key();
             let claim = recorded_claim(&block, place);
             let over = claim

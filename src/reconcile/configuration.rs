@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
+use reeve_controller::cache::ReadError;
 use reeve_controller::events::EventType;
 use reeve_controller::source::{Sender, Wanted};
 use reeve_controller::{Context, Outcome, Reconciler, Request, reconcile};
@@ -282,7 +283,12 @@ impl ConfigurationReconciler {
         }
         // The first time too: blocks may have been looked at while there was none.
         if changes.blocks {
-            for block in ctx.lister::<IPBlock>()?.list() {
+            let blocks = match ctx.lister::<IPBlock>()?.list() {
+                // Each is looked at when the cache is filled.
+                Err(ReadError::NotSynced { .. }) => Vec::new(),
+                read => read?,
+            };
+            for block in blocks {
                 let wanted = Wanted::with_priority(request_of(&block), LOW_PRIORITY);
                 consumers.blocks.send(wanted).await?;
             }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::worker::{AnyReconciler, Erased, Workshop};
 use super::{Controller, OWN_WRITES_TIMEOUT, Parts, Prepared};
-use crate::caches::{Caches, Registration};
+use crate::cache::{CacheError, Caches, Registration, View};
 use crate::client::Object;
 use crate::context::Surroundings;
 use crate::handler::{ForObject, ForOwner, Handler, for_object, for_owner, is_unchanged};
@@ -51,7 +51,7 @@ pub enum BuildError {
 pub enum NoWatch {}
 
 /// A watch with its kind erased: asks for the cache of the kind.
-type Watch<R> = Box<dyn FnOnce(&Caches) -> Attach<R> + Send>;
+type Watch<R> = Box<dyn FnOnce(&Caches) -> Result<Attach<R>, CacheError> + Send>;
 /// Registers the handler of a watch, which adds to the queue.
 type Attach<R> = Box<dyn FnOnce(&str, &Caches, &Queue<R>) -> Registration + Send>;
 /// The last watch, to which predicates may still be added.
@@ -211,15 +211,17 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     {
         self.seal(Some(Box::new(move |predicates| {
             Box::new(move |caches| {
-                let _ = caches.informer::<N>();
-                Box::new(move |name, caches, queue| {
+                let view = View::<N>::typed();
+                let interest = caches.watch(&view, true)?;
+                let attach: Attach<R> = Box::new(move |name, caches, queue| {
                     let queue = queue.clone();
-                    caches.register::<N>(name, move |event| {
+                    caches.register(interest, &view, name, move |event| {
                         if predicates.iter().all(|predicate| predicate.allows(&event)) {
                             enqueue(&queue, &handler, &event, changed);
                         }
                     })
-                })
+                });
+                Ok(attach)
             })
         })))
     }
@@ -281,7 +283,7 @@ fn prepare<R: RequestKey>(
     settings: Settings<R>,
     reconciler: Arc<dyn AnyReconciler<R>>,
     parts: Parts,
-) -> Prepared {
+) -> Result<Prepared, CacheError> {
     let mut queue = Queue::builder()
         .name(name.as_str())
         .clock(parts.clock.clone())
@@ -291,10 +293,8 @@ fn prepare<R: RequestKey>(
         queue = limit(queue);
     }
     let queue = queue.build();
-    let watches: Vec<Attach<R>> = watches
-        .into_iter()
-        .map(|watch| watch(&parts.caches))
-        .collect();
+    let watches = watches.into_iter().map(|watch| watch(&parts.caches));
+    let watches: Vec<Attach<R>> = watches.collect::<Result<_, _>>()?;
     let sources = (!streams.is_empty()).then(|| {
         let queue = queue.clone();
         Runnable::new(format!("{name} sources"), move |stop| {
@@ -336,7 +336,7 @@ fn prepare<R: RequestKey>(
         drop(registrations);
         Ok::<_, std::convert::Infallible>(())
     });
-    Prepared { sources, workers }
+    Ok(Prepared { sources, workers })
 }
 
 /// Waits until every registration has seen its initial objects; false if the stop came first.

@@ -13,7 +13,7 @@ use reeve_clock::Clock;
 pub use builder::{BuildError, Builder, NoWatch};
 pub use reeve_workqueue::LOW_PRIORITY;
 
-use crate::caches::Caches;
+use crate::cache::{CacheError, Caches};
 use crate::client::Client;
 use crate::events::Recorder;
 use crate::manager::Runnable;
@@ -27,7 +27,7 @@ pub const OWN_WRITES_TIMEOUT: std::time::Duration = std::time::Duration::from_se
 pub struct Controller {
     pub(crate) name: String,
     pub(crate) needs_leader_election: bool,
-    pub(crate) prepare: Box<dyn FnOnce(Parts) -> Prepared + Send>,
+    pub(crate) prepare: Box<dyn FnOnce(Parts) -> Result<Prepared, CacheError> + Send>,
 }
 
 /// What a manager lends a controller.

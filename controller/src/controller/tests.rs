@@ -358,7 +358,7 @@ async fn a_standby_queues_nothing_and_finds_every_object_when_it_leads() {
         manager
             .caches()
             .lister::<ConfigMap>()
-            .is_ok_and(|lister| lister.list().len() == 2)
+            .is_ok_and(|lister| lister.list().is_ok_and(|list| list.len() == 2))
     };
     eventually("the cache of the standby is filled", cached).await;
     fake.remove(&path("goes"));

@@ -9,7 +9,7 @@ use reeve_clock::Clock;
 use tokio::sync::watch;
 
 use super::{Addresses, Error, GRACE_PERIOD, Group, Manager, Runnable, Shared, Stage, State};
-use crate::caches::Caches;
+use crate::cache::Caches;
 use crate::client::Client;
 use crate::events::Writer;
 use crate::health::Health;

@@ -17,6 +17,14 @@ pub enum Error {
     /// Two controllers have one name.
     #[error("there is a controller {0} already; metrics and logs need distinct names")]
     DuplicateController(String),
+    /// A kind that a controller watches cannot be cached as it wants it.
+    #[error("the controller {controller} was not added: {source}")]
+    Cache {
+        /// The controller.
+        controller: String,
+        /// Why not.
+        source: crate::cache::CacheError,
+    },
     /// It ran before.
     #[error("a manager runs once")]
     AlreadyRun,

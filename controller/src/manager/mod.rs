@@ -31,7 +31,7 @@ pub use error::Error;
 pub(crate) use runnable::Group;
 pub use runnable::Runnable;
 
-use crate::caches::Caches;
+use crate::cache::Caches;
 use crate::client::Client;
 use crate::controller::{Controller, Parts};
 use crate::events::Recorder;
@@ -177,7 +177,7 @@ impl Manager {
     /// Adds a controller: its handlers are registered now, its workers start when the manager lets them.
     ///
     /// # Errors
-    /// When there is one of its name, or the manager stops.
+    /// When there is one of its name, a kind cannot be cached as it wants it, or the manager stops.
     pub fn add_controller(&self, controller: Controller) -> Result<(), Error> {
         let shared = &self.shared;
         {
@@ -202,7 +202,14 @@ impl Manager {
             recorder: self.recorder(&controller.name),
         };
         let needs_leader_election = controller.needs_leader_election;
-        let prepared = (controller.prepare)(parts);
+        let prepared = (controller.prepare)(parts).map_err(|source| {
+            let mut state = shared.state.lock();
+            state.controllers.retain(|name| *name != controller.name);
+            Error::Cache {
+                controller: controller.name,
+                source,
+            }
+        })?;
         if let Some(sources) = prepared.sources {
             self.add(sources)?;
         }

@@ -151,6 +151,7 @@ impl Recipe {
         endpoint: Endpoint,
         selection: Selection,
         namespaces: Option<NamespaceSet>,
+        particular: impl FnOnce(Builder<S>) -> Builder<S>,
     ) -> SharedInformer<S> {
         let configure = self
             .kinds
@@ -168,7 +169,7 @@ impl Recipe {
         if let Some(configure) = configure {
             builder = configure(builder);
         }
-        builder = builder.selection(selection);
+        builder = particular(builder).selection(selection);
         if let Some(namespaces) = namespaces {
             builder = builder.namespaces(namespaces);
         }

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::entry::Stored;
 use crate::health::CacheHealth;
-use crate::informer::{NamespaceSet, SharedInformer};
+use crate::informer::{Builder, NamespaceSet, SharedInformer};
 use crate::transport::{Endpoint, Scope, Selection};
 use builder::Recipe;
 use lease::Users;
@@ -137,7 +137,7 @@ impl InformerFactory {
         endpoint: Endpoint,
         selection: Selection,
     ) -> SharedInformer<S> {
-        self.shared(endpoint, selection, None)
+        self.shared(endpoint, selection, None, |builder| builder)
     }
 
     /// The informer for the kind at `endpoint` in the form `S`, in the namespaces of a set, which may change while
@@ -154,6 +154,30 @@ impl InformerFactory {
             endpoint,
             Selection { scope, ..selection },
             Some(namespaces.clone()),
+            |builder| builder,
+        )
+    }
+
+    /// The informer for the kind at `endpoint` in the form `S`: with `selection`, or, given `namespaces`, in those of
+    /// the set. If there is none yet, it is made with what `configure` adds to what the factory says for all; a
+    /// selection or namespaces set there are not kept.
+    #[must_use]
+    pub fn informer_with<S: Stored>(
+        &self,
+        endpoint: Endpoint,
+        selection: Selection,
+        namespaces: Option<&NamespaceSet>,
+        configure: impl FnOnce(Builder<S>) -> Builder<S>,
+    ) -> SharedInformer<S> {
+        let scope = match namespaces {
+            Some(_) => Scope::Cluster,
+            None => selection.scope,
+        };
+        self.shared(
+            endpoint,
+            Selection { scope, ..selection },
+            namespaces.cloned(),
+            configure,
         )
     }
 
@@ -162,6 +186,7 @@ impl InformerFactory {
         endpoint: Endpoint,
         selection: Selection,
         namespaces: Option<NamespaceSet>,
+        configure: impl FnOnce(Builder<S>) -> Builder<S>,
     ) -> SharedInformer<S> {
         let key = Key {
             kind: endpoint.clone(),
@@ -179,7 +204,10 @@ impl InformerFactory {
         {
             return SharedInformer::leased(informer, entry.users.lease());
         }
-        let informer = self.inner.recipe.make::<S>(endpoint, selection, namespaces);
+        let informer = self
+            .inner
+            .recipe
+            .make::<S>(endpoint, selection, namespaces, configure);
         let entry = Entry {
             informer: Box::new(informer.clone()),
             erased: Arc::new(informer.clone()),

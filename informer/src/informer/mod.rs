@@ -263,6 +263,16 @@ impl<S: Stored> SharedInformer<S> {
         self.inner.has_synced()
     }
 
+    /// True once what is watched of `scope` is in the store, whatever else is still to be listed. False for what is not
+    /// watched.
+    #[must_use]
+    pub fn has_synced_in(&self, scope: &Scope) -> bool {
+        let feeds = self.inner.feeds.borrow();
+        feeds
+            .iter()
+            .any(|feed| feed.scope.contains(scope) && feed.has_synced())
+    }
+
     /// True once the informer has ended, or its run was dropped.
     #[must_use]
     pub fn is_stopped(&self) -> bool {

@@ -1,0 +1,613 @@
+//! The caches of a manager: one store for each kind, shared by all its controllers.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use jiff::SignedDuration;
+use kube_core::{DynamicObject, GroupVersionKind, PartialObjectMeta};
+use parking_lot::Mutex;
+use reeve_clock::Clock;
+use reeve_informer::{
+    Activity, CacheHealth, Event, HandlerOptions, InformerFactory, MetricsProvider, Scope,
+    Selection, SharedInformer, indexer,
+};
+use tokio::time::{sleep, timeout};
+
+use super::registration::Registration;
+use super::slot::{Interest, Slot};
+use super::store::{Making, RowIndex, Store, StoreForm};
+use super::view::Need;
+use super::{Kind, Kinds, Lister, View};
+use crate::client::writes::{self, Effect, Write};
+use crate::client::{Client, Object};
+
+/// How often the start looks whether caches are filled.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a cache that was filled may fail before readiness says so.
+const TOLERATED: SignedDuration = SignedDuration::from_secs(30);
+
+/// No cache holds this kind.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{kind} is not cached: watch it in a controller, or keep it with Caches::keep before the start"
+)]
+pub struct NotCached {
+    /// The kind.
+    pub kind: String,
+}
+
+/// A kind cannot be cached so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// The options store less of the kind than is asked for.
+    #[error(
+        "the options store only metadata of {kind}, and all of it is asked for: store it as StoreForm::Typed or \
+         StoreForm::Compact in CacheOptions, or watch its metadata"
+    )]
+    Form {
+        /// The kind.
+        kind: String,
+    },
+    /// The options store the kind in another form than is asked for.
+    #[error(
+        "{kind} is stored as {form:?}: its informer is of another type; read it with Caches::lister"
+    )]
+    OtherForm {
+        /// The kind.
+        kind: String,
+        /// How it is stored.
+        form: StoreForm,
+    },
+    /// There is no such kind in the registry.
+    #[error("the kind {kind} is not known: add it with Caches::kinds().add first")]
+    UnknownKind {
+        /// The kind.
+        kind: String,
+    },
+}
+
+/// The caches of one manager. Cheap to clone; clones are the same caches.
+#[derive(Clone)]
+pub struct Caches {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    factory: InformerFactory,
+    clock: Clock,
+    namespace: Option<String>,
+    kinds: Kinds,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// In the order they were asked for. Of a kind there are several only if no form serves all.
+    slots: Vec<Weak<Slot>>,
+    kept: Vec<Interest>,
+    /// Of each kind, those that every store of it gets.
+    indexes: Vec<Index>,
+    /// The Rust types that writes may be of.
+    types: HashMap<TypeId, (Kind, Live)>,
+    /// What is selected of a kind, if not all.
+    selections: Vec<(Kind, Selection)>,
+    started: bool,
+}
+
+struct Index {
+    kind: Kind,
+    name: Arc<str>,
+    /// `None` for the index of a label.
+    function: Option<RowIndex>,
+}
+
+/// Asks the server what became of an object.
+pub(super) type Live =
+    for<'a> fn(&'a Client, &'a reeve_informer::ObjectKey) -> BoxFuture<'a, LiveResult>;
+type LiveResult = Result<Effect, crate::client::Error>;
+
+// === impl Caches ===
+
+impl Caches {
+    pub(crate) fn new(
+        client: kube_client::Client,
+        clock: Clock,
+        namespace: Option<String>,
+        resync: Option<Duration>,
+        metrics: Arc<dyn MetricsProvider>,
+    ) -> Self {
+        let mut factory = InformerFactory::builder(client)
+            .clock(clock.clone())
+            .metrics(metrics);
+        if let Some(period) = resync {
+            factory = factory.resync(period);
+        }
+        let factory = factory.build();
+        Self {
+            shared: Arc::new(Shared {
+                factory,
+                clock,
+                namespace,
+                kinds: Kinds::default(),
+                state: Mutex::default(),
+            }),
+        }
+    }
+
+    /// The kinds that are known only at run time.
+    #[must_use]
+    pub fn kinds(&self) -> &Kinds {
+        &self.shared.kinds
+    }
+
+    /// Caches a kind until [`Caches::release`], whoever else watches it: from the start, or if the manager runs, from
+    /// now. Say it for what is read and not watched.
+    ///
+    /// ```
+    /// # use k8s_openapi::api::core::v1::Node;
+    /// # use reeve_controller::{Manager, cache::View};
+    /// # fn example(manager: &Manager) -> Result<(), Box<dyn std::error::Error>> {
+    /// let nodes = manager.caches().keep(&View::<Node>::typed())?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`CacheError::Form`] if the options store less of the kind.
+    pub fn keep<V: 'static>(&self, view: &View<V>) -> Result<Lister<V>, CacheError> {
+        let interest = self.watch(view, true)?;
+        let lister = Lister::new(Arc::clone(interest.slot()), view.clone());
+        self.shared.state.lock().kept.push(interest);
+        Ok(lister)
+    }
+
+    /// Lets go of what [`Caches::keep`] and [`Caches::informer`] hold of a kind. When no controller, handler or lister
+    /// uses the kind any more, its informer stops after the linger, and its memory is free; who asks later has a new
+    /// one (controller-runtime: `RemoveInformer`, which stops it for all).
+    pub fn release(&self, kind: &Kind) {
+        let released: Vec<Interest> = {
+            let mut state = self.shared.state.lock();
+            let (released, kept) = std::mem::take(&mut state.kept)
+                .into_iter()
+                .partition(|kept| kept.slot().kind.is(kind));
+            state.kept = kept;
+            released
+        };
+        drop(released);
+    }
+
+    /// The informer itself of kind `K`, kept as by [`Caches::keep`], for what handlers and listers here do not offer.
+    /// Its store is made now, so say it after all options.
+    ///
+    /// # Errors
+    /// [`CacheError::OtherForm`] if the kind is not stored as `K`.
+    pub fn informer<K: Object>(&self) -> Result<SharedInformer<K>, CacheError> {
+        let view = View::<K>::typed();
+        let interest = self.watch(&view, true)?;
+        let slot = Arc::clone(interest.slot());
+        self.shared.state.lock().kept.push(interest);
+        let store = self.make(&slot);
+        let informer = store.informer().downcast_ref::<SharedInformer<K>>();
+        informer.cloned().ok_or_else(|| CacheError::OtherForm {
+            kind: view.kind.to_string(),
+            form: store.form(),
+        })
+    }
+
+    /// Selects objects of kind `K`, and keeps it. Say it before a controller watches the kind.
+    pub fn informer_of<K: Object>(&self, selection: Selection) {
+        let kind = Kind::of::<K>();
+        self.shared.state.lock().selections.push((kind, selection));
+        let _ = self.keep(&View::<K>::typed());
+    }
+
+    /// Reads of kind `K`.
+    ///
+    /// # Errors
+    /// When nobody watches or keeps the kind: a read never begins to watch by itself.
+    pub fn lister<K: Object>(&self) -> Result<Lister<K>, NotCached> {
+        self.view(&View::typed())
+    }
+
+    /// Reads of the metadata of kind `K`.
+    ///
+    /// # Errors
+    /// As [`Caches::lister`].
+    pub fn metadata<K: Object>(&self) -> Result<Lister<PartialObjectMeta<K>>, NotCached> {
+        self.view(&View::<PartialObjectMeta<K>>::metadata())
+    }
+
+    /// Reads of a kind that is known only at run time, from the [registry](Caches::kinds) or by its Rust type.
+    ///
+    /// # Errors
+    /// As [`Caches::lister`].
+    pub fn dynamic(&self, gvk: &GroupVersionKind) -> Result<Lister<DynamicObject>, NotCached> {
+        let known = self.shared.kinds.get(gvk).or_else(|| {
+            let slots = self.slots();
+            let slot = slots.iter().find(|slot| slot.kind.gvk() == *gvk)?;
+            Some(slot.kind.clone())
+        });
+        let kind = known.ok_or_else(|| NotCached {
+            kind: format!("{} ({})", gvk.kind, gvk.api_version()),
+        })?;
+        self.view(&View::dynamic(&kind))
+    }
+
+    /// Reads through a view.
+    ///
+    /// # Errors
+    /// As [`Caches::lister`].
+    pub fn view<V: 'static>(&self, view: &View<V>) -> Result<Lister<V>, NotCached> {
+        let slots = self.slots();
+        let slot = slots
+            .into_iter()
+            .find(|slot| slot.kind.is(&view.kind) && slot.serves(view));
+        match slot {
+            Some(slot) => Ok(Lister::new(slot, view.clone())),
+            None => Err(NotCached {
+                kind: view.kind.to_string(),
+            }),
+        }
+    }
+
+    /// Adds an index, before or after the start: `function` names the values of each object, and
+    /// [`Lister::by_index`] finds them. An index that is called as a field serves field selectors. It stays when the
+    /// kind's informer is replaced (controller-runtime: `IndexField`).
+    ///
+    /// # Errors
+    /// If the kind has an index of this name.
+    pub fn add_index<V: 'static>(
+        &self,
+        view: &View<V>,
+        name: impl Into<Arc<str>>,
+        function: impl Fn(&V) -> Vec<Arc<str>> + Send + Sync + 'static,
+    ) -> Result<(), indexer::Error> {
+        let shown = view.clone();
+        let function: RowIndex = Arc::new(move |row| {
+            let mut values = Vec::new();
+            shown
+                .show(row, &mut |object| values = function(object))
+                .map_err(|error| error.to_string())?;
+            Ok(values)
+        });
+        self.index(Index {
+            kind: view.kind.clone(),
+            name: name.into(),
+            function: Some(function),
+        })
+    }
+
+    /// Adds an index of the values of a label, which label selectors use, before or after the start.
+    ///
+    /// # Errors
+    /// If the kind has one already.
+    pub fn add_label_index(
+        &self,
+        kind: &Kind,
+        label: impl Into<Arc<str>>,
+    ) -> Result<(), indexer::Error> {
+        self.index(Index {
+            kind: kind.clone(),
+            name: label.into(),
+            function: None,
+        })
+    }
+
+    fn index(&self, index: Index) -> Result<(), indexer::Error> {
+        let slots = self.slots();
+        let mut state = self.shared.state.lock();
+        let label = index.function.is_none();
+        let same = |known: &&Index| {
+            known.kind.is(&index.kind)
+                && known.name == index.name
+                && known.function.is_none() == label
+        };
+        if state.indexes.iter().any(|known| same(&known)) {
+            return Err(indexer::Error::Exists {
+                name: Arc::clone(&index.name),
+            });
+        }
+        let stores = slots.iter().filter(|slot| slot.kind.is(&index.kind));
+        for store in stores.filter_map(|slot| slot.store()) {
+            index.add_to(&**store)?;
+        }
+        state.indexes.push(index);
+        Ok(())
+    }
+
+    /// Tells `handler` of every change of a kind from now on, and first of every object there is. Dropping what is
+    /// returned takes the handler away.
+    ///
+    /// # Errors
+    /// As [`Caches::keep`].
+    pub fn add_handler<V: 'static>(
+        &self,
+        view: &View<V>,
+        name: &str,
+        handler: impl Fn(Event<V>) + Send + Sync + 'static,
+    ) -> Result<Registration, CacheError> {
+        let interest = self.watch(view, true)?;
+        Ok(self.register(interest, view, name, handler))
+    }
+
+    /// How each cache is doing, in the order they were asked for.
+    #[must_use]
+    pub fn health(&self) -> Vec<CacheHealth> {
+        let slots = self.slots();
+        slots
+            .iter()
+            .filter_map(|slot| Some(slot.store()?.health()))
+            .collect()
+    }
+
+    /// Whether every cache is filled and kept up to date. A failure shorter than 30 s is let pass, and so is a kind
+    /// that the server does not have, if all who watch it can do without.
+    ///
+    /// # Errors
+    /// A line for each that is not, with the cause.
+    pub fn check(&self) -> Result<(), String> {
+        let now = self.shared.clock.now();
+        let mut problems = Vec::new();
+        for slot in self.slots() {
+            let Some(store) = slot.store() else {
+                problems.push(format!("{}: not started", slot.kind));
+                continue;
+            };
+            let health = store.health();
+            if health.activity == Activity::Missing && !slot.is_required() {
+                continue;
+            }
+            let failure = health.failure.as_ref();
+            if !health.synced
+                || failure.is_some_and(|failure| now.duration_since(failure.since) > TOLERATED)
+            {
+                problems.extend(health.trouble());
+            }
+        }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(problems.join("; "))
+        }
+    }
+
+    /// Begins to use a kind: it is cached for as long as what is returned is held. If it is not `required`, readiness
+    /// does not mind that the server does not have the kind (yet, or any more).
+    ///
+    /// This is what a controller calls when it is added; [`Caches::register`] when its workers start. In between the
+    /// cache is filled, and before the start all who ask are heard before the form of the store is decided.
+    pub(crate) fn watch<V>(&self, view: &View<V>, required: bool) -> Result<Interest, CacheError> {
+        let slots = self.slots();
+        let mut state = self.shared.state.lock();
+        if let Some(live) = view.live {
+            let known = (view.kind.clone(), live);
+            state.types.entry(view.model).or_insert(known);
+        }
+        let of_kind = || slots.iter().filter(|slot| slot.kind.is(&view.kind));
+        if let Some(slot) = of_kind().find(|slot| slot.absorb(view)) {
+            return Ok(Interest::new(Arc::clone(slot), required));
+        }
+        if self.form(&view.kind) == Some(StoreForm::Metadata) && view.need > Need::Metadata {
+            return Err(CacheError::Form {
+                kind: view.kind.to_string(),
+            });
+        }
+        if of_kind().next().is_some() {
+            tracing::info!(
+                kind = %view.kind,
+                "watched and stored twice: what is stored already cannot give all that is asked for now. Name the \
+                 form of the kind in CacheOptions, or use one Rust type for it, to have one store"
+            );
+        }
+        let slot = Arc::new(Slot::new(view));
+        state.slots.retain(|slot| slot.strong_count() > 0);
+        state.slots.push(Arc::downgrade(&slot));
+        let started = state.started;
+        drop(state);
+        if started {
+            self.make(&slot);
+        }
+        Ok(Interest::new(slot, required))
+    }
+
+    /// Registers a handler with the store of `interest`, which is kept until the registration is dropped.
+    pub(crate) fn register<V: 'static>(
+        &self,
+        interest: Interest,
+        view: &View<V>,
+        name: &str,
+        handler: impl Fn(Event<V>) + Send + Sync + 'static,
+    ) -> Registration {
+        let store = Arc::clone(self.make(interest.slot()));
+        let view = view.clone();
+        let shown = move |event: Event<dyn super::view::Row>| {
+            // What does not decode was counted and logged by the store.
+            if let Some(event) = event.filter_map(|row| view.of(row).ok()) {
+                handler(event);
+            }
+        };
+        let options = HandlerOptions::new().name(name);
+        let handle = store.add_handler(Box::new(shown), options);
+        Registration::new(interest, store, handle)
+    }
+
+    /// The form that the options name.
+    fn form(&self, _kind: &Kind) -> Option<StoreForm> {
+        None
+    }
+
+    /// The store of a slot.
+    fn make<'a>(&self, slot: &'a Arc<Slot>) -> &'a Arc<dyn Store> {
+        if let Some(store) = slot.store() {
+            return store;
+        }
+        let state = self.shared.state.lock();
+        slot.make(self.form(&slot.kind), |make, form| {
+            let scope = match &self.shared.namespace {
+                Some(namespace) if slot.kind.is_namespaced() => {
+                    Scope::namespace(namespace.as_str())
+                }
+                _ => Scope::Cluster,
+            };
+            let selection = state
+                .selections
+                .iter()
+                .find(|(kind, _)| kind.is(&slot.kind))
+                .map(|(_, selection)| selection.clone());
+            let store = make(
+                &slot.kind,
+                &Making {
+                    factory: &self.shared.factory,
+                    form,
+                    selection: selection.unwrap_or_else(|| Selection {
+                        scope,
+                        ..Selection::default()
+                    }),
+                    namespaces: None,
+                },
+            );
+            let indexes = state.indexes.iter();
+            for index in indexes.filter(|index| index.kind.is(&slot.kind)) {
+                // An informer that lingers has it already.
+                let _ = index.add_to(&*store);
+            }
+            store
+        })
+    }
+
+    /// Those in use.
+    fn slots(&self) -> Vec<Arc<Slot>> {
+        let state = self.shared.state.lock();
+        state.slots.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Starts what has not started.
+    pub(crate) fn start(&self) {
+        self.shared.state.lock().started = true;
+        for slot in self.slots() {
+            self.make(&slot);
+        }
+        self.shared.factory.start();
+    }
+
+    /// Returns when every cache is filled, or is known to be failing, or `limit` is over. A kind that cannot be
+    /// listed costs the controllers that read it, not the others.
+    pub(crate) async fn settled(&self, limit: Duration) {
+        let settled = async {
+            while !self
+                .health()
+                .iter()
+                .all(|health| health.synced || health.failure.is_some())
+            {
+                sleep(LOOK).await;
+            }
+        };
+        let in_time = timeout(limit, settled).await.is_ok();
+        if let Err(problems) = self.check() {
+            tracing::warn!(in_time, problems, "going on without some caches");
+        }
+    }
+
+    /// Stops every informer, and returns when they have.
+    pub(crate) async fn stop(&self) {
+        self.shared.factory.shutdown().await;
+    }
+
+    /// Stops every informer without waiting for it.
+    pub(crate) fn abort(&self) {
+        // The first poll cancels them and takes their tasks; dropping the future drops those.
+        let _ = self.shared.factory.shutdown().now_or_never();
+    }
+
+    /// Whether an object is cached, as far as its kind and key tell.
+    pub(crate) fn covers(&self, write: &Write) -> bool {
+        self.holding(write)
+            .iter()
+            .any(|store| store.may_hold(&write.key))
+    }
+
+    /// Whether the caches show what `write` did; true for a kind that is not cached.
+    pub(crate) fn has_seen(&self, write: &Write) -> bool {
+        self.holding(write)
+            .iter()
+            .all(|store| write.effect.is_seen(&seen(&**store, write)))
+    }
+
+    /// Asks the server what became of a write whose answer was lost. `None` when it does not answer either.
+    pub(crate) async fn ask(
+        &self,
+        client: &Client,
+        write: &Write,
+        limit: Duration,
+    ) -> Option<Effect> {
+        let live = {
+            let state = self.shared.state.lock();
+            state.types.get(&write.kind).map(|(_, live)| *live)?
+        };
+        let client = client
+            .clone()
+            .with_deadline(limit.min(Duration::from_secs(5)));
+        match live(&client, &write.key).await {
+            Ok(effect) => Some(effect),
+            Err(error) => {
+                tracing::debug!(key = %write.key, %error, "a write may have happened; the server does not say");
+                None
+            }
+        }
+    }
+
+    /// The stores of the objects of a write, in whatever version of the API.
+    fn holding(&self, write: &Write) -> Vec<Arc<dyn Store>> {
+        let kind = {
+            let state = self.shared.state.lock();
+            state.types.get(&write.kind).map(|(kind, _)| kind.clone())
+        };
+        let Some(kind) = kind else {
+            return Vec::new();
+        };
+        let resource = kind.resource();
+        let slots = self.slots();
+        slots
+            .iter()
+            .filter(|slot| slot.kind.is_of_objects(&resource.group, &resource.kind))
+            .filter_map(|slot| slot.store().cloned())
+            .collect()
+    }
+}
+
+/// What a store shows of the object of a write.
+fn seen(store: &dyn Store, write: &Write) -> writes::View {
+    let through = store.resource_version();
+    let object = store.get(write.key.as_ref()).ok().flatten();
+    let object = object.and_then(|row| {
+        let meta = row.metadata().ok()?;
+        Some((meta.uid.clone(), meta.resource_version.clone()))
+    });
+    writes::View {
+        object,
+        through: (!through.is_empty()).then(|| through.as_str().to_owned()),
+    }
+}
+
+impl Index {
+    fn add_to(&self, store: &dyn Store) -> Result<(), indexer::Error> {
+        let name = Arc::clone(&self.name);
+        match &self.function {
+            Some(function) => store.add_index(name, Arc::clone(function)),
+            None => store.add_label_index(name),
+        }
+    }
+}
+
+impl fmt::Debug for Caches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caches")
+            .field("factory", &self.shared.factory)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,134 @@
+//! Kinds as values: what a kind is called, and whether its objects are in namespaces.
+
+use std::fmt;
+use std::sync::Arc;
+
+use kube_core::{ApiResource, GroupVersionKind};
+use parking_lot::Mutex;
+
+use crate::client::Object;
+use crate::handler::is_namespaced;
+
+/// A kind, known when the program is built ([`Kind::of`]) or only when it runs. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Kind(Arc<Described>);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Described {
+    resource: ApiResource,
+    namespaced: bool,
+}
+
+/// The kinds that are known only when the program runs, by group, version and kind (the place of
+/// controller-runtime's scheme for unstructured objects). A handle: clones are one registry.
+///
+/// ```
+/// use kube_core::{ApiResource, GroupVersionKind};
+/// use reeve_controller::cache::{Kind, Kinds};
+/// let kinds = Kinds::default();
+/// let widget = GroupVersionKind::gvk("example.com", "v1", "Widget");
+/// kinds.add(Kind::namespaced(ApiResource::from_gvk_with_plural(&widget, "widgets")));
+/// assert!(kinds.get(&widget).is_some_and(|kind| kind.is_namespaced()));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Kinds(Arc<Mutex<Vec<Kind>>>);
+
+// === impl Kind ===
+
+impl Kind {
+    /// The kind of a Rust type.
+    #[must_use]
+    pub fn of<K: Object>() -> Self {
+        Self::new(ApiResource::erase::<K>(&()), is_namespaced::<K>())
+    }
+
+    /// A kind whose objects are in namespaces.
+    #[must_use]
+    pub fn namespaced(resource: ApiResource) -> Self {
+        Self::new(resource, true)
+    }
+
+    /// A kind whose objects are in no namespace.
+    #[must_use]
+    pub fn cluster_scoped(resource: ApiResource) -> Self {
+        Self::new(resource, false)
+    }
+
+    fn new(resource: ApiResource, namespaced: bool) -> Self {
+        Self(Arc::new(Described {
+            resource,
+            namespaced,
+        }))
+    }
+
+    /// What the API server calls it.
+    #[must_use]
+    pub fn resource(&self) -> &ApiResource {
+        &self.0.resource
+    }
+
+    /// Whether its objects are in namespaces.
+    #[must_use]
+    pub fn is_namespaced(&self) -> bool {
+        self.0.namespaced
+    }
+
+    /// Group, version and kind.
+    #[must_use]
+    pub fn gvk(&self) -> GroupVersionKind {
+        let ApiResource {
+            group,
+            version,
+            kind,
+            ..
+        } = self.resource();
+        GroupVersionKind::gvk(group, version, kind)
+    }
+
+    /// Whether both are called the same.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        let (a, b) = (self.resource(), other.resource());
+        (&a.group, &a.version, &a.kind) == (&b.group, &b.version, &b.kind)
+    }
+
+    /// Whether both are the same objects, in whatever version.
+    pub(super) fn is_of_objects(&self, group: &str, kind: &str) -> bool {
+        let resource = self.resource();
+        resource.group == group && resource.kind == kind
+    }
+}
+
+impl fmt::Display for Kind {
+    /// `Deployment (apps/v1)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} ({})",
+            self.0.resource.kind, self.0.resource.api_version
+        )
+    }
+}
+
+// === impl Kinds ===
+
+impl Kinds {
+    /// Adds a kind; one that is called the same is replaced.
+    pub fn add(&self, kind: Kind) {
+        let mut kinds = self.0.lock();
+        kinds.retain(|known| !known.is(&kind));
+        kinds.push(kind);
+    }
+
+    /// The kind called so, if it was added.
+    #[must_use]
+    pub fn get(&self, gvk: &GroupVersionKind) -> Option<Kind> {
+        let kinds = self.0.lock();
+        kinds.iter().find(|kind| kind.gvk() == *gvk).cloned()
+    }
+
+    /// Every kind, in the order they were added.
+    #[must_use]
+    pub fn all(&self) -> Vec<Kind> {
+        self.0.lock().clone()
+    }
+}

@@ -1,0 +1,279 @@
+//! The store of a kind, its form erased: an informer, and what is asked of it by whoever does not know its type.
+
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use kube_core::{DynamicObject, PartialObjectMeta, Resource, Selector};
+use reeve_informer::{
+    CacheHealth, Compact, Endpoint, Event, FieldSelector, HandlerHandle, HandlerOptions,
+    IndexValues, InformerFactory, KeyRef, NamespaceSet, ObjectKey, ResourceVersion, Scope,
+    Selection, SharedInformer, Stored, indexer, lister,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Kind;
+use super::view::Row;
+
+/// What a store keeps of each object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreForm {
+    /// The Rust type: reads are free.
+    Typed,
+    /// The JSON as it came: the least memory that holds everything; each read decodes. See
+    /// [`Compact`](reeve_informer::Compact).
+    Compact,
+    /// Metadata only, and no more is asked of the server.
+    Metadata,
+}
+
+/// Makes the store of a kind, of the Rust type that the maker was written for.
+pub(super) type Make = fn(&Kind, &Making<'_>) -> Arc<dyn Store>;
+
+/// How a store is made.
+pub(super) struct Making<'a> {
+    pub(super) factory: &'a InformerFactory,
+    pub(super) form: StoreForm,
+    pub(super) selection: Selection,
+    pub(super) namespaces: Option<&'a NamespaceSet>,
+}
+
+/// A handler of a store whose form it does not know.
+pub(super) type RowHandler = Box<dyn Fn(Event<dyn Row>) + Send + Sync>;
+/// The values of an entry in an index.
+pub(super) type RowIndex = Arc<dyn Fn(&dyn Row) -> IndexValues + Send + Sync>;
+
+/// An informer of any form.
+pub(super) trait Store: Send + Sync {
+    fn form(&self) -> StoreForm;
+    /// The Rust type that is stored, or that is decoded from what is.
+    fn model(&self) -> TypeId;
+    fn health(&self) -> CacheHealth;
+    /// Whether all of `scope` is watched.
+    fn covers(&self, scope: &Scope) -> bool;
+    /// Whether an object of this key would be in it, as far as the key tells.
+    fn may_hold(&self, key: &ObjectKey) -> bool;
+    fn has_synced(&self) -> bool;
+    fn has_synced_in(&self, scope: &Scope) -> bool;
+    /// Waits for the first lists; false if the informer stopped before.
+    fn synced(&self) -> BoxFuture<'_, bool>;
+    fn resource_version(&self) -> ResourceVersion;
+    fn len(&self) -> usize;
+    fn get(&self, key: KeyRef<'_>) -> Result<Option<Arc<dyn Row>>, lister::Error>;
+    fn find(&self, query: &Query<'_>) -> Result<Vec<Arc<dyn Row>>, lister::Error>;
+    fn add_index(&self, name: Arc<str>, function: RowIndex) -> Result<(), indexer::Error>;
+    fn add_label_index(&self, label: Arc<str>) -> Result<(), indexer::Error>;
+    fn add_handler(&self, handler: RowHandler, options: HandlerOptions) -> Box<dyn Handle>;
+    /// The [`SharedInformer`].
+    fn informer(&self) -> &dyn Any;
+}
+
+/// Which objects.
+pub(super) enum Query<'a> {
+    Select {
+        namespace: Option<&'a str>,
+        labels: &'a Selector,
+        fields: &'a FieldSelector,
+    },
+    Index {
+        name: &'a str,
+        value: &'a str,
+    },
+    Range {
+        namespace: Option<&'a str>,
+        after: Option<KeyRef<'a>>,
+        limit: usize,
+    },
+    All,
+    Namespace(&'a str),
+}
+
+/// A handler that is registered.
+pub(super) trait Handle: Send + Sync {
+    fn is_synced(&self) -> bool;
+    fn synced(&self) -> BoxFuture<'_, ()>;
+    fn unregister(&self);
+}
+
+struct Held<S: Stored> {
+    informer: SharedInformer<S>,
+    lister: reeve_informer::Lister<S>,
+    form: StoreForm,
+    model: TypeId,
+}
+
+/// Makes the store of a kind, of the Rust type `K` or of what is decoded as it.
+pub(super) fn make<K>(kind: &Kind, making: &Making<'_>) -> Arc<dyn Store>
+where
+    K: Resource + Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
+    PartialObjectMeta<K>: Stored,
+{
+    let resource = kind.resource();
+    let whole = || Endpoint::for_type::<DynamicObject>(resource);
+    let metadata = || Endpoint::for_type::<PartialObjectMeta<DynamicObject>>(resource);
+    match making.form {
+        _ if K::metadata_api() => held::<K, K>(StoreForm::Metadata, metadata(), making),
+        StoreForm::Typed => held::<K, K>(StoreForm::Typed, whole(), making),
+        StoreForm::Compact => held::<K, Compact<K>>(StoreForm::Compact, whole(), making),
+        StoreForm::Metadata => {
+            held::<K, PartialObjectMeta<K>>(StoreForm::Metadata, metadata(), making)
+        }
+    }
+}
+
+fn held<K: 'static, S: Stored>(
+    form: StoreForm,
+    endpoint: Endpoint,
+    making: &Making<'_>,
+) -> Arc<dyn Store> {
+    let informer = making.factory.informer_with::<S>(
+        endpoint,
+        making.selection.clone(),
+        making.namespaces,
+        |builder| builder,
+    );
+    Arc::new(Held {
+        lister: informer.lister(),
+        informer,
+        form,
+        model: TypeId::of::<K>(),
+    })
+}
+
+// === impl Held ===
+
+fn erased<S: Stored>(objects: Vec<Arc<S>>) -> Vec<Arc<dyn Row>> {
+    objects
+        .into_iter()
+        .map(|object| object as Arc<dyn Row>)
+        .collect()
+}
+
+impl<S: Stored> Store for Held<S> {
+    fn form(&self) -> StoreForm {
+        self.form
+    }
+
+    fn model(&self) -> TypeId {
+        self.model
+    }
+
+    fn health(&self) -> CacheHealth {
+        self.informer.health()
+    }
+
+    fn covers(&self, scope: &Scope) -> bool {
+        self.informer.covers(scope)
+    }
+
+    fn may_hold(&self, key: &ObjectKey) -> bool {
+        let scope = match &key.namespace {
+            Some(namespace) => Scope::Namespace(Arc::clone(namespace)),
+            None => Scope::Cluster,
+        };
+        let fields = &self.informer.selection().fields;
+        let named = fields.strip_prefix("metadata.name=");
+        self.informer.covers(&scope) && named.is_none_or(|name| name == &*key.name)
+    }
+
+    fn has_synced(&self) -> bool {
+        self.informer.has_synced()
+    }
+
+    fn has_synced_in(&self, scope: &Scope) -> bool {
+        self.informer.has_synced_in(scope)
+    }
+
+    fn synced(&self) -> BoxFuture<'_, bool> {
+        async { self.informer.wait_synced().await.is_ok() }.boxed()
+    }
+
+    fn resource_version(&self) -> ResourceVersion {
+        self.informer.last_sync_resource_version()
+    }
+
+    fn len(&self) -> usize {
+        self.lister.len()
+    }
+
+    fn get(&self, key: KeyRef<'_>) -> Result<Option<Arc<dyn Row>>, lister::Error> {
+        let found = self.lister.get_named(key.namespace, key.name)?;
+        Ok(found.map(|object| object as Arc<dyn Row>))
+    }
+
+    fn find(&self, query: &Query<'_>) -> Result<Vec<Arc<dyn Row>>, lister::Error> {
+        Ok(erased(match *query {
+            Query::All => self.lister.list(),
+            Query::Namespace(namespace) => self.lister.namespace(namespace),
+            Query::Select {
+                namespace,
+                labels,
+                fields,
+            } => self.lister.select_fields(namespace, labels, fields)?,
+            Query::Index { name, value } => self.lister.by_index(name, value)?,
+            Query::Range {
+                namespace,
+                after,
+                limit,
+            } => self.lister.list_range(namespace, after, limit),
+        }))
+    }
+
+    fn add_index(&self, name: Arc<str>, function: RowIndex) -> Result<(), indexer::Error> {
+        self.informer
+            .add_indexer(name, move |object: &S| function(object))
+    }
+
+    fn add_label_index(&self, label: Arc<str>) -> Result<(), indexer::Error> {
+        self.informer.add_label_index(label)
+    }
+
+    fn add_handler(&self, handler: RowHandler, options: HandlerOptions) -> Box<dyn Handle> {
+        let shown = move |event: Event<S>| {
+            if let Some(event) = event.filter_map(|object| Some(object as Arc<dyn Row>)) {
+                handler(event);
+            }
+        };
+        Box::new(match self.informer.add_handler(shown, options) {
+            Ok(handle) => Some(handle),
+            Err(stopped) => {
+                tracing::debug!(%stopped, "a handler comes too late");
+                None
+            }
+        })
+    }
+
+    fn informer(&self) -> &dyn Any {
+        &self.informer
+    }
+}
+
+impl<S: Stored> Handle for Option<HandlerHandle<S>> {
+    fn is_synced(&self) -> bool {
+        self.as_ref().is_some_and(HandlerHandle::is_synced)
+    }
+
+    fn synced(&self) -> BoxFuture<'_, ()> {
+        async {
+            let synced = match self {
+                Some(handle) => handle.has_synced().await.is_ok(),
+                None => false,
+            };
+            if !synced {
+                // The informer has stopped: so will whoever waits.
+                std::future::pending::<()>().await;
+            }
+        }
+        .boxed()
+    }
+
+    fn unregister(&self) {
+        if let Some(handle) = self {
+            handle.unregister();
+        }
+    }
+}

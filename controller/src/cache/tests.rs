@@ -1,0 +1,292 @@
+//! Views, forms and the life of stores, against the built-in API server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_core::{DynamicObject, PartialObjectMeta};
+use parking_lot::Mutex;
+use reeve_apiserver::ApiServer;
+use reeve_clock::Clock;
+use reeve_informer::{Event, ObjectKey};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::*;
+use crate::Client;
+use crate::metrics::Metrics;
+
+pub(super) struct Cluster {
+    pub(super) server: ApiServer,
+    pub(super) client: Client,
+    pub(super) clock: Clock,
+}
+
+impl Cluster {
+    pub(super) async fn start() -> Self {
+        let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 7);
+        let builder = ApiServer::builder().clock(clock.clone());
+        let server = builder.start().await.unwrap();
+        Self {
+            client: Client::new(server.client()),
+            server,
+            clock,
+        }
+    }
+
+    pub(super) fn caches(&self) -> Caches {
+        Caches::new(
+            self.server.client(),
+            self.clock.clone(),
+            None,
+            None,
+            Metrics::new().informers(),
+        )
+    }
+
+    pub(super) async fn create(&self, name: &str) {
+        let map: ConfigMap = serde_json::from_value(json!({
+            "metadata": {"namespace": "default", "name": name, "labels": {"app": name}},
+            "data": {"key": name}}))
+        .unwrap();
+        self.client.create(&map).await.unwrap();
+    }
+
+    /// How many watches of ConfigMaps were begun.
+    pub(super) fn watches(&self) -> usize {
+        self.server.requests().count("watch", "configmaps")
+    }
+}
+
+const SOON: Duration = Duration::from_secs(5);
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::namespaced("default", name)
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_store_and_one_watch_serve_every_view_of_a_kind() {
+    let cluster = Cluster::start().await;
+    cluster.create("a").await;
+    let caches = cluster.caches();
+    let kind = Kind::of::<ConfigMap>();
+    // Metadata is asked for first, and the form is decided when all were heard.
+    let metadata = caches
+        .keep(&View::<PartialObjectMeta<ConfigMap>>::metadata())
+        .unwrap();
+    let dynamic = caches.keep(&View::dynamic(&kind)).unwrap();
+    let typed = caches.keep(&View::<ConfigMap>::typed()).unwrap();
+    caches.start();
+    for synced in [
+        metadata.wait_synced(SOON).await,
+        dynamic.wait_synced(SOON).await,
+        typed.wait_synced(SOON).await,
+    ] {
+        synced.unwrap();
+    }
+    assert_eq!(cluster.watches(), 1);
+    let (first, again) = (typed.get(&key("a")).unwrap(), typed.list().unwrap());
+    assert!(
+        Arc::ptr_eq(&first.unwrap(), &again[0]),
+        "the typed view is what is stored"
+    );
+    let object = dynamic.get(&key("a")).unwrap().unwrap();
+    assert_eq!(object.data["data"]["key"], "a");
+    assert_eq!(object.types.as_ref().unwrap().kind, "ConfigMap");
+    let object = metadata.list().unwrap().remove(0);
+    assert_eq!(object.metadata.name.as_deref(), Some("a"));
+    assert_eq!(object.types.as_ref().unwrap().api_version, "v1");
+    // As the type that Rust code may also name: the same view.
+    let named = caches.lister::<PartialObjectMeta<ConfigMap>>().unwrap();
+    assert_eq!(named.list().unwrap().len(), 1);
+    caches.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn metadata_alone_is_asked_for_and_stored_as_metadata() {
+    let cluster = Cluster::start().await;
+    cluster.create("a").await;
+    let caches = cluster.caches();
+    let metadata = caches
+        .keep(&View::<PartialObjectMeta<ConfigMap>>::metadata())
+        .unwrap();
+    caches.start();
+    metadata.wait_synced(SOON).await.unwrap();
+    assert!(caches.lister::<ConfigMap>().is_err(), "nobody watches it");
+    // Who wants more later gets it, from a second store.
+    let typed = caches.keep(&View::<ConfigMap>::typed()).unwrap();
+    typed.wait_synced(SOON).await.unwrap();
+    assert!(typed.get(&key("a")).unwrap().unwrap().data.is_some());
+    assert_eq!(cluster.watches(), 2);
+    caches.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_are_told_through_their_views() {
+    let cluster = Cluster::start().await;
+    cluster.create("a").await;
+    let caches = cluster.caches();
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let typed = Arc::clone(&told);
+    let typed = caches
+        .add_handler(
+            &View::<ConfigMap>::typed(),
+            "typed",
+            move |event: Event<ConfigMap>| {
+                let name = event.object().unwrap().metadata.name.clone().unwrap();
+                typed.lock().push(format!("typed {name}"));
+            },
+        )
+        .unwrap();
+    let metadata = Arc::clone(&told);
+    let metadata = caches
+        .add_handler(
+            &View::<PartialObjectMeta<ConfigMap>>::metadata(),
+            "metadata",
+            move |event: Event<PartialObjectMeta<ConfigMap>>| {
+                let name = event.object().unwrap().metadata.name.clone().unwrap();
+                metadata.lock().push(format!("metadata {name}"));
+            },
+        )
+        .unwrap();
+    let dynamic = Arc::clone(&told);
+    let dynamic = caches
+        .add_handler(
+            &View::dynamic(&Kind::of::<ConfigMap>()),
+            "dynamic",
+            move |event: Event<DynamicObject>| {
+                let value = event.object().unwrap().data["data"]["key"].clone();
+                dynamic.lock().push(format!("dynamic {value}"));
+            },
+        )
+        .unwrap();
+    caches.start();
+    for registration in [&typed, &metadata, &dynamic] {
+        registration.synced().await;
+    }
+    cluster.create("b").await;
+    sleep(SOON).await;
+    drop(typed);
+    cluster.create("c").await;
+    sleep(SOON).await;
+    let mut told = told.lock().clone();
+    told.sort();
+    assert_eq!(
+        told,
+        [
+            "dynamic \"a\"",
+            "dynamic \"b\"",
+            "dynamic \"c\"",
+            "metadata a",
+            "metadata b",
+            "metadata c",
+            "typed a",
+            "typed b"
+        ]
+    );
+    caches.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_uses_stops_after_the_linger_and_who_comes_later_has_a_new_one() {
+    let cluster = Cluster::start().await;
+    let caches = cluster.caches();
+    let view = View::<ConfigMap>::typed();
+    let lister = caches.keep(&view).unwrap();
+    let first = caches.add_handler(&view, "first", |_| {}).unwrap();
+    caches.start();
+    lister.wait_synced(SOON).await.unwrap();
+    drop(lister);
+    caches.release(view.kind());
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(caches.health().len(), 1, "a handler uses it");
+    drop(first);
+    assert!(caches.lister::<ConfigMap>().is_err());
+    sleep(Duration::from_secs(10)).await;
+    let second = caches.add_handler(&view, "second", |_| {}).unwrap();
+    second.synced().await;
+    assert_eq!(cluster.watches(), 1, "it had not stopped yet");
+    drop(second);
+    sleep(Duration::from_secs(60)).await;
+    let third = caches.add_handler(&view, "third", |_| {}).unwrap();
+    third.synced().await;
+    assert_eq!(cluster.watches(), 2);
+    caches.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_before_the_cache_is_filled_says_so() {
+    let cluster = Cluster::start().await;
+    let caches = cluster.caches();
+    assert_eq!(
+        caches.lister::<ConfigMap>().unwrap_err().to_string(),
+        "ConfigMap (v1) is not cached: watch it in a controller, or keep it with Caches::keep before the start"
+    );
+    let lister = caches.keep(&View::<ConfigMap>::typed()).unwrap();
+    assert_eq!(
+        lister.get(&key("a")).unwrap_err().to_string(),
+        "ConfigMap (v1) is not cached yet: the manager has not started its caches"
+    );
+    caches.start();
+    let error = lister.list().unwrap_err().to_string();
+    assert!(
+        error.starts_with("ConfigMap (v1) is not cached yet: configmaps: not synced"),
+        "{error}"
+    );
+    lister.wait_synced(SOON).await.unwrap();
+    assert!(lister.get(&key("a")).unwrap().is_none());
+    caches.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn indexes_are_added_before_and_after_the_start_and_stay() {
+    let cluster = Cluster::start().await;
+    for name in ["a", "b"] {
+        cluster.create(name).await;
+    }
+    let caches = cluster.caches();
+    let view = View::<ConfigMap>::typed();
+    let value = |map: &ConfigMap| -> Vec<Arc<str>> {
+        let data = map.data.iter().flatten();
+        data.map(|(_, value)| Arc::from(value.as_str())).collect()
+    };
+    caches.add_index(&view, "value", value).unwrap();
+    assert!(caches.add_index(&view, "value", value).is_err());
+    let lister = caches.keep(&view).unwrap();
+    caches.start();
+    lister.wait_synced(SOON).await.unwrap();
+    let metadata = View::<PartialObjectMeta<ConfigMap>>::metadata();
+    caches
+        .add_index(&metadata, "name", |map| {
+            map.metadata
+                .name
+                .iter()
+                .map(|name| Arc::from(name.as_str()))
+                .collect()
+        })
+        .unwrap();
+    caches.add_label_index(view.kind(), "app").unwrap();
+    let names = |found: Vec<Arc<ConfigMap>>| -> String {
+        found
+            .iter()
+            .filter_map(|map| map.metadata.name.clone())
+            .collect()
+    };
+    for _ in 0..2 {
+        let lister = caches.keep(&view).unwrap();
+        lister.wait_synced(SOON).await.unwrap();
+        assert_eq!(names(lister.by_index("value", "a").unwrap()), "a");
+        assert_eq!(names(lister.by_index("name", "b").unwrap()), "b");
+        assert!(lister.by_index("none", "b").is_err());
+        let fields = "value=b".parse().unwrap();
+        let labels = kube_core::Selector::default();
+        let found = lister.select_fields(Some("default"), &labels, &fields);
+        assert_eq!(names(found.unwrap()), "b");
+        let labels = [("app".to_owned(), "a".to_owned())].into_iter().collect();
+        assert_eq!(names(lister.select(None, &labels).unwrap()), "a");
+        drop(lister);
+        caches.release(view.kind());
+        sleep(Duration::from_secs(60)).await;
+    }
+    caches.stop().await;
+}

@@ -1,0 +1,284 @@
+//! How a reader sees a kind, whatever the form it is stored in.
+
+use std::any::{Any, TypeId};
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use kube_core::{DynamicObject, ObjectMeta, PartialObjectMeta, TypeMeta};
+use reeve_informer::{Compact, ObjectKey, Stored, ViewError};
+
+use super::Kind;
+use super::caches::Live;
+use super::store::{Make, make};
+use crate::client::writes::Effect;
+use crate::client::{self, Client, Object};
+
+/// A kind as a reader or a handler wants to see it: its objects as `V`.
+///
+/// All views of a kind share one store and one watch where the store's form allows:
+///
+/// | stored as | [typed](View::typed) | [dynamic](View::dynamic) | [metadata](View::metadata) |
+/// |---|---|---|---|
+/// | the type | shared, free | converted through JSON on each read: what the type does not know is absent | cloned on each read |
+/// | [compact](super::StoreForm::Compact) | decoded on each read, or from its cache | decoded on each read, all fields | decoded on each read |
+/// | a dynamic object | converted through JSON on each read | shared, free | cloned on each read |
+/// | [metadata](super::StoreForm::Metadata) | refused | refused | shared, free |
+///
+/// Which form a kind gets: the one that [`CacheOptions`](super::CacheOptions) name, else the least that serves all
+/// who asked before the start. Where a store that runs cannot serve who comes later (metadata only, and now the type
+/// is wanted), the kind gets a second store and a second watch, and a log line says which option avoids that.
+pub struct View<V> {
+    pub(super) kind: Kind,
+    pub(super) need: Need,
+    pub(super) make: Make,
+    /// The Rust type that the made store is of.
+    pub(super) model: TypeId,
+    /// Asks the server what became of an object that was written as the model.
+    pub(super) live: Option<Live>,
+    convert: Convert<V>,
+    lend: Lend<V>,
+}
+
+/// Makes an object of an entry.
+type Convert<V> = fn(&Kind, Arc<dyn Row>) -> Result<Arc<V>, ViewError>;
+/// Shows an object that is made of an entry, or is one.
+type Lend<V> = fn(&Kind, &dyn Row, &mut dyn FnMut(&V)) -> Result<(), ViewError>;
+
+/// How much of an object a view needs. In the order of what is more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    Metadata,
+    /// All of it, as whatever type.
+    Dynamic,
+    /// All of it, as the view's type.
+    Typed,
+}
+
+/// An entry of a store, its form erased.
+pub(super) trait Row: Send + Sync + 'static {
+    fn metadata(&self) -> Result<Cow<'_, ObjectMeta>, ViewError>;
+    fn dynamic(&self) -> Result<DynamicObject, ViewError>;
+    fn any(&self) -> &dyn Any;
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+impl<S: Stored> Row for S {
+    fn metadata(&self) -> Result<Cow<'_, ObjectMeta>, ViewError> {
+        Stored::metadata(self)
+    }
+
+    fn dynamic(&self) -> Result<DynamicObject, ViewError> {
+        Stored::dynamic(self)
+    }
+
+    fn any(&self) -> &dyn Any {
+        self
+    }
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+// === impl View ===
+
+impl<K: Object> View<K> {
+    /// The objects as their Rust type.
+    #[must_use]
+    pub fn typed() -> Self {
+        Self {
+            kind: Kind::of::<K>(),
+            // `PartialObjectMeta<T>` is a type like another, of which the server sends no more than metadata.
+            need: if K::metadata_api() {
+                Need::Metadata
+            } else {
+                Need::Typed
+            },
+            make: make::<K>,
+            model: TypeId::of::<K>(),
+            live: Some(live::<K>),
+            convert: |kind, row| {
+                let any = Arc::clone(&row).into_any();
+                let any = match any.downcast::<K>() {
+                    Ok(typed) => return Ok(typed),
+                    Err(any) => any,
+                };
+                match any.downcast::<Compact<K>>() {
+                    Ok(compact) => compact.typed(),
+                    Err(_) => from_row(kind, &*row).map(Arc::new),
+                }
+            },
+            lend: |kind, row, read| match row.any().downcast_ref::<K>() {
+                Some(typed) => {
+                    read(typed);
+                    Ok(())
+                }
+                None => from_row::<K>(kind, row).map(|typed| read(&typed)),
+            },
+        }
+    }
+}
+
+impl<K: Object> View<PartialObjectMeta<K>> {
+    /// No more of the objects than their metadata. If nobody needs more, no more is asked of the server, nor stored.
+    #[must_use]
+    pub fn metadata() -> Self {
+        Self::metadata_as(Kind::of::<K>(), make::<K>, Some(live::<K>))
+    }
+}
+
+impl View<PartialObjectMeta<DynamicObject>> {
+    /// No more of the objects than their metadata, of a kind that is known when the program runs.
+    #[must_use]
+    pub fn metadata_of(kind: &Kind) -> Self {
+        Self::metadata_as(kind.clone(), make::<DynamicObject>, None)
+    }
+}
+
+impl<K: Send + Sync + 'static> View<PartialObjectMeta<K>>
+where
+    PartialObjectMeta<K>: Stored,
+{
+    fn metadata_as(kind: Kind, make: Make, live: Option<Live>) -> Self {
+        Self {
+            kind,
+            need: Need::Metadata,
+            make,
+            model: TypeId::of::<K>(),
+            live,
+            convert: |kind, row| {
+                let any = Arc::clone(&row).into_any();
+                match any.downcast::<PartialObjectMeta<K>>() {
+                    Ok(held) => Ok(held),
+                    Err(_) => Ok(Arc::new(partial(kind, row.metadata()?.into_owned()))),
+                }
+            },
+            lend: |kind, row, read| {
+                match row.any().downcast_ref::<PartialObjectMeta<K>>() {
+                    Some(held) => read(held),
+                    None => read(&partial(kind, row.metadata()?.into_owned())),
+                }
+                Ok(())
+            },
+        }
+    }
+}
+
+impl View<DynamicObject> {
+    /// The objects without a Rust type, of a kind that is known when the program runs.
+    #[must_use]
+    pub fn dynamic(kind: &Kind) -> Self {
+        Self {
+            kind: kind.clone(),
+            need: Need::Dynamic,
+            make: make::<DynamicObject>,
+            model: TypeId::of::<DynamicObject>(),
+            live: None,
+            convert: |kind, row| {
+                let any = Arc::clone(&row).into_any();
+                match any.downcast::<DynamicObject>() {
+                    Ok(held) => Ok(held),
+                    Err(_) => dynamic(kind, &*row).map(Arc::new),
+                }
+            },
+            lend: |kind, row, read| {
+                match row.any().downcast_ref::<DynamicObject>() {
+                    Some(held) => read(held),
+                    None => read(&dynamic(kind, row)?),
+                }
+                Ok(())
+            },
+        }
+    }
+}
+
+impl<V> View<V> {
+    /// The kind.
+    #[must_use]
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// Whether it can be read from a store of the type `model`.
+    pub(super) fn reads(&self, model: TypeId) -> bool {
+        model == self.model || model == TypeId::of::<DynamicObject>()
+    }
+
+    /// The object as the view shows it.
+    pub(super) fn of(&self, row: Arc<dyn Row>) -> Result<Arc<V>, ViewError> {
+        (self.convert)(&self.kind, row)
+    }
+
+    /// Shows `read` the object.
+    pub(super) fn show(&self, row: &dyn Row, read: &mut dyn FnMut(&V)) -> Result<(), ViewError> {
+        (self.lend)(&self.kind, row, read)
+    }
+}
+
+impl<V> Clone for View<V> {
+    fn clone(&self) -> Self {
+        Self {
+            kind: self.kind.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<V> fmt::Debug for View<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "View({} as {:?})", self.kind, self.need)
+    }
+}
+
+fn types(kind: &Kind) -> TypeMeta {
+    TypeMeta {
+        api_version: kind.resource().api_version.clone(),
+        kind: kind.resource().kind.clone(),
+    }
+}
+
+fn partial<K>(kind: &Kind, metadata: ObjectMeta) -> PartialObjectMeta<K> {
+    PartialObjectMeta {
+        types: Some(types(kind)),
+        metadata,
+        _phantom: PhantomData,
+    }
+}
+
+fn dynamic(kind: &Kind, row: &dyn Row) -> Result<DynamicObject, ViewError> {
+    let mut object = row.dynamic()?;
+    // Items of lists come without.
+    object.types.get_or_insert_with(|| types(kind));
+    Ok(object)
+}
+
+/// A type from a store of another one, through JSON.
+fn from_row<K: Object>(kind: &Kind, row: &dyn Row) -> Result<K, ViewError> {
+    let undecodable = |error: serde_json::Error| ViewError::Undecodable {
+        view: "type",
+        // The message may hold values of the object, which may be a secret.
+        error: format!("{:?} error at line {}", error.classify(), error.line()),
+    };
+    let value = if K::metadata_api() {
+        let partial = partial::<DynamicObject>(kind, row.metadata()?.into_owned());
+        serde_json::to_value(partial)
+    } else {
+        serde_json::to_value(dynamic(kind, row)?)
+    };
+    value.and_then(serde_json::from_value).map_err(undecodable)
+}
+
+fn live<'a, K: Object>(
+    client: &'a Client,
+    key: &'a ObjectKey,
+) -> BoxFuture<'a, Result<Effect, client::Error>> {
+    async {
+        let meta = client::optional(client.get_metadata::<K>(key).await)?;
+        Ok(meta.map_or(Effect::Gone { uid: None }, |meta| Effect::of_written(&meta)))
+    }
+    .boxed()
+}
