@@ -35,6 +35,7 @@ mod documents;
 mod escalation;
 pub mod faults;
 mod field;
+pub mod front;
 mod http;
 mod identity;
 mod json_text;

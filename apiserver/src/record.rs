@@ -6,6 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
+use crate::rbac::Attributes;
+
 /// Requests kept; older ones go.
 const KEPT: usize = 10_000;
 /// Larger bodies are not kept.
@@ -46,6 +48,45 @@ pub struct RequestRecord {
 /// The newest requests. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Record(Arc<Mutex<VecDeque<RequestRecord>>>);
+
+// === impl RequestRecord ===
+
+impl RequestRecord {
+    /// A request that was not answered yet.
+    pub(crate) fn of(
+        head: &http::request::Parts,
+        attributes: &Attributes,
+        agent: String,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            at,
+            verb: attributes.verb.clone(),
+            path: head.uri.path().to_owned(),
+            query: head.uri.query().unwrap_or_default().to_owned(),
+            group: attributes.group.clone(),
+            resource: attributes.resource.clone(),
+            namespace: attributes.namespace.clone(),
+            name: attributes.name.clone(),
+            subresource: attributes.subresource.clone(),
+            user: String::new(),
+            agent,
+            body: bytes::Bytes::new(),
+            code: 0,
+        }
+    }
+}
+
+impl std::fmt::Display for RequestRecord {
+    /// `2026-01-01T00:00:05Z list 200 /api/v1/configmaps?limit=500`
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {} {}", self.at, self.verb, self.code, self.path)?;
+        if !self.query.is_empty() {
+            write!(f, "?{}", self.query)?;
+        }
+        Ok(())
+    }
+}
 
 // === impl Record ===
 

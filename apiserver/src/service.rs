@@ -70,28 +70,12 @@ impl Service {
         let query = Parameters::parse(head.uri.query().unwrap_or_default());
         let target = Target::of(&head.method, head.uri.path(), &query);
         let attributes = target.attributes(&head.method);
-        let agent = header(&head.headers, USER_AGENT.as_str())
-            .unwrap_or_default()
-            .to_owned();
+        let agent = agent_of(&head.headers);
         let plan = core.faults.plan(&attributes, &agent);
         if !plan.delay_before.is_zero() {
             sleep(plan.delay_before).await;
         }
-        let mut record = RequestRecord {
-            at: core.clock.now(),
-            verb: attributes.verb.clone(),
-            path: head.uri.path().to_owned(),
-            query: head.uri.query().unwrap_or_default().to_owned(),
-            group: attributes.group.clone(),
-            resource: attributes.resource.clone(),
-            namespace: attributes.namespace.clone(),
-            name: attributes.name.clone(),
-            subresource: attributes.subresource.clone(),
-            user: String::new(),
-            agent: agent.clone(),
-            body: Bytes::new(),
-            code: 0,
-        };
+        let mut record = RequestRecord::of(&head, &attributes, agent.clone(), core.clock.now());
         let pretty = is_pretty(&query, &agent);
         let mut call = Call {
             method: &head.method,
@@ -113,7 +97,7 @@ impl Service {
                 Some(Instead::Reset) => Err(broken()),
                 Some(Instead::Stall) => {
                     core.record.push(record.clone());
-                    until_down(&core).await;
+                    until_down(core.clone()).await;
                     Err(broken())
                 }
                 None => {
@@ -178,14 +162,14 @@ where
     }
 }
 
-fn broken() -> io::Error {
+pub(crate) fn broken() -> io::Error {
     io::Error::new(
         io::ErrorKind::ConnectionReset,
         "the connection was broken by a fault rule",
     )
 }
 
-async fn until_down(core: &Core) {
+async fn until_down(core: Arc<Core>) {
     let mut up = core.up.subscribe();
     // An error means that the server is gone altogether.
     let _ = up.wait_for(|up| !up).await;
@@ -197,24 +181,35 @@ fn faulty(core: &Arc<Core>, response: Response<Body>, plan: &Plan) -> Response<B
         return response;
     };
     let core = core.clone();
-    response.map(|body| {
-        let pieces = http_body_util::BodyDataStream::new(body).enumerate();
-        body::stream(
-            pieces
-                .flat_map(move |(at, piece)| cut(core.clone(), at, piece, after, end))
-                .scan(false, |broken, piece| {
-                    // Nothing follows a break.
-                    let go_on = !*broken;
-                    *broken |= piece.as_ref().is_none_or(io::Result::is_err);
-                    std::future::ready(if go_on { piece } else { None })
-                }),
-        )
-    })
+    response.map(|body| cut_short(body, after, end, move || until_down(core.clone())))
+}
+
+/// A body that ends in the way `end` after so many pieces; one that stalls breaks when `over` says so.
+pub(crate) fn cut_short<F>(
+    body: Body,
+    after: usize,
+    end: StreamEnd,
+    over: impl Fn() -> F + Send + 'static,
+) -> Body
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let pieces = http_body_util::BodyDataStream::new(body).enumerate();
+    body::stream(
+        pieces
+            .flat_map(move |(at, piece)| cut(over(), at, piece, after, end))
+            .scan(false, |broken, piece| {
+                // Nothing follows a break.
+                let go_on = !*broken;
+                *broken |= piece.as_ref().is_none_or(io::Result::is_err);
+                std::future::ready(if go_on { piece } else { None })
+            }),
+    )
 }
 
 /// One piece of an answer, or how the answer ends there.
 fn cut(
-    core: Arc<Core>,
+    over: impl Future<Output = ()> + Send,
     at: usize,
     piece: io::Result<Bytes>,
     after: usize,
@@ -233,12 +228,19 @@ fn cut(
                 vec![Some(half), None]
             }
             StreamEnd::Stall => {
-                until_down(&core).await;
+                over.await;
                 vec![Some(Err(broken()))]
             }
         }
     })
     .flat_map(futures::stream::iter)
+}
+
+/// The `User-Agent`, empty for none.
+pub(crate) fn agent_of(headers: &HeaderMap) -> String {
+    header(headers, USER_AGENT.as_str())
+        .unwrap_or_default()
+        .to_owned()
 }
 
 pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

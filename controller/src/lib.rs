@@ -83,6 +83,7 @@
 //! | events, finalizers | [`events`], [`finalizer`] |
 //! | `/healthz`, `/readyz`, `/metrics`, limits | [`health`], [`metrics`], [`server`] |
 //! | what is cached, and how it is read | [`cache`] |
+//! | a test with an API server, faults and virtual time | `testing`, with the feature of that name |
 //!
 //! Time is tokio's; dates and randomness come from a [`reeve_clock::Clock`]. Everything that is spawned belongs to
 //! the future of [`Manager::run`] and ends with it.
@@ -105,6 +106,8 @@ mod process;
 pub mod reconcile;
 pub mod server;
 pub mod source;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use cache::{Caches, Lister};
 pub use client::Client;

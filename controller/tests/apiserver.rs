@@ -9,21 +9,18 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::events::v1::Event;
 use kube_core::params::{DeleteParams, ListParams, Patch, PatchParams};
 use parking_lot::Mutex;
-use reeve_apiserver::ApiServer;
-use reeve_apiserver::faults::Rule;
-use reeve_clock::Clock;
 use reeve_controller::events::EventType;
+use reeve_controller::testing::{Cluster, Rule};
 use reeve_controller::{
-    Client, Context, Controller, Manager, Outcome, Request, leader_election, manager, reconcile,
+    Context, Controller, Outcome, Request, leader_election, manager, reconcile,
 };
 use reeve_informer::{Scope, Selection};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
 
 mod greeter;
 
-use greeter::{FINALIZER, Greeter, Running, create, greeted, greeting, key};
+use greeter::{FINALIZER, Greeter, create, greeted, greeting, key, start};
 
 fn lease(identity: &str) -> Option<leader_election::Options> {
     Some(leader_election::Options::new(
@@ -31,37 +28,25 @@ fn lease(identity: &str) -> Option<leader_election::Options> {
     ))
 }
 
-fn clock() -> Clock {
-    Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 7)
-}
-
-async fn server(clock: &Clock) -> ApiServer {
-    ApiServer::builder()
-        .clock(clock.clone())
-        .start()
-        .await
-        .unwrap()
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_object_is_guarded_greeted_and_let_go_with_one_write_each() {
-    let clock = clock();
-    let server = server(&clock).await;
-    let client = Client::new(server.client());
+    let cluster = Cluster::in_process().await;
     let greeter = Greeter::default();
-    create(&client, "early").await;
-    let running = Running::start(server.client(), &clock, greeter.clone(), None).await;
-    greeted(&client, "early").await;
-    create(&client, "late").await;
-    greeted(&client, "late").await;
+    create(&cluster, "early").await;
+    let running = start(&cluster, greeter.clone(), None).await;
+    greeted(&cluster, "early").await;
+    create(&cluster, "late").await;
+    greeted(&cluster, "late").await;
     sleep(Duration::from_secs(5)).await;
-    client
+    cluster
+        .client()
         .delete::<ConfigMap>(&key("early"), &DeleteParams::default())
         .await
         .unwrap();
     sleep(Duration::from_secs(5)).await;
     assert!(
-        client
+        cluster
+            .client()
             .get::<ConfigMap>(&key("early"))
             .await
             .unwrap_err()
@@ -79,7 +64,8 @@ async fn an_object_is_guarded_greeted_and_let_go_with_one_write_each() {
             "release early"
         ]
     );
-    let events = client
+    let events = cluster
+        .client()
         .list::<Event>(Some("default"), &ListParams::default())
         .await
         .unwrap();
@@ -101,8 +87,8 @@ async fn an_object_is_guarded_greeted_and_let_go_with_one_write_each() {
     told.sort();
     assert_eq!(told, ["Greeted early", "Greeted late", "Released early"]);
     assert_eq!(
-        running.metric("controller_runtime_reconcile_errors_total") as u32,
-        0
+        running.metric("controller_runtime_reconcile_errors_total"),
+        Some(0.0)
     );
     running.end().await;
 }
@@ -141,16 +127,18 @@ async fn faults_of_every_kind_delay_and_do_not_prevent() {
             Rule::new().verb("watch").times(1).stall_after(2),
         ),
     ] {
-        let clock = clock();
-        let server = server(&clock).await;
-        let client = Client::new(server.client());
+        let cluster = Cluster::in_process().await;
         let greeter = Greeter::default();
-        create(&client, "web").await;
-        server.faults().add(rule);
-        let running = Running::start(server.client(), &clock, greeter.clone(), None).await;
-        greeted(&client, "web").await;
+        create(&cluster, "web").await;
+        cluster.faults().add(rule);
+        let running = start(&cluster, greeter.clone(), None).await;
+        greeted(&cluster, "web").await;
         sleep(Duration::from_secs(300)).await;
-        let map = client.get::<ConfigMap>(&key("web")).await.unwrap();
+        let map = cluster
+            .client()
+            .get::<ConfigMap>(&key("web"))
+            .await
+            .unwrap();
         assert_eq!(
             map.metadata.finalizers.as_deref(),
             Some(&[FINALIZER.to_owned()][..]),
@@ -170,48 +158,44 @@ async fn faults_of_every_kind_delay_and_do_not_prevent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_was_away_is_caught_up_with() {
-    let clock = clock();
-    let server = server(&clock).await;
-    let client = Client::new(server.client());
-    let running = Running::start(server.client(), &clock, Greeter::default(), None).await;
-    create(&client, "before").await;
-    greeted(&client, "before").await;
-    server.go_down();
+    let cluster = Cluster::in_process().await;
+    let running = start(&cluster, Greeter::default(), None).await;
+    create(&cluster, "before").await;
+    greeted(&cluster, "before").await;
+    cluster.built_in().unwrap().go_down();
     sleep(Duration::from_secs(90)).await;
     assert!(
-        running.manager.health().ready().failures()[0]
+        running.manager().health().ready().failures()[0]
             .1
             .contains("configmaps"),
         "readiness says what is missing"
     );
-    server.come_up();
-    create(&client, "after").await;
-    greeted(&client, "after").await;
+    cluster.built_in().unwrap().come_up();
+    create(&cluster, "after").await;
+    greeted(&cluster, "after").await;
     sleep(Duration::from_secs(60)).await;
-    assert!(running.manager.health().ready().failures().is_empty());
+    assert!(running.manager().health().ready().failures().is_empty());
     running.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_two_replicas_one_works_and_the_other_takes_over() {
-    let clock = clock();
-    let server = server(&clock).await;
-    let client = Client::new(server.client());
+    let cluster = Cluster::in_process().await;
     let (first, second) = (Greeter::default(), Greeter::default());
-    let one = Running::start(server.client(), &clock, first.clone(), lease("pod-0")).await;
+    let one = start(&cluster, first.clone(), lease("pod-0")).await;
     sleep(Duration::from_secs(5)).await;
-    let two = Running::start(server.client(), &clock, second.clone(), lease("pod-1")).await;
-    create(&client, "a").await;
-    greeted(&client, "a").await;
+    let two = start(&cluster, second.clone(), lease("pod-1")).await;
+    create(&cluster, "a").await;
+    greeted(&cluster, "a").await;
     assert!(second.writes.lock().is_empty(), "the standby does not work");
-    let held: Lease = client.get(&key("greeter")).await.unwrap();
+    let held: Lease = cluster.client().get(&key("greeter")).await.unwrap();
     assert_eq!(held.spec.unwrap().holder_identity.as_deref(), Some("pod-0"));
 
     // A graceful stop hands over at once.
     one.end().await;
-    create(&client, "b").await;
+    create(&cluster, "b").await;
     let handed_over = Instant::now();
-    greeted(&client, "b").await;
+    greeted(&cluster, "b").await;
     assert!(
         handed_over.elapsed() < Duration::from_secs(5),
         "{:?}",
@@ -219,19 +203,18 @@ async fn of_two_replicas_one_works_and_the_other_takes_over() {
     );
 
     // A crash: everything is dropped, nothing is released.
-    let three = Running::start(server.client(), &clock, first.clone(), lease("pod-2")).await;
+    let three = start(&cluster, first.clone(), lease("pod-2")).await;
     sleep(Duration::from_secs(20)).await;
-    two.run.abort();
     let crashed = Instant::now();
-    sleep(Duration::from_millis(1)).await;
-    create(&client, "c").await;
-    greeted(&client, "c").await;
+    two.crash().await;
+    create(&cluster, "c").await;
+    greeted(&cluster, "c").await;
     assert!(
         crashed.elapsed() < Duration::from_secs(20),
         "{:?}",
         crashed.elapsed()
     );
-    let held: Lease = client.get(&key("greeter")).await.unwrap();
+    let held: Lease = cluster.client().get(&key("greeter")).await.unwrap();
     let spec = held.spec.unwrap();
     assert_eq!(spec.holder_identity.as_deref(), Some("pod-2"));
     assert_eq!(spec.lease_transitions, Some(2));
@@ -240,16 +223,14 @@ async fn of_two_replicas_one_works_and_the_other_takes_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_cut_off_from_the_lease_writes_nothing_once_another_may_lead() {
-    let clock = clock();
-    let server = server(&clock).await;
-    let client = Client::new(server.client());
+    let cluster = Cluster::in_process().await;
     let greeter = Greeter::default();
-    let one = Running::start(server.client(), &clock, greeter.clone(), lease("pod-0")).await;
-    create(&client, "a").await;
-    greeted(&client, "a").await;
-    server.faults().add(Rule::new().resource("leases").stall());
+    let one = start(&cluster, greeter.clone(), lease("pod-0")).await;
+    create(&cluster, "a").await;
+    greeted(&cluster, "a").await;
+    cluster.faults().add(Rule::new().resource("leases").stall());
     let cut_off = Instant::now();
-    let error = one.run.await.unwrap().unwrap_err();
+    let error = one.ended().await.unwrap_err();
     assert!(
         matches!(error, manager::Error::LeadershipLost(_)),
         "{error}"
@@ -259,25 +240,22 @@ async fn a_leader_cut_off_from_the_lease_writes_nothing_once_another_may_lead() 
         "{:?}",
         cut_off.elapsed()
     );
-    create(&client, "b").await;
+    create(&cluster, "b").await;
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(greeting(&client, "b").await, None);
+    assert_eq!(greeting(&cluster, "b").await, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_dropped_leaves_nothing_behind() {
-    let clock = clock();
-    let server = server(&clock).await;
-    let client = Client::new(server.client());
-    let running = Running::start(server.client(), &clock, Greeter::default(), lease("pod-0")).await;
-    create(&client, "a").await;
-    greeted(&client, "a").await;
-    running.run.abort();
-    sleep(Duration::from_secs(1)).await;
-    server.requests().clear();
-    create(&client, "b").await;
+    let cluster = Cluster::in_process().await;
+    let running = start(&cluster, Greeter::default(), lease("pod-0")).await;
+    create(&cluster, "a").await;
+    greeted(&cluster, "a").await;
+    running.crash().await;
+    cluster.requests().clear();
+    create(&cluster, "b").await;
     sleep(Duration::from_secs(300)).await;
-    let requests = server.requests().all();
+    let requests = cluster.requests().all();
     let verbs: Vec<&str> = requests
         .iter()
         .map(|request| request.verb.as_str())
@@ -287,13 +265,11 @@ async fn a_run_that_is_dropped_leaves_nothing_behind() {
 
 #[tokio::test(start_paused = true)]
 async fn the_recorder_needs_create_and_patch_only() {
-    let clock = clock();
-    let server = server(&clock).await;
-    let client = Client::new(server.client());
-    let running = Running::start(server.client(), &clock, Greeter::default(), None).await;
-    create(&client, "a").await;
-    let map = client.get::<ConfigMap>(&key("a")).await.unwrap();
-    let recorder = running.manager.recorder("example.com/test");
+    let cluster = Cluster::in_process().await;
+    let running = start(&cluster, Greeter::default(), None).await;
+    create(&cluster, "a").await;
+    let map = cluster.client().get::<ConfigMap>(&key("a")).await.unwrap();
+    let recorder = running.manager().recorder("example.com/test");
     for _ in 0..5 {
         recorder.event(
             &map,
@@ -305,7 +281,8 @@ async fn the_recorder_needs_create_and_patch_only() {
         sleep(Duration::from_secs(1)).await;
     }
     sleep(Duration::from_secs(500)).await;
-    let events = client
+    let events = cluster
+        .client()
         .list::<Event>(Some("default"), &ListParams::default())
         .await
         .unwrap();
@@ -315,7 +292,7 @@ async fn the_recorder_needs_create_and_patch_only() {
         .find(|event| event.reason.as_deref() == Some("Late"))
         .unwrap();
     assert_eq!(late.series.as_ref().unwrap().count, 5);
-    let verbs: Vec<String> = server
+    let verbs: Vec<String> = cluster
         .requests()
         .all()
         .into_iter()
@@ -333,20 +310,17 @@ async fn the_recorder_needs_create_and_patch_only() {
 async fn the_same_seed_sends_the_same_requests() {
     let mut traces = Vec::new();
     for _ in 0..2 {
-        let clock = clock();
-        let server = server(&clock).await;
-        let client = Client::new(server.client());
-        server
+        let cluster = Cluster::in_process().await;
+        cluster
             .faults()
             .add(Rule::new().verb("patch").times(3).status(503, "later"));
-        let running =
-            Running::start(server.client(), &clock, Greeter::default(), lease("pod-0")).await;
+        let running = start(&cluster, Greeter::default(), lease("pod-0")).await;
         for name in ["a", "b", "c", "d", "e"] {
-            create(&client, name).await;
+            create(&cluster, name).await;
         }
         sleep(Duration::from_secs(30)).await;
         running.end().await;
-        let requests = server.requests().all().into_iter();
+        let requests = cluster.requests().all().into_iter();
         let trace = requests.map(|request| {
             format!(
                 "{} {} {} {}",
@@ -361,17 +335,11 @@ async fn the_same_seed_sends_the_same_requests() {
 
 #[tokio::test(start_paused = true)]
 async fn own_writes_are_waited_for_only_where_a_cache_would_show_them() {
-    let clock = clock();
-    let server = server(&clock).await;
-    let client = Client::new(server.client());
+    let cluster = Cluster::in_process().await;
     for name in ["watched", "other"] {
-        create(&client, name).await;
+        create(&cluster, name).await;
     }
-    let manager = Manager::builder(server.client())
-        .clock(clock)
-        .build()
-        .await
-        .unwrap();
+    let manager = cluster.manager().build().await.unwrap();
     let selection = Selection {
         scope: Scope::namespace("default"),
         fields: "metadata.name=watched".into(),
@@ -402,9 +370,7 @@ async fn own_writes_are_waited_for_only_where_a_cache_would_show_them() {
     manager
         .add_controller(controller.complete(reconciler).unwrap())
         .unwrap();
-    let stop = CancellationToken::new();
-    let (running, token) = (manager.clone(), stop.clone());
-    let run = tokio::spawn(async move { running.run(token).await });
+    let running = cluster.start(&manager);
     sleep(Duration::from_millis(10_500)).await;
     let runs = runs.load(Ordering::Relaxed);
     assert!((10..=11).contains(&runs), "{runs}: held back for nothing");
@@ -415,21 +381,14 @@ async fn own_writes_are_waited_for_only_where_a_cache_would_show_them() {
         .list()
         .unwrap();
     assert_eq!(watched.len(), 1);
-    stop.cancel();
-    run.await.unwrap().unwrap();
+    running.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_object_is_waited_for_by_its_uid() {
-    let clock = clock();
-    let server = server(&clock).await;
-    let client = Client::new(server.client());
-    create(&client, "phoenix").await;
-    let manager = Manager::builder(server.client())
-        .clock(clock)
-        .build()
-        .await
-        .unwrap();
+    let cluster = Cluster::in_process().await;
+    create(&cluster, "phoenix").await;
+    let manager = cluster.manager().build().await.unwrap();
     // Deletes what it sees, once for each uid.
     let deleted: Arc<Mutex<Vec<String>>> = Arc::default();
     let noted = Arc::clone(&deleted);
@@ -450,15 +409,12 @@ async fn a_deleted_object_is_waited_for_by_its_uid() {
     manager
         .add_controller(controller.complete(reconciler).unwrap())
         .unwrap();
-    let stop = CancellationToken::new();
-    let (running, token) = (manager.clone(), stop.clone());
-    let run = tokio::spawn(async move { running.run(token).await });
+    let running = cluster.start(&manager);
     sleep(Duration::from_secs(1)).await;
-    create(&client, "phoenix").await;
+    create(&cluster, "phoenix").await;
     sleep(Duration::from_secs(1)).await;
     let deleted = deleted.lock().clone();
     assert_eq!(deleted.len(), 2, "{deleted:?}");
     assert_ne!(deleted[0], deleted[1]);
-    stop.cancel();
-    run.await.unwrap().unwrap();
+    running.end().await;
 }

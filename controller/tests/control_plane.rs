@@ -5,19 +5,15 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::events::v1::Event;
-use kube_client::Config;
-use kube_client::config::{KubeConfigOptions, Kubeconfig};
 use kube_core::params::{DeleteParams, ListParams};
-use reeve_apiserver::control_plane::ControlPlane;
-use reeve_clock::Clock;
-use reeve_controller::client::connect::{Options, connect};
 use reeve_controller::events::EventType;
-use reeve_controller::{Client, leader_election};
+use reeve_controller::leader_election;
+use reeve_controller::testing::{Cluster, Rule, Server, Setup};
 use tokio::time::{Instant, sleep};
 
 mod greeter;
 
-use greeter::{FINALIZER, Greeter, Running, create, greeted, key};
+use greeter::{FINALIZER, Greeter, create, greeted, key, start};
 
 fn lease(identity: &str) -> Option<leader_election::Options> {
     let options = leader_election::Options::new("default", "greeter", identity)
@@ -27,26 +23,18 @@ fn lease(identity: &str) -> Option<leader_election::Options> {
     Some(options)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_real_server_takes_all_that_is_written() {
-    let Some(control_plane) = ControlPlane::from_assets().await.unwrap() else {
-        eprintln!(
-            "SKIPPED: KUBEBUILDER_ASSETS is not set; nothing is proven about a real kube-apiserver"
-        );
-        return;
-    };
-    let kubeconfig = Kubeconfig::from_yaml(&control_plane.kubeconfig()).unwrap();
-    let defaults = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &defaults).await;
-    let kube = connect(config.unwrap(), &Options::new()).unwrap();
-    let client = Client::new(kube.clone());
-    let clock = Clock::system();
+#[test]
+fn a_real_server_takes_all_that_is_written() {
+    Setup::new().server(Server::Assets).run(all_is_written);
+}
 
+async fn all_is_written(cluster: Cluster) {
+    let client = cluster.client();
     let (first, second) = (Greeter::default(), Greeter::default());
-    let one = Running::start(kube.clone(), &clock, first.clone(), lease("pod-0")).await;
-    create(&client, "a").await;
-    greeted(&client, "a").await;
-    let two = Running::start(kube.clone(), &clock, second.clone(), lease("pod-1")).await;
+    let one = start(&cluster, first.clone(), lease("pod-0")).await;
+    create(&cluster, "a").await;
+    greeted(&cluster, "a").await;
+    let two = start(&cluster, second.clone(), lease("pod-1")).await;
     sleep(Duration::from_secs(4)).await;
     let map = client.get::<ConfigMap>(&key("a")).await.unwrap();
     assert_eq!(
@@ -61,7 +49,7 @@ async fn a_real_server_takes_all_that_is_written() {
     assert!(second.writes.lock().is_empty(), "the standby does not work");
 
     // A series, and all fields of an Event as the server wants them.
-    let recorder = one.manager.recorder("example.com/greeter");
+    let recorder = one.manager().recorder("example.com/greeter");
     for _ in 0..3 {
         recorder.event(
             &map,
@@ -71,46 +59,41 @@ async fn a_real_server_takes_all_that_is_written() {
             "the train is late",
         );
     }
-    let late = async || {
-        let events = client
-            .list::<Event>(Some("default"), &ListParams::default())
-            .await
-            .unwrap();
-        events
-            .items
-            .into_iter()
-            .find(|event| event.reason.as_deref() == Some("Late"))
+    let events = async || {
+        let params = ListParams::default();
+        let events = client.list::<Event>(Some("default"), &params);
+        events.await.map(|list| list.items).unwrap_or_default()
     };
-    let end = Instant::now() + Duration::from_secs(20);
-    while late()
-        .await
-        .and_then(|event| event.series)
-        .is_none_or(|series| series.count < 2)
-    {
-        assert!(Instant::now() < end, "the series was not written");
-        sleep(Duration::from_millis(50)).await;
-    }
+    cluster
+        .eventually("the series is written", async || {
+            let events = events().await;
+            let late = events
+                .into_iter()
+                .find(|event| event.reason.as_deref() == Some("Late"))?;
+            late.series.filter(|series| series.count >= 2)
+        })
+        .await;
     assert_eq!(
-        one.metric("controller_runtime_reconcile_errors_total") as u32,
-        0
+        one.metric("controller_runtime_reconcile_errors_total"),
+        Some(0.0)
     );
 
     // A graceful stop hands over; a crash does after the lease.
     one.end().await;
-    create(&client, "b").await;
+    create(&cluster, "b").await;
     let stopped = Instant::now();
-    greeted(&client, "b").await;
+    greeted(&cluster, "b").await;
     assert!(
         stopped.elapsed() < Duration::from_secs(3),
         "{:?}",
         stopped.elapsed()
     );
-    let three = Running::start(kube, &clock, first.clone(), lease("pod-2")).await;
+    let three = start(&cluster, first.clone(), lease("pod-2")).await;
     sleep(Duration::from_secs(1)).await;
-    two.run.abort();
-    create(&client, "c").await;
+    two.crash().await;
+    create(&cluster, "c").await;
     let crashed = Instant::now();
-    greeted(&client, "c").await;
+    greeted(&cluster, "c").await;
     assert!(
         crashed.elapsed() < Duration::from_secs(8),
         "{:?}",
@@ -130,11 +113,48 @@ async fn a_real_server_takes_all_that_is_written() {
         .delete::<ConfigMap>(&key("a"), &DeleteParams::default())
         .await
         .unwrap();
-    let end = Instant::now() + Duration::from_secs(20);
-    while client.get::<ConfigMap>(&key("a")).await.is_ok() {
-        assert!(Instant::now() < end, "the finalizer was not removed");
-        sleep(Duration::from_millis(50)).await;
-    }
+    cluster
+        .eventually("the finalizer is removed", async || {
+            client.get::<ConfigMap>(&key("a")).await.is_err()
+        })
+        .await;
     assert_eq!(first.writes.lock().last().unwrap(), "release a");
     three.end().await;
+}
+
+/// Faults and the log of requests are the same before either server.
+async fn a_refused_write_is_tried_again(cluster: Cluster) {
+    let refuse = Rule::new()
+        .verb("patch")
+        .resource("configmaps")
+        .times(2)
+        .status(503, "later");
+    let refused = cluster.faults().add(refuse);
+    let lost = Rule::new().verb("create").resource("events").lose_answer();
+    cluster.faults().add(lost);
+    let running = start(&cluster, Greeter::default(), None).await;
+    create(&cluster, "a").await;
+    greeted(&cluster, "a").await;
+    assert_eq!(refused.hits(), 2);
+    let patches: Vec<u16> = cluster
+        .requests()
+        .all()
+        .iter()
+        .filter(|request| request.verb == "patch" && request.resource == "configmaps")
+        .map(|request| request.code)
+        .collect();
+    assert_eq!(patches, [503, 503, 200, 200], "guard refused twice");
+    running.end().await;
+}
+
+#[test]
+fn a_refused_write_is_tried_again_by_the_built_in_server() {
+    let setup = Setup::new().server(Server::BuiltIn);
+    setup.run(a_refused_write_is_tried_again);
+}
+
+#[test]
+fn a_refused_write_is_tried_again_by_a_real_server() {
+    let setup = Setup::new().server(Server::Assets);
+    setup.run(a_refused_write_is_tried_again);
 }

@@ -7,16 +7,13 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_core::params::{Patch, PatchParams};
 use parking_lot::Mutex;
-use reeve_clock::Clock;
 use reeve_controller::events::EventType;
+use reeve_controller::testing::{Cluster, Running};
 use reeve_controller::{
-    Client, Context, Controller, Manager, ObjectKey, Outcome, Reconciler, Request, finalizer,
-    leader_election, manager, reconcile,
+    Context, Controller, ObjectKey, Outcome, Reconciler, Request, finalizer, leader_election,
+    reconcile,
 };
 use serde_json::json;
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
 
 /// The finalizer of the greeter.
 pub(crate) const FINALIZER: &str = "example.com/greeting";
@@ -86,79 +83,42 @@ impl Reconciler for Greeter {
     }
 }
 
-/// A manager that runs.
-pub(crate) struct Running {
-    pub(crate) manager: Manager,
-    pub(crate) stop: CancellationToken,
-    pub(crate) run: JoinHandle<Result<(), manager::Error>>,
-}
-
-impl Running {
-    /// Starts a manager with a greeter.
-    pub(crate) async fn start(
-        client: kube_client::Client,
-        clock: &Clock,
-        greeter: Greeter,
-        lease: Option<leader_election::Options>,
-    ) -> Self {
-        let mut builder = Manager::builder(client)
-            .clock(clock.clone())
-            .namespace("default");
-        if let Some(lease) = lease {
-            builder = builder.leader_election(lease);
-        }
-        let manager = builder.build().await.unwrap();
-        let controller = Controller::builder("greeter")
-            .for_kind::<ConfigMap>()
-            .workers(4)
-            .complete(greeter)
-            .unwrap();
-        manager.add_controller(controller).unwrap();
-        let stop = CancellationToken::new();
-        let (running, token) = (manager.clone(), stop.clone());
-        let run = tokio::spawn(async move { running.run(token).await });
-        Self { manager, stop, run }
+/// Starts a manager with a greeter.
+pub(crate) async fn start(
+    cluster: &Cluster,
+    greeter: Greeter,
+    lease: Option<leader_election::Options>,
+) -> Running {
+    let mut builder = cluster.manager().namespace("default");
+    if let Some(lease) = lease {
+        builder = builder.leader_election(lease);
     }
-
-    /// Stops it and waits.
-    pub(crate) async fn end(self) {
-        self.stop.cancel();
-        self.run.await.unwrap().unwrap();
-    }
-
-    /// The value of the first metric line that starts with `name`.
-    pub(crate) fn metric(&self, name: &str) -> f64 {
-        let text = self.manager.metrics().encode();
-        let line = text
-            .lines()
-            .find(|line| line.starts_with(name))
-            .unwrap_or_default();
-        line.rsplit(' ')
-            .next()
-            .and_then(|value| value.parse().ok())
-            .unwrap_or(f64::NAN)
-    }
+    let manager = builder.build().await.unwrap();
+    let controller = Controller::builder("greeter")
+        .for_kind::<ConfigMap>()
+        .workers(4)
+        .complete(greeter)
+        .unwrap();
+    manager.add_controller(controller).unwrap();
+    cluster.start(&manager)
 }
 
 /// Creates a ConfigMap to greet.
-pub(crate) async fn create(client: &Client, name: &str) {
-    let map: ConfigMap = serde_json::from_value(json!({
-        "metadata": {"namespace": "default", "name": name}, "data": {"name": name}}))
-    .unwrap();
-    client.create(&map).await.unwrap();
+pub(crate) async fn create(cluster: &Cluster, name: &str) {
+    let object =
+        json!({"metadata": {"namespace": "default", "name": name}, "data": {"name": name}});
+    cluster.create::<ConfigMap>(object).await;
 }
 
 /// The greeting, if it is there.
-pub(crate) async fn greeting(client: &Client, name: &str) -> Option<String> {
-    let map = client.get::<ConfigMap>(&key(name)).await.ok()?;
+pub(crate) async fn greeting(cluster: &Cluster, name: &str) -> Option<String> {
+    let map = cluster.client().get::<ConfigMap>(&key(name)).await.ok()?;
     map.data?.get("greeting").cloned()
 }
 
-/// Lets up to ten virtual minutes pass until the greeting is there.
-pub(crate) async fn greeted(client: &Client, name: &str) {
-    let end = Instant::now() + Duration::from_secs(600);
-    while greeting(client, name).await.is_none() {
-        assert!(Instant::now() < end, "{name} was never greeted");
-        sleep(Duration::from_millis(20)).await;
-    }
+/// Waits for the greeting.
+pub(crate) async fn greeted(cluster: &Cluster, name: &str) {
+    cluster
+        .eventually("the greeting", async || greeting(cluster, name).await)
+        .await;
 }

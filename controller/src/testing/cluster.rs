@@ -1,0 +1,260 @@
+//! The API server of a test.
+
+use std::fmt::{Debug, Write as _};
+use std::panic::Location;
+use std::time::Duration;
+
+use kube_client::Config;
+use kube_client::config::{KubeConfigOptions, Kubeconfig};
+use reeve_apiserver::ApiServer;
+use reeve_apiserver::control_plane::ControlPlane;
+use reeve_apiserver::front::Front;
+use reeve_clock::Clock;
+use serde_json::Value;
+
+use super::wait::compared;
+use super::{Faults, Look, Patience, Record, Running, Server, Setup};
+use crate::client::connect;
+use crate::client::{Client, Object};
+use crate::controller::Controller;
+use crate::manager::{self, Manager};
+
+/// How many requests are shown when something never comes.
+const SHOWN: usize = 10;
+
+/// An API server, and what a test asks of it. It ends when this is dropped.
+pub struct Cluster {
+    clock: Clock,
+    kube: kube_client::Client,
+    faults: Faults,
+    requests: Record,
+    patience: Patience,
+    server: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    BuiltIn(ApiServer),
+    Assets(Box<ControlPlane>),
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// The built-in server with [`Setup`]'s defaults, for a test on a paused runtime of its own:
+    /// `#[tokio::test(start_paused = true)]`.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn in_process() -> Self {
+        let setup = Setup::new().server(Server::BuiltIn);
+        setup.cluster().await.expect("the built-in API server")
+    }
+
+    /// Tests against this built-in server.
+    #[must_use]
+    pub fn of(server: ApiServer) -> Self {
+        Self {
+            clock: server.clock().clone(),
+            kube: server.client(),
+            faults: server.faults(),
+            requests: server.requests(),
+            patience: Patience::VIRTUAL,
+            server: Kind::BuiltIn(server),
+        }
+    }
+
+    /// Tests against this real server. Faults and the log of requests stand before it.
+    ///
+    /// # Panics
+    /// When no client can be made.
+    #[must_use]
+    pub fn of_control_plane(control_plane: ControlPlane) -> Self {
+        let clock = Clock::system();
+        let front = Front::new(clock.clone());
+        let kube = connected(&control_plane);
+        Self {
+            kube: front.client(kube),
+            clock,
+            faults: front.faults(),
+            requests: front.requests(),
+            patience: Patience::REAL,
+            server: Kind::Assets(Box::new(control_plane)),
+        }
+    }
+
+    /// Waits with other patience.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// A client of an administrator. What it sends is in the log and meets faults, too.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::new(self.kube.clone())
+    }
+
+    /// The same as kube-client knows it.
+    #[must_use]
+    pub fn kube(&self) -> kube_client::Client {
+        self.kube.clone()
+    }
+
+    /// Wall time and randomness. [`Clock::jump`] sets it, on the built-in server.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// What shall go wrong.
+    #[must_use]
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// What was asked.
+    #[must_use]
+    pub fn requests(&self) -> &Record {
+        &self.requests
+    }
+
+    /// The built-in server, if it is that: to take it down, compact it, close watches, or open a socket.
+    #[must_use]
+    pub fn built_in(&self) -> Option<&ApiServer> {
+        match &self.server {
+            Kind::BuiltIn(server) => Some(server),
+            Kind::Assets(_) => None,
+        }
+    }
+
+    /// The real server, if it is that: to stop and start it.
+    #[must_use]
+    pub fn control_plane(&mut self) -> Option<&mut ControlPlane> {
+        match &mut self.server {
+            Kind::BuiltIn(_) => None,
+            Kind::Assets(control_plane) => Some(control_plane),
+        }
+    }
+
+    /// Begins a manager on this server, with its clock.
+    pub fn manager(&self) -> manager::Builder {
+        Manager::builder(self.kube()).clock(self.clock.clone())
+    }
+
+    /// Runs `manager`.
+    #[must_use]
+    pub fn start(&self, manager: &Manager) -> Running {
+        Running::start(manager)
+    }
+
+    /// Runs a manager with these controllers and nothing else.
+    ///
+    /// # Panics
+    /// When two have one name.
+    pub async fn run(&self, controllers: impl IntoIterator<Item = Controller>) -> Running {
+        let manager = self.manager().build().await.expect("a manager");
+        for controller in controllers {
+            manager
+                .add_controller(controller)
+                .expect("a new controller");
+        }
+        self.start(&manager)
+    }
+
+    /// Creates an object, written as JSON.
+    ///
+    /// # Panics
+    /// When it is no `K`, or the server refuses it.
+    pub async fn create<K: Object>(&self, object: Value) -> K {
+        let object: K = serde_json::from_value(object).expect("an object of the kind");
+        match self.client().create(&object).await {
+            Ok(created) => created,
+            Err(error) => panic!("not created: {error}"),
+        }
+    }
+
+    /// Waits until `look` finds something, and returns it: see [`Look`] for what a look may return.
+    ///
+    /// # Panics
+    /// When it never does, with what was last seen and the last requests.
+    #[track_caller]
+    pub fn eventually<L: Look>(
+        &self,
+        what: &str,
+        look: impl AsyncFnMut() -> L,
+    ) -> impl Future<Output = L::Found> {
+        let at = Location::caller();
+        self.patience.wait(what, at, look, || self.last_requests())
+    }
+
+    /// Waits until `look` sees `expected`.
+    ///
+    /// # Panics
+    /// When it never does, with what was last seen and the last requests.
+    #[track_caller]
+    pub fn eventually_eq<T, E>(
+        &self,
+        what: &str,
+        expected: E,
+        mut look: impl AsyncFnMut() -> T,
+    ) -> impl Future<Output = T>
+    where
+        T: PartialEq<E> + Debug,
+        E: Debug,
+    {
+        let at = Location::caller();
+        let look = async move || compared(look().await, &expected);
+        self.patience.wait(what, at, look, || self.last_requests())
+    }
+
+    /// Looks again and again for as long as `length` says; every look must find it.
+    ///
+    /// # Panics
+    /// When one does not, with what was seen instead and the last requests.
+    #[track_caller]
+    pub fn consistently<L: Look>(
+        &self,
+        what: &str,
+        length: Duration,
+        look: impl AsyncFnMut() -> L,
+    ) -> impl Future<Output = ()> {
+        let at = Location::caller();
+        self.patience
+            .keep(what, length, at, look, || self.last_requests())
+    }
+
+    fn last_requests(&self) -> String {
+        let all = self.requests.all();
+        let mut text = format!("\n  requests: {}", all.len());
+        if all.len() > SHOWN {
+            let _ = write!(text, ", the last {SHOWN}");
+        }
+        for request in &all[all.len().saturating_sub(SHOWN)..] {
+            let _ = write!(text, "\n    {request}");
+        }
+        text
+    }
+}
+
+impl Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A client with the limits of production.
+fn connected(control_plane: &ControlPlane) -> kube_client::Client {
+    use futures::FutureExt as _;
+    let kubeconfig = Kubeconfig::from_yaml(&control_plane.kubeconfig()).expect("a kubeconfig");
+    let options = KubeConfigOptions::default();
+    // It waits for files and plugins only, of which it has none.
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options)
+        .now_or_never()
+        .expect("a configuration without files")
+        .expect("a configuration");
+    connect::connect(config, &connect::Options::new()).expect("a client")
+}

@@ -1,0 +1,186 @@
+//! Waiting for something, and saying what was seen when it does not come.
+
+use std::fmt::{Debug, Display};
+use std::panic::Location;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+/// How long to wait for something, and how often to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// When to give up.
+    pub limit: Duration,
+    /// How long to wait between two looks.
+    pub look_every: Duration,
+}
+
+// === impl Patience ===
+
+impl Patience {
+    /// Ten minutes, a look every 10 ms: under virtual time.
+    pub const VIRTUAL: Self = Self {
+        limit: Duration::from_secs(600),
+        look_every: Duration::from_millis(10),
+    };
+    /// A minute, a look every 20 ms: in real time.
+    pub const REAL: Self = Self {
+        limit: Duration::from_secs(60),
+        look_every: Duration::from_millis(20),
+    };
+
+    /// Looks until `look` finds it, and returns what it found.
+    ///
+    /// # Panics
+    /// When the time is over, with `what`, where it was waited for, what was last seen, and what `more` adds.
+    pub(super) async fn wait<L: Look>(
+        self,
+        what: &str,
+        at: &Location<'_>,
+        mut look: impl AsyncFnMut() -> L,
+        more: impl FnOnce() -> String,
+    ) -> L::Found {
+        let begin = Instant::now();
+        let mut looks = 0u64;
+        loop {
+            looks += 1;
+            match look().await.found() {
+                Ok(found) => return found,
+                Err(seen) if begin.elapsed() >= self.limit => panic!(
+                    "never: {what}\n  waited for at {at}, {looks} looks in {:?}\n  last seen: {seen}{}",
+                    begin.elapsed(),
+                    more()
+                ),
+                Err(_) => sleep(self.look_every).await,
+            }
+        }
+    }
+
+    /// Looks for as long as `length` says, and fails at the first look that does not find it.
+    pub(super) async fn keep<L: Look>(
+        self,
+        what: &str,
+        length: Duration,
+        at: &Location<'_>,
+        mut look: impl AsyncFnMut() -> L,
+        more: impl FnOnce() -> String,
+    ) {
+        let begin = Instant::now();
+        loop {
+            if let Err(seen) = look().await.found() {
+                panic!(
+                    "not any more: {what}\n  watched at {at}, for {:?} of {length:?}\n  seen: {seen}{}",
+                    begin.elapsed(),
+                    more()
+                );
+            }
+            let left = length.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            sleep(self.look_every.min(left)).await;
+        }
+    }
+}
+
+/// What one look found: the thing itself, or what is there in its place.
+///
+/// A `bool` (`false` says little: a `Result` says more), an `Option`, or a `Result` whose error is what is seen instead.
+pub trait Look {
+    /// The thing.
+    type Found;
+
+    /// # Errors
+    /// What is seen instead.
+    fn found(self) -> Result<Self::Found, String>;
+}
+
+impl Look for bool {
+    type Found = ();
+
+    fn found(self) -> Result<(), String> {
+        if self { Ok(()) } else { Err("false".into()) }
+    }
+}
+
+impl<T> Look for Option<T> {
+    type Found = T;
+
+    fn found(self) -> Result<T, String> {
+        self.ok_or_else(|| "nothing".into())
+    }
+}
+
+impl<T, E: Display> Look for Result<T, E> {
+    type Found = T;
+
+    fn found(self) -> Result<T, String> {
+        self.map_err(|error| error.to_string())
+    }
+}
+
+/// `seen` if it is `expected`, else both in words.
+pub(super) fn compared<T, E>(seen: T, expected: &E) -> Result<T, String>
+where
+    T: PartialEq<E> + Debug,
+    E: Debug,
+{
+    if seen == *expected {
+        Ok(seen)
+    } else {
+        Err(format!("{seen:?}\n  expected:  {expected:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::ObjectKey;
+    use crate::testing::Cluster;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    #[should_panic(expected = "last seen: 3\n  expected:  4\n  requests: 0")]
+    async fn what_never_comes_is_said_with_what_was_seen_instead() {
+        let cluster = Cluster::in_process().await;
+        cluster.eventually_eq("four", 4, async || 3).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    #[should_panic(expected = "get 404 /api/v1/namespaces/default/configmaps/none")]
+    async fn what_never_comes_is_said_with_the_last_requests() {
+        let cluster = Cluster::in_process().await;
+        let (client, key) = (cluster.client(), ObjectKey::namespaced("default", "none"));
+        cluster
+            .eventually("the map", async || client.get::<ConfigMap>(&key).await)
+            .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_late_is_waited_for_and_returned() {
+        let cluster = Cluster::in_process().await;
+        let begin = Instant::now();
+        let late = || (begin.elapsed() > Duration::from_secs(300)).then_some("five minutes");
+        let seen = cluster.eventually("five minutes", async || late()).await;
+        assert_eq!(seen, "five minutes");
+    }
+
+    #[tokio::test(start_paused = true)]
+    #[should_panic(expected = "not any more: one map\n")]
+    async fn what_should_stay_and_does_not_is_said() {
+        let cluster = Cluster::in_process().await;
+        let map = json!({"metadata": {"name": "a", "namespace": "default"}});
+        cluster.create::<ConfigMap>(map).await;
+        let begin = Instant::now();
+        let stays = async || begin.elapsed() < Duration::from_secs(9);
+        cluster
+            .consistently("one map", Duration::from_secs(8), stays)
+            .await;
+        cluster
+            .consistently("one map", Duration::from_secs(8), stays)
+            .await;
+    }
+}
