@@ -61,7 +61,9 @@ async fn a_refused_connection_certainly_sent_nothing() {
     drop(closed);
     let config = Config::new(format!("http://{address}").parse().unwrap());
     let client = Client::new(connect(config, &Options::new()).unwrap());
-    let error = client.create(&ConfigMap::default()).await.unwrap_err();
+    let mut map = ConfigMap::default();
+    map.metadata.namespace = Some("default".into());
+    let error = client.create(&map).await.unwrap_err();
     assert!(!error.is_ambiguous(), "{error}");
     assert!(
         error.to_string().contains("could not be reached"),

@@ -1,13 +1,10 @@
 //! The caches of a manager: one store for each kind, shared by all its controllers.
 
-use std::any::TypeId;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use kube_core::{DynamicObject, GroupVersionKind, PartialObjectMeta};
 use parking_lot::Mutex;
@@ -24,7 +21,7 @@ use super::store::{Making, RowIndex, Store, StoreForm};
 use super::view::Need;
 use super::{Kind, Kinds, Lister, View};
 use crate::client::writes::{self, Effect, Write};
-use crate::client::{Client, Object};
+use crate::client::{self, Client, Object};
 
 /// How often the start looks whether caches are filled.
 const LOOK: Duration = Duration::from_millis(20);
@@ -93,8 +90,6 @@ struct State {
     kept: Vec<Interest>,
     /// Of each kind, those that every store of it gets.
     indexes: Vec<Index>,
-    /// The Rust types that writes may be of.
-    types: HashMap<TypeId, (Kind, Live)>,
     /// What is selected of a kind, if not all.
     selections: Vec<(Kind, Selection)>,
     started: bool,
@@ -106,11 +101,6 @@ struct Index {
     /// `None` for the index of a label.
     function: Option<RowIndex>,
 }
-
-/// Asks the server what became of an object.
-pub(super) type Live =
-    for<'a> fn(&'a Client, &'a reeve_informer::ObjectKey) -> BoxFuture<'a, LiveResult>;
-type LiveResult = Result<Effect, crate::client::Error>;
 
 // === impl Caches ===
 
@@ -384,10 +374,6 @@ impl Caches {
     pub(crate) fn watch<V>(&self, view: &View<V>, required: bool) -> Result<Interest, CacheError> {
         let slots = self.slots();
         let mut state = self.shared.state.lock();
-        if let Some(live) = view.live {
-            let known = (view.kind.clone(), live);
-            state.types.entry(view.model).or_insert(known);
-        }
         let of_kind = || slots.iter().filter(|slot| slot.kind.is(&view.kind));
         if let Some(slot) = of_kind().find(|slot| slot.absorb(view)) {
             return Ok(Interest::new(Arc::clone(slot), required));
@@ -545,15 +531,19 @@ impl Caches {
         write: &Write,
         limit: Duration,
     ) -> Option<Effect> {
-        let live = {
-            let state = self.shared.state.lock();
-            state.types.get(&write.kind).map(|(_, live)| *live)?
-        };
+        let slots = self.slots();
+        let mut served = slots
+            .iter()
+            .filter(|slot| slot.kind.is_of_objects(&write.kind));
+        let kind = &served.next()?.kind;
         let client = client
             .clone()
             .with_deadline(limit.min(Duration::from_secs(5)));
-        match live(&client, &write.key).await {
-            Ok(effect) => Some(effect),
+        let asked = client.dynamic_metadata(kind).get(&write.key).await;
+        match client::optional(asked) {
+            Ok(object) => Some(object.map_or(Effect::Gone { uid: None }, |object| {
+                Effect::of_written(&object.metadata)
+            })),
             Err(error) => {
                 tracing::debug!(key = %write.key, %error, "a write may have happened; the server does not say");
                 None
@@ -563,18 +553,10 @@ impl Caches {
 
     /// The stores of the objects of a write, in whatever version of the API.
     fn holding(&self, write: &Write) -> Vec<Arc<dyn Store>> {
-        let kind = {
-            let state = self.shared.state.lock();
-            state.types.get(&write.kind).map(|(kind, _)| kind.clone())
-        };
-        let Some(kind) = kind else {
-            return Vec::new();
-        };
-        let resource = kind.resource();
         let slots = self.slots();
         slots
             .iter()
-            .filter(|slot| slot.kind.is_of_objects(&resource.group, &resource.kind))
+            .filter(|slot| slot.kind.is_of_objects(&write.kind))
             .filter_map(|slot| slot.store().cloned())
             .collect()
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube_core::{ApiResource, GroupVersionKind};
 use parking_lot::Mutex;
 
-use crate::client::Object;
+use crate::client::{GroupKind, Object};
 use crate::handler::is_namespaced;
 
 /// A kind, known when the program is built ([`Kind::of`]) or only when it runs. Cheap to clone.
@@ -92,9 +92,9 @@ impl Kind {
     }
 
     /// Whether both are the same objects, in whatever version.
-    pub(super) fn is_of_objects(&self, group: &str, kind: &str) -> bool {
+    pub(super) fn is_of_objects(&self, objects: &GroupKind) -> bool {
         let resource = self.resource();
-        resource.group == group && resource.kind == kind
+        resource.group == objects.group && resource.kind == objects.kind
     }
 }
 

@@ -6,16 +6,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use kube_core::{DynamicObject, ObjectMeta, PartialObjectMeta, TypeMeta};
-use reeve_informer::{Compact, ObjectKey, Stored, ViewError};
+use reeve_informer::{Compact, Stored, ViewError};
 
 use super::Kind;
-use super::caches::Live;
 use super::store::{Make, make};
-use crate::client::writes::Effect;
-use crate::client::{self, Client, Object};
+use crate::client::Object;
 
 /// A kind as a reader or a handler wants to see it: its objects as `V`.
 ///
@@ -37,8 +33,6 @@ pub struct View<V> {
     pub(super) make: Make,
     /// The Rust type that the made store is of.
     pub(super) model: TypeId,
-    /// Asks the server what became of an object that was written as the model.
-    pub(super) live: Option<Live>,
     convert: Convert<V>,
     lend: Lend<V>,
 }
@@ -100,7 +94,6 @@ impl<K: Object> View<K> {
             },
             make: make::<K>,
             model: TypeId::of::<K>(),
-            live: Some(live::<K>),
             convert: |kind, row| {
                 let any = Arc::clone(&row).into_any();
                 let any = match any.downcast::<K>() {
@@ -127,7 +120,7 @@ impl<K: Object> View<PartialObjectMeta<K>> {
     /// No more of the objects than their metadata. If nobody needs more, no more is asked of the server, nor stored.
     #[must_use]
     pub fn metadata() -> Self {
-        Self::metadata_as(Kind::of::<K>(), make::<K>, Some(live::<K>))
+        Self::metadata_as(Kind::of::<K>(), make::<K>)
     }
 }
 
@@ -135,7 +128,7 @@ impl View<PartialObjectMeta<DynamicObject>> {
     /// No more of the objects than their metadata, of a kind that is known when the program runs.
     #[must_use]
     pub fn metadata_of(kind: &Kind) -> Self {
-        Self::metadata_as(kind.clone(), make::<DynamicObject>, None)
+        Self::metadata_as(kind.clone(), make::<DynamicObject>)
     }
 }
 
@@ -143,13 +136,12 @@ impl<K: Send + Sync + 'static> View<PartialObjectMeta<K>>
 where
     PartialObjectMeta<K>: Stored,
 {
-    fn metadata_as(kind: Kind, make: Make, live: Option<Live>) -> Self {
+    fn metadata_as(kind: Kind, make: Make) -> Self {
         Self {
             kind,
             need: Need::Metadata,
             make,
             model: TypeId::of::<K>(),
-            live,
             convert: |kind, row| {
                 let any = Arc::clone(&row).into_any();
                 match any.downcast::<PartialObjectMeta<K>>() {
@@ -177,7 +169,6 @@ impl View<DynamicObject> {
             need: Need::Dynamic,
             make: make::<DynamicObject>,
             model: TypeId::of::<DynamicObject>(),
-            live: None,
             convert: |kind, row| {
                 let any = Arc::clone(&row).into_any();
                 match any.downcast::<DynamicObject>() {
@@ -270,15 +261,4 @@ fn from_row<K: Object>(kind: &Kind, row: &dyn Row) -> Result<K, ViewError> {
         serde_json::to_value(dynamic(kind, row)?)
     };
     value.and_then(serde_json::from_value).map_err(undecodable)
-}
-
-fn live<'a, K: Object>(
-    client: &'a Client,
-    key: &'a ObjectKey,
-) -> BoxFuture<'a, Result<Effect, client::Error>> {
-    async {
-        let meta = client::optional(client.get_metadata::<K>(key).await)?;
-        Ok(meta.map_or(Effect::Gone { uid: None }, |meta| Effect::of_written(&meta)))
-    }
-    .boxed()
 }

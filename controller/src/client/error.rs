@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use kube_core::response::Status;
 
+use super::call::Call;
+
 /// Why a request failed. The message names the verb and the object, never a body: it may hold a Secret.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -80,6 +82,16 @@ pub enum Error {
 // === impl Error ===
 
 impl Error {
+    /// The refusal of `call` with this code, reason (`NotFound`, `Conflict`, …) and message: for
+    /// [interceptors](super::Interceptor).
+    #[must_use]
+    pub fn refused(call: &Call, code: u16, reason: &str, message: &str) -> Self {
+        Self::Api {
+            request: call.describe(),
+            status: Box::new(Status::failure(message, reason).with_code(code)),
+        }
+    }
+
     /// The server's status, if it answered with one.
     #[must_use]
     pub fn status(&self) -> Option<&Status> {
@@ -113,6 +125,12 @@ impl Error {
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         matches!(self.code(), Some(400 | 422))
+    }
+
+    /// The server has forgotten the state that was asked for (410): a list in pages begins again.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        self.code() == Some(410)
     }
 
     /// Whether a write that ended so may have happened all the same.

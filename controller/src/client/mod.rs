@@ -1,37 +1,101 @@
-//! The client a reconciler writes through: deadlines on every call, bodies decoded here, own writes noted.
+//! The client: every verb for typed objects, objects known at run time, and their metadata; deadlines on every call,
+//! bodies decoded here, own writes noted.
 //!
-//! kube-client logs the whole body of an answer it cannot decode, Secrets included, and waits for an answer
-//! for ever; so the calls here go through its raw `send`. Reads are live. Cached reads are a lister's
-//! ([`Context::lister`](crate::Context::lister)).
+//! ```no_run
+//! # async fn example(client: reeve_controller::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+//! use kube_core::params::{DeleteParams, ListParams};
+//! use reeve_controller::ObjectKey;
+//! use reeve_controller::client::{ApplyOptions, Patch, WriteOptions, optional};
+//! use serde_json::json;
+//!
+//! let key = ObjectKey::namespaced("default", "settings");
+//! // From the server. `optional` makes "not found" a `None`.
+//! let Some(mut settings) = optional(client.get::<ConfigMap>(&key).await)? else { return Ok(()) };
+//! // What changed since the read is refused with a conflict.
+//! let before = settings.clone();
+//! settings.data.get_or_insert_default().insert("level".into(), "debug".into());
+//! let patch = Patch::merge_from_locked(&before, &settings)?;
+//! client.patch::<ConfigMap, _>(&key, WriteOptions::new(), patch).await?;
+//! // Only names, labels and owners of the Pods, page by page.
+//! let pods = client.metadata::<Pod>().pages(Some("default"), &ListParams::default()).all().await?;
+//! // Server-side apply does not go without an owner.
+//! let mut wanted = ConfigMap::default();
+//! wanted.metadata.namespace = Some("default".into());
+//! wanted.metadata.name = Some("summary".into());
+//! wanted.data = Some([("pods".into(), pods.len().to_string())].into());
+//! client.apply(&wanted, ApplyOptions::new("example")).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where it reads from
+//! [`Client::get`], [`Client::list`] and all of [`Objects`] ask the server. Reads of this process' caches are a
+//! lister's ([`Context::lister`](crate::Context::lister)). Neither stands in for the other behind your back, and no
+//! read makes an informer.
+//!
+//! # What is one for all calls
+//! One function performs every call ([`Objects`] differ in path and decoding only), so these hold for all:
+//!
+//! * a call ends by its [deadline](Client::with_deadline), an answer is [bounded](Client::with_body_limit);
+//! * kube-client logs the whole body of an answer it cannot decode, Secrets included, and waits for ever; here no
+//!   body is logged or quoted;
+//! * names that are no path segment are refused instead of reaching another object or the whole collection;
+//! * writes of a deposed leader are refused ([`Error::NotLeader`]);
+//! * writes are noted, for [read-your-writes](crate::controller::Builder::own_writes_timeout);
+//! * the settings of the client apply: [`Client::dry_run`], [`Client::field_owner`], [`Client::field_validation`],
+//!   [`Client::in_namespace`], and [`Client::intercepted`] for tests.
 
+mod call;
 pub mod connect;
+mod endpoint;
 mod error;
-mod request;
+mod intercept;
+mod objects;
+mod options;
+mod outline;
+mod pages;
+pub mod patch;
+mod send;
+mod settings;
+mod subresource;
 #[cfg(test)]
 mod tests;
 pub(crate) mod writes;
 
-use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_core::params::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube_core::{ObjectList, ObjectMeta, Resource};
+use kube_core::metadata::PartialObjectMeta;
+use kube_core::params::{DeleteParams, ListParams};
+use kube_core::{DynamicObject, ObjectList, ObjectMeta, Resource};
 use reeve_informer::ObjectKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use call::{Call, Verb};
+pub use endpoint::{Endpoint, GroupKind};
 pub use error::{Error, optional};
+pub use intercept::{Answer, Interceptor, Next};
+pub use objects::{AnyObject, Objects};
+pub use options::{ApplyOptions, FieldValidation, WriteOptions};
+pub use pages::{PAGE_SIZE, Pages};
+pub use patch::Patch;
+pub use subresource::Subresource;
 
 use crate::leader_election::Fence;
-use writes::{Effect, Notes};
+use settings::Settings;
+use writes::Notes;
 
 /// How long a call may take before it is given up.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 
 /// What an answer may hold at most, in bytes. A list that is larger is taken in pages.
 pub const DEFAULT_BODY_LIMIT: usize = 256 * 1024 * 1024;
+
+/// The longest name of a field owner, in bytes (the API server's limit).
+const NAME_LIMIT: usize = 128;
 
 /// A kind the client reads and writes: a Rust type that knows its group, version and plural.
 pub trait Object:
@@ -62,12 +126,13 @@ impl<K> Object for K where
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<kube_client::Client>,
-    deadline: Duration,
-    body_limit: usize,
+    settings: Arc<Settings>,
     /// Where writes are noted, for the controller that holds the key until its caches show them.
     notes: Option<Arc<Notes>>,
     /// Refuses writes once the lease is not ours.
     fence: Option<Fence>,
+    /// What stands between this client and the server.
+    intercepted: Option<Arc<intercept::Layer>>,
 }
 
 // === impl Client ===
@@ -78,25 +143,11 @@ impl Client {
     pub fn new(inner: kube_client::Client) -> Self {
         Self {
             inner: Arc::new(inner),
-            deadline: DEFAULT_DEADLINE,
-            body_limit: DEFAULT_BODY_LIMIT,
+            settings: Arc::default(),
             notes: None,
             fence: None,
+            intercepted: None,
         }
-    }
-
-    /// The same client with another deadline for each call.
-    #[must_use]
-    pub fn with_deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
-        self
-    }
-
-    /// The same client, whose writes the controller does not wait to see in its caches.
-    #[must_use]
-    pub fn without_read_your_writes(mut self) -> Self {
-        self.notes = None;
-        self
     }
 
     pub(crate) fn with_notes(mut self, notes: Arc<Notes>) -> Self {
@@ -109,10 +160,36 @@ impl Client {
         self
     }
 
-    /// The kube client underneath, for what this one does not offer. What it writes is not noted.
+    /// The kube client underneath, for what this one does not offer. What it writes is neither noted nor fenced.
     #[must_use]
     pub fn kube(&self) -> &kube_client::Client {
         &self.inner
+    }
+
+    /// The objects of the type `K`.
+    pub fn objects<K: Object>(&self) -> Objects<K> {
+        Objects::new(self.clone(), Endpoint::of::<K>(&()))
+    }
+
+    /// The objects of a kind known at run time: a [`cache::Kind`](crate::cache::Kind), or an
+    /// [`ApiResource`](kube_core::ApiResource).
+    pub fn dynamic(&self, kind: impl Into<Endpoint>) -> Objects<DynamicObject> {
+        Objects::new(self.clone(), kind.into())
+    }
+
+    /// The metadata of the objects of the type `K`. The server sends nothing else.
+    pub fn metadata<K: Object>(&self) -> Objects<PartialObjectMeta<K>> {
+        Objects::new(self.clone(), Endpoint::of::<PartialObjectMeta<K>>(&()))
+    }
+
+    /// The metadata of the objects of a kind known at run time.
+    pub fn dynamic_metadata(
+        &self,
+        kind: impl Into<Endpoint>,
+    ) -> Objects<PartialObjectMeta<DynamicObject>> {
+        let mut endpoint = kind.into();
+        endpoint.metadata_only = true;
+        Objects::new(self.clone(), endpoint)
     }
 
     /// Reads the object `key` from the server.
@@ -120,9 +197,7 @@ impl Client {
     /// # Errors
     /// [`Error::is_not_found`] when there is none; [`optional`] makes that a `None`.
     pub async fn get<K: Object>(&self, key: &ObjectKey) -> Result<K, Error> {
-        let request = self.describe::<K>("get", key);
-        let http = path::<K>(key.namespace.as_deref()).get(&key.name, &Default::default());
-        self.call(request, http).await
+        self.objects().get(key).await
     }
 
     /// Reads the metadata of the object `key` from the server.
@@ -130,13 +205,11 @@ impl Client {
     /// # Errors
     /// As [`Client::get`].
     pub async fn get_metadata<K: Object>(&self, key: &ObjectKey) -> Result<ObjectMeta, Error> {
-        let request = self.describe::<K>("get", key);
-        let http = path::<K>(key.namespace.as_deref()).get_metadata(&key.name, &Default::default());
-        let answer: kube_core::PartialObjectMeta<K> = self.call(request, http).await?;
-        Ok(answer.metadata)
+        Ok(self.metadata::<K>().get(key).await?.metadata)
     }
 
-    /// Lists the objects of a kind, in one namespace or everywhere, as `params` says.
+    /// Lists the objects of a kind from the server, in one namespace or everywhere, as `params` says. In pages:
+    /// [`Objects::pages`].
     ///
     /// # Errors
     /// When the call fails.
@@ -145,39 +218,24 @@ impl Client {
         namespace: Option<&str>,
         params: &ListParams,
     ) -> Result<ObjectList<K>, Error> {
-        let request = format!(
-            "list {}{}",
-            K::plural(&()),
-            namespace
-                .map(|name| format!(" in {name}"))
-                .unwrap_or_default()
-        );
-        self.call(request, path::<K>(namespace).list(params)).await
+        self.objects().list(namespace, params).await
     }
 
-    /// Creates `object`, and returns it as the server stored it.
+    /// Creates `object`, and returns it as the server stored it. With options: [`Objects::create_with`].
     ///
     /// # Errors
     /// [`Error::is_already_exists`], or when the call fails.
     pub async fn create<K: Object>(&self, object: &K) -> Result<K, Error> {
-        let key = key_of(object.meta());
-        let request = self.describe::<K>("create", &key);
-        let body = encode(&request, object)?;
-        let http = path::<K>(key.namespace.as_deref()).create(&PostParams::default(), body);
-        self.write(request, key, http, false).await
+        self.objects().create(object).await
     }
 
-    /// Replaces the object; with its resourceVersion set, only if nobody changed it since.
+    /// Replaces the object; with its resourceVersion set, only if nobody changed it since. With options:
+    /// [`Objects::update_with`].
     ///
     /// # Errors
     /// [`Error::is_conflict`], [`Error::is_not_found`], or when the call fails.
     pub async fn update<K: Object>(&self, object: &K) -> Result<K, Error> {
-        let key = key_of(object.meta());
-        let request = self.describe::<K>("update", &key);
-        let body = encode(&request, object)?;
-        let http =
-            path::<K>(key.namespace.as_deref()).replace(&key.name, &PostParams::default(), body);
-        self.write(request, key, http, false).await
+        self.objects().update(object).await
     }
 
     /// Replaces the object's status subresource; with its resourceVersion set, only if nobody changed the
@@ -186,53 +244,56 @@ impl Client {
     /// # Errors
     /// As [`Client::update`].
     pub async fn update_status<K: Object>(&self, object: &K) -> Result<K, Error> {
-        let key = key_of(object.meta());
-        let request = self.describe::<K>("update status of", &key);
-        let body = encode(&request, object)?;
-        let http = path::<K>(key.namespace.as_deref()).replace_subresource(
-            "status",
-            &key.name,
-            &PostParams::default(),
-            body,
-        );
-        self.write(request, key, http, false).await
+        self.objects().update_status(object).await
     }
 
-    /// Patches the object `key`.
+    /// Patches the object `key`. Takes [`WriteOptions`] and a [`Patch`], or the parameters and the patch of kube-core.
     ///
     /// # Errors
     /// As [`Client::update`].
-    pub async fn patch<K: Object, P: Serialize + fmt::Debug>(
+    pub async fn patch<K: Object, P: Into<Patch>>(
         &self,
         key: &ObjectKey,
-        params: &PatchParams,
-        patch: &Patch<P>,
+        options: impl Into<WriteOptions>,
+        patch: P,
     ) -> Result<K, Error> {
-        let request = self.describe::<K>("patch", key);
-        let http = path::<K>(key.namespace.as_deref()).patch(&key.name, params, patch);
-        self.write(request, key.clone(), http, params.dry_run).await
+        self.objects().patch(key, options, patch).await
     }
 
     /// Patches the status subresource of the object `key`.
     ///
     /// # Errors
     /// As [`Client::update`].
-    pub async fn patch_status<K: Object, P: Serialize + fmt::Debug>(
+    pub async fn patch_status<K: Object, P: Into<Patch>>(
         &self,
         key: &ObjectKey,
-        params: &PatchParams,
-        patch: &Patch<P>,
+        options: impl Into<WriteOptions>,
+        patch: P,
     ) -> Result<K, Error> {
-        let request = self.describe::<K>("patch status of", key);
-        let http = path::<K>(key.namespace.as_deref())
-            .patch_subresource("status", &key.name, params, patch);
-        self.write(request, key.clone(), http, params.dry_run).await
+        self.objects().patch_status(key, options, patch).await
     }
 
-    /// Deletes the object `key`. It is gone, or marked and waiting for its finalizers.
+    /// Server-side apply: see [`Objects::apply`].
     ///
-    /// Say which object is meant with a uid precondition in `params`, or one made again under the name goes
-    /// instead.
+    /// # Errors
+    /// As [`Objects::apply`].
+    pub async fn apply<K: Object>(&self, object: &K, options: ApplyOptions) -> Result<K, Error> {
+        self.objects().apply(object, options).await
+    }
+
+    /// Server-side apply to the status.
+    ///
+    /// # Errors
+    /// As [`Objects::apply`].
+    pub async fn apply_status<K: Object>(
+        &self,
+        object: &K,
+        options: ApplyOptions,
+    ) -> Result<K, Error> {
+        self.objects().apply_status(object, options).await
+    }
+
+    /// Deletes the object `key`: see [`Objects::delete`].
     ///
     /// # Errors
     /// [`Error::is_not_found`], [`Error::is_conflict`] for a precondition, or when the call fails.
@@ -241,54 +302,33 @@ impl Client {
         key: &ObjectKey,
         params: &DeleteParams,
     ) -> Result<(), Error> {
-        let request = self.describe::<K>("delete", key);
-        self.check_fence(&request)?;
-        let http = path::<K>(key.namespace.as_deref()).delete(&key.name, params);
-        let begun = self.begin::<K>(key, params.dry_run);
-        let result: Result<request::Deleted, Error> = self.call(request, http).await;
-        let Some(begun) = begun else {
-            return result.map(|_| ());
-        };
-        match result {
-            Ok(answer) => {
-                begun.settle(key.clone(), answer.effect());
-                Ok(())
-            }
-            Err(error) => {
-                if !error.is_ambiguous() {
-                    begun.discard();
-                }
-                Err(error)
-            }
-        }
+        self.objects::<K>().delete(key, params).await
     }
 
-    /// One write that answers with the object.
-    async fn write<K: Object>(
+    /// Deletes what the selectors of `which` select: see [`Objects::delete_all_of`].
+    ///
+    /// # Errors
+    /// When the call fails.
+    pub async fn delete_all_of<K: Object>(
         &self,
-        request: String,
-        key: ObjectKey,
-        http: Result<http::Request<Vec<u8>>, kube_core::request::Error>,
-        dry_run: bool,
-    ) -> Result<K, Error> {
-        self.check_fence(&request)?;
-        let begun = self.begin::<K>(&key, dry_run);
-        let result: Result<K, Error> = self.call(request, http).await;
-        if let Some(begun) = begun {
-            match &result {
-                Ok(object) => {
-                    begun.settle(key_of(object.meta()), Effect::of_written(object.meta()));
-                }
-                Err(error) if error.is_ambiguous() => drop(begun),
-                Err(_) => begun.discard(),
-            }
-        }
-        result
+        namespace: Option<&str>,
+        which: &ListParams,
+        params: &DeleteParams,
+    ) -> Result<(), Error> {
+        self.objects::<K>()
+            .delete_all_of(namespace, which, params)
+            .await
     }
 
-    fn begin<K: Object>(&self, key: &ObjectKey, dry_run: bool) -> Option<writes::Begun> {
-        let notes = self.notes.as_ref().filter(|_| !dry_run)?;
-        Some(notes.begin(TypeId::of::<K>(), key.clone()))
+    /// The subresource `name` of the objects of type `K`: see [`Objects::subresource`].
+    pub fn subresource<K: Object>(&self, name: impl Into<String>) -> Subresource<K> {
+        self.objects().subresource(name)
+    }
+
+    fn begin(&self, call: &Call) -> Option<writes::Begun> {
+        let notes = self.notes.as_ref()?;
+        let notable = call.verb.writes() && !call.options.dry_run;
+        notable.then(|| notes.begin(call.endpoint.group_kind(), call.object_key()))
     }
 
     pub(crate) fn check_fence(&self, request: &str) -> Result<(), Error> {
@@ -299,16 +339,13 @@ impl Client {
             _ => Ok(()),
         }
     }
-
-    fn describe<K: Object>(&self, verb: &str, key: &ObjectKey) -> String {
-        format!("{verb} {} {key}", K::kind(&()).to_lowercase())
-    }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("deadline", &self.deadline)
+            .field("settings", &self.settings)
+            .field("intercepted", &self.intercepted)
             .finish_non_exhaustive()
     }
 }
@@ -320,15 +357,4 @@ pub(crate) fn key_of(meta: &ObjectMeta) -> ObjectKey {
         Some(namespace) if !namespace.is_empty() => ObjectKey::namespaced(namespace, name),
         _ => ObjectKey::cluster(name),
     }
-}
-
-fn path<K: Object>(namespace: Option<&str>) -> kube_core::Request {
-    kube_core::Request::new(K::url_path(&(), namespace))
-}
-
-fn encode<K: Serialize>(request: &str, object: &K) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec(object).map_err(|error| Error::Invalid {
-        request: request.to_owned(),
-        message: error.to_string(),
-    })
 }

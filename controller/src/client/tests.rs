@@ -1,11 +1,18 @@
 //! The client against a small API server, under paused time.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube_core::params::{DeleteParams, ListParams, Patch, PatchParams};
+use reeve_informer::ObjectKey;
 use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 
-use super::*;
+use super::writes::Effect;
+use super::writes::Notes;
+use super::{Client, Error, optional};
 use crate::fake::{Fake, Fate, clock};
+use crate::leader_election::Fence;
 
 const WEB: &str = "/api/v1/namespaces/ns/configmaps/web";
 
@@ -88,7 +95,7 @@ async fn each_way_a_write_can_end_is_noted() {
     fake.put(WEB, json!({"metadata": {}, "data": {"key": "0"}}));
     let (client, notes) = noting(&fake);
     let params = PatchParams::default();
-    let effect = |writes: Vec<writes::Write>| writes.into_iter().map(|w| w.effect).next();
+    let effect = |writes: Vec<super::writes::Write>| writes.into_iter().map(|w| w.effect).next();
 
     let patched: ConfigMap = client.patch(&key(), &params, &data("1")).await.unwrap();
     assert_eq!(

@@ -14,12 +14,13 @@
 //! * a kind that no cache of this process holds is not waited for;
 //! * past the **time-out** the reconcile runs anyway, and that is counted.
 
-use std::any::TypeId;
 use std::sync::Arc;
 
 use kube_core::ObjectMeta;
 use parking_lot::Mutex;
 use reeve_informer::ObjectKey;
+
+use super::endpoint::GroupKind;
 
 /// A bound on the distinct objects noted in one reconcile; past it, the oldest notes are forgotten.
 const MAX_NOTES: usize = 1024;
@@ -27,7 +28,7 @@ const MAX_NOTES: usize = 1024;
 /// One write of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
-    pub(crate) kind: TypeId,
+    pub(crate) kind: GroupKind,
     pub(crate) key: ObjectKey,
     pub(crate) effect: Effect,
 }
@@ -74,7 +75,7 @@ impl Notes {
     }
 
     /// Notes that a write to `key` is under way; settled by the guard, or unknown when that is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, kind: TypeId, key: ObjectKey) -> Begun {
+    pub(crate) fn begin(self: &Arc<Self>, kind: GroupKind, key: ObjectKey) -> Begun {
         Begun {
             notes: Arc::clone(self),
             write: Some((kind, key)),
@@ -90,16 +91,19 @@ impl Notes {
 #[derive(Debug)]
 pub(crate) struct Begun {
     notes: Arc<Notes>,
-    write: Option<(TypeId, ObjectKey)>,
+    write: Option<(GroupKind, ObjectKey)>,
 }
 
 // === impl Begun ===
 
 impl Begun {
-    /// The write had this effect on `key`, which a create with a generated name learns only now.
-    pub(crate) fn settle(mut self, key: ObjectKey, effect: Effect) {
+    /// The write had these effects. On which object, a create with a generated name learns only now.
+    pub(crate) fn settle(mut self, effects: Vec<(ObjectKey, Effect)>) {
         if let Some((kind, _)) = self.write.take() {
-            self.notes.note(Write { kind, key, effect });
+            for (key, effect) in effects {
+                let kind = kind.clone();
+                self.notes.note(Write { kind, key, effect });
+            }
         }
     }
 
@@ -141,20 +145,6 @@ impl Effect {
         }
     }
 
-    /// What a delete answered with the object `meta` did: gone, or marked and waiting.
-    pub(crate) fn of_deleted(meta: &ObjectMeta) -> Self {
-        let waits = meta.deletion_timestamp.is_some()
-            && (meta.finalizers.as_ref().is_some_and(|all| !all.is_empty())
-                || meta.deletion_grace_period_seconds.unwrap_or(0) > 0);
-        if waits {
-            Self::of_written(meta)
-        } else {
-            Self::Gone {
-                uid: meta.uid.clone(),
-            }
-        }
-    }
-
     /// Whether a store that shows `view` has seen it. Unknown effects are never seen: resolve them first.
     pub(crate) fn is_seen(&self, view: &View) -> bool {
         match self {
@@ -191,6 +181,10 @@ fn digits(version: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn kind() -> GroupKind {
+        GroupKind::new("", "ConfigMap")
+    }
 
     fn version(version: &str) -> Effect {
         Effect::Version {
@@ -253,33 +247,12 @@ mod tests {
     }
 
     #[test]
-    fn a_delete_that_waits_for_finalizers_is_a_change() {
-        let mut meta = ObjectMeta {
-            uid: Some("u".into()),
-            resource_version: Some("5".into()),
-            deletion_timestamp: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
-                "2026-01-01T00:00:00Z".parse().unwrap(),
-            )),
-            finalizers: Some(vec!["a/b".into()]),
-            ..ObjectMeta::default()
-        };
-        assert_eq!(Effect::of_deleted(&meta), version("5"));
-        meta.finalizers = None;
-        assert_eq!(
-            Effect::of_deleted(&meta),
-            Effect::Gone {
-                uid: Some("u".into())
-            }
-        );
-    }
-
-    #[test]
     fn a_write_dropped_without_an_answer_is_unknown() {
         let notes = Arc::new(Notes::default());
         let key = ObjectKey::namespaced("ns", "a");
-        drop(notes.begin(TypeId::of::<()>(), key.clone()));
+        drop(notes.begin(kind(), key.clone()));
         notes
-            .begin(TypeId::of::<()>(), ObjectKey::namespaced("ns", "b"))
+            .begin(kind(), ObjectKey::namespaced("ns", "b"))
             .discard();
         let writes = notes.take();
         assert_eq!(writes.len(), 1);
@@ -295,8 +268,8 @@ mod tests {
         let key = ObjectKey::namespaced("ns", "a");
         for number in ["3", "4"] {
             notes
-                .begin(TypeId::of::<()>(), key.clone())
-                .settle(key.clone(), version(number));
+                .begin(kind(), key.clone())
+                .settle(vec![(key.clone(), version(number))]);
         }
         let writes = notes.take();
         assert_eq!(writes.len(), 1);

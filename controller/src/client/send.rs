@@ -1,69 +1,63 @@
-//! One request: sent within a deadline, its status checked, its body bounded and decoded.
+//! What becomes of a call: shaped by the client's settings, fenced, noted, sent within a deadline, and its answer
+//! checked, bounded and decoded. Every request of a client goes through [`Client::perform`].
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use kube_core::ObjectMeta;
 use kube_core::response::Status;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::writes::Effect;
+use super::call::Call;
+use super::intercept::{Answer, Next};
+use super::outline::{Outline, Subject};
 use super::{Client, Error};
 
-/// What a server answers a delete with: a Status, or the object.
-#[derive(Debug, Deserialize)]
-pub(super) struct Deleted {
-    kind: Option<String>,
-    #[serde(default)]
-    metadata: Option<ObjectMeta>,
-    #[serde(default)]
-    details: Option<Details>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Details {
-    uid: Option<String>,
-}
-
-// === impl Deleted ===
-
-impl Deleted {
-    pub(super) fn effect(&self) -> Effect {
-        match &self.metadata {
-            Some(meta) if self.kind.as_deref() != Some("Status") => Effect::of_deleted(meta),
-            _ => Effect::Gone {
-                uid: self
-                    .details
-                    .as_ref()
-                    .and_then(|details| details.uid.clone()),
-            },
-        }
-    }
-}
-
 impl Client {
-    /// Sends `http` and decodes the answer as `T`.
-    pub(super) async fn call<T: DeserializeOwned>(
-        &self,
-        request: String,
-        http: Result<http::Request<Vec<u8>>, kube_core::request::Error>,
-    ) -> Result<T, Error> {
-        let http = http.map_err(|error| Error::Invalid {
-            request: request.clone(),
-            message: error.to_string(),
-        })?;
-        let (status, body) = tokio::time::timeout(self.deadline, self.exchange(&request, http))
-            .await
-            .map_err(|_| Error::Deadline {
-                request: request.clone(),
-                after: self.deadline,
-            })??;
-        if status.is_success() {
-            return decode(request, &body);
+    /// Performs `call`, and reads the answer as `T`.
+    pub(super) async fn answer<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
+        let request = call.describe();
+        let answer = self.perform(call).await?;
+        decode(request, &answer.0)
+    }
+
+    /// Performs `call`, the one way to the server.
+    pub(super) async fn perform(&self, mut call: Call) -> Result<Answer, Error> {
+        self.shape(&mut call).await?;
+        if call.verb.writes() {
+            self.check_fence(&call.describe())?;
+        }
+        let begun = self.begin(&call).map(|begun| (begun, Subject::of(&call)));
+        let answer = Next::new(self.clone()).send(call).await;
+        if let Some((begun, subject)) = begun {
+            match &answer {
+                Ok(answer) => match Outline::of(&answer.0) {
+                    Some(outline) => begun.settle(outline.effects(&subject)),
+                    // Something happened; what, the server says when asked.
+                    None => drop(begun),
+                },
+                Err(error) if error.is_ambiguous() => drop(begun),
+                Err(_) => begun.discard(),
+            }
+        }
+        answer
+    }
+
+    /// Sends `call` as it is.
+    pub(super) async fn send(&self, call: &Call) -> Result<Answer, Error> {
+        let request = call.describe();
+        let http = call.http()?;
+        let (code, body) =
+            tokio::time::timeout(self.settings.deadline, self.exchange(&request, http))
+                .await
+                .map_err(|_| Error::Deadline {
+                    request: request.clone(),
+                    after: self.settings.deadline,
+                })??;
+        if code.is_success() {
+            return Ok(Answer(body));
         }
         Err(Error::Api {
             request,
-            status: Box::new(status_of(status, &body)),
+            status: Box::new(status_of(code, &body)),
         })
     }
 
@@ -83,14 +77,14 @@ impl Client {
             .await
             .map_err(transport)?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), self.body_limit)
+        let body = Limited::new(response.into_body(), self.settings.body_limit)
             .collect()
             .await
             .map_err(|error| {
                 if error.is::<LengthLimitError>() {
                     return Error::TooLarge {
                         request: request.to_owned(),
-                        limit: self.body_limit,
+                        limit: self.settings.body_limit,
                     };
                 }
                 transport(kube_client::Error::Service(error))
@@ -111,7 +105,7 @@ fn never_sent(error: &kube_client::Error) -> bool {
     false
 }
 
-fn decode<T: DeserializeOwned>(request: String, body: &[u8]) -> Result<T, Error> {
+pub(super) fn decode<T: DeserializeOwned>(request: String, body: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(body).map_err(|error| {
         // serde's own text quotes the value, which may be a secret.
         let category = match error.classify() {
