@@ -13,6 +13,8 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use parking_lot::RwLock;
 
+use crate::manager::RunnableHealth;
+use crate::manager::status::Board;
 use crate::server::{Handler, text};
 
 /// A check: `Ok`, or the reason why not. Must not block.
@@ -23,6 +25,7 @@ pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 pub struct Health {
     live: Checks,
     ready: Checks,
+    board: Board,
 }
 
 /// A set of named checks. Clones share it.
@@ -48,6 +51,17 @@ impl Health {
     #[must_use]
     pub fn ready(&self) -> &Checks {
         &self.ready
+    }
+
+    /// What the manager runs and has not ended well, in the order in which it was added: the state of each, and of
+    /// a controller the kinds it cannot follow and what it is at.
+    #[must_use]
+    pub fn runnables(&self) -> Vec<RunnableHealth> {
+        self.board.runnables()
+    }
+
+    pub(crate) fn board(&self) -> &Board {
+        &self.board
     }
 
     /// The answer to a GET of `path` with `query`.

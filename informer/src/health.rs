@@ -118,7 +118,7 @@ pub struct WatchHealth {
 /// Why an informer makes no progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The class: `connection`, `status`, `expired`, …
+    /// The class: `connection`, `forbidden`, `not found`, `expired`, `decode`, `status` for other answers, …
     pub class: &'static str,
     /// What went wrong.
     pub message: String,

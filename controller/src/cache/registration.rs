@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use reeve_informer::CacheHealth;
+
 use super::slot::Interest;
 use super::store::{Handle, Store};
 
@@ -36,14 +38,15 @@ impl Registration {
         self.handle.synced().await;
     }
 
-    /// What the handler still waits for, and why; `None` if for nothing.
+    /// How the informer of the kind is doing.
     #[must_use]
-    pub fn waits_for(&self) -> Option<String> {
-        if self.is_synced() {
-            return None;
-        }
-        let health = self.store.health();
-        Some(health.trouble().unwrap_or_else(|| health.name.to_string()))
+    pub fn health(&self) -> CacheHealth {
+        self.store.health()
+    }
+
+    /// Takes the handler away, and returns when it does not run any more.
+    pub async fn remove(&self) {
+        self.handle.remove().await;
     }
 }
 

@@ -97,6 +97,8 @@ pub(super) trait Handle: Send + Sync {
     fn is_synced(&self) -> bool;
     fn synced(&self) -> BoxFuture<'_, ()>;
     fn unregister(&self);
+    /// As `unregister`, and returns when the handler does not run any more.
+    fn remove(&self) -> BoxFuture<'_, ()>;
 }
 
 struct Held<S: Stored> {
@@ -275,5 +277,14 @@ impl<S: Stored> Handle for Option<HandlerHandle<S>> {
         if let Some(handle) = self {
             handle.unregister();
         }
+    }
+
+    fn remove(&self) -> BoxFuture<'_, ()> {
+        async move {
+            if let Some(handle) = self {
+                handle.remove().await;
+            }
+        }
+        .boxed()
     }
 }

@@ -1,33 +1,22 @@
 //! How a controller is put together.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::future::BoxFuture;
-use futures::stream::{BoxStream, Stream, select_all};
-use parking_lot::Mutex;
-use reeve_informer::Event;
-use reeve_workqueue::{AddOptions, LOW_PRIORITY, OnDrop, Queue, RateLimiter, Reason};
-use tokio::time::{Instant, interval_at};
-use tokio_util::sync::CancellationToken;
+use futures::stream::{BoxStream, Stream};
+use reeve_workqueue::{RateLimiter, Reason};
 
-use super::worker::{AnyReconciler, Erased, Workshop};
-use super::{Controller, OWN_WRITES_TIMEOUT, Parts, Prepared};
-use crate::cache::{CacheError, Caches, Registration, View};
+use super::run::Plan;
+use super::watch::Watch;
+use super::worker::Erased;
+use super::{Controller, OWN_WRITES_TIMEOUT};
 use crate::client::Object;
-use crate::context::Surroundings;
-use crate::handler::{ForObject, ForOwner, Handler, for_object, for_owner, is_unchanged};
-use crate::manager::Runnable;
+use crate::handler::{ForObject, ForOwner, Handler, for_object, for_owner};
 use crate::predicate::Predicate;
 use crate::reconcile::{Reconciler, Request, RequestKey};
 use crate::source::{self, Wanted};
-
-/// How often a controller says what its start waits for.
-const REPORT: Duration = Duration::from_secs(10);
 
 /// What is wrong with a controller.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -50,12 +39,8 @@ pub enum BuildError {
 #[derive(Clone, Copy, Debug)]
 pub enum NoWatch {}
 
-/// A watch with its kind erased: asks for the cache of the kind.
-type Watch<R> = Box<dyn FnOnce(&Caches) -> Result<Attach<R>, CacheError> + Send>;
-/// Registers the handler of a watch, which adds to the queue.
-type Attach<R> = Box<dyn FnOnce(&str, &Caches, &Queue<R>) -> Registration + Send>;
-/// The last watch, to which predicates may still be added.
-type Open<R, K> = Box<dyn FnOnce(Vec<Box<dyn Predicate<K>>>) -> Watch<R> + Send>;
+/// The last watch, to which predicates may still be added, and whether it is optional.
+type Open<R, K> = Box<dyn FnOnce(Vec<Box<dyn Predicate<K>>>, bool) -> Watch<R> + Send>;
 /// Sets up the queue's limiter.
 type Limit<R> = Box<dyn FnOnce(reeve_workqueue::Builder<R>) -> reeve_workqueue::Builder<R> + Send>;
 
@@ -67,17 +52,19 @@ pub struct Builder<R: RequestKey, K = NoWatch, F = NoWatch> {
     watches: Vec<Watch<R>>,
     open: Option<Open<R, K>>,
     predicates: Vec<Box<dyn Predicate<K>>>,
+    optional: bool,
     streams: Vec<BoxStream<'static, Wanted<R>>>,
     settings: Settings<R>,
     kind: PhantomData<fn() -> F>,
 }
 
-struct Settings<R> {
-    workers: usize,
-    timeout: Option<Duration>,
-    own_writes: Option<Duration>,
-    needs_leader_election: bool,
-    limit: Option<Limit<R>>,
+pub(super) struct Settings<R> {
+    pub(super) workers: usize,
+    pub(super) timeout: Option<Duration>,
+    pub(super) own_writes: Option<Duration>,
+    pub(super) needs_leader_election: bool,
+    pub(super) warm_up: bool,
+    pub(super) limit: Option<Limit<R>>,
 }
 
 // === impl Builder ===
@@ -89,12 +76,14 @@ impl<R: RequestKey> Builder<R> {
             watches: Vec::new(),
             open: None,
             predicates: Vec::new(),
+            optional: false,
             streams: Vec::new(),
             settings: Settings {
                 workers: 1,
                 timeout: None,
                 own_writes: Some(OWN_WRITES_TIMEOUT),
                 needs_leader_election: true,
+                warm_up: false,
                 limit: None,
             },
             kind: PhantomData,
@@ -137,6 +126,24 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     /// Handles only events of the last named kind that `predicate` allows. Several must all allow it.
     pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self {
         self.predicates.push(Box::new(predicate));
+        self
+    }
+
+    /// Starts without the last named kind while the server does not have it, as before its CRD is installed, and takes
+    /// its objects up when it appears. A kind that is there and cannot be read is waited for all the same.
+    ///
+    /// A server that lacks the kind is asked again with growing delays, half a minute at most.
+    pub fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+
+    /// Registers the handlers at the start and not when this replica leads, so that a standby has its queue filled when
+    /// it takes over (controller-runtime: `EnableWarmup`). Without leader election it changes nothing.
+    ///
+    /// The queue of a standby then grows with the number of objects, each once.
+    pub fn warm_up(mut self) -> Self {
+        self.settings.warm_up = true;
         self
     }
 
@@ -193,14 +200,17 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
             return Err(BuildError::NoWorkers(name));
         }
         let needs_leader_election = settings.needs_leader_election;
-        let reconciler: Arc<dyn AnyReconciler<R>> = Arc::new(Erased(reconciler));
-        let named = name.clone();
+        let plan = Plan {
+            name: name.clone(),
+            watches,
+            streams,
+            settings,
+            reconciler: Arc::new(Erased(reconciler)),
+        };
         Ok(Controller {
             name,
             needs_leader_election,
-            prepare: Box::new(move |parts| {
-                prepare(named, watches, streams, settings, reconciler, parts)
-            }),
+            prepare: Box::new(move |parts| plan.prepare(parts)),
         })
     }
 
@@ -209,33 +219,22 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         N: Object,
         H: Handler<N, R>,
     {
-        self.seal(Some(Box::new(move |predicates| {
-            Box::new(move |caches| {
-                let view = View::<N>::typed();
-                let interest = caches.watch(&view, true)?;
-                let attach: Attach<R> = Box::new(move |name, caches, queue| {
-                    let queue = queue.clone();
-                    caches.register(interest, &view, name, move |event| {
-                        if predicates.iter().all(|predicate| predicate.allows(&event)) {
-                            enqueue(&queue, &handler, &event, changed);
-                        }
-                    })
-                });
-                Ok(attach)
-            })
+        self.seal(Some(Box::new(move |predicates, optional| {
+            Watch::new::<N, H>(handler, predicates, changed, optional)
         })))
     }
 
     /// Closes the last watch and opens the next.
     fn seal<N, G>(mut self, open: Option<Open<R, N>>) -> Builder<R, N, G> {
         if let Some(last) = self.open {
-            self.watches.push(last(self.predicates));
+            self.watches.push(last(self.predicates, self.optional));
         }
         Builder {
             name: self.name,
             watches: self.watches,
             open,
             predicates: Vec::new(),
+            optional: false,
             streams: self.streams,
             settings: self.settings,
             kind: PhantomData,
@@ -248,144 +247,5 @@ impl<R: RequestKey, K, F> fmt::Debug for Builder<R, K, F> {
         f.debug_struct("Builder")
             .field("name", &self.name)
             .finish_non_exhaustive()
-    }
-}
-
-/// Adds what `handler` names for `event`; what is no news at low priority.
-fn enqueue<K: Object, R: RequestKey>(
-    queue: &Queue<R>,
-    handler: &impl Handler<K, R>,
-    event: &Event<K>,
-    changed: Reason,
-) {
-    let unchanged = is_unchanged(event);
-    let reason = match event {
-        _ if matches!(changed, Reason::Owner) => Reason::Owner,
-        Event::Added { .. } => Reason::Added,
-        Event::Updated { .. } if unchanged => Reason::Resync,
-        Event::Updated { .. } => changed,
-        Event::Deleted { .. } => Reason::Deleted,
-    };
-    let options = AddOptions {
-        priority: unchanged.then_some(LOW_PRIORITY),
-        reason: Some(reason),
-        ..AddOptions::default()
-    };
-    handler.requests(event, &mut |request| queue.add_with(request, options));
-}
-
-/// Makes the queue, asks for the caches, and hands back what is to run. The handlers are registered when the workers
-/// start, which tells them of every object there is: a standby keeps its caches warm and its queue empty.
-fn prepare<R: RequestKey>(
-    name: String,
-    watches: Vec<Watch<R>>,
-    streams: Vec<BoxStream<'static, Wanted<R>>>,
-    settings: Settings<R>,
-    reconciler: Arc<dyn AnyReconciler<R>>,
-    parts: Parts,
-) -> Result<Prepared, CacheError> {
-    let mut queue = Queue::builder()
-        .name(name.as_str())
-        .clock(parts.clock.clone())
-        .on_drop(OnDrop::Retry)
-        .metrics(parts.metrics.queues());
-    if let Some(limit) = settings.limit {
-        queue = limit(queue);
-    }
-    let queue = queue.build();
-    let watches = watches.into_iter().map(|watch| watch(&parts.caches));
-    let watches: Vec<Attach<R>> = watches.collect::<Result<_, _>>()?;
-    let sources = (!streams.is_empty()).then(|| {
-        let queue = queue.clone();
-        Runnable::new(format!("{name} sources"), move |stop| {
-            pump(streams, queue, stop)
-        })
-        .without_leader_election()
-    });
-    let metrics = parts.metrics.controller(&name);
-    metrics
-        .workers
-        .set(i64::try_from(settings.workers).unwrap_or(i64::MAX));
-    let workers = Runnable::new(name.clone(), move |stop| async move {
-        let around = Arc::new(Surroundings {
-            controller: name.into(),
-            clock: parts.clock,
-            caches: parts.caches,
-            recorder: parts.recorder,
-            stopping: stop.clone(),
-        });
-        let registrations: Vec<Registration> = watches
-            .into_iter()
-            .map(|attach| attach(&around.controller, &around.caches, &queue))
-            .collect();
-        let workshop = Arc::new(Workshop {
-            around: Arc::clone(&around),
-            queue,
-            reconciler,
-            metrics,
-            client: parts.client,
-            timeout: settings.timeout,
-            own_writes: settings.own_writes,
-            unseen: Mutex::new(HashMap::new()),
-        });
-        // No reconcile before every handler has seen the objects that were there at the start.
-        if synced(&around.controller, &registrations, &stop).await {
-            tracing::info!(controller = %around.controller, workers = settings.workers, "starting workers");
-            workshop.run(settings.workers).await;
-        }
-        drop(registrations);
-        Ok::<_, std::convert::Infallible>(())
-    });
-    Ok(Prepared { sources, workers })
-}
-
-/// Waits until every registration has seen its initial objects; false if the stop came first.
-async fn synced(name: &str, registrations: &[Registration], stop: &CancellationToken) -> bool {
-    let all = async {
-        for registration in registrations {
-            registration.synced().await;
-        }
-    };
-    let mut all: BoxFuture<'_, ()> = Box::pin(all);
-    let mut report = interval_at(Instant::now() + REPORT, REPORT);
-    loop {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return false,
-            () = &mut all => return true,
-            _ = report.tick() => {
-                let missing: Vec<String> = registrations
-                    .iter()
-                    .filter_map(Registration::waits_for)
-                    .collect();
-                tracing::warn!(controller = name, missing = missing.join("; "), "waiting for caches");
-            }
-        }
-    }
-}
-
-/// Moves requests from the streams into the queue.
-async fn pump<R: RequestKey>(
-    streams: Vec<BoxStream<'static, Wanted<R>>>,
-    queue: Queue<R>,
-    stop: CancellationToken,
-) -> Result<(), std::convert::Infallible> {
-    let mut streams = select_all(streams);
-    loop {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ok(()),
-            wanted = streams.next() => match wanted {
-                None => return Ok(()),
-                Some(Wanted { request, priority }) => {
-                    let options = AddOptions {
-                        priority,
-                        reason: Some(Reason::Custom("source")),
-                        ..AddOptions::default()
-                    };
-                    queue.add_with(request, options);
-                }
-            },
-        }
     }
 }

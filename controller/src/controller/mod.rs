@@ -1,14 +1,17 @@
 //! Controllers: watches that name requests, a queue that holds them, workers that reconcile them.
 
 mod builder;
+mod run;
 mod settle;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod worker;
 
 use std::fmt;
 
 use reeve_clock::Clock;
+use tokio::sync::watch as signal;
 
 pub use builder::{BuildError, Builder, NoWatch};
 pub use reeve_workqueue::LOW_PRIORITY;
@@ -17,6 +20,7 @@ use crate::cache::{CacheError, Caches};
 use crate::client::Client;
 use crate::events::Recorder;
 use crate::manager::Runnable;
+use crate::manager::names::Name;
 use crate::metrics::Metrics;
 use crate::reconcile::{Request, RequestKey};
 
@@ -27,7 +31,7 @@ pub const OWN_WRITES_TIMEOUT: std::time::Duration = std::time::Duration::from_se
 pub struct Controller {
     pub(crate) name: String,
     pub(crate) needs_leader_election: bool,
-    pub(crate) prepare: Box<dyn FnOnce(Parts) -> Result<Prepared, CacheError> + Send>,
+    pub(crate) prepare: Box<dyn FnOnce(Parts) -> Result<Runnable, CacheError> + Send>,
 }
 
 /// What a manager lends a controller.
@@ -37,12 +41,10 @@ pub(crate) struct Parts {
     pub(crate) caches: Caches,
     pub(crate) metrics: Metrics,
     pub(crate) recorder: Recorder,
-}
-
-/// What a controller runs: its sources from the start, its workers when it may.
-pub(crate) struct Prepared {
-    pub(crate) sources: Option<Runnable>,
-    pub(crate) workers: Runnable,
+    /// Whether this replica leads; `None` for a controller that runs on every replica.
+    pub(crate) leads: Option<signal::Receiver<bool>>,
+    /// Its name, taken for as long as it lives.
+    pub(crate) name: Name,
 }
 
 // === impl Controller ===

@@ -17,7 +17,7 @@ use super::*;
 use crate::context::Context;
 use crate::fake::{Fake, Fate, clock, eventually};
 use crate::leader_election::Options as Election;
-use crate::manager::{Error as ManagerError, Manager};
+use crate::manager::{Error as ManagerError, Manager, State};
 use crate::reconcile::{self, Outcome};
 use crate::{handler, predicate, source};
 
@@ -127,6 +127,158 @@ async fn names_of_controllers_are_unique_in_a_manager() {
         manager.add_controller(one()),
         Err(ManagerError::DuplicateController(name)) if name == "one"
     ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_is_removed_with_its_handlers_and_added_again() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    let one = |seen: &Seen| {
+        Controller::builder("one")
+            .for_kind::<ConfigMap>()
+            .complete(done(seen))
+            .unwrap()
+    };
+    let others = Seen::default();
+    let other = Controller::builder("other").for_kind::<ConfigMap>();
+    let running = start(&fake, [other.complete(done(&others)).unwrap()]).await;
+    let manager = &running.manager;
+    let handlers = || -> Vec<String> {
+        let health = manager.caches().health();
+        let names = health[0]
+            .handlers
+            .iter()
+            .map(|handler| handler.name.to_string());
+        names.collect()
+    };
+    eventually("the other one works", || others.lock().len() == 1).await;
+    for round in 1..=3 {
+        let handle = manager.add_controller(one(&seen)).unwrap();
+        assert!(
+            manager.add_controller(one(&seen)).is_err(),
+            "its name is taken"
+        );
+        eventually("it works", || seen.lock().len() == round).await;
+        assert_eq!(handlers(), ["other", "one"]);
+        handle.stop().await;
+        eventually("its handlers are gone", || handlers() == ["other"]).await;
+        fake.put(&path("a"), map(&format!("round {round}")));
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(seen.lock().len(), round, "nobody works for it");
+    }
+    assert_eq!(others.lock().len(), 4);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_controller_ends_what_it_is_at() {
+    let fake = Fake::default();
+    for name in ["a", "b"] {
+        fake.put(&path(name), map("1"));
+    }
+    let log = Seen::default();
+    let noted = Arc::clone(&log);
+    let reconciler = reconcile::function(move |_: Context, request: Request| {
+        let log = Arc::clone(&noted);
+        async move {
+            log.lock().push(format!("+{request}"));
+            sleep(Duration::from_secs(5)).await;
+            log.lock().push(format!("-{request}"));
+            Ok::<_, reconcile::Error>(Outcome::done())
+        }
+    });
+    let running = start(&fake, []).await;
+    let controller = Controller::builder("test").for_kind::<ConfigMap>();
+    let controller = controller.complete(reconciler).unwrap();
+    let handle = running.manager.add_controller(controller).unwrap();
+    eventually("started", || log.lock().len() == 1).await;
+    let at_work = handle.health().at_work;
+    assert_eq!(at_work, ["ns/a for 0 s"]);
+    handle.request_stop();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(handle.state(), State::Stopping);
+    handle.ended().await;
+    assert_eq!(*log.lock(), ["+ns/a", "-ns/a"]);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_hangs_is_named_when_the_grace_period_ends() {
+    let fake = Fake::default();
+    fake.put(&path("a"), map("1"));
+    let reconciler = reconcile::function(|_: Context, _: Request| {
+        std::future::pending::<Result<Outcome, reconcile::Error>>()
+    });
+    let controller = Controller::builder("test").for_kind::<ConfigMap>();
+    let running = start(&fake, [controller.complete(reconciler).unwrap()]).await;
+    sleep(Duration::from_secs(60)).await;
+    running.stop.cancel();
+    let error = running.run.await.unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "still running when the grace period of 30s ended: test (reconciling ns/a for 84 s)"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_optional_kind_is_attached_when_it_appears() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    fake.put("/api/v1/namespaces/ns/secrets/s", json!({"metadata": {}}));
+    fake.hook(|_, path| path.ends_with("/secrets").then_some(Fate::Refuse(404)));
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .watches::<Secret>(handler::for_object())
+        .optional()
+        .complete(done(&seen));
+    let running = start(&fake, [controller.unwrap()]).await;
+    eventually("it starts without", || *seen.lock() == ["ns/a"]).await;
+    let health = running.manager.health().runnables().remove(1);
+    assert_eq!(health.state, State::Running);
+    assert!(health.unavailable[0].optional && health.unavailable[0].cause == "not found");
+    let failures = running.manager.health().ready().failures();
+    assert!(failures.is_empty(), "it is not needed: {failures:?}");
+    fake.no_hook();
+    eventually("it is attached", || seen.lock().len() == 2).await;
+    assert_eq!(seen.lock()[1], "ns/s");
+    assert!(
+        running.manager.health().runnables()[1]
+            .unavailable
+            .is_empty()
+    );
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_warm_standby_has_its_queue_filled_and_reconciles_nothing() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    fake.hook(|_, path| path.contains("leases").then_some(Fate::Refuse(500)));
+    let manager = Manager::builder(fake.client())
+        .clock(clock())
+        .leader_election(Election::new("ns", "lock", "me"))
+        .build()
+        .await
+        .unwrap();
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .warm_up()
+        .complete(done(&seen));
+    let handle = manager.add_controller(controller.unwrap()).unwrap();
+    let stop = CancellationToken::new();
+    let (running, token) = (manager.clone(), stop.clone());
+    let run = tokio::spawn(async move { running.run(token).await });
+    let depth = "workqueue_depth{name=\"test\",controller=\"test\",priority=\"-100\"} 1";
+    eventually("queued", || manager.metrics().encode().contains(depth)).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(handle.state(), State::Standby);
+    assert!(seen.lock().is_empty());
+    fake.no_hook();
+    eventually("it leads", || *seen.lock() == ["ns/a"]).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(seen.lock().len(), 1, "and nothing comes twice");
+    stop.cancel();
+    run.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -275,7 +427,22 @@ async fn no_reconcile_before_every_handler_has_seen_its_first_list() {
     sleep(Duration::from_secs(120)).await;
     assert!(seen.lock().is_empty(), "secrets are forbidden: it waits");
     let why = running.manager.health().ready().failures();
-    assert!(why[0].1.contains("secrets"), "readiness says why: {why:?}");
+    let why: Vec<&str> = why.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(why, ["controllers", "informers"]);
+    let why = running.manager.health().ready().failures().remove(0).1;
+    assert!(
+        why.starts_with("both waits for secrets: failing") && why.ends_with("(forbidden)"),
+        "readiness names the controller, the kind and the cause: {why}"
+    );
+    let states: Vec<(String, State)> = running
+        .manager
+        .health()
+        .runnables()
+        .into_iter()
+        .map(|health| (health.name, health.state))
+        .collect();
+    assert_eq!(states[1], ("both".to_owned(), State::Syncing));
+    assert_eq!(states[2], ("one".to_owned(), State::Running));
     fake.no_hook();
     eventually("it goes on", || !seen.lock().is_empty()).await;
     eventually("ready", || {

@@ -95,7 +95,6 @@ impl<R: RequestKey> Workshop<R> {
             tasks.spawn(async move { workshop.work().await });
         }
         while tasks.join_next().await.is_some() {}
-        self.queue.shut_down();
     }
 
     async fn work(&self) {

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use reeve_clock::Clock;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
-use super::{Addresses, Error, GRACE_PERIOD, Group, Manager, Runnable, Shared, Stage, State};
+use super::names::Names;
+use super::{Addresses, Error, GRACE_PERIOD, Group, Manager, Runnable, Shared, Stage};
 use crate::cache::Caches;
 use crate::client::Client;
 use crate::events::Writer;
@@ -144,6 +145,10 @@ impl Builder {
         self.health
             .ready()
             .add("informers", move || checked.check());
+        let board = self.health.board().clone();
+        self.health
+            .ready()
+            .add("controllers", move || board.check());
         let mut runnables = vec![
             Runnable::new("events", move |stop| async move {
                 writer.run(stop).await;
@@ -177,7 +182,7 @@ impl Builder {
                 Ok(())
             });
         }
-        Ok(Manager {
+        let manager = Manager {
             shared: Arc::new(Shared {
                 clock: self.clock,
                 client,
@@ -190,13 +195,16 @@ impl Builder {
                 cache_timeout: self.cache_timeout,
                 addresses,
                 events,
-                state: Mutex::new(State {
-                    stage: Stage::Building(runnables),
-                    controllers: Vec::new(),
-                }),
+                state: Mutex::new(Stage::Building(Vec::new())),
+                added: Notify::new(),
+                controllers: Names::default(),
                 leading,
             }),
-        })
+        };
+        for runnable in runnables {
+            manager.add(runnable)?;
+        }
+        Ok(manager)
     }
 }
 

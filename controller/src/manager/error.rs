@@ -31,9 +31,6 @@ pub enum Error {
     /// Nothing can be added to a manager that stops.
     #[error("the manager is stopping; {0} was not added")]
     Stopping(String),
-    /// Too much was added at once.
-    #[error("the manager does not keep up with what is added; {0} was not added")]
-    Busy(String),
     /// Something it ran failed.
     #[error("{name} failed: {}", crate::error_chain(&**source))]
     Runnable {
@@ -57,8 +54,36 @@ pub enum Error {
     #[error("{cause}; and when stopping: {stop}")]
     Both {
         /// Why it stopped.
+        #[source]
         cause: Box<Error>,
         /// What went wrong then.
         stop: Box<Error>,
     },
+    /// Several things went wrong when it stopped.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Several(Vec<Error>),
+}
+
+// === impl Error ===
+
+impl Error {
+    /// All of `errors` as one.
+    pub(super) fn all(mut errors: Vec<Self>) -> Result<(), Self> {
+        match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors.remove(0)),
+            _ => Err(Self::Several(errors)),
+        }
+    }
+
+    /// Whether it says that leadership was lost, alone or among others.
+    #[must_use]
+    pub fn is_leadership_lost(&self) -> bool {
+        match self {
+            Self::LeadershipLost(_) => true,
+            Self::Both { cause, stop } => cause.is_leadership_lost() || stop.is_leadership_lost(),
+            Self::Several(errors) => errors.iter().any(Self::is_leadership_lost),
+            _ => false,
+        }
+    }
 }

@@ -7,11 +7,19 @@
 //!
 //! When the lease is lost there is no grace: the workers' reconciles are dropped at their next await, before another
 //! replica may take the lease, and [`Manager::run`] returns an error. The process should exit then.
+//!
+//! Runnables and controllers are added at any time before the stop, and [`Handle::stop`] ends one of them while the
+//! others go on; a controller's handlers go with it, and its name is free again. [`Manager::health`] names the state of
+//! each. A controller that cannot follow a kind it needs starts no worker and says why, there, in the readiness check
+//! `controllers` and in its log; the others are not touched. Nothing is global: several managers run in one process.
 
 mod builder;
 mod error;
+pub(crate) mod names;
+mod run;
 mod runnable;
 mod signals;
+pub(crate) mod status;
 mod supervisor;
 #[cfg(test)]
 mod tests;
@@ -22,30 +30,32 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use reeve_clock::Clock;
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use builder::Builder;
 pub use error::Error;
 pub(crate) use runnable::Group;
 pub use runnable::Runnable;
+pub use status::{Handle, RunnableHealth, State, Unavailable};
+pub(crate) use status::{Inspect, Ticket};
 
 use crate::cache::Caches;
 use crate::client::Client;
 use crate::controller::{Controller, Parts};
 use crate::events::Recorder;
 use crate::health::Health;
-use crate::leader_election::{Elector, Fence, Options as ElectionOptions};
+use crate::leader_election::{Fence, Options as ElectionOptions};
 use crate::metrics::Metrics;
+use names::Names;
+use run::End;
+use runnable::Planned;
 use signals::Signals;
-use supervisor::{Ended, Supervisor};
+use status::Ending;
+use supervisor::Supervisor;
 
 /// How long a stop may take, unless the builder says otherwise. Workers get five sixths of it.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(30);
-
-/// How many runnables may be on their way to a running manager.
-const ADDED: usize = 64;
 
 /// Runs controllers and what they need. Cheap to clone; clones are one manager.
 #[derive(Clone)]
@@ -65,7 +75,10 @@ struct Shared {
     cache_timeout: Duration,
     addresses: Addresses,
     events: mpsc::Sender<crate::events::Recorded>,
-    state: Mutex<State>,
+    state: Mutex<Stage>,
+    /// Something was added while it runs.
+    added: Notify,
+    controllers: Names,
     leading: watch::Sender<bool>,
 }
 
@@ -75,16 +88,11 @@ struct Addresses {
     metrics: Option<SocketAddr>,
 }
 
-struct State {
-    stage: Stage,
-    controllers: Vec<String>,
-}
-
 enum Stage {
     /// What was added so far.
-    Building(Vec<Runnable>),
-    /// To where more is sent.
-    Running(mpsc::Sender<Runnable>),
+    Building(Vec<Planned>),
+    /// What was added and is to be started.
+    Running(Vec<Planned>),
     Stopped,
 }
 
@@ -159,64 +167,62 @@ impl Manager {
     ///
     /// # Errors
     /// When the manager stops.
-    pub fn add(&self, runnable: Runnable) -> Result<(), Error> {
-        let mut state = self.shared.state.lock();
-        match &mut state.stage {
-            Stage::Building(runnables) => runnables.push(runnable),
-            Stage::Running(sender) => {
-                sender.try_send(runnable).map_err(|error| match error {
-                    mpsc::error::TrySendError::Full(runnable) => Error::Busy(runnable.name),
-                    mpsc::error::TrySendError::Closed(runnable) => Error::Stopping(runnable.name),
-                })?;
+    pub fn add(&self, runnable: Runnable) -> Result<Handle, Error> {
+        let shared = &self.shared;
+        let planned = shared.plan(runnable);
+        let ticket = Arc::clone(&planned.ending.0);
+        {
+            let mut stage = shared.state.lock();
+            match &mut *stage {
+                Stage::Building(all) | Stage::Running(all) => all.push(planned),
+                Stage::Stopped => {
+                    drop(stage);
+                    return Err(Error::Stopping(planned.runnable.name));
+                }
             }
-            Stage::Stopped => return Err(Error::Stopping(runnable.name)),
         }
-        Ok(())
+        shared.health.board().add(&ticket);
+        shared.added.notify_one();
+        Ok(Handle {
+            ticket,
+            manager: Arc::downgrade(shared),
+        })
     }
 
-    /// Adds a controller: its handlers are registered now, its workers start when the manager lets them.
+    /// Adds a controller, at any time: it asks for its caches now, and runs when the manager lets it. The handle
+    /// stops and removes it while the manager goes on; its name is free then.
     ///
     /// # Errors
     /// When there is one of its name, a kind cannot be cached as it wants it, or the manager stops.
-    pub fn add_controller(&self, controller: Controller) -> Result<(), Error> {
+    pub fn add_controller(&self, controller: Controller) -> Result<Handle, Error> {
         let shared = &self.shared;
-        {
-            let mut state = shared.state.lock();
-            if matches!(state.stage, Stage::Stopped) {
-                return Err(Error::Stopping(controller.name));
-            }
-            if state.controllers.contains(&controller.name) {
-                return Err(Error::DuplicateController(controller.name));
-            }
-            state.controllers.push(controller.name.clone());
+        if matches!(*shared.state.lock(), Stage::Stopped) {
+            return Err(Error::Stopping(controller.name));
         }
-        let fence = shared
-            .fence
-            .clone()
-            .filter(|_| controller.needs_leader_election);
+        let Some(name) = shared.controllers.take(&controller.name) else {
+            return Err(Error::DuplicateController(controller.name));
+        };
+        let elects = controller.needs_leader_election;
         let parts = Parts {
             clock: shared.clock.clone(),
-            client: shared.client.clone().with_fence(fence),
+            client: shared
+                .client
+                .clone()
+                .with_fence(shared.fence.clone().filter(|_| elects)),
             caches: shared.caches.clone(),
             metrics: shared.metrics.clone(),
             recorder: self.recorder(&controller.name),
+            leads: elects.then(|| shared.leading.subscribe()),
+            name,
         };
-        let needs_leader_election = controller.needs_leader_election;
-        let prepared = (controller.prepare)(parts).map_err(|source| {
-            let mut state = shared.state.lock();
-            state.controllers.retain(|name| *name != controller.name);
-            Error::Cache {
-                controller: controller.name,
-                source,
-            }
+        let runnable = (controller.prepare)(parts).map_err(|source| Error::Cache {
+            controller: controller.name,
+            source,
         })?;
-        if let Some(sources) = prepared.sources {
-            self.add(sources)?;
-        }
-        self.add(if needs_leader_election {
-            prepared.workers
+        self.add(if elects {
+            runnable
         } else {
-            prepared.workers.without_leader_election()
+            runnable.without_leader_election()
         })
     }
 
@@ -254,22 +260,22 @@ impl Manager {
     /// What failed, and what did not stop in time.
     pub async fn run(&self, stop: CancellationToken) -> Result<(), Error> {
         let shared = &self.shared;
-        let (sender, added) = mpsc::channel(ADDED);
-        let runnables = {
-            let mut state = shared.state.lock();
-            match std::mem::replace(&mut state.stage, Stage::Running(sender)) {
-                Stage::Building(runnables) => runnables,
-                other => {
-                    state.stage = other;
-                    return Err(Error::AlreadyRun);
+        let planned = {
+            let mut stage = shared.state.lock();
+            match &mut *stage {
+                Stage::Building(planned) => {
+                    let planned = std::mem::take(planned);
+                    *stage = Stage::Running(Vec::new());
+                    planned
                 }
+                Stage::Running(_) | Stage::Stopped => return Err(Error::AlreadyRun),
             }
         };
         // If this future is dropped, so is everything it runs.
         let end = End(shared);
-        let mut supervisor = Supervisor::default();
-        let cause = self.drive(&mut supervisor, runnables, added, &stop).await;
-        shared.state.lock().stage = Stage::Stopped;
+        let mut supervisor = Supervisor::new(shared.leading.subscribe());
+        let cause = self.drive(&mut supervisor, planned, &stop).await;
+        shared.close();
         shared
             .health
             .ready()
@@ -280,150 +286,6 @@ impl Manager {
             (Ok(()), stopped) => stopped,
             (cause, Ok(())) => cause,
             (Err(cause), Err(stop)) => Err(Error::Both {
-                cause: Box::new(cause),
-                stop: Box::new(stop),
-            }),
-        }
-    }
-
-    /// Starts everything in order, and returns when it is to stop.
-    async fn drive(
-        &self,
-        supervisor: &mut Supervisor,
-        runnables: Vec<Runnable>,
-        mut added: mpsc::Receiver<Runnable>,
-        stop: &CancellationToken,
-    ) -> Result<(), Error> {
-        let shared = &self.shared;
-        let (early, later): (Vec<_>, Vec<_>) = runnables
-            .into_iter()
-            .partition(|runnable| runnable.group <= Group::Events);
-        let (others, mut leaders): (Vec<_>, Vec<_>) = later
-            .into_iter()
-            .partition(|runnable| runnable.group == Group::Others);
-        for runnable in early {
-            supervisor.start(runnable);
-        }
-        shared.caches.start();
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ok(()),
-            error = failure(supervisor) => return Err(error),
-            () = shared.caches.settled(shared.cache_timeout) => {}
-        }
-        for runnable in others {
-            supervisor.start(runnable);
-        }
-        let mut leading = self.start_election(supervisor);
-        loop {
-            let leads = *leading.borrow_and_update();
-            if leads {
-                for runnable in leaders.drain(..) {
-                    supervisor.start(runnable);
-                }
-            }
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return Ok(()),
-                error = failure(supervisor) => return Err(error),
-                Ok(()) = leading.changed() => {}
-                Some(runnable) = added.recv() => {
-                    shared.caches.start();
-                    if runnable.group == Group::Leader && !leads {
-                        leaders.push(runnable);
-                    } else {
-                        supervisor.start(runnable);
-                    }
-                }
-            }
-        }
-    }
-
-    fn start_election(&self, supervisor: &mut Supervisor) -> watch::Receiver<bool> {
-        let shared = &self.shared;
-        let receiver = shared.leading.subscribe();
-        let (Some(options), Some(fence)) = (shared.election.clone(), shared.fence.clone()) else {
-            shared.leading.send_replace(true);
-            return receiver;
-        };
-        let metric = shared.metrics.leader(&options.name);
-        let mut elector = Elector::new(
-            shared.client.clone(),
-            options,
-            shared.clock.clone(),
-            fence,
-            metric,
-        );
-        let leading = shared.leading.clone();
-        let election = Runnable::new("leader election", move |stop| async move {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return Ok(()),
-                () = elector.acquire() => {}
-            }
-            leading.send_replace(true);
-            let lost = tokio::select! {
-                biased;
-                () = stop.cancelled() => None,
-                lost = elector.keep() => Some(lost),
-            };
-            leading.send_replace(false);
-            match lost {
-                Some(lost) => Err(lost),
-                None => {
-                    elector.release().await;
-                    Ok(())
-                }
-            }
-        });
-        supervisor.start(election.in_group(Group::Election));
-        receiver
-    }
-
-    /// Stops the groups one after the other within the grace period.
-    async fn stop(
-        &self,
-        supervisor: &mut Supervisor,
-        cause: &Result<(), Error>,
-    ) -> Result<(), Error> {
-        let shared = &self.shared;
-        let begin = Instant::now();
-        let mut names = Vec::new();
-        if matches!(cause, Err(Error::LeadershipLost(_))) {
-            let dropped = supervisor.abort(Group::Leader).await;
-            tracing::warn!(dropped = dropped.join(", "), "dropped with the lease");
-        }
-        let mut first: Option<Error> = None;
-        for group in Group::STOP {
-            // Stubborn workers must leave time to release the lease and to write events.
-            let share = if group == Group::Leader { 5 } else { 6 };
-            let deadline = begin + shared.grace * share / 6;
-            if group == Group::Servers && timeout_at(deadline, shared.caches.stop()).await.is_err()
-            {
-                shared.caches.abort();
-                names.push("caches".to_owned());
-            }
-            for ended in supervisor.stop(group, deadline).await {
-                if let Err(error) = outcome(ended) {
-                    tracing::error!(%error, "failed while stopping");
-                    first.get_or_insert(error);
-                }
-            }
-            let dropped = supervisor.abort(group).await;
-            if matches!(first, Some(Error::LeadershipLost(_))) && !dropped.is_empty() {
-                tracing::warn!(dropped = dropped.join(", "), "dropped with the lease");
-            } else {
-                names.extend(dropped);
-            }
-        }
-        let expired = (!names.is_empty()).then_some(Error::GraceExpired {
-            grace: shared.grace,
-            names,
-        });
-        match (first, expired) {
-            (None, None) => Ok(()),
-            (Some(error), None) | (None, Some(error)) => Err(error),
-            (Some(cause), Some(stop)) => Err(Error::Both {
                 cause: Box::new(cause),
                 stop: Box::new(stop),
             }),
@@ -440,39 +302,27 @@ impl std::fmt::Debug for Manager {
     }
 }
 
-/// The end of a run, however it comes.
-struct End<'a>(&'a Shared);
+// === impl Shared ===
 
-// === impl End ===
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().stage = Stage::Stopped;
-        if let Some(fence) = &self.0.fence {
-            fence.close();
-        }
-        self.0.leading.send_replace(false);
-        self.0.caches.abort();
-    }
-}
-
-/// The first failure among the tasks; those that end well are let go.
-async fn failure(supervisor: &mut Supervisor) -> Error {
-    loop {
-        if let Err(error) = outcome(supervisor.next().await) {
-            return error;
+impl Shared {
+    fn plan(&self, runnable: Runnable) -> Planned {
+        let ticket = Ticket::new(runnable.name.clone(), self.clock.clone());
+        Planned {
+            runnable,
+            ending: Ending(ticket),
         }
     }
-}
 
-fn outcome(ended: Ended) -> Result<(), Error> {
-    let Ended {
-        name,
-        group,
-        result,
-    } = ended;
-    result.map_err(|source| match group {
-        Group::Election => Error::LeadershipLost(source),
-        _ => Error::Runnable { name, source },
-    })
+    /// Forgets what was added, if it was not started yet.
+    fn discard(&self, ticket: &Arc<Ticket>) {
+        let discarded = match &mut *self.state.lock() {
+            Stage::Building(all) | Stage::Running(all) => all
+                .iter()
+                .position(|planned| Arc::ptr_eq(&planned.ending.0, ticket))
+                .map(|place| all.remove(place)),
+            Stage::Stopped => None,
+        };
+        // Outside of the lock: what is dropped there may take it.
+        drop(discarded);
+    }
 }

@@ -1,10 +1,13 @@
 //! What a manager runs.
 
 use std::fmt;
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
+
+use super::status::{Ending, Ticket};
 
 /// When a runnable starts; they stop in the order [`Group::STOP`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,13 +37,24 @@ impl Group {
     ];
 }
 
-type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> + Send>;
+type Run = Box<
+    dyn FnOnce(Arc<Ticket>, CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> + Send,
+>;
 
 /// Something a manager runs until it stops. On the leader only, unless said otherwise.
 pub struct Runnable {
     pub(crate) name: String,
     pub(crate) group: Group,
+    /// Whether it starts only when this replica leads. A controller of the group [`Group::Leader`] is started before,
+    /// and waits by itself.
+    pub(crate) waits_to_lead: bool,
     pub(crate) run: Run,
+}
+
+/// A runnable that was added, and was not started.
+pub(super) struct Planned {
+    pub(super) runnable: Runnable,
+    pub(super) ending: Ending,
 }
 
 // === impl Runnable ===
@@ -56,31 +70,49 @@ impl Runnable {
         E: Into<BoxError> + 'static,
     {
         Self {
+            waits_to_lead: true,
+            ..Self::told(name, move |_, stop| {
+                let future = run(stop);
+                async move { future.await.map_err(Into::into) }
+            })
+        }
+    }
+
+    /// A runnable that tells its state itself, and waits by itself for what it needs.
+    pub(crate) fn told<F, Fut>(name: impl Into<String>, run: F) -> Self
+    where
+        F: FnOnce(Arc<Ticket>, CancellationToken) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        Self {
             name: name.into(),
             group: Group::Leader,
-            run: Box::new(move |stop| {
-                let future = run(stop);
-                Box::pin(async move { future.await.map_err(Into::into) })
-            }),
+            waits_to_lead: false,
+            run: Box::new(move |ticket, stop| Box::pin(run(ticket, stop))),
         }
     }
 
     /// Runs on every replica, once the caches are filled.
     #[must_use]
-    pub fn without_leader_election(mut self) -> Self {
-        self.group = Group::Others;
-        self
+    pub fn without_leader_election(self) -> Self {
+        self.in_group(Group::Others)
     }
 
     /// Runs on every replica, before the caches are filled, and ends last: an HTTP server.
     #[must_use]
-    pub fn as_server(mut self) -> Self {
-        self.group = Group::Servers;
-        self
+    pub fn as_server(self) -> Self {
+        self.in_group(Group::Servers)
+    }
+
+    /// The runnable's name, for logs, health and errors.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     pub(crate) fn in_group(mut self, group: Group) -> Self {
         self.group = group;
+        self.waits_to_lead &= group == Group::Leader;
         self
     }
 }

@@ -1,20 +1,24 @@
 //! The tasks of a manager: started by group, stopped by group, none left behind.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
-use super::runnable::{Group, Runnable};
+use super::runnable::{Group, Planned};
+use super::status::{State, Ticket};
 
 /// Every task of one manager.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Supervisor {
     tasks: JoinSet<Result<(), BoxError>>,
     known: HashMap<Id, Known>,
     stops: HashMap<Group, CancellationToken>,
+    leads: watch::Receiver<bool>,
     sequence: u64,
 }
 
@@ -22,6 +26,7 @@ pub(super) struct Supervisor {
 struct Known {
     name: String,
     group: Group,
+    ticket: Arc<Ticket>,
     abort: AbortHandle,
     sequence: u64,
 }
@@ -37,15 +42,28 @@ pub(super) struct Ended {
 // === impl Supervisor ===
 
 impl Supervisor {
-    pub(super) fn start(&mut self, runnable: Runnable) {
-        let Runnable { name, group, run } = runnable;
+    /// None yet. What waits to lead starts when `leads` says so.
+    pub(super) fn new(leads: watch::Receiver<bool>) -> Self {
+        Self {
+            tasks: JoinSet::new(),
+            known: HashMap::new(),
+            stops: HashMap::new(),
+            leads,
+            sequence: 0,
+        }
+    }
+
+    pub(super) fn start(&mut self, planned: Planned) {
+        let (name, group) = (planned.runnable.name.clone(), planned.runnable.group);
+        let ticket = Arc::clone(&planned.ending.0);
         tracing::debug!(name, ?group, "starting");
         let stop = self.stops.entry(group).or_default().child_token();
-        let abort = self.tasks.spawn(async move { run(stop).await });
+        let abort = self.tasks.spawn(run(planned, stop, self.leads.clone()));
         self.sequence += 1;
         let known = Known {
             name,
             group,
+            ticket,
             abort: abort.clone(),
             sequence: self.sequence,
         };
@@ -83,13 +101,13 @@ impl Supervisor {
         failed
     }
 
-    /// Drops what still runs in `group`, and returns the names, once it is dropped.
+    /// Drops what still runs in `group`, and returns the names and what they were at, once it is dropped.
     pub(super) async fn abort(&mut self, group: Group) -> Vec<String> {
         let chosen = |task: &Known| task.group == group;
         let mut names: Vec<(u64, String)> = Vec::new();
         for task in self.known.values().filter(|task| chosen(task)) {
+            names.push((task.sequence, task.ticket.described()));
             task.abort.abort();
-            names.push((task.sequence, task.name.clone()));
         }
         names.sort();
         while self.known.values().any(chosen) {
@@ -125,4 +143,50 @@ impl Supervisor {
             result,
         }
     }
+}
+
+/// The task of a runnable: waits until it may start, and passes on that it alone is to stop.
+async fn run(
+    planned: Planned,
+    stop: CancellationToken,
+    mut leads: watch::Receiver<bool>,
+) -> Result<(), BoxError> {
+    let Planned { runnable, ending } = planned;
+    let ticket = &ending.0;
+    if runnable.waits_to_lead {
+        ticket.enter(State::Standby);
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return Ok(()),
+            () = ticket.stop().cancelled() => return Ok(()),
+            leads = leads.wait_for(|leads| *leads) => if leads.is_err() {
+                return Ok(());
+            },
+        }
+    }
+    if ticket.stop().is_cancelled() {
+        return Ok(());
+    }
+    ticket.enter(State::Running);
+    let mut run = (runnable.run)(Arc::clone(ticket), stop.clone());
+    let told = async {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = ticket.stop().cancelled() => stop.cancel(),
+        }
+        ticket.enter(State::Stopping);
+        std::future::pending::<()>().await;
+    };
+    let result = tokio::select! {
+        biased;
+        result = &mut run => result,
+        () = told => Ok(()),
+    };
+    // With what it holds, before anybody hears that it has ended.
+    drop(run);
+    if result.is_err() {
+        ticket.enter(State::Failed);
+    }
+    result
 }

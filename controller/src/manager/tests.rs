@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::fake::{Fake, Fate, clock, eventually};
@@ -290,6 +290,145 @@ async fn a_runnable_added_while_running_starts_at_once() {
     stop.cancel();
     run.await.unwrap().unwrap();
     assert_eq!(*log.lock(), ["+late", "-late"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_runnable_is_stopped_and_the_others_go_on() {
+    let log = Log::default();
+    let manager = manager(&Fake::default()).await;
+    manager.add(logged(&log, "stays", Duration::ZERO)).unwrap();
+    let goes = manager
+        .add(logged(&log, "goes", Duration::from_secs(3)))
+        .unwrap();
+    assert_eq!((goes.name(), goes.state()), ("goes", State::Waiting));
+    let (stop, run) = spawn(&manager);
+    eventually("started", || log.lock().len() == 2).await;
+    assert_eq!(goes.state(), State::Running);
+    let begin = Instant::now();
+    goes.stop().await;
+    assert_eq!(begin.elapsed(), Duration::from_secs(3));
+    assert_eq!(goes.state(), State::Stopped);
+    sleep(Duration::from_secs(60)).await;
+    assert!(!run.is_finished());
+    assert_eq!(*log.lock(), ["+stays", "+goes", "-goes"]);
+    stop.cancel();
+    run.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stopped_before_its_time_never_runs() {
+    let fake = Fake::default();
+    let log = Log::default();
+    fake.hook(|_, path| path.contains("leases").then_some(Fate::Refuse(500)));
+    let manager = Manager::builder(fake.client())
+        .clock(clock())
+        .leader_election(Election::new("ns", "lock", "me"))
+        .build()
+        .await
+        .unwrap();
+    let early = manager.add(logged(&log, "early", Duration::ZERO)).unwrap();
+    early.stop().await;
+    assert_eq!(early.state(), State::Stopped);
+    let standby = manager
+        .add(logged(&log, "standby", Duration::ZERO))
+        .unwrap();
+    let (stop, run) = spawn(&manager);
+    eventually("a standby", || standby.state() == State::Standby).await;
+    standby.stop().await;
+    fake.no_hook();
+    sleep(Duration::from_secs(60)).await;
+    assert!(*manager.leading().borrow());
+    assert!(log.lock().is_empty());
+    stop.cancel();
+    run.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_names_the_state_of_each_runnable() {
+    let fake = Fake::default();
+    let log = Log::default();
+    fake.hook(|_, path| path.contains("leases").then_some(Fate::Refuse(500)));
+    let manager = Manager::builder(fake.client())
+        .clock(clock())
+        .leader_election(Election::new("ns", "lock", "me"))
+        .build()
+        .await
+        .unwrap();
+    manager
+        .add(logged(&log, "worker", Duration::from_secs(5)))
+        .unwrap();
+    let other = logged(&log, "other", Duration::from_secs(5)).without_leader_election();
+    manager.add(other).unwrap();
+    let states = || -> Vec<(String, State)> {
+        let runnables = manager.health().runnables();
+        runnables
+            .into_iter()
+            .map(|health| (health.name, health.state))
+            .collect()
+    };
+    let expected = |worker, other| {
+        [
+            ("events".to_owned(), State::Running),
+            ("worker".to_owned(), worker),
+            ("other".to_owned(), other),
+        ]
+    };
+    assert_eq!(states()[1..], expected(State::Waiting, State::Waiting)[1..]);
+    let (stop, run) = spawn(&manager);
+    eventually("a standby", || log.lock().len() == 1).await;
+    assert_eq!(states(), expected(State::Standby, State::Running));
+    fake.no_hook();
+    eventually("leading", || log.lock().len() == 2).await;
+    assert_eq!(states(), expected(State::Running, State::Running));
+    stop.cancel();
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(states(), expected(State::Stopping, State::Running));
+    run.await.unwrap().unwrap();
+    assert!(states().is_empty(), "what has ended well is not named");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_error_of_the_stop_is_reported() {
+    let manager = manager(&Fake::default()).await;
+    for name in ["one", "two"] {
+        let runnable = Runnable::new(name, |stop: CancellationToken| async move {
+            stop.cancelled().await;
+            Err::<(), _>("it did not close")
+        });
+        manager.add(runnable).unwrap();
+    }
+    manager.add(failing(Duration::from_secs(1))).unwrap();
+    let (_stop, run) = spawn(&manager);
+    let error = run.await.unwrap().unwrap_err();
+    let source = std::error::Error::source(&error).map(ToString::to_string);
+    assert_eq!(source.as_deref(), Some("broken failed: it broke"));
+    let text = error.to_string();
+    for part in [
+        "broken failed: it broke; and when stopping: ",
+        "one failed: it did not close",
+        "two failed: it did not close",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_managers_in_one_process_share_nothing() {
+    let log = Log::default();
+    let (one, two) = (Fake::default(), Fake::default());
+    let (one, two) = (manager(&one).await, manager(&two).await);
+    one.add(logged(&log, "one", Duration::ZERO)).unwrap();
+    two.add(logged(&log, "two", Duration::ZERO)).unwrap();
+    let (first, second) = (spawn(&one), spawn(&two));
+    eventually("both run", || log.lock().len() == 2).await;
+    first.0.cancel();
+    first.1.await.unwrap().unwrap();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(*log.lock(), ["+one", "+two", "-one"]);
+    assert!(one.health().runnables().is_empty());
+    assert_eq!(two.health().runnables().len(), 2);
+    second.0.cancel();
+    second.1.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]

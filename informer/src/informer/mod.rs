@@ -309,6 +309,8 @@ impl<S: Stored> Gauges for Inner<S> {
             .lock()
             .listeners()
             .iter()
+            // One that was removed is there until the next change.
+            .filter(|listener| !listener.is_removed())
             .map(|listener| HandlerHealth {
                 name: Arc::clone(&listener.name),
                 synced: listener.has_synced(),

@@ -127,7 +127,12 @@ impl Error {
             Self::Decode(_) => "decode",
             Self::Status { .. } if self.is_expired() => "expired",
             Self::Status { .. } if self.is_too_large_version() => "too large version",
-            Self::Status { .. } => "status",
+            Self::Status { status, .. } => match status.code {
+                401 => "unauthorized",
+                403 => "forbidden",
+                404 => "not found",
+                _ => "status",
+            },
         }
     }
 }

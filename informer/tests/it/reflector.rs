@@ -332,7 +332,7 @@ async fn a_failing_list_is_told_in_health_and_forgotten_when_it_works() {
     let health = running.informer.health();
     assert_eq!(health.activity, Activity::BackingOff);
     let failure = health.failure.clone().unwrap();
-    assert_eq!((failure.class, failure.times), ("status", 1));
+    assert_eq!((failure.class, failure.times), ("forbidden", 1));
     assert!(
         health.trouble().unwrap().contains("403 Forbidden"),
         "{:?}",

@@ -1,0 +1,229 @@
+//! A controller at work: its sources, its handlers, its queue, and its workers when it may.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::{BoxStream, select_all};
+use parking_lot::Mutex;
+use reeve_workqueue::{AddOptions, OnDrop, Queue, Reason};
+use tokio::sync::watch;
+use tokio::time::{Instant, interval_at};
+use tokio_util::sync::CancellationToken;
+use tower::BoxError;
+
+use super::Parts;
+use super::builder::Settings;
+use super::watch::{Asked, Watch, Watching};
+use super::worker::{AnyReconciler, Workshop};
+use crate::cache::CacheError;
+use crate::context::Surroundings;
+use crate::manager::{Inspect, Runnable, State, Ticket};
+use crate::reconcile::RequestKey;
+use crate::source::Wanted;
+
+/// How often a controller looks what its start waits for, and says so if that is new.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Everything a controller is made of.
+pub(super) struct Plan<R: RequestKey> {
+    pub(super) name: String,
+    pub(super) watches: Vec<Watch<R>>,
+    pub(super) streams: Vec<BoxStream<'static, Wanted<R>>>,
+    pub(super) settings: Settings<R>,
+    pub(super) reconciler: Arc<dyn AnyReconciler<R>>,
+}
+
+// === impl Plan ===
+
+impl<R: RequestKey> Plan<R> {
+    /// Makes the queue, asks for the caches, and hands back what is to run.
+    ///
+    /// Sources are read from the start, on a standby too. Handlers are registered when this replica leads, and are
+    /// told of every object there is then: a standby keeps its caches warm and its queue empty. With
+    /// [`Builder::warm_up`](super::Builder::warm_up) they are registered at the start.
+    ///
+    /// # Errors
+    /// When a kind cannot be cached as the controller wants it.
+    pub(super) fn prepare(self, parts: Parts) -> Result<Runnable, CacheError> {
+        let mut queue = Queue::builder()
+            .name(self.name.as_str())
+            .clock(parts.clock.clone())
+            .on_drop(OnDrop::Retry)
+            .metrics(parts.metrics.queues());
+        let Self {
+            name,
+            watches,
+            streams,
+            mut settings,
+            reconciler,
+        } = self;
+        if let Some(limit) = settings.limit.take() {
+            queue = limit(queue);
+        }
+        let queue = queue.build();
+        let watches = watches.into_iter().map(|watch| watch.ask(&parts.caches));
+        let watches: Vec<Asked<R>> = watches.collect::<Result<_, _>>()?;
+        let (named, workers) = (name.clone(), settings.workers);
+        let metrics = parts.metrics.controller(&name);
+        metrics
+            .workers
+            .set(i64::try_from(workers).unwrap_or(i64::MAX));
+        let run = move |ticket, stop: CancellationToken| async move {
+            let _name = parts.name;
+            let workshop = Arc::new(Workshop {
+                around: Arc::new(Surroundings {
+                    controller: name.into(),
+                    clock: parts.clock,
+                    caches: parts.caches,
+                    recorder: parts.recorder,
+                    stopping: stop.clone(),
+                }),
+                queue: queue.clone(),
+                reconciler,
+                metrics,
+                client: parts.client,
+                timeout: settings.timeout,
+                own_writes: settings.own_writes,
+                unseen: Mutex::new(HashMap::new()),
+            });
+            let run = Run {
+                ticket,
+                watching: Arc::new(Watching::new(queue.clone())),
+                watches: Mutex::new(watches),
+                leads: parts.leads,
+                warm_up: settings.warm_up,
+                stop,
+            };
+            tokio::select! {
+                biased;
+                result = run.work(&workshop, workers) => {
+                    workshop.metrics.workers.set(0);
+                    result
+                }
+                () = pump(streams, queue) => Ok(()),
+            }
+        };
+        Ok(Runnable::told(named, run))
+    }
+}
+
+/// A controller that was started.
+struct Run<R: RequestKey> {
+    ticket: Arc<Ticket>,
+    watching: Arc<Watching<R>>,
+    watches: Mutex<Vec<Asked<R>>>,
+    /// Whether this replica leads; `None` without election.
+    leads: Option<watch::Receiver<bool>>,
+    warm_up: bool,
+    stop: CancellationToken,
+}
+
+// === impl Run ===
+
+impl<R: RequestKey> Run<R> {
+    /// From the start of the controller to its end.
+    async fn work(self, workshop: &Arc<Workshop<R>>, workers: usize) -> Result<(), BoxError> {
+        let around = &workshop.around;
+        let inspect: Arc<dyn Inspect> = Arc::<Watching<R>>::clone(&self.watching);
+        self.ticket.inspected_by(inspect);
+        let attach = || {
+            let watches = std::mem::take(&mut *self.watches.lock());
+            self.watching
+                .attach(&around.controller, &around.caches, watches);
+        };
+        if self.warm_up {
+            attach();
+        }
+        if self.leads().await {
+            if !self.warm_up {
+                attach();
+            }
+            self.ticket.enter(State::Syncing);
+            // No reconcile before every handler has seen the objects that were there at the start.
+            if self.synced(&around.controller).await {
+                tracing::info!(controller = %around.controller, workers, "starting workers");
+                self.ticket.enter(State::Running);
+                Arc::clone(workshop).run(workers).await;
+            }
+        }
+        workshop.queue.shut_down();
+        self.watching.detach().await;
+        Ok(())
+    }
+
+    /// Waits until this replica leads; false if the stop came first.
+    async fn leads(&self) -> bool {
+        let Some(mut leads) = self.leads.clone() else {
+            return true;
+        };
+        if !*leads.borrow() {
+            self.ticket.enter(State::Standby);
+        }
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => false,
+            leads = leads.wait_for(|leads| *leads) => leads.is_ok(),
+        }
+    }
+
+    /// Waits until every handler has seen its first objects; false if the stop came first.
+    async fn synced(&self, name: &str) -> bool {
+        let synced = self.watching.synced();
+        tokio::pin!(synced);
+        let mut look = interval_at(Instant::now() + LOOK, LOOK);
+        let mut said: Vec<(Arc<str>, &'static str)> = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return false,
+                () = &mut synced => break,
+                _ = look.tick() => {}
+            }
+            // A line for each kind and cause, not for each look.
+            let missing = self.watching.unavailable();
+            for kind in &missing {
+                let known = (Arc::clone(&kind.informer), kind.cause);
+                if !said.contains(&known) {
+                    tracing::warn!(
+                        controller = name,
+                        informer = &*kind.informer,
+                        cause = kind.cause,
+                        why = kind.message,
+                        "no worker starts before this kind can be followed"
+                    );
+                    said.push(known);
+                }
+            }
+            said.retain(|(informer, cause)| {
+                missing
+                    .iter()
+                    .any(|kind| kind.informer == *informer && kind.cause == *cause)
+            });
+        }
+        for kind in self.watching.unavailable() {
+            tracing::info!(
+                controller = name,
+                informer = &*kind.informer,
+                why = kind.message,
+                "starting without an optional kind, which is attached when it appears"
+            );
+        }
+        true
+    }
+}
+
+/// Moves requests from the streams into the queue, for ever.
+async fn pump<R: RequestKey>(streams: Vec<BoxStream<'static, Wanted<R>>>, queue: Queue<R>) {
+    let mut streams = select_all(streams);
+    while let Some(Wanted { request, priority }) = streams.next().await {
+        let options = AddOptions {
+            priority,
+            reason: Some(Reason::Custom("source")),
+            ..AddOptions::default()
+        };
+        queue.add_with(request, options);
+    }
+    std::future::pending::<()>().await;
+}
