@@ -71,7 +71,7 @@ fn rules(namespace: &str) -> [Value; 4] {
             "rules": [
                 {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [CONFIG_MAP], "verbs": ["get", "list", "watch"]},
                 {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
-                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [LEASE], "verbs": ["get", "update", "delete"]},
+                {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [LEASE], "verbs": ["get", "watch", "update", "delete"]},
             ],
         }),
         role_binding,
@@ -145,7 +145,7 @@ mod tests {
             ("configmaps", 1, "get list watch"),
             ("leases", 0, "create"),
             // Deleted by the uninstall command.
-            ("leases", 1, "get update delete"),
+            ("leases", 1, "get watch update delete"),
         ]
         .map(|(resource, names, verbs)| (resource.to_owned(), names, verbs.to_owned()));
         assert_eq!(granted, expected);

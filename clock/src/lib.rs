@@ -54,6 +54,8 @@ struct Simulated {
     start: Timestamp,
     /// What [`Clock::jump`] added to wall time so far.
     offset: Mutex<SignedDuration>,
+    /// What [`Clock::suspend`] added to both so far.
+    suspended: Mutex<Duration>,
 }
 
 // === impl Clock ===
@@ -78,6 +80,7 @@ impl Clock {
             started: Instant::now(),
             start,
             offset: Mutex::new(SignedDuration::ZERO),
+            suspended: Mutex::new(Duration::ZERO),
         };
         Self {
             time: Time::Simulated(Arc::new(simulated)),
@@ -105,7 +108,7 @@ impl Clock {
     pub fn since_boot(&self) -> Duration {
         match &self.time {
             Time::System => system_since_boot(),
-            Time::Simulated(simulated) => simulated.started.elapsed(),
+            Time::Simulated(simulated) => simulated.since_start(),
         }
     }
 
@@ -131,6 +134,17 @@ impl Clock {
         }
     }
 
+    /// Suspends the simulated machine for `duration`: wall time and [`Clock::since_boot`] go on, tokio's time and
+    /// every timer stand still.
+    ///
+    /// Does nothing to a system clock.
+    pub fn suspend(&self, duration: Duration) {
+        if let Time::Simulated(simulated) = &self.time {
+            let mut suspended = simulated.suspended.lock();
+            *suspended = suspended.saturating_add(duration);
+        }
+    }
+
     /// Returns when the wall clock has moved by more than `tolerance` against monotonic time.
     ///
     /// Looks every `interval`. A suspend counts as a jump: monotonic time stood still in it.
@@ -148,9 +162,14 @@ impl Clock {
 // === impl Simulated ===
 
 impl Simulated {
+    fn since_start(&self) -> Duration {
+        self.started
+            .elapsed()
+            .saturating_add(*self.suspended.lock())
+    }
+
     fn now(&self) -> Timestamp {
-        let elapsed =
-            SignedDuration::try_from(self.started.elapsed()).unwrap_or(SignedDuration::MAX);
+        let elapsed = SignedDuration::try_from(self.since_start()).unwrap_or(SignedDuration::MAX);
         self.start
             .saturating_add(elapsed)
             .and_then(|at| at.saturating_add(*self.offset.lock()))
@@ -227,6 +246,16 @@ mod tests {
         clock.jump(SignedDuration::from_secs(-30));
         assert_eq!(clock.now(), start() - SignedDuration::from_secs(30));
         assert_eq!(clock.since_boot(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_suspend_is_seen_by_both_clocks_and_by_no_timer() {
+        let clock = Clock::simulated(start(), 1);
+        let before = Instant::now();
+        clock.suspend(Duration::from_secs(600));
+        assert_eq!(clock.now(), start() + SignedDuration::from_secs(600));
+        assert_eq!(clock.since_boot(), Duration::from_secs(600));
+        assert_eq!(before.elapsed(), Duration::ZERO);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(crate) enum Fate {
     Lose,
     /// It is done after this long.
     Slow(Duration),
+    /// It is done at once, and answered after this long.
+    Late(Duration),
 }
 
 type Hook = Box<dyn FnMut(&Method, &str) -> Option<Fate> + Send>;
@@ -182,7 +184,7 @@ impl Fake {
             Some(Fate::Hang) => std::future::pending::<()>().await,
             Some(Fate::Refuse(code)) => return Ok(status(code, "refused")),
             Some(Fate::Slow(delay)) => tokio::time::sleep(delay).await,
-            Some(Fate::Lose) | None => {}
+            Some(Fate::Lose | Fate::Late(_)) | None => {}
         }
         let body = body.collect().await.expect("a body").to_bytes();
         let answer = if watch {
@@ -191,6 +193,9 @@ impl Fake {
             let sent = serde_json::from_slice(&body).unwrap_or(Value::Null);
             self.0.lock().answer(&parts.method, &place, sent)
         };
+        if let Some(Fate::Late(delay)) = fate {
+            tokio::time::sleep(delay).await;
+        }
         if fate == Some(Fate::Lose) {
             return Err(std::io::Error::other("connection reset"));
         }

@@ -23,6 +23,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use reeve_workqueue::{Gauges, MetricsProvider, QueueMetrics};
 
+use crate::leader_election::Marks;
 use crate::process::Process;
 use crate::server::{Handler, answer, text};
 
@@ -114,6 +115,7 @@ struct Families {
     own_write_timeouts: Family<ControllerLabel, Counter>,
     requests: Family<RequestLabels, Counter>,
     leader: Family<NameLabel, Gauge>,
+    leader_slow_path: Family<NameLabel, Counter>,
     events_dropped: Family<ControllerLabel, Counter>,
     depth: Family<DepthLabels, Gauge>,
     adds: Family<QueueLabels, Counter>,
@@ -228,12 +230,15 @@ impl Metrics {
         self.families.requests.get_or_create(&labels).inc();
     }
 
-    /// 1 while this process leads by the lease `name`, else 0.
-    pub(crate) fn leader(&self, name: &str) -> Gauge {
+    /// What the elector of the lease `name` shows.
+    pub(crate) fn leader(&self, name: &str) -> Marks {
         let label = NameLabel {
             name: name.to_owned(),
         };
-        self.families.leader.get_or_create_owned(&label)
+        Marks {
+            leads: self.families.leader.get_or_create_owned(&label),
+            slow_path: self.families.leader_slow_path.get_or_create_owned(&label),
+        }
     }
 
     /// Measures queues into this set.
@@ -293,6 +298,7 @@ impl Families {
             own_write_timeouts: Family::default(),
             requests: Family::default(),
             leader: Family::default(),
+            leader_slow_path: Family::default(),
             events_dropped: Family::default(),
             depth: Family::default(),
             adds: Family::default(),
@@ -365,6 +371,11 @@ impl Families {
             "leader_election_master_status",
             "1 while this process holds the lease, else 0",
             self.leader.clone(),
+        );
+        registry.register(
+            "leader_election_slowpath",
+            "Renewals of the lease that had to read it first, because writing it at once failed",
+            self.leader_slow_path.clone(),
         );
         registry.register(
             "reeve_events_dropped",
@@ -533,7 +544,7 @@ mod tests {
         let controller = metrics.controller("web");
         controller.time.observe(0.5);
         metrics.request("200", "GET", "cluster:6443");
-        metrics.leader("lock").set(1);
+        metrics.leader("lock").leads.set(1);
         metrics.events_dropped("web");
         let queue = Queue::<u32>::builder()
             .name("web")

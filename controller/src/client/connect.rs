@@ -24,6 +24,7 @@ use tower::timeout::Timeout;
 use tower::util::MapFuture;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
+use crate::leader_election::Gated;
 use crate::metrics::Metrics;
 
 /// How long a TCP connection may take to be made.
@@ -174,7 +175,7 @@ where
     let https = config
         .rustls_https_connector_with_connector(connector)
         .map_err(unusable)?;
-    let http: hyper_util::client::legacy::Client<_, Body> =
+    let http: hyper_util::client::legacy::Client<_, Gated<Body>> =
         hyper_util::client::legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(90))
@@ -186,8 +187,16 @@ where
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(unusable)?)
         .layer(config.extra_headers_layer().map_err(unusable)?)
-        .map_err(|error: hyper_util::client::legacy::Error| -> BoxError { error.into() })
-        .service(http);
+        .service(tower::service_fn(move |request| {
+            // Made, authenticated and about to be sent: a write asks here whether it still may be.
+            let sent = Gated::request(request).map(|request| http.request(request));
+            async move {
+                match sent {
+                    Ok(answer) => answer.await.map_err(BoxError::from),
+                    Err(closed) => Err(closed.into()),
+                }
+            }
+        }));
     let host = config.cluster_url.authority().map(ToString::to_string);
     let (metrics, host) = (options.metrics.clone(), host.unwrap_or_default());
     let counted = tower::service_fn(move |request: http::Request<Body>| {

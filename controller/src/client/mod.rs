@@ -64,7 +64,7 @@ mod tests;
 pub(crate) mod writes;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kube_core::metadata::PartialObjectMeta;
@@ -130,9 +130,15 @@ pub struct Client {
     /// Where writes are noted, for the controller that holds the key until its caches show them.
     notes: Option<Arc<Notes>>,
     /// Refuses writes once the lease is not ours.
-    fence: Option<Fence>,
+    fence: Option<Arc<Fenced>>,
     /// What stands between this client and the server.
     intercepted: Option<Arc<intercept::Layer>>,
+}
+
+/// A fence, and the kube client that asks it, made when it is wanted.
+struct Fenced {
+    fence: Fence,
+    kube: OnceLock<kube_client::Client>,
 }
 
 // === impl Client ===
@@ -156,14 +162,23 @@ impl Client {
     }
 
     pub(crate) fn with_fence(mut self, fence: Option<Fence>) -> Self {
-        self.fence = fence;
+        self.fence = fence.map(|fence| {
+            Arc::new(Fenced {
+                fence,
+                kube: OnceLock::new(),
+            })
+        });
         self
     }
 
-    /// The kube client underneath, for what this one does not offer. What it writes is neither noted nor fenced.
+    /// The kube client underneath, for what this one does not offer. What it writes is not noted; it refuses to
+    /// write without the lease all the same. Must be called inside a tokio runtime.
     #[must_use]
     pub fn kube(&self) -> &kube_client::Client {
-        &self.inner
+        match &self.fence {
+            None => &self.inner,
+            Some(fenced) => fenced.kube.get_or_init(|| fenced.fence.guard(&self.inner)),
+        }
     }
 
     /// The objects of the type `K`.
@@ -333,7 +348,7 @@ impl Client {
 
     pub(crate) fn check_fence(&self, request: &str) -> Result<(), Error> {
         match &self.fence {
-            Some(fence) if !fence.is_open() => Err(Error::NotLeader {
+            Some(fenced) if !fenced.fence.is_open() => Err(Error::NotLeader {
                 request: request.to_owned(),
             }),
             _ => Ok(()),

@@ -167,7 +167,8 @@ async fn a_client_behind_a_closed_fence_sends_no_write() {
     );
     assert!(fake.log().is_empty());
     client.get::<ConfigMap>(&key()).await.expect("reads go on");
-    fence.open_until(clock.since_boot() + Duration::from_secs(15));
+    let seconds = Duration::from_secs;
+    fence.renewed(clock.since_boot(), seconds(10), seconds(15));
     client
         .patch::<ConfigMap, _>(&key(), &params, &data("1"))
         .await

@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use reeve_clock::Clock;
 use reeve_informer::ObjectKey;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::record::{Decision, Observed, Record, decide};
+use super::standby::{News, Pace, Watch};
 use super::{Fence, JITTER, Options};
 use crate::client::{self, Client};
 
@@ -16,16 +20,33 @@ use crate::client::{self, Client};
 #[derive(Debug)]
 pub(crate) struct Elector {
     client: Client,
+    /// How long one request may take.
+    deadline: Duration,
     options: Options,
     clock: Clock,
     fence: Fence,
-    metric: Gauge,
+    marks: Marks,
     key: ObjectKey,
     observed: Option<Observed>,
     /// The lease as last read or written: what the next update is based on.
     lease: Option<Lease>,
+    /// When the last renewal was asked for, on the clock that counts suspend.
+    renewed: Duration,
+    /// A write that would make the lease ours has no answer yet.
+    unsettled: bool,
+    /// The last read of the lease told something new.
+    read_news: bool,
     /// Log each holder once.
     reported: String,
+}
+
+/// What an elector shows in metrics.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Marks {
+    /// `leader_election_master_status`.
+    pub(crate) leads: Gauge,
+    /// `leader_election_slowpath_total`: renewals that had to read first.
+    pub(crate) slow_path: Counter,
 }
 
 /// Why leading ended.
@@ -41,7 +62,7 @@ pub(crate) enum Lost {
 #[derive(Debug)]
 enum Try {
     Ours,
-    Held { holder: String, remaining: Duration },
+    Held { holder: String },
 }
 
 // === impl Elector ===
@@ -52,59 +73,172 @@ impl Elector {
         options: Options,
         clock: Clock,
         fence: Fence,
-        metric: Gauge,
+        marks: Marks,
     ) -> Self {
         let key = ObjectKey::namespaced(options.namespace.as_str(), options.name.as_str());
         // One slow answer must leave time for another try (controller-runtime: max(1 s, RenewDeadline / 2)).
         let deadline = (options.renew_deadline / 2).max(Duration::from_secs(1));
-        metric.set(0);
+        marks.leads.set(0);
         Self {
             client: client.with_deadline(deadline),
+            deadline,
             options,
             clock,
             fence,
-            metric,
+            marks,
             key,
             observed: None,
             lease: None,
+            renewed: Duration::ZERO,
+            unsettled: false,
+            read_news: false,
             reported: String::new(),
+        }
+    }
+
+    /// Contends for the lease and keeps it until `stop`; then gives it up. `leading` tells whether it is ours.
+    ///
+    /// # Errors
+    /// When the lease is lost.
+    pub(crate) async fn lead(
+        mut self,
+        stop: CancellationToken,
+        leading: watch::Sender<bool>,
+    ) -> Result<(), Lost> {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {
+                // A write that was on its way may have made it ours.
+                if self.unsettled {
+                    self.release().await;
+                }
+                return Ok(());
+            }
+            () = self.acquire() => {}
+        }
+        leading.send_replace(true);
+        let lost = tokio::select! {
+            biased;
+            () = stop.cancelled() => None,
+            lost = self.keep() => Some(lost),
+        };
+        leading.send_replace(false);
+        match lost {
+            Some(lost) => Err(lost),
+            None => {
+                self.release().await;
+                Ok(())
+            }
         }
     }
 
     /// Returns when the lease is ours. Cancel-safe: dropped, nothing is held for longer than the lease.
     pub(crate) async fn acquire(&mut self) {
         tracing::info!(lease = %self.key, identity = %self.options.identity, "waiting for the lease");
+        let mut watch = Watch::new(self.options.retry_period, self.deadline);
+        let mut pace = Pace::new(self.options.retry_period);
         loop {
-            let pause = self
-                .clock
-                .random()
-                .jitter(self.options.retry_period, JITTER);
-            let pause = match self.attempt().await {
+            match self.attempt().await {
                 Ok(Try::Ours) => break,
-                Ok(Try::Held { holder, remaining }) => {
-                    self.report(&holder);
-                    // Not later than the moment it may be taken.
-                    pause.min(remaining + Duration::from_millis(1))
+                Ok(Try::Held { holder }) => self.report(&holder),
+                Err(error) if error.is_conflict() || error.is_already_exists() => {
+                    tracing::debug!(lease = %self.key, %error, "another was faster");
                 }
                 Err(error) => {
                     tracing::warn!(lease = %self.key, %error, "the lease could not be taken");
-                    pause
                 }
-            };
-            sleep(pause).await;
+            }
+            if std::mem::take(&mut self.read_news) {
+                // What is open should have told that.
+                watch.close();
+            }
+            self.stand_by(&mut watch, &mut pace).await;
         }
-        self.metric.set(1);
+        self.marks.leads.set(1);
         tracing::info!(lease = %self.key, identity = %self.options.identity, "leading");
+    }
+
+    /// Returns when the lease is worth another try: it was released, it is over, or there was no news of it for a
+    /// retry period.
+    async fn stand_by(&mut self, watch: &mut Watch, pace: &mut Pace) {
+        let mut poll = self.next_poll();
+        let mut eager = false;
+        loop {
+            let now = Instant::now();
+            if eager {
+                match pace.take(now) {
+                    Ok(()) => return,
+                    Err(at) => poll = poll.min(at),
+                }
+                eager = false;
+            }
+            let held = self.held_for();
+            // What is over and could not be taken waits for the next poll.
+            let over = held
+                .filter(|left| !left.is_zero())
+                .map_or(poll, |left| now + left + Duration::from_millis(1));
+            watch.open(&self.client, &self.key);
+            let reopens = watch.reopens().unwrap_or(poll);
+            tokio::select! {
+                biased;
+                news = watch.next() => match news {
+                    News::Now(lease) => {
+                        if self.note(*lease) {
+                            poll = self.next_poll();
+                            eager = self.held_for().is_none();
+                        }
+                    }
+                    News::Gone => {
+                        self.lease = None;
+                        eager = self.held_for().is_none_or(|left| left.is_zero());
+                    }
+                    News::Ended(None) => {}
+                    News::Ended(Some(error)) => {
+                        tracing::debug!(lease = %self.key, error, "the lease cannot be watched; it is read instead");
+                    }
+                },
+                () = sleep_until(over.min(poll)) => return,
+                () = sleep_until(reopens), if reopens < poll => {}
+            }
+        }
+    }
+
+    /// Takes note of the lease as a watch shows it; false if that is no news.
+    fn note(&mut self, lease: Lease) -> bool {
+        let version = |lease: &Lease| lease.metadata.resource_version.clone().unwrap_or_default();
+        if let Some(known) = &self.lease
+            && reeve_informer::compare(&version(&lease), &version(known))
+                .is_some_and(std::cmp::Ordering::is_lt)
+        {
+            return false;
+        }
+        let record = Record::of(&lease);
+        if !record.holder.is_empty() && record.holder != self.options.identity {
+            self.report(&record.holder.clone());
+        }
+        self.lease = Some(lease);
+        Observed::note(&mut self.observed, record, self.clock.since_boot())
+    }
+
+    /// How much longer another's lease must be respected; `None` when nobody else holds it.
+    fn held_for(&self) -> Option<Duration> {
+        let observed = self.observed.as_ref()?;
+        let holder = &observed.record.holder;
+        let another = !holder.is_empty() && *holder != self.options.identity;
+        another.then(|| observed.remaining(self.clock.since_boot()))
+    }
+
+    fn next_poll(&self) -> Instant {
+        let random = self.clock.random();
+        Instant::now() + random.jitter(self.options.retry_period, JITTER)
     }
 
     /// Renews until that fails for the renew deadline, or another holds the lease.
     pub(crate) async fn keep(&mut self) -> Lost {
-        let mut renewed = (Instant::now(), self.clock.since_boot());
         let lost = loop {
             sleep(self.options.retry_period).await;
-            match self.renew(renewed).await {
-                Ok(at) => renewed = at,
-                Err(lost) => break lost,
+            if let Err(lost) = self.renew().await {
+                break lost;
             }
         };
         self.stopped();
@@ -112,32 +246,32 @@ impl Elector {
         lost
     }
 
-    /// Tries to renew until the deadline counted from the last renewal, on both clocks: monotonic time stands
-    /// still in a suspend. Returns when the renewal was asked for.
-    async fn renew(
-        &mut self,
-        (last, boot): (Instant, Duration),
-    ) -> Result<(Instant, Duration), Lost> {
+    /// Tries to renew until the deadline, counted from when the last renewal was asked for.
+    async fn renew(&mut self) -> Result<(), Lost> {
         let deadline = self.options.renew_deadline;
         let mut cause = "no answer in time".to_owned();
         loop {
-            let asked = (Instant::now(), self.clock.since_boot());
-            let left = deadline
-                .saturating_sub(last.elapsed())
-                .min(deadline.saturating_sub(asked.1.saturating_sub(boot)));
+            let passed = self.clock.since_boot().saturating_sub(self.renewed);
+            let left = deadline.saturating_sub(passed);
             if left.is_zero() {
                 return Err(Lost::Deadline { deadline, cause });
             }
             match timeout(left, self.attempt()).await {
                 Err(_) => continue,
-                Ok(Ok(Try::Ours)) => return Ok(asked),
-                Ok(Ok(Try::Held { holder, .. })) => return Err(Lost::Taken { holder }),
+                Ok(Ok(Try::Ours)) => return Ok(()),
+                Ok(Ok(Try::Held { holder })) => return Err(Lost::Taken { holder }),
                 Ok(Err(error)) => {
                     tracing::warn!(lease = %self.key, %error, "the lease could not be renewed");
                     cause = error.to_string();
                 }
             }
-            sleep(self.options.retry_period.min(left)).await;
+            let passed = self.clock.since_boot().saturating_sub(self.renewed);
+            sleep(
+                self.options
+                    .retry_period
+                    .min(deadline.saturating_sub(passed)),
+            )
+            .await;
         }
     }
 
@@ -181,7 +315,7 @@ impl Elector {
 
     fn stopped(&self) {
         self.fence.close();
-        self.metric.set(0);
+        self.marks.leads.set(0);
     }
 
     fn report(&mut self, holder: &str) {
@@ -198,53 +332,73 @@ impl Elector {
             && observed.record.holder == self.options.identity
             && !observed.remaining(self.clock.since_boot()).is_zero()
         {
-            match self.write(lease).await {
+            match self.write(Some(lease)).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) => {
+                    self.marks.slow_path.inc();
                     tracing::debug!(lease = %self.key, %error, "renewing without reading failed");
                 }
             }
         }
-        match client::optional(self.client.get::<Lease>(&self.key).await)? {
-            None => {
-                self.observed = None;
-                self.write(Lease::default()).await
-            }
-            Some(lease) => {
-                let now = self.clock.since_boot();
-                Observed::note(&mut self.observed, Record::of(&lease), now);
-                self.write(lease).await
-            }
+        let lease = client::optional(self.client.get::<Lease>(&self.key).await)?;
+        if let Some(lease) = &lease {
+            let now = self.clock.since_boot();
+            self.read_news = Observed::note(&mut self.observed, Record::of(lease), now);
         }
+        self.lease.clone_from(&lease);
+        self.write(lease).await
     }
 
-    /// Writes what is decided over `lease`.
-    async fn write(&mut self, mut lease: Lease) -> Result<Try, client::Error> {
+    /// Writes what is decided over `lease`, or creates it.
+    async fn write(&mut self, lease: Option<Lease>) -> Result<Try, client::Error> {
         let asked = self.clock.since_boot();
         let decision = decide(
+            lease.is_some(),
             self.observed.as_ref(),
             &self.options.identity,
             self.options.lease_duration,
             self.clock.now(),
             asked,
         );
-        let (record, written) = match decision {
-            Decision::Held { holder, remaining } => return Ok(Try::Held { holder, remaining }),
-            Decision::Create(record) => {
-                lease.metadata.name = Some(self.key.name.to_string());
-                lease.metadata.namespace = self.key.namespace.as_ref().map(ToString::to_string);
-                record.apply(&mut lease);
-                (record, self.client.create(&lease).await?)
-            }
-            Decision::Update(record) => {
-                record.apply(&mut lease);
-                (record, self.client.update(&lease).await?)
-            }
+        let mut lease = lease.unwrap_or_default();
+        let (record, create) = match decision {
+            Decision::Held { holder } => return Ok(Try::Held { holder }),
+            Decision::Create(record) => (record, true),
+            Decision::Update(record) => (record, false),
         };
+        self.read_news = false;
+        record.apply(&mut lease);
+        if !self.options.labels.is_empty() {
+            let labels = lease.metadata.labels.get_or_insert_default();
+            labels.extend(self.options.labels.clone());
+        }
+        self.unsettled = true;
+        let result = if create {
+            lease.metadata.name = Some(self.key.name.to_string());
+            lease.metadata.namespace = self.key.namespace.as_ref().map(ToString::to_string);
+            self.client.create(&lease).await
+        } else {
+            self.client.update(&lease).await
+        };
+        self.unsettled = result.as_ref().is_err_and(client::Error::is_ambiguous);
+        let written = result?;
+        self.fence.renewed(
+            asked,
+            self.options.renew_deadline,
+            self.options.lease_duration,
+        );
+        self.renewed = asked;
+        self.observed = Some(Observed {
+            record: Record::of(&written),
+            at: asked,
+        });
         self.lease = Some(written);
-        // The others count from when they see the write, which is not before it was asked for.
-        self.fence.open_until(asked + self.options.lease_duration);
-        self.observed = Some(Observed { record, at: asked });
         Ok(Try::Ours)
+    }
+}
+
+impl Drop for Elector {
+    fn drop(&mut self) {
+        self.stopped();
     }
 }

@@ -40,8 +40,8 @@ pub(crate) enum Decision {
     Create(Record),
     /// Write this record over the one that was read.
     Update(Record),
-    /// Another holds it, for at least this much longer.
-    Held { holder: String, remaining: Duration },
+    /// Another holds it.
+    Held { holder: String },
 }
 
 // === impl Record ===
@@ -85,11 +85,13 @@ impl Record {
 // === impl Observed ===
 
 impl Observed {
-    /// Takes note of `record` as read at `now`; the time moves only when the record changed.
-    pub(crate) fn note(current: &mut Option<Self>, record: Record, now: Duration) {
-        if current.as_ref().is_none_or(|seen| seen.record != record) {
+    /// Takes note of `record` as read at `now`, and tells whether it changed: the time moves only then.
+    pub(crate) fn note(current: &mut Option<Self>, record: Record, now: Duration) -> bool {
+        let changed = current.as_ref().is_none_or(|seen| seen.record != record);
+        if changed {
             *current = Some(Self { record, at: now });
         }
+        changed
     }
 
     /// How much longer the holder must be respected.
@@ -98,8 +100,12 @@ impl Observed {
     }
 }
 
-/// What `identity` does about the lease as it is `observed` (client-go: `tryAcquireOrRenew`).
+/// What `identity` does about the lease as it is `observed` (client-go: `tryAcquireOrRenew`), which is there or not.
+///
+/// Unlike client-go, a lease that was seen held and is gone is respected for as long as one that is there: its
+/// holder does not know yet.
 pub(crate) fn decide(
+    exists: bool,
     observed: Option<&Observed>,
     identity: &str,
     duration: Duration,
@@ -117,15 +123,16 @@ pub(crate) fn decide(
         return Decision::Create(ours(wall, 0));
     };
     let record = &observed.record;
+    let another = !record.holder.is_empty() && record.holder != identity;
+    if another && !observed.remaining(now).is_zero() {
+        let holder = record.holder.clone();
+        return Decision::Held { holder };
+    }
+    if !exists {
+        return Decision::Create(ours(wall, 0));
+    }
     if record.holder == identity {
         return Decision::Update(ours(record.acquired.unwrap_or(wall), record.transitions));
-    }
-    let remaining = observed.remaining(now);
-    if !record.holder.is_empty() && !remaining.is_zero() {
-        return Decision::Held {
-            holder: record.holder.clone(),
-            remaining,
-        };
     }
     Decision::Update(ours(wall, record.transitions.saturating_add(1)))
 }
@@ -203,7 +210,6 @@ mod tests {
                 held("bing", 10, 1),
                 Decision::Held {
                     holder: "bing".into(),
-                    remaining: Duration::from_secs(9),
                 },
             ),
             (
@@ -213,6 +219,7 @@ mod tests {
             ),
         ] {
             let decision = decide(
+                observed.is_some(),
                 observed.as_ref(),
                 "baz",
                 DURATION,
@@ -220,6 +227,25 @@ mod tests {
                 Duration::from_secs(1000),
             );
             assert_eq!(decision, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_lease_that_was_deleted_under_its_holder_is_respected_for_its_duration() {
+        let decide = |observed: Option<Observed>| {
+            decide(
+                false,
+                observed.as_ref(),
+                "baz",
+                DURATION,
+                wall(),
+                Duration::from_secs(1000),
+            )
+        };
+        let holder = "bing".to_owned();
+        assert_eq!(decide(held("bing", 10, 9)), Decision::Held { holder });
+        for free in [held("bing", 10, 10), held("", 1, 0), held("baz", 10, 0)] {
+            assert!(matches!(decide(free), Decision::Create(record) if record.transitions == 0));
         }
     }
 

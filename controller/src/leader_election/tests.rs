@@ -2,39 +2,57 @@
 
 use std::time::Duration;
 
-use http::Method;
-use prometheus_client::metrics::gauge::Gauge;
-use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::elector::{Elector, Lost};
+use http::Method;
+use k8s_openapi::api::core::v1::ConfigMap;
+use reeve_clock::Clock;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::elector::{Elector, Lost, Marks};
 use super::*;
 use crate::client::Client;
-use crate::fake::{Fake, Fate, clock};
+use crate::fake::{Fake, Fate, clock, eventually};
+use crate::health::Health;
 
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/lock";
 
 struct Candidate {
     elector: Elector,
     fence: Fence,
-    metric: Gauge,
+    marks: Marks,
 }
 
 fn candidate(fake: &Fake, clock: &Clock, identity: &str) -> Candidate {
+    candidate_with(fake, clock, Options::new("ns", "lock", identity))
+}
+
+fn candidate_with(fake: &Fake, clock: &Clock, options: Options) -> Candidate {
     let fence = Fence::closed(clock.clone());
-    let metric = Gauge::default();
+    let marks = Marks::default();
     let elector = Elector::new(
         Client::new(fake.client()),
-        Options::new("ns", "lock", identity),
+        options,
         clock.clone(),
         fence.clone(),
-        metric.clone(),
+        marks.clone(),
     );
     Candidate {
         elector,
         fence,
-        metric,
+        marks,
     }
+}
+
+/// How long a candidate takes from now until it leads.
+async fn time_to_lead(mut candidate: Candidate) -> Duration {
+    let start = Instant::now();
+    candidate.elector.acquire().await;
+    start.elapsed()
 }
 
 fn spec(fake: &Fake) -> Value {
@@ -66,10 +84,14 @@ fn options_that_do_not_fit_together_are_refused() {
         good().retry_period(seconds(9)).validate(),
         Err(Error::DeadlineTooShort { .. })
     ));
-    assert!(matches!(
+    assert_eq!(
         good().retry_period(Duration::ZERO).validate(),
-        Err(Error::TooShort { .. })
-    ));
+        Err(Error::NoRetryPeriod)
+    );
+    for lease in [Duration::ZERO, Duration::from_millis(15_500)] {
+        let refused = Err(Error::NotWholeSeconds { lease });
+        assert_eq!(good().lease_duration(lease).validate(), refused);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,7 +104,7 @@ async fn a_lease_that_does_not_exist_is_created_as_client_go_writes_it() {
         "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z"});
     assert_eq!(spec(&fake), expected);
     assert!(one.fence.is_open());
-    assert_eq!(one.metric.get(), 1);
+    assert_eq!(one.marks.leads.get(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,33 +182,39 @@ async fn after_a_crash_another_leads_within_the_lease_and_a_retry() {
     drop(one);
     let crashed = Instant::now();
     let two = waiting.await.unwrap();
-    // Two must have seen the last renewal, at most a jittered retry late, and then wait the duration.
-    let bound = Duration::from_secs_f64(15.0 + 2.0 * 2.2);
-    assert!(crashed.elapsed() <= bound, "{:?}", crashed.elapsed());
+    // Two saw the last renewal when it was made, and a timer ends with the lease.
+    let last: jiff::Timestamp = spec(&fake)["acquireTime"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    assert!(crashed.elapsed() <= Duration::from_secs(15), "{last}");
+    assert!(crashed.elapsed() >= Duration::from_secs(13), "{last}");
     assert!(two.fence.is_open());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_released_lease_is_taken_within_a_retry() {
+async fn a_released_lease_is_taken_at_once() {
     let (fake, clock) = (Fake::default(), clock());
     let mut one = candidate(&fake, &clock, "one");
     let mut two = candidate(&fake, &clock, "two");
     one.elector.acquire().await;
     let waiting = tokio::spawn(async move { two.elector.acquire().await });
     tokio::time::sleep(Duration::from_secs(7)).await;
-    let fail_once = std::sync::atomic::AtomicBool::new(true);
+    let fail_once = AtomicBool::new(true);
     fake.hook(move |method, _| {
         let first = *method == Method::PUT && fail_once.swap(false, Ordering::Relaxed);
         first.then_some(Fate::Refuse(409))
     });
     one.elector.release().await;
     assert!(!one.fence.is_open());
-    assert_eq!(one.metric.get(), 0);
+    assert_eq!(one.marks.leads.get(), 0);
     assert_eq!(spec(&fake)["holderIdentity"], "");
     assert_eq!(spec(&fake)["leaseDurationSeconds"], 1);
+    assert_eq!(spec(&fake)["leaseTransitions"], 0);
     let released = Instant::now();
     waiting.await.unwrap();
-    assert!(released.elapsed() <= Duration::from_secs_f64(2.0 * 2.2));
+    assert!(released.elapsed() <= Duration::from_millis(10));
     assert_eq!(spec(&fake)["holderIdentity"], "two");
 }
 
@@ -213,7 +241,7 @@ async fn a_leader_that_cannot_renew_stops_before_another_may_lead() {
         assert!(matches!(lost, Lost::Deadline { .. }), "{case}: {lost}");
         assert_eq!(renewed.elapsed(), Duration::from_secs(10), "{case}");
         assert!(!one.fence.is_open(), "{case}");
-        assert_eq!(one.metric.get(), 0, "{case}");
+        assert_eq!(one.marks.leads.get(), 0, "{case}");
     }
 }
 
@@ -254,10 +282,297 @@ async fn a_process_that_was_paused_finds_its_fence_closed() {
     let (fake, clock) = (Fake::default(), clock());
     let mut one = candidate(&fake, &clock, "one");
     one.elector.acquire().await;
-    tokio::time::advance(Duration::from_secs(14)).await;
+    tokio::time::advance(Duration::from_millis(9_999)).await;
     assert!(one.fence.is_open());
-    tokio::time::advance(Duration::from_secs(1)).await;
+    tokio::time::advance(Duration::from_millis(1)).await;
     assert!(!one.fence.is_open(), "nobody told it, and still");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_was_suspended_finds_its_fence_closed_and_the_lease_lost() {
+    let (fake, clock) = (Fake::default(), clock());
+    let mut one = candidate(&fake, &clock, "one");
+    one.elector.acquire().await;
+    clock.suspend(Duration::from_secs(60));
+    assert!(!one.fence.is_open(), "no timer has moved");
+    let woken = Instant::now();
+    let lost = one.elector.keep().await;
+    assert!(matches!(lost, Lost::Deadline { .. }), "{lost}");
+    assert_eq!(woken.elapsed(), Duration::from_secs(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_was_suspended_reads_the_lease_before_it_takes_it() {
+    let (fake, clocks) = (Fake::default(), [clock(), clock()]);
+    let mut one = candidate(&fake, &clocks[0], "one");
+    one.elector.acquire().await;
+    let mut two = candidate(&fake, &clocks[1], "two");
+    let waiting = tokio::spawn(async move { two.elector.acquire().await });
+    sleep(Duration::from_secs(1)).await;
+    clocks[1].suspend(Duration::from_secs(14));
+    let kept = timeout(Duration::from_secs(60), one.elector.keep()).await;
+    assert!(kept.is_err() && !waiting.is_finished(), "one leads on");
+    waiting.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_watch_the_lease_is_polled_with_client_gos_jitter() {
+    for (case, fate) in [("refused", Fate::Refuse(403)), ("stuck", Fate::Hang)] {
+        let (fake, clock) = (Fake::default(), clock());
+        fake.put(LEASE, held_by("another"));
+        fake.hook(move |_, path| (path == LEASES).then(|| fate.clone()));
+        let mut two = candidate(&fake, &clock, "two");
+        let waiting = tokio::spawn(async move { two.elector.acquire().await });
+        for second in 0..60 {
+            sleep(Duration::from_secs(1)).await;
+            let mut renewed = held_by("another");
+            renewed["spec"]["renewTime"] = json!(format!("2020-01-01T00:00:{second:02}.000000Z"));
+            fake.put(LEASE, renewed);
+        }
+        let count = |verb: &str| {
+            let log = fake.log();
+            log.iter().filter(|line| line.starts_with(verb)).count()
+        };
+        // Every 2 to 4.4 seconds, 3.2 on average; watches ever more rarely.
+        assert!(
+            (14..=30).contains(&count("GET")),
+            "{case}: {}",
+            count("GET")
+        );
+        assert!(
+            (2..=6).contains(&count("WATCH")),
+            "{case}: {}",
+            count("WATCH")
+        );
+        fake.put(LEASE, held_by(""));
+        let released = Instant::now();
+        waiting.await.unwrap();
+        let bound = Duration::from_secs_f64(2.0 * 2.2);
+        assert!(
+            released.elapsed() <= bound,
+            "{case}: {:?}",
+            released.elapsed()
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_shows_nothing_does_not_keep_the_lease_from_being_read() {
+    let (fake, clock) = (Fake::default(), clock());
+    fake.put(LEASE, held_by("another"));
+    let mut two = candidate(&fake, &clock, "two");
+    let waiting = tokio::spawn(async move { two.elector.acquire().await });
+    sleep(Duration::from_secs(1)).await;
+    fake.hold_watches(true);
+    fake.put(LEASE, held_by(""));
+    let released = Instant::now();
+    waiting.await.unwrap();
+    assert!(released.elapsed() <= Duration::from_secs_f64(2.0 * 2.2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_changes_hands_all_the_time_costs_few_requests() {
+    let (fake, clock) = (Fake::default(), clock());
+    fake.put(LEASE, held_by("another"));
+    let mut two = candidate(&fake, &clock, "two");
+    fake.hook(|method, _| (*method == Method::PUT).then_some(Fate::Refuse(409)));
+    let waiting = tokio::spawn(async move { two.elector.acquire().await });
+    for turn in 0..600 {
+        fake.put(LEASE, held_by(if turn % 2 == 0 { "" } else { "another" }));
+        sleep(Duration::from_millis(100)).await;
+    }
+    waiting.abort();
+    // A try is a read and a write: three at once, then one a retry period.
+    let requests = fake.log().len();
+    assert!(requests <= 2 * (3 + 30) + 10, "{requests} in a minute");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_lease_is_taken_when_it_would_have_ended() {
+    let (fake, clock) = (Fake::default(), clock());
+    fake.put(LEASE, held_by("another"));
+    let two = candidate(&fake, &clock, "two");
+    let waiting = tokio::spawn(time_to_lead(two));
+    sleep(Duration::from_secs(5)).await;
+    fake.remove(LEASE);
+    let waited = waiting.await.unwrap();
+    assert!(waited >= Duration::from_secs(15), "{waited:?}");
+    assert!(waited <= Duration::from_millis(15_100), "{waited:?}");
+    assert_eq!(spec(&fake)["leaseTransitions"], 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_carries_the_labels_it_is_told_to_beside_its_own() {
+    let (fake, clock) = (Fake::default(), clock());
+    let labelled = || Options::new("ns", "lock", "one").label("ring", "a");
+    candidate_with(&fake, &clock, labelled())
+        .elector
+        .acquire()
+        .await;
+    assert_eq!(
+        fake.object(LEASE).unwrap()["metadata"]["labels"],
+        json!({"ring": "a"})
+    );
+    let mut foreign = held_by("");
+    foreign["metadata"]["labels"] = json!({"kept": "yes"});
+    fake.put(LEASE, foreign);
+    candidate_with(&fake, &clock, labelled())
+        .elector
+        .acquire()
+        .await;
+    assert_eq!(
+        fake.object(LEASE).unwrap()["metadata"]["labels"],
+        json!({"kept": "yes", "ring": "a"})
+    );
+}
+
+/// client-go: `TestReleaseOnCancellation_Leases`.
+#[tokio::test(start_paused = true)]
+async fn a_stop_in_the_middle_of_a_request_still_releases_the_lease() {
+    for (case, method, delay) in [
+        ("creating", Method::POST, 0),
+        ("reading", Method::GET, 0),
+        ("renewing", Method::PUT, 3),
+    ] {
+        let (fake, clock) = (Fake::default(), clock());
+        let one = candidate(&fake, &clock, "one");
+        let slow = AtomicBool::new(true);
+        let chosen = method.clone();
+        fake.hook(move |method, _| {
+            let first = *method == chosen && slow.swap(false, Ordering::Relaxed);
+            first.then_some(Fate::Late(Duration::from_secs(1)))
+        });
+        let (stop, leading) = (CancellationToken::new(), watch::channel(false).0);
+        let run = tokio::spawn(one.elector.lead(stop.clone(), leading));
+        sleep(Duration::from_millis(delay * 1000 + 500)).await;
+        stop.cancel();
+        run.await.unwrap().unwrap();
+        sleep(Duration::from_secs(5)).await;
+        let holder = fake
+            .object(LEASE)
+            .map(|lease| lease["spec"]["holderIdentity"].clone());
+        let expected = (method != Method::GET).then(|| json!(""));
+        assert_eq!(holder, expected, "{case}");
+        assert!(!one.fence.is_open(), "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn leading_is_told_and_a_renewal_that_had_to_read_is_counted() {
+    let (fake, clock) = (Fake::default(), clock());
+    let one = candidate(&fake, &clock, "one");
+    let (stop, leading) = (CancellationToken::new(), watch::channel(false).0);
+    let told = leading.subscribe();
+    let run = tokio::spawn(one.elector.lead(stop.clone(), leading));
+    eventually("leading", || *told.borrow()).await;
+    assert_eq!((one.marks.leads.get(), one.marks.slow_path.get()), (1, 0));
+    let mut foreign = fake.object(LEASE).unwrap();
+    foreign["metadata"]["labels"] = json!({"added": "by another"});
+    fake.put(LEASE, foreign);
+    eventually("slow path", || one.marks.slow_path.get() == 1).await;
+    stop.cancel();
+    run.await.unwrap().unwrap();
+    assert!(!*told.borrow());
+    assert_eq!((one.marks.leads.get(), one.marks.slow_path.get()), (0, 1));
+}
+
+/// client-go: `TestLeaderElectionHealthChecker`.
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_lease_is_over_is_not_ready_and_then_not_alive() {
+    let (fake, clock) = (Fake::default(), clock());
+    let health = Health::new();
+    let mut one = candidate(&fake, &clock, "one");
+    add_checks(&health, "lock", &one.fence);
+    let answers = |live: bool, ready: bool| {
+        let code = |path| health.respond(path, None).status().is_success();
+        assert_eq!((code("/healthz"), code("/readyz")), (live, ready));
+    };
+    answers(true, true);
+    one.elector.acquire().await;
+    for (advance, live, ready) in [
+        (9, true, true),
+        (1, true, false),
+        (24, true, false),
+        (1, false, false),
+    ] {
+        tokio::time::advance(Duration::from_secs(advance)).await;
+        answers(live, ready);
+    }
+    drop(one);
+    answers(true, true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_prepared_before_and_sent_after_is_not_sent() {
+    let (fake, clock) = (Fake::default(), clock());
+    let mut one = candidate(&fake, &clock, "one");
+    one.elector.acquire().await;
+    let map = || {
+        let mut map = ConfigMap::default();
+        map.metadata.namespace = Some("ns".into());
+        map.metadata.name = Some("work".into());
+        map
+    };
+    // What `connect` puts before the connection: asked when the request has come through everything else.
+    let server = fake.client();
+    let gate = tower::service_fn(move |request| {
+        let server = server.clone();
+        async move {
+            sleep(Duration::from_secs(3)).await;
+            let (parts, body) = Gated::request(request)?.into_parts();
+            let bytes = http_body_util::BodyExt::collect(body).await?.to_bytes();
+            let request = http::Request::from_parts(parts, bytes.into());
+            server.send(request).await.map_err(tower::BoxError::from)
+        }
+    });
+    let client =
+        Client::new(kube_client::Client::new(gate, "ns")).with_fence(Some(one.fence.clone()));
+    sleep(Duration::from_secs(8)).await;
+    let refused = client.create(&map()).await.unwrap_err();
+    assert!(
+        matches!(refused, crate::client::Error::NotLeader { .. }),
+        "{refused}"
+    );
+    assert!(!refused.is_ambiguous());
+    let raw = kube_core::Request::new("/api/v1/namespaces/ns/configmaps")
+        .create(&Default::default(), serde_json::to_vec(&map()).unwrap());
+    let refused = client
+        .kube()
+        .request::<ConfigMap>(raw.unwrap())
+        .await
+        .unwrap_err();
+    assert!(format!("{refused:?}").contains("Closed"), "{refused:?}");
+    assert!(fake.objects("/api/v1/namespaces/ns/configmaps").is_empty());
+    // Reading needs no lease.
+    let key = reeve_informer::ObjectKey::namespaced("ns", "work");
+    assert!(
+        client
+            .get::<ConfigMap>(&key)
+            .await
+            .unwrap_err()
+            .is_not_found()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_breaks_off_when_the_fence_closes_between_the_head_and_it() {
+    let (fake, clock) = (Fake::default(), clock());
+    let mut one = candidate(&fake, &clock, "one");
+    one.elector.acquire().await;
+    let request = || {
+        let body = kube_client::client::Body::from(b"{}".to_vec());
+        let mut request = http::Request::post("/").body(body).unwrap();
+        let gate = one.fence.gate(&mut request).unwrap();
+        (gate, Gated::request(request))
+    };
+    let ((gate, before), (_, sent)) = (request(), request());
+    let collect = async |request: http::Request<Gated<_>>| {
+        http_body_util::BodyExt::collect(request.into_body()).await
+    };
+    assert!(collect(sent.unwrap()).await.is_ok());
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert!(collect(before.unwrap()).await.is_err() && gate.refused());
+    assert!(request().1.is_err(), "and none begins");
 }
 
 #[test]

@@ -172,15 +172,8 @@ impl Builder {
             .as_ref()
             .map(|_| Fence::closed(self.clock.clone()));
         let leading = watch::channel(false).0;
-        if let Some(fence) = fence.clone() {
-            // A leader whose lease is over should have ended: its runtime must be stuck (client-go: HealthzAdaptor).
-            let leads = leading.subscribe();
-            self.health.live().add("leader-election", move || {
-                if *leads.borrow() && !fence.is_open() {
-                    return Err("leading without a valid lease".to_owned());
-                }
-                Ok(())
-            });
+        if let (Some(fence), Some(options)) = (&fence, &self.election) {
+            leader_election::add_checks(&self.health, &options.name, fence);
         }
         let manager = Manager {
             shared: Arc::new(Shared {

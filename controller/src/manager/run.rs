@@ -57,36 +57,16 @@ impl Manager {
             shared.leading.send_replace(true);
             return;
         };
-        let metric = shared.metrics.leader(&options.name);
-        let mut elector = Elector::new(
+        let marks = shared.metrics.leader(&options.name);
+        let elector = Elector::new(
             shared.client.clone(),
             options,
             shared.clock.clone(),
             fence,
-            metric,
+            marks,
         );
         let leading = shared.leading.clone();
-        let election = Runnable::new("leader election", move |stop| async move {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return Ok(()),
-                () = elector.acquire() => {}
-            }
-            leading.send_replace(true);
-            let lost = tokio::select! {
-                biased;
-                () = stop.cancelled() => None,
-                lost = elector.keep() => Some(lost),
-            };
-            leading.send_replace(false);
-            match lost {
-                Some(lost) => Err(lost),
-                None => {
-                    elector.release().await;
-                    Ok(())
-                }
-            }
-        });
+        let election = Runnable::new("leader election", move |stop| elector.lead(stop, leading));
         supervisor.start(shared.plan(election.in_group(Group::Election)));
     }
 

@@ -1,0 +1,216 @@
+//! Whether this process may write, asked when a request is made and again when it goes out.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Method, Request};
+use http_body::{Body, Frame, SizeHint};
+use reeve_clock::Clock;
+use tower::BoxError;
+
+use crate::health::Health;
+
+/// How long after the end of its lease a leader is taken for stuck (client-go's components pass it to
+/// `NewLeaderHealthzAdaptor`).
+pub const TOLERANCE: Duration = Duration::from_secs(20);
+
+/// Tells whether the lease is certainly ours. The client of what runs under a lease asks it before each write.
+/// Clones share it.
+///
+/// It is open from when the lease is taken until the renew deadline after the last renewal, on a clock that counts
+/// suspend: nobody has to close it, so a process that stood still finds it closed.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    clock: Clock,
+    state: Arc<State>,
+}
+
+/// Milliseconds since boot; zero when not leading.
+#[derive(Debug, Default)]
+struct State {
+    /// Until when writes may go out.
+    until: AtomicU64,
+    /// Until when others cannot have taken the lease.
+    lease: AtomicU64,
+}
+
+/// Not sent: the fence is closed.
+#[derive(Debug, thiserror::Error)]
+#[error("not sent, this process is not the leader")]
+pub(crate) struct Closed;
+
+/// What one write takes with it to the connection, to be asked there: an extension of the request.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate {
+    fence: Fence,
+    refused: Arc<AtomicBool>,
+}
+
+// === impl Fence ===
+
+impl Fence {
+    pub(crate) fn closed(clock: Clock) -> Self {
+        Self {
+            clock,
+            state: Arc::default(),
+        }
+    }
+
+    /// Whether the lease is ours right now, as far as anyone can know.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.clock.since_boot() < millis(self.state.until.load(Ordering::Acquire))
+    }
+
+    /// Marks `request`, if it is a write, as one to be asked about again when it goes out.
+    pub(crate) fn gate<B>(&self, request: &mut Request<B>) -> Option<Gate> {
+        if matches!(
+            *request.method(),
+            Method::GET | Method::HEAD | Method::OPTIONS
+        ) {
+            return None;
+        }
+        let gate = Gate {
+            fence: self.clone(),
+            refused: Arc::default(),
+        };
+        request.extensions_mut().insert(gate.clone());
+        Some(gate)
+    }
+
+    /// `client`, refusing to write while the fence is closed.
+    pub(crate) fn guard(&self, client: &kube_client::Client) -> kube_client::Client {
+        let (fence, inner) = (self.clone(), client.clone());
+        let service = tower::service_fn(move |mut request: Request<kube_client::client::Body>| {
+            let gate = fence.gate(&mut request);
+            let inner = inner.clone();
+            async move {
+                if let Some(gate) = &gate {
+                    gate.check()?;
+                }
+                match inner.send(request).await {
+                    Err(_) if gate.is_some_and(|gate| gate.refused()) => Err(Closed.into()),
+                    answer => answer.map_err(BoxError::from),
+                }
+            }
+        });
+        kube_client::Client::new(service, client.default_namespace())
+    }
+
+    /// Whether this process still counts itself as the leader, `tolerance` after its lease ended
+    /// (client-go: `HealthzAdaptor`). Zero tolerance counts from the moment writes are refused.
+    pub(crate) fn is_overdue(&self, tolerance: Duration) -> bool {
+        let state = &self.state;
+        let (until, lease) = (
+            state.until.load(Ordering::Acquire),
+            state.lease.load(Ordering::Acquire),
+        );
+        let end = if tolerance.is_zero() { until } else { lease };
+        end != 0 && self.clock.since_boot() >= millis(end) + tolerance
+    }
+
+    /// The lease was renewed by a write that was asked for at `asked`. The others count from when they see the
+    /// write, which is not before that.
+    pub(crate) fn renewed(&self, asked: Duration, deadline: Duration, lease: Duration) {
+        let number = |at: Duration| u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+        self.state
+            .lease
+            .store(number(asked + lease), Ordering::Release);
+        self.state
+            .until
+            .store(number(asked + deadline), Ordering::Release);
+    }
+
+    pub(crate) fn close(&self) {
+        self.state.until.store(0, Ordering::Release);
+        self.state.lease.store(0, Ordering::Release);
+    }
+}
+
+/// Adds the checks of one lease. `/readyz` fails while this process counts itself as the leader and may not write;
+/// `/healthz` does [`TOLERANCE`] after the lease ended: the elector should have noticed, so its runtime must be stuck.
+pub(crate) fn add_checks(health: &Health, lease: &str, fence: &Fence) {
+    let name = format!("leader-election-{lease}");
+    for (checks, tolerance) in [(health.ready(), Duration::ZERO), (health.live(), TOLERANCE)] {
+        let fence = fence.clone();
+        checks.add(name.as_str(), move || {
+            if fence.is_overdue(tolerance) {
+                return Err("leading without a valid lease".to_owned());
+            }
+            Ok(())
+        });
+    }
+}
+
+fn millis(number: u64) -> Duration {
+    Duration::from_millis(number)
+}
+
+// === impl Gate ===
+
+impl Gate {
+    fn check(&self) -> Result<(), Closed> {
+        if self.fence.is_open() {
+            return Ok(());
+        }
+        self.refused.store(true, Ordering::Release);
+        Err(Closed)
+    }
+
+    /// Whether the request was stopped on its way out.
+    pub(crate) fn refused(&self) -> bool {
+        self.refused.load(Ordering::Acquire)
+    }
+}
+
+/// A request body that ends in [`Closed`] if the fence is closed by the time it is wanted: the connection was made
+/// and the head is written, or about to be. A server does not act on a request whose body breaks off.
+#[derive(Debug)]
+pub(crate) struct Gated<B> {
+    body: B,
+    gate: Option<Gate>,
+}
+
+// === impl Gated ===
+
+impl<B> Gated<B> {
+    /// Takes the [`Gate`] out of `request` and puts it before its body; refuses it if that is closed already.
+    pub(crate) fn request(mut request: Request<B>) -> Result<Request<Self>, Closed> {
+        let gate = request.extensions_mut().remove::<Gate>();
+        if let Some(gate) = &gate {
+            gate.check()?;
+        }
+        Ok(request.map(|body| Self { body, gate }))
+    }
+}
+
+impl<B: Body + Unpin> Body for Gated<B>
+where
+    B::Error: Into<BoxError>,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        if let Some(Err(closed)) = self.gate.as_ref().map(Gate::check) {
+            return Poll::Ready(Some(Err(closed.into())));
+        }
+        Pin::new(&mut self.body)
+            .poll_frame(context)
+            .map_err(Into::into)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+}

@@ -1,0 +1,172 @@
+//! Which lease, as whom, and how patient; and which options make no sense together.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use reeve_clock::Clock;
+
+/// How far the wait between two tries to take the lease varies (client-go: `JitterFactor`).
+pub const JITTER: f64 = 1.2;
+
+/// What is wrong with [`Options`].
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The lease has no name.
+    #[error("leader election: the lease needs a name and a namespace")]
+    NoName,
+    /// The identity is empty.
+    #[error("leader election: the identity is empty; a Pod's name is a good one")]
+    NoIdentity,
+    /// The lease would end before the holder gives up.
+    #[error(
+        "leader election: the lease duration {lease:?} must be longer than the renew deadline {renew:?}"
+    )]
+    LeaseTooShort {
+        /// The lease duration.
+        lease: Duration,
+        /// The renew deadline.
+        renew: Duration,
+    },
+    /// The holder would give up before its second try.
+    #[error(
+        "leader election: the renew deadline {renew:?} must be longer than {JITTER} times the retry period {retry:?}"
+    )]
+    DeadlineTooShort {
+        /// The renew deadline.
+        renew: Duration,
+        /// The retry period.
+        retry: Duration,
+    },
+    /// A Lease stores whole seconds: the others would wait for less than the holder counts on.
+    #[error("leader election: the lease duration {lease:?} must be a number of whole seconds")]
+    NotWholeSeconds {
+        /// The lease duration.
+        lease: Duration,
+    },
+    /// The retry period is zero.
+    #[error("leader election: the retry period must be longer than zero")]
+    NoRetryPeriod,
+}
+
+/// Which lease, as whom, and how patient.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) identity: String,
+    pub(crate) lease_duration: Duration,
+    pub(crate) renew_deadline: Duration,
+    pub(crate) retry_period: Duration,
+    pub(crate) release_on_stop: bool,
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
+// === impl Options ===
+
+impl Options {
+    /// The lease `namespace`/`name`, held as `identity`.
+    ///
+    /// The identity must differ between replicas, and be the same after a restart: a Pod's name is both
+    /// ([`identity`]). Defaults are client-go's: 15 s, 10 s, 2 s; released on stop.
+    #[must_use]
+    pub fn new(
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+        identity: impl Into<String>,
+    ) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+            identity: identity.into(),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+            release_on_stop: true,
+            labels: BTreeMap::new(),
+        }
+    }
+
+    /// How long the others wait after the last renewal they saw; whole seconds, 15 s unless said.
+    #[must_use]
+    pub fn lease_duration(mut self, duration: Duration) -> Self {
+        self.lease_duration = duration;
+        self
+    }
+
+    /// How long the holder keeps leading without a renewal, 10 s unless said.
+    #[must_use]
+    pub fn renew_deadline(mut self, deadline: Duration) -> Self {
+        self.renew_deadline = deadline;
+        self
+    }
+
+    /// How long between two tries, 2 s unless said.
+    #[must_use]
+    pub fn retry_period(mut self, period: Duration) -> Self {
+        self.retry_period = period;
+        self
+    }
+
+    /// Whether the lease is given up on a graceful stop, so that another leads at once. True unless said:
+    /// the workers have stopped by then.
+    #[must_use]
+    pub fn release_on_stop(mut self, release: bool) -> Self {
+        self.release_on_stop = release;
+        self
+    }
+
+    /// Puts the label `key` on the lease, beside those it has (controller-runtime: `LeaderElectionLabels`).
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// The identity the lease is held as.
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Whether the options make sense together (client-go: `NewLeaderElector`): the lease duration is longer than
+    /// the renew deadline, and that longer than [`JITTER`] retry periods.
+    ///
+    /// Beyond client-go, which rounds it down without a word, the lease duration must be whole seconds.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    pub fn validate(&self) -> Result<(), Error> {
+        let (lease, renew, retry) = (self.lease_duration, self.renew_deadline, self.retry_period);
+        if self.name.is_empty() || self.namespace.is_empty() {
+            return Err(Error::NoName);
+        }
+        if self.identity.is_empty() {
+            return Err(Error::NoIdentity);
+        }
+        if lease.is_zero() || lease.subsec_nanos() != 0 {
+            return Err(Error::NotWholeSeconds { lease });
+        }
+        if retry.is_zero() {
+            return Err(Error::NoRetryPeriod);
+        }
+        if lease <= renew {
+            return Err(Error::LeaseTooShort { lease, renew });
+        }
+        if renew <= retry.mul_f64(JITTER) {
+            return Err(Error::DeadlineTooShort { renew, retry });
+        }
+        Ok(())
+    }
+}
+
+/// The identity to hold a lease with: the Pod's name from `POD_NAME`, which a restarted Pod keeps; else the
+/// host's name and something random, so that two processes on one host differ.
+#[must_use]
+pub fn identity(clock: &Clock) -> String {
+    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    variable("POD_NAME").unwrap_or_else(|| {
+        let host = variable("HOSTNAME").unwrap_or_else(|| "local".to_owned());
+        format!("{host}_{:016x}", clock.random().next_u64())
+    })
+}
