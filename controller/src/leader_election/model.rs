@@ -356,7 +356,7 @@ async fn write(client: Client, stop: CancellationToken) {
         }
     };
     futures::future::join(one(3), one(101)).await;
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// `future`, not polled while paused.
