@@ -185,8 +185,9 @@ impl Metrics {
         text
     }
 
-    /// Where informers measure into.
-    pub(crate) fn informers(&self) -> Arc<dyn reeve_informer::MetricsProvider> {
+    /// Measures informers into this set: those of the manager's caches do; one made by hand takes this.
+    #[must_use]
+    pub fn informers(&self) -> Arc<dyn reeve_informer::MetricsProvider> {
         Arc::clone(&self.informers) as _
     }
 
@@ -241,8 +242,9 @@ impl Metrics {
         }
     }
 
-    /// Measures queues into this set.
-    pub(crate) fn queues(&self) -> Arc<dyn MetricsProvider> {
+    /// Measures queues into this set: those of controllers do; one made by hand takes this.
+    #[must_use]
+    pub fn queues(&self) -> Arc<dyn MetricsProvider> {
         Arc::<Queues>::clone(&self.queues)
     }
 

@@ -110,6 +110,14 @@ impl Manager {
         &self.shared.client
     }
 
+    /// A client for a runnable that works on the leader only: its writes are refused once the lease is not ours, as
+    /// those of a controller are. Without election it is [`Manager::client`].
+    #[must_use]
+    pub fn leader_client(&self) -> Client {
+        let shared = &self.shared;
+        shared.client.clone().with_fence(shared.fence.clone())
+    }
+
     /// Wall time and randomness.
     #[must_use]
     pub fn clock(&self) -> &Clock {

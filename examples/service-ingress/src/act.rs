@@ -1,0 +1,218 @@
+//! Carrying out a [`Step`]: the writes, the log lines and the Events. Both forms of the controller share it.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::networking::v1::Ingress;
+use kube_core::params::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube_core::{ObjectMeta, Resource};
+use reeve_controller::client::{self, Client, Error};
+use reeve_controller::events::{EventType, Recorder};
+use reeve_informer::ObjectKey;
+
+use crate::desired::ANNOTATION;
+use crate::plan::Step;
+
+/// When a key is looked at again that was decided on a state the API server has left behind. The event of what the
+/// cache has not seen usually comes first.
+pub(crate) const STALE: Duration = Duration::from_secs(2);
+
+/// When a key is looked at again that was written and that the cache does not show yet. If the Ingress was deleted
+/// before the cache ever showed it, there is no event to bring the key back. Usually the event of the write comes
+/// first, and nothing is left to do.
+pub(crate) const UNSEEN: Duration = Duration::from_secs(5);
+
+/// What came of a step.
+#[derive(Debug)]
+pub(crate) enum Acted {
+    /// All is done that can be.
+    Done,
+    /// All is done, and this is the Ingress now.
+    Wrote(Box<Ingress>),
+    /// It was decided on a state that is not true any more: neither done nor failed.
+    Stale,
+}
+
+/// Carries out `step` for the Service and the Ingress called `key`.
+pub(crate) async fn act(
+    client: &Client,
+    events: &Recorder,
+    key: &ObjectKey,
+    service: Option<&Service>,
+    step: Step,
+) -> Result<Acted, Error> {
+    let tell = |kind: EventType, reason: &str, action: &str, note: String| {
+        if let Some(service) = service {
+            events.event(service, kind, reason, action, note);
+        }
+    };
+    let namespace = key.namespace.as_deref().unwrap_or_default();
+    match step {
+        Step::Nothing => Ok(Acted::Done),
+        Step::Create(wanted) => {
+            if !still_asks(client, key, service).await? {
+                return Ok(Acted::Stale);
+            }
+            match client.create(&*wanted).await {
+                Ok(ingress) => {
+                    tracing::info!("create ingress, name:{}, namespace:{namespace}", key.name);
+                    tell(
+                        EventType::Normal,
+                        "IngressCreated",
+                        "Create",
+                        format!("Created Ingress {}", key.name),
+                    );
+                    Ok(Acted::Wrote(Box::new(ingress)))
+                }
+                Err(error) if error.is_already_exists() => Ok(Acted::Stale),
+                Err(error) if namespace_ends(&error) => Ok(Acted::Done),
+                Err(error) if error.is_invalid() => {
+                    let note = error.to_string();
+                    tell(EventType::Warning, "InvalidIngress", "Create", note);
+                    Ok(Acted::Done)
+                }
+                Err(error) => Err(error),
+            }
+        }
+        Step::Repair(patch) => {
+            let params = PatchParams::default();
+            match client
+                .patch::<Ingress, _>(key, &params, &Patch::Merge(patch))
+                .await
+            {
+                Ok(ingress) => {
+                    tracing::info!("update ingress, name:{}, namespace:{namespace}", key.name);
+                    tell(
+                        EventType::Normal,
+                        "IngressUpdated",
+                        "Update",
+                        format!("Updated Ingress {}", key.name),
+                    );
+                    Ok(Acted::Wrote(Box::new(ingress)))
+                }
+                Err(error) if error.is_not_found() || error.is_conflict() => Ok(Acted::Stale),
+                Err(error) if error.is_invalid() => {
+                    tell(
+                        EventType::Warning,
+                        "InvalidIngress",
+                        "Update",
+                        error.to_string(),
+                    );
+                    Ok(Acted::Done)
+                }
+                Err(error) => Err(error),
+            }
+        }
+        Step::Delete { uid } => {
+            let acted = delete(client, key, uid).await?;
+            tell(
+                EventType::Normal,
+                "IngressDeleted",
+                "Delete",
+                format!("Deleted Ingress {}", key.name),
+            );
+            Ok(acted)
+        }
+        Step::DeleteOrphan { uid, owner } => {
+            let live = client::optional(client.get_metadata::<Service>(key).await)?;
+            if live.is_some_and(|service| service.uid == Some(owner)) {
+                return Ok(Acted::Stale);
+            }
+            delete(client, key, uid).await
+        }
+        Step::Conflict => {
+            let note = format!(
+                "The Ingress {} exists and does not belong to this Service; it is left alone",
+                key.name
+            );
+            tell(EventType::Warning, "IngressConflict", "Create", note);
+            Ok(Acted::Done)
+        }
+        Step::Refuse(problem) => {
+            tell(
+                EventType::Warning,
+                "InvalidService",
+                "Create",
+                format!("No Ingress: {problem}"),
+            );
+            Ok(Acted::Done)
+        }
+    }
+}
+
+/// Whether the API server, too, has this Service with this annotation.
+///
+/// The cache of Services may be behind that of Ingresses. Then the garbage collector deletes the Ingress of a Service
+/// that is gone, the cache still has the Service, a new Ingress is made, the collector deletes it, and so on.
+async fn still_asks(
+    client: &Client,
+    key: &ObjectKey,
+    service: Option<&Service>,
+) -> Result<bool, Error> {
+    let Some(seen) = service.map(Resource::meta) else {
+        return Ok(false);
+    };
+    let live = client::optional(client.get_metadata::<Service>(key).await)?;
+    let value = |meta: &ObjectMeta| meta.annotations.as_ref()?.get(ANNOTATION).cloned();
+    Ok(live.is_some_and(|live| {
+        live.uid == seen.uid && live.deletion_timestamp.is_none() && value(&live) == value(seen)
+    }))
+}
+
+/// Deletes the Ingress `key` with this uid, and no other of its name.
+async fn delete(client: &Client, key: &ObjectKey, uid: String) -> Result<Acted, Error> {
+    let params = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: Some(uid),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    match client.delete::<Ingress>(key, &params).await {
+        Ok(()) => {
+            let namespace = key.namespace.as_deref().unwrap_or_default();
+            tracing::info!("delete ingress, name:{}, namespace:{namespace}", key.name);
+            Ok(Acted::Done)
+        }
+        Err(error) if error.is_not_found() => Ok(Acted::Done),
+        Err(error) if error.is_conflict() => Ok(Acted::Stale),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether nothing can be created because the namespace is being deleted: the Service goes with it.
+fn namespace_ends(error: &Error) -> bool {
+    let details = error.status().and_then(|status| status.details.as_ref());
+    details.is_some_and(|details| {
+        details
+            .causes
+            .iter()
+            .any(|cause| cause.reason == "NamespaceTerminating")
+    })
+}
+
+/// Whether a key may be given up for this error: the API server looked at the request and said no. One that cannot be
+/// reached, or is overloaded, is tried for as long as it takes, for when it is back no event would bring the key back.
+pub(crate) fn is_refusal(error: &Error) -> bool {
+    match error {
+        Error::Api { status, .. } => {
+            (400..500).contains(&status.code) && !matches!(status.code, 408 | 429)
+        }
+        Error::Invalid { .. } => true,
+        _ => false,
+    }
+}
+
+/// Reports a key that is given up.
+pub(crate) fn give_up(
+    events: &Recorder,
+    key: &ObjectKey,
+    service: Option<&Service>,
+    error: &Error,
+) {
+    tracing::error!(%key, %error, "given up until something changes");
+    if let Some(service) = service {
+        let note = format!("Given up until something changes: {error}");
+        events.event(service, EventType::Warning, "SyncFailed", "Sync", note);
+    }
+}

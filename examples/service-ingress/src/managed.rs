@@ -1,0 +1,79 @@
+//! The same controller on the builder: what `raw` does by hand is the framework's here.
+
+use std::convert::Infallible;
+
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::networking::v1::Ingress;
+use reeve_controller::controller::BuildError;
+use reeve_controller::{
+    Context, Controller, Manager, Outcome, Reconciler, Request, Runnable, handler, reconcile,
+};
+
+use crate::act::{Acted, STALE, UNSEEN, act, give_up, is_refusal};
+use crate::desired::Defaults;
+use crate::plan::plan;
+use crate::{Error, NAME, Settings};
+
+struct ServiceIngress {
+    max_retry: u32,
+    defaults: Defaults,
+}
+
+impl Reconciler for ServiceIngress {
+    type Error = reconcile::Error;
+
+    async fn reconcile(&self, ctx: Context, request: Request) -> Result<Outcome, Self::Error> {
+        let service = ctx.lister::<Service>()?.get(&request)?;
+        let ingress = ctx.lister::<Ingress>()?.get(&request)?;
+        let step = plan(service.as_deref(), ingress.as_deref(), &self.defaults);
+        match act(
+            ctx.client(),
+            ctx.events(),
+            &request,
+            service.as_deref(),
+            step,
+        )
+        .await
+        {
+            Ok(Acted::Done) => Ok(Outcome::done()),
+            Ok(Acted::Wrote(_)) => Ok(Outcome::requeue_after(UNSEEN)),
+            Ok(Acted::Stale) => Ok(Outcome::requeue_after(STALE)),
+            Err(error) if is_refusal(&error) && ctx.attempt() > self.max_retry => {
+                give_up(ctx.events(), &request, service.as_deref(), &error);
+                Ok(Outcome::terminal(error))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn controller(settings: &Settings) -> Result<Controller, BuildError> {
+    Controller::builder(NAME)
+        .for_kind::<Service>()
+        .owns::<Ingress>()
+        // An Ingress of somebody else that has the Service's name is in the way, and may be gone one day.
+        .watches::<Ingress>(handler::for_object())
+        .workers(settings.workers)
+        .complete(ServiceIngress {
+            max_retry: settings.max_retry,
+            defaults: settings.defaults.clone(),
+        })
+}
+
+/// Adds the controller, and what says that the caches hold what there is.
+pub(crate) fn add(manager: &Manager, settings: &Settings) -> Result<(), Error> {
+    manager.add_controller(controller(settings)?)?;
+    let services = manager.caches().informer::<Service>()?;
+    let ingresses = manager.caches().informer::<Ingress>()?;
+    let announce = Runnable::new("start", async move |stop| {
+        let synced = async {
+            if services.wait_synced().await.is_ok() && ingresses.wait_synced().await.is_ok() {
+                tracing::info!("start success");
+            }
+        };
+        let _ = stop.run_until_cancelled(synced).await;
+        Ok::<_, Infallible>(())
+    });
+    manager.add(announce.without_leader_election())?;
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! What the annotation may say, seen from outside.
+
+use k8s_openapi::api::core::v1::Service;
+use serde_json::json;
+
+use crate::world::World;
+
+async fn the_settings_in_an_annotation_are_followed(world: World) {
+    let program = world.start().await;
+    world
+        .service("web", Some("host=a.example.com,path=/x,class=traefik"))
+        .await;
+    let ingress = serde_json::to_value(world.until_ingress("web").await).unwrap();
+    assert_eq!(ingress["spec"]["ingressClassName"], "traefik");
+    assert_eq!(ingress["spec"]["rules"][0]["host"], "a.example.com");
+    assert_eq!(
+        ingress["spec"]["rules"][0]["http"]["paths"][0]["path"],
+        "/x"
+    );
+    world.annotate("web", Some("on")).await;
+    let seeds = async |world: &World| {
+        let ingress = serde_json::to_value(world.ingress("web").await).unwrap();
+        ingress.pointer("/spec/rules/0/host") == Some(&json!("example.com"))
+    };
+    world.until("it is the seed's Ingress", seeds).await;
+    program.end().await;
+}
+
+async fn a_mistake_is_an_event_and_what_serves_goes_on_serving(world: World) {
+    let program = world.start().await;
+    world.service("web", Some("host=a.example.com")).await;
+    world.service("new", Some("host=A,path=/x")).await;
+    world.service("udp", Some("on")).await;
+    world.until_ingress("web").await;
+    world.until_ingress("udp").await;
+    world
+        .annotate("web", Some("host=a.example.com,pth=/x"))
+        .await;
+    world
+        .patch::<Service>(
+            "udp",
+            json!({"spec": {"ports": [{"port": 53, "protocol": "UDP"}]}}),
+        )
+        .await;
+    for name in ["web", "new", "udp"] {
+        world.until_told(name, "InvalidService").await;
+    }
+    world.quiet().await;
+    let host = serde_json::to_value(world.ingress("web").await).unwrap();
+    assert_eq!(
+        host.pointer("/spec/rules/0/host"),
+        Some(&json!("a.example.com"))
+    );
+    assert!(world.ingress("new").await.is_none());
+    assert!(world.ingress("udp").await.is_some());
+    assert_eq!(
+        (
+            world.done("create"),
+            world.done("patch"),
+            world.done("delete")
+        ),
+        (2, 0, 0)
+    );
+    world
+        .annotate("new", Some("host=a.example.com,path=/x"))
+        .await;
+    world.until_ingress("new").await;
+    program.end().await;
+}
+
+on_both_forms!(
+    the_settings_in_an_annotation_are_followed,
+    a_mistake_is_an_event_and_what_serves_goes_on_serving,
+);
