@@ -14,6 +14,7 @@ use super::worker::Erased;
 use super::{Controller, OWN_WRITES_TIMEOUT};
 use crate::client::Object;
 use crate::handler::{ForObject, ForOwner, Handler, for_object, for_owner};
+use crate::leader_election;
 use crate::predicate::Predicate;
 use crate::reconcile::{Reconciler, Request, RequestKey};
 use crate::source::{self, Wanted};
@@ -64,6 +65,7 @@ pub(super) struct Settings<R> {
     pub(super) own_writes: Option<Duration>,
     pub(super) needs_leader_election: bool,
     pub(super) warm_up: bool,
+    pub(super) lease: Option<leader_election::Options>,
     pub(super) limit: Option<Limit<R>>,
 }
 
@@ -84,6 +86,7 @@ impl<R: RequestKey> Builder<R> {
                 own_writes: Some(OWN_WRITES_TIMEOUT),
                 needs_leader_election: true,
                 warm_up: false,
+                lease: None,
                 limit: None,
             },
             kind: PhantomData,
@@ -172,6 +175,16 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         self
     }
 
+    /// Leads by a lease of its own instead of the manager's, so that replicas share the work: one leads this
+    /// controller, another that. No two controllers of a manager may have the same lease.
+    ///
+    /// Stopped alone, the controller gives its lease up, and another replica leads it. Losing the lease brings the
+    /// manager down, as losing the manager's does; the others of its controllers end first.
+    pub fn lease(mut self, options: leader_election::Options) -> Self {
+        self.settings.lease = Some(options);
+        self
+    }
+
     /// How long failed requests wait; [`reeve_workqueue::default_controller_rate_limiter`] unless said.
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<R>) -> Self {
         self.settings.limit = Some(Box::new(move |queue| queue.rate_limiter(limiter)));
@@ -187,7 +200,7 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
             name,
             watches,
             streams,
-            settings,
+            mut settings,
             ..
         } = self.seal::<NoWatch, F>(None);
         if name.is_empty() {
@@ -200,6 +213,7 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
             return Err(BuildError::NoWorkers(name));
         }
         let needs_leader_election = settings.needs_leader_election;
+        let lease = settings.lease.take();
         let plan = Plan {
             name: name.clone(),
             watches,
@@ -210,6 +224,7 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         Ok(Controller {
             name,
             needs_leader_election,
+            lease,
             prepare: Box::new(move |parts| plan.prepare(parts)),
         })
     }

@@ -19,6 +19,7 @@ pub use reeve_workqueue::LOW_PRIORITY;
 use crate::cache::{CacheError, Caches};
 use crate::client::Client;
 use crate::events::Recorder;
+use crate::leader_election;
 use crate::manager::Runnable;
 use crate::manager::names::Name;
 use crate::metrics::Metrics;
@@ -31,6 +32,8 @@ pub const OWN_WRITES_TIMEOUT: std::time::Duration = std::time::Duration::from_se
 pub struct Controller {
     pub(crate) name: String,
     pub(crate) needs_leader_election: bool,
+    /// A lease of its own.
+    pub(crate) lease: Option<leader_election::Options>,
     pub(crate) prepare: Box<dyn FnOnce(Parts) -> Result<Runnable, CacheError> + Send>,
 }
 

@@ -133,7 +133,7 @@ impl Fence {
 /// Adds the checks of one lease. `/readyz` fails while this process counts itself as the leader and may not write;
 /// `/healthz` does [`TOLERANCE`] after the lease ended: the elector should have noticed, so its runtime must be stuck.
 pub(crate) fn add_checks(health: &Health, lease: &str, fence: &Fence) {
-    let name = format!("leader-election-{lease}");
+    let name = check_name(lease);
     for (checks, tolerance) in [(health.ready(), Duration::ZERO), (health.live(), TOLERANCE)] {
         let fence = fence.clone();
         checks.add(name.as_str(), move || {
@@ -143,6 +143,17 @@ pub(crate) fn add_checks(health: &Health, lease: &str, fence: &Fence) {
             Ok(())
         });
     }
+}
+
+/// Removes what [`add_checks`] added.
+pub(crate) fn remove_checks(health: &Health, lease: &str) {
+    for checks in [health.ready(), health.live()] {
+        checks.remove(&check_name(lease));
+    }
+}
+
+fn check_name(lease: &str) -> String {
+    format!("leader-election-{lease}")
 }
 
 fn millis(number: u64) -> Duration {

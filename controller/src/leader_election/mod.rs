@@ -23,6 +23,12 @@
 //! * *the process dies*: another leads after the lease duration. A restarted Pod with the same identity takes
 //!   its own lease back at once.
 //!
+//! A manager has one lease ([`Builder::leader_election`](crate::manager::Builder::leader_election)), or a controller
+//! has one of its own ([`Builder::lease`](crate::controller::Builder::lease)), so that replicas share the work. Its
+//! client asks the fence of that lease; when the controller is stopped the lease is released, and another replica
+//! leads that controller. Losing any lease is an error of the manager: the process should exit, and come back as a
+//! standby.
+//!
 //! As in Kubernetes itself there is no fencing on the server. A request that was sent before the renew deadline and
 //! is on its way for longer than LeaseDuration − RenewDeadline may arrive under the next leader; and so may one of
 //! another program that empties the lease by hand. Where that must not be, write with a resourceVersion.
@@ -34,6 +40,7 @@ mod fence;
 #[cfg(test)]
 mod model;
 mod options;
+mod own;
 mod record;
 mod standby;
 #[cfg(test)]
@@ -41,6 +48,7 @@ mod tests;
 
 pub(crate) use elector::{Elector, Marks};
 pub use fence::{Fence, TOLERANCE};
-pub(crate) use fence::{Gate, Gated, add_checks};
+pub(crate) use fence::{Gate, Gated, add_checks, remove_checks};
 pub use options::{Error, JITTER, Options, identity};
+pub(crate) use own::Own;
 pub use record::Record;

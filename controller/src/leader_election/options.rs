@@ -123,6 +123,12 @@ impl Options {
         self
     }
 
+    /// `namespace/name` of the lease.
+    #[must_use]
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
     /// The identity the lease is held as.
     #[must_use]
     pub fn identity(&self) -> &str {

@@ -73,7 +73,8 @@ impl Builder {
         self
     }
 
-    /// Lets one replica lead at a time.
+    /// Lets one replica lead at a time. A controller may have a lease of its own instead:
+    /// [`Builder::lease`](crate::controller::Builder::lease).
     pub fn leader_election(mut self, options: leader_election::Options) -> Self {
         self.election = Some(options);
         self
@@ -191,6 +192,7 @@ impl Builder {
                 state: Mutex::new(Stage::Building(Vec::new())),
                 added: Notify::new(),
                 controllers: Names::default(),
+                leases: Names::default(),
                 leading,
             }),
         };

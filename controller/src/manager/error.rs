@@ -17,6 +17,9 @@ pub enum Error {
     /// Two controllers have one name.
     #[error("there is a controller {0} already; metrics and logs need distinct names")]
     DuplicateController(String),
+    /// Two controllers, or a controller and the manager, contend for one lease.
+    #[error("the lease {0} is contended for already; share it, or name another")]
+    DuplicateLease(String),
     /// A kind that a controller watches cannot be cached as it wants it.
     #[error("the controller {controller} was not added: {source}")]
     Cache {

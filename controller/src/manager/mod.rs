@@ -45,7 +45,7 @@ use crate::client::Client;
 use crate::controller::{Controller, Parts};
 use crate::events::Recorder;
 use crate::health::Health;
-use crate::leader_election::{Fence, Options as ElectionOptions};
+use crate::leader_election::{Fence, Options as ElectionOptions, Own};
 use crate::metrics::Metrics;
 use names::Names;
 use run::End;
@@ -79,6 +79,7 @@ struct Shared {
     /// Something was added while it runs.
     added: Notify,
     controllers: Names,
+    leases: Names,
     leading: watch::Sender<bool>,
 }
 
@@ -201,7 +202,7 @@ impl Manager {
     /// stops and removes it while the manager goes on; its name is free then.
     ///
     /// # Errors
-    /// When there is one of its name, a kind cannot be cached as it wants it, or the manager stops.
+    /// When there is one of its name or of its lease, a kind cannot be cached as it wants it, or the manager stops.
     pub fn add_controller(&self, controller: Controller) -> Result<Handle, Error> {
         let shared = &self.shared;
         if matches!(*shared.state.lock(), Stage::Stopped) {
@@ -211,26 +212,33 @@ impl Manager {
             return Err(Error::DuplicateController(controller.name));
         };
         let elects = controller.needs_leader_election;
+        let own = controller
+            .lease
+            .filter(|_| elects)
+            .map(|options| shared.contend(options))
+            .transpose()?;
+        let (fence, leads) = match &own {
+            _ if !elects => (None, None),
+            Some(own) => (Some(own.fence().clone()), Some(own.leads())),
+            None => (shared.fence.clone(), Some(shared.leading.subscribe())),
+        };
         let parts = Parts {
             clock: shared.clock.clone(),
-            client: shared
-                .client
-                .clone()
-                .with_fence(shared.fence.clone().filter(|_| elects)),
+            client: shared.client.clone().with_fence(fence),
             caches: shared.caches.clone(),
             metrics: shared.metrics.clone(),
             recorder: self.recorder(&controller.name),
-            leads: elects.then(|| shared.leading.subscribe()),
+            leads,
             name,
         };
         let runnable = (controller.prepare)(parts).map_err(|source| Error::Cache {
             controller: controller.name,
             source,
         })?;
-        self.add(if elects {
-            runnable
-        } else {
-            runnable.without_leader_election()
+        self.add(match own {
+            _ if !elects => runnable.without_leader_election(),
+            Some(own) => own.around(runnable),
+            None => runnable,
         })
     }
 
@@ -313,6 +321,26 @@ impl std::fmt::Debug for Manager {
 // === impl Shared ===
 
 impl Shared {
+    /// An elector for a controller's own lease.
+    fn contend(&self, options: ElectionOptions) -> Result<Own, Error> {
+        options.validate()?;
+        let key = options.key();
+        let taken = self.election.as_ref().is_some_and(|own| own.key() == key);
+        let name = self.leases.take(&key).filter(|_| !taken);
+        let Some(name) = name else {
+            return Err(Error::DuplicateLease(key));
+        };
+        let (client, clock) = (self.client.clone(), &self.clock);
+        Ok(Own::new(
+            options,
+            name,
+            client,
+            clock,
+            &self.metrics,
+            &self.health,
+        ))
+    }
+
     fn plan(&self, runnable: Runnable) -> Planned {
         let ticket = Ticket::new(runnable.name.clone(), self.clock.clone());
         Planned {

@@ -1,4 +1,4 @@
-//! The names of a manager's controllers and clusters, each taken once at a time.
+//! The names of a manager's controllers, leases and clusters, each taken once at a time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
