@@ -1,0 +1,206 @@
+//! Decoding, the store, handing out, and listing again: `cargo bench --bench informer`.
+
+mod canned;
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube_core::metadata::PartialObjectMeta;
+use kube_core::{DynamicObject, Selector};
+use reeve_informer::{
+    Compact, Decoding, Event, HandlerOptions, ObjectKey, Policy, ReflectorOptions, SharedInformer,
+    Stored,
+};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use canned::{Server, changes, expired, object};
+
+const OBJECTS: usize = 20_000;
+const CHANGES: usize = 10_000;
+
+/// A Pod as a cluster has them, a third of it `managedFields`.
+const POD: &str = include_str!("../../benches/peers/server/templates/pod.json");
+
+/// One object from its bytes, in each form that a store may keep.
+fn decode(c: &mut Criterion) {
+    let config_map = object(7, 12_345);
+    let mut group = c.benchmark_group("decode");
+    for (kind, document) in [("ConfigMap", config_map.as_str()), ("Pod", POD)] {
+        group.throughput(Throughput::Bytes(document.len() as u64));
+        let mut form = |form: &str, read: &dyn Fn(&str)| {
+            let id = BenchmarkId::new(form, kind);
+            group.bench_function(id, |b| b.iter(|| read(black_box(document))));
+        };
+        match kind {
+            "Pod" => form("typed", &one::<Pod>),
+            _ => form("typed", &one::<ConfigMap>),
+        }
+        form("compact", &one::<Compact<ConfigMap>>);
+        form("metadata", &one::<PartialObjectMeta<ConfigMap>>);
+        form("dynamic", &one::<DynamicObject>);
+    }
+    group.finish();
+}
+
+fn one<S: Stored>(document: &str) {
+    let mut document = serde_json::Deserializer::from_str(document);
+    let decoded = S::decode(&mut document, &Decoding::default());
+    drop(black_box(decoded.expect("an object")));
+}
+
+/// An informer that follows a server.
+struct Following {
+    server: Server,
+    informer: SharedInformer<ConfigMap>,
+    told: Arc<AtomicUsize>,
+    stop: CancellationToken,
+    running: JoinHandle<()>,
+}
+
+impl Following {
+    async fn start(handlers: usize) -> Self {
+        let server = Server::new(OBJECTS);
+        let options = ReflectorOptions {
+            streaming: false,
+            ..ReflectorOptions::default()
+        };
+        let informer = SharedInformer::<ConfigMap>::builder(server.client())
+            .reflector(options)
+            .build();
+        let told = Arc::new(AtomicUsize::new(0));
+        for _ in 0..handlers {
+            let told = Arc::clone(&told);
+            let handler = move |_: Event<ConfigMap>| {
+                told.fetch_add(1, Ordering::Relaxed);
+            };
+            let every = HandlerOptions::new().policy(Policy::Block { bound: 4096 });
+            let handle = informer.add_handler(handler, every);
+            drop(handle.expect("a new informer takes handlers"));
+        }
+        let stop = CancellationToken::new();
+        let run = (informer.clone(), stop.clone());
+        let running = tokio::spawn(async move {
+            run.0.run(run.1).await.expect("it runs once");
+        });
+        informer.wait_synced().await.expect("the server answers");
+        let following = Self {
+            server,
+            informer,
+            told,
+            stop,
+            running,
+        };
+        following.wait_told(handlers * OBJECTS).await;
+        following
+    }
+
+    async fn wait_told(&self, count: usize) {
+        while self.told.load(Ordering::Relaxed) < count {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.running.await.expect("it does not panic");
+    }
+}
+
+/// Reads of a store of 20,000.
+fn store(c: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let following = runtime.block_on(Following::start(0));
+    let lister = following.informer.lister();
+    let keys: Vec<ObjectKey> = (0..OBJECTS)
+        .map(|number| {
+            let namespace = format!("ns-{:04}", number % 100);
+            ObjectKey::namespaced(namespace, format!("object-{number:010}"))
+        })
+        .collect();
+    let mut keys = keys.iter().cycle().step_by(7919);
+    let mut group = c.benchmark_group("store of 20,000");
+    group.bench_function("get", |b| {
+        b.iter(|| lister.get(keys.next().expect("a cycle")));
+    });
+    group.bench_function("list a namespace of 200", |b| {
+        b.iter(|| lister.namespace("ns-0042").len());
+    });
+    let selector: Selector = "app=web".parse().expect("a selector");
+    group.bench_function("select 200 by label in a namespace", |b| {
+        b.iter(|| lister.select(Some("ns-0042"), &selector).len());
+    });
+    group.bench_function("snapshot", |b| b.iter(|| following.informer.indexer().snapshot()));
+    group.finish();
+    runtime.block_on(following.stop());
+}
+
+/// 10,000 changes from the bytes to every handler.
+fn hand_out(c: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let mut group = c.benchmark_group("10,000 changes");
+    group.throughput(Throughput::Elements(CHANGES as u64));
+    for handlers in [1, 3] {
+        let following = runtime.block_on(Following::start(handlers));
+        let mut version = OBJECTS + 1;
+        group.bench_function(format!("{handlers} handlers"), |b| {
+            b.iter_custom(|rounds| {
+                let mut lasted = Duration::ZERO;
+                for _ in 0..rounds {
+                    let pieces = changes(CHANGES, OBJECTS, version);
+                    version += CHANGES;
+                    let before = following.told.load(Ordering::Relaxed);
+                    lasted += runtime.block_on(async {
+                        let started = Instant::now();
+                        for piece in pieces {
+                            following.server.send(piece).await;
+                        }
+                        following.wait_told(before + handlers * CHANGES).await;
+                        started.elapsed()
+                    });
+                }
+                lasted
+            });
+        });
+        runtime.block_on(following.stop());
+    }
+    group.finish();
+}
+
+/// 20,000 objects listed again, of which one has changed.
+fn relist(c: &mut Criterion) {
+    let runtime = Runtime::new().expect("a runtime");
+    let mut group = c.benchmark_group("list again");
+    group.throughput(Throughput::Elements(OBJECTS as u64));
+    group.sample_size(20);
+    let following = runtime.block_on(Following::start(1));
+    let mut version = OBJECTS;
+    group.bench_function("20,000, one changed", |b| {
+        b.iter_custom(|rounds| {
+            let mut lasted = Duration::ZERO;
+            for _ in 0..rounds {
+                version += 1;
+                following.server.set(OBJECTS, Some(version));
+                let before = following.told.load(Ordering::Relaxed);
+                lasted += runtime.block_on(async {
+                    let started = Instant::now();
+                    following.server.send(expired()).await;
+                    following.wait_told(before + 1).await;
+                    started.elapsed()
+                });
+            }
+            lasted
+        });
+    });
+    group.finish();
+    runtime.block_on(following.stop());
+}
+
+criterion_group!(benches, decode, store, hand_out, relist);
+criterion_main!(benches);
