@@ -10,12 +10,13 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube_core::metadata::PartialObjectMeta;
-use kube_core::{DynamicObject, Selector};
+use kube_core::{DynamicObject, Expression, Selector};
 use reeve_informer::{
     Compact, Decoding, Event, HandlerOptions, ObjectKey, Policy, ReflectorOptions, SharedInformer,
     Stored,
 };
 use tokio::runtime::Runtime;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -43,8 +44,19 @@ fn decode(c: &mut Criterion) {
             _ => form("typed", &one::<ConfigMap>),
         }
         form("compact", &one::<Compact<ConfigMap>>);
-        form("metadata", &one::<PartialObjectMeta<ConfigMap>>);
         form("dynamic", &one::<DynamicObject>);
+        // As it comes when it is asked for.
+        let mut whole: serde_json::Value = serde_json::from_str(document).expect("an object");
+        whole["kind"] = "PartialObjectMetadata".into();
+        whole["apiVersion"] = "meta.k8s.io/v1".into();
+        for other in ["spec", "status", "data"] {
+            whole.as_object_mut().expect("an object").remove(other);
+        }
+        let document = whole.to_string();
+        group.throughput(Throughput::Bytes(document.len() as u64));
+        group.bench_function(BenchmarkId::new("metadata", kind), |b| {
+            b.iter(|| one::<PartialObjectMeta<ConfigMap>>(black_box(&document)));
+        });
     }
     group.finish();
 }
@@ -55,11 +67,40 @@ fn one<S: Stored>(document: &str) {
     drop(black_box(decoded.expect("an object")));
 }
 
+/// How many events the handlers were told of.
+#[derive(Default)]
+struct Told {
+    count: AtomicUsize,
+    /// At which count somebody is to be woken.
+    wanted: AtomicUsize,
+    reached: Notify,
+}
+
+// === impl Told ===
+
+impl Told {
+    fn event(&self) {
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        if count == self.wanted.load(Ordering::Relaxed) {
+            self.reached.notify_one();
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// To be called before what is waited for begins.
+    fn want(&self, count: usize) {
+        self.wanted.store(count, Ordering::Relaxed);
+    }
+}
+
 /// An informer that follows a server.
 struct Following {
     server: Server,
     informer: SharedInformer<ConfigMap>,
-    told: Arc<AtomicUsize>,
+    told: Arc<Told>,
     stop: CancellationToken,
     running: JoinHandle<()>,
 }
@@ -69,16 +110,20 @@ impl Following {
         let server = Server::new(OBJECTS);
         let options = ReflectorOptions {
             streaming: false,
+            // It is listed again without a pause, as often as the bench wants.
+            request_interval: Duration::ZERO,
+            reconnect_spread: Duration::ZERO,
             ..ReflectorOptions::default()
         };
         let informer = SharedInformer::<ConfigMap>::builder(server.client())
             .reflector(options)
             .build();
-        let told = Arc::new(AtomicUsize::new(0));
+        let told = Arc::new(Told::default());
+        told.want(handlers * OBJECTS);
         for _ in 0..handlers {
             let told = Arc::clone(&told);
             let handler = move |_: Event<ConfigMap>| {
-                told.fetch_add(1, Ordering::Relaxed);
+                told.event();
             };
             let every = HandlerOptions::new().policy(Policy::Block { bound: 4096 });
             let handle = informer.add_handler(handler, every);
@@ -97,14 +142,10 @@ impl Following {
             stop,
             running,
         };
-        following.wait_told(handlers * OBJECTS).await;
-        following
-    }
-
-    async fn wait_told(&self, count: usize) {
-        while self.told.load(Ordering::Relaxed) < count {
-            tokio::task::yield_now().await;
+        if handlers > 0 {
+            following.told.reached.notified().await;
         }
+        following
     }
 
     async fn stop(self) {
@@ -132,7 +173,7 @@ fn store(c: &mut Criterion) {
     group.bench_function("list a namespace of 200", |b| {
         b.iter(|| lister.namespace("ns-0042").len());
     });
-    let selector: Selector = "app=web".parse().expect("a selector");
+    let selector: Selector = Expression::Equal("app".into(), "web".into()).into();
     group.bench_function("select 200 by label in a namespace", |b| {
         b.iter(|| lister.select(Some("ns-0042"), &selector).len());
     });
@@ -155,13 +196,14 @@ fn hand_out(c: &mut Criterion) {
                 for _ in 0..rounds {
                     let pieces = changes(CHANGES, OBJECTS, version);
                     version += CHANGES;
-                    let before = following.told.load(Ordering::Relaxed);
+                    let told = &following.told;
+                    told.want(told.count() + handlers * CHANGES);
                     lasted += runtime.block_on(async {
                         let started = Instant::now();
                         for piece in pieces {
                             following.server.send(piece).await;
                         }
-                        following.wait_told(before + handlers * CHANGES).await;
+                        told.reached.notified().await;
                         started.elapsed()
                     });
                 }
@@ -187,11 +229,12 @@ fn relist(c: &mut Criterion) {
             for _ in 0..rounds {
                 version += 1;
                 following.server.set(OBJECTS, Some(version));
-                let before = following.told.load(Ordering::Relaxed);
+                let told = &following.told;
+                told.want(told.count() + 1);
                 lasted += runtime.block_on(async {
                     let started = Instant::now();
                     following.server.send(expired()).await;
-                    following.wait_told(before + 1).await;
+                    told.reached.notified().await;
                     started.elapsed()
                 });
             }

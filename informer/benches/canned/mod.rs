@@ -89,11 +89,6 @@ impl Server {
         *self.pages.lock() = pages.collect();
     }
 
-    /// The bytes of the first page.
-    pub(crate) fn page(&self) -> Bytes {
-        self.pages.lock()[0].clone()
-    }
-
     pub(crate) fn client(&self) -> Client {
         let (pages, watch) = (Arc::clone(&self.pages), Arc::clone(&self.watch));
         let lists = Arc::clone(&self.lists);

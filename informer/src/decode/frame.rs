@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use kube_core::Status;
 use serde::Deserialize;
@@ -16,9 +17,9 @@ use crate::entry::Stored;
 /// What one line of a watch says.
 #[derive(Debug)]
 pub(crate) enum Frame<S> {
-    Added(S),
-    Modified(S),
-    Deleted(S),
+    Added(Arc<S>),
+    Modified(Arc<S>),
+    Deleted(Arc<S>),
     Bookmark {
         resource_version: String,
         /// All objects of a streaming list were sent.
@@ -104,7 +105,7 @@ fn named<S: Stored>(frame: Frame<S>) -> Frame<S> {
             if object.name().is_empty() =>
         {
             Frame::Undecodable {
-                object: Undecodable::nameless(&object),
+                object: Undecodable::nameless(&*object),
                 deleted: false,
             }
         }
@@ -125,7 +126,7 @@ fn decode_parts<S: Stored>(line: &[u8], decoding: &Decoding) -> Result<Frame<S>,
         error: redacted(&error),
     };
     let Parts { r#type, object } = serde_json::from_slice(line).map_err(broken)?;
-    let wrap: fn(S) -> Frame<S> = match r#type {
+    let wrap: fn(Arc<S>) -> Frame<S> = match r#type {
         Type::Added => Frame::Added,
         Type::Modified => Frame::Modified,
         Type::Deleted => Frame::Deleted,
@@ -145,7 +146,7 @@ fn decode_parts<S: Stored>(line: &[u8], decoding: &Decoding) -> Result<Frame<S>,
         &mut serde_json::Deserializer::from_str(object.get()),
         decoding,
     ) {
-        Ok(entry) => Ok(wrap(entry)),
+        Ok(entry) => Ok(wrap(Arc::new(entry))),
         Err(error) => Ok(Frame::Undecodable {
             object: Undecodable::probe(object.get(), &error),
             deleted: r#type == Type::Deleted,

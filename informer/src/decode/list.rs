@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -16,7 +17,7 @@ pub(crate) struct ListPage<S> {
     pub(crate) resource_version: String,
     /// The token of the next page, if there is one.
     pub(crate) continue_token: Option<String>,
-    pub(crate) items: Vec<S>,
+    pub(crate) items: Vec<Arc<S>>,
     pub(crate) undecodable: Vec<Undecodable>,
 }
 
@@ -65,7 +66,7 @@ fn decode_items<S: Stored>(body: &[u8], decoding: &Decoding) -> Result<ListPage<
     let mut undecodable = Vec::new();
     for raw in list.items {
         match S::decode(&mut serde_json::Deserializer::from_str(raw.get()), decoding) {
-            Ok(item) => items.push(item),
+            Ok(item) => items.push(Arc::new(item)),
             Err(error) => undecodable.push(Undecodable::probe(raw.get(), &error)),
         }
     }
@@ -75,7 +76,7 @@ fn decode_items<S: Stored>(body: &[u8], decoding: &Decoding) -> Result<ListPage<
 fn finish<S: Stored>(
     kind: Option<String>,
     metadata: ListMetadata,
-    mut items: Vec<S>,
+    mut items: Vec<Arc<S>>,
     mut undecodable: Vec<Undecodable>,
 ) -> Result<ListPage<S>, DecodeError> {
     // A Table has rows and no items; read as a list it would empty the store (kubernetes#132926).
@@ -94,7 +95,7 @@ fn finish<S: Stored>(
     items.retain(|item| {
         let named = !item.name().is_empty();
         if !named {
-            undecodable.push(Undecodable::nameless(item));
+            undecodable.push(Undecodable::nameless(&**item));
         }
         named
     });
@@ -104,6 +105,51 @@ fn finish<S: Stored>(
         items,
         undecodable,
     })
+}
+
+/// The token of the next page, if it stands before the items, where servers write it: so the next page can be asked
+/// for before this one is read.
+pub(crate) fn continue_token(body: &[u8]) -> Option<String> {
+    let mut token = None;
+    // It ends with an error where it stops to read.
+    let _ = TokenSeed(&mut token).deserialize(&mut serde_json::Deserializer::from_slice(body));
+    token.filter(|token| !token.is_empty())
+}
+
+/// Reads a list up to its items.
+struct TokenSeed<'a>(&'a mut Option<String>);
+
+impl<'de> DeserializeSeed<'de> for TokenSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<(), D::Error> {
+        document.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for TokenSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(field) = map.next_key::<Field>()? {
+            match field {
+                Field::Metadata => {
+                    let metadata = map.next_value::<Option<ListMetadata>>()?;
+                    *self.0 = metadata.and_then(|metadata| metadata.r#continue);
+                    break;
+                }
+                Field::Items => break,
+                Field::Kind | Field::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 struct RawList<T> {
@@ -213,10 +259,11 @@ impl<'a, S> EntrySeed<'a, S> {
 }
 
 impl<'de, S: Stored> DeserializeSeed<'de> for EntrySeed<'_, S> {
-    type Value = S;
+    /// Where it stays: an entry is half a kilobyte and more, and not moved about.
+    type Value = Arc<S>;
 
-    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<S, D::Error> {
-        S::decode(document, self.decoding)
+    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<Arc<S>, D::Error> {
+        S::decode(document, self.decoding).map(Arc::new)
     }
 }
 

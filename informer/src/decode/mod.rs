@@ -13,7 +13,7 @@ mod skip;
 mod trim;
 
 pub(crate) use frame::{Frame, decode_frame};
-pub(crate) use list::{ListPage, decode_list};
+pub(crate) use list::{ListPage, continue_token, decode_list};
 pub(crate) use skip::Skip;
 #[cfg(test)]
 pub(crate) use skip::tests as skip_tests;

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use indexmap::IndexMap;
+use bytes::Bytes;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::options::FirstList;
 use super::react::refuses_streaming;
 use super::watch::Opened;
 use super::{Error, Progress, Reflector};
-use crate::decode::{Frame, ListPage, Undecodable, decode_frame, decode_list};
+use crate::decode::{
+    Frame, ListPage, Undecodable, continue_token, decode_frame, decode_list,
+};
 use crate::entry::Stored;
 use crate::key::ObjectKey;
 use crate::metrics::Measurement;
@@ -24,6 +28,33 @@ struct Listed<S> {
     /// It came in more than one page.
     paginated: bool,
 }
+
+/// The next page of a list, on its way while the one before is read. Dropping it gives it up.
+#[derive(Default)]
+struct Ahead {
+    token: Option<String>,
+    fetching: JoinSet<Result<Bytes, transport::Error>>,
+}
+
+// === impl Ahead ===
+
+impl Ahead {
+    /// The page of `token`, if it is on its way.
+    async fn take(&mut self, token: Option<&str>) -> Option<Result<Bytes, transport::Error>> {
+        let expected = self.token.take();
+        if expected.is_none() || expected.as_deref() != token {
+            self.fetching = JoinSet::new();
+            return None;
+        }
+        match self.fetching.join_next().await? {
+            Ok(body) => Some(body),
+            Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
+            Err(_) => None,
+        }
+    }
+}
+
+// === impl Reflector ===
 
 impl<S: Stored> Reflector<S> {
     /// Reads the present state into the queue. A streaming list goes on as the watch that is returned.
@@ -116,17 +147,17 @@ impl<S: Stored> Reflector<S> {
         } else {
             self.options.page_size
         };
-        let first = self.page(ListRequest {
+        let first = ListRequest {
             resource_version: version.clone(),
             limit,
             continue_token: None,
-        });
-        let mut page = first.await?;
-        let resource_version = ResourceVersion::from(std::mem::take(&mut page.resource_version));
+        };
+        let mut ahead = Ahead::default();
+        let mut page = self.page_and_ahead(&mut ahead, first).await?;
         let mut listed = Listed {
             objects: Vec::new(),
             undecodable: Vec::new(),
-            version: resource_version,
+            version: ResourceVersion::from(std::mem::take(&mut page.resource_version)),
             paginated: page.continue_token.is_some(),
         };
         loop {
@@ -144,7 +175,7 @@ impl<S: Stored> Reflector<S> {
                 limit,
                 continue_token: Some(token),
             };
-            page = match self.page(next).await {
+            page = match self.page_and_ahead(&mut ahead, next).await {
                 Err(error) if error.is_expired() => {
                     // client-go: FullListIfExpired.
                     let all = ListRequest {
@@ -164,6 +195,33 @@ impl<S: Stored> Reflector<S> {
         }
     }
 
+    /// Reads one page, and has the server make the next one meanwhile.
+    async fn page_and_ahead(
+        &self,
+        ahead: &mut Ahead,
+        request: ListRequest,
+    ) -> Result<ListPage<S>, transport::Error> {
+        let limit = request.limit;
+        let body = match ahead.take(request.continue_token.as_deref()).await {
+            Some(body) => body?,
+            None => self.body(request).await?,
+        };
+        if let Some(token) = continue_token(&body) {
+            let next = ListRequest {
+                resource_version: None,
+                limit,
+                continue_token: Some(token.clone()),
+            };
+            let next = next.build(&self.endpoint, &self.selection)?;
+            let transport = self.transport.clone();
+            ahead.token = Some(token);
+            ahead
+                .fetching
+                .spawn(async move { transport.fetch(next).await });
+        }
+        Ok(decode_list(&body, &self.decoding)?)
+    }
+
     /// The newest version there is, by the smallest of lists.
     pub(super) async fn newest_version(&self) -> Result<ResourceVersion, transport::Error> {
         let request = ListRequest {
@@ -175,9 +233,13 @@ impl<S: Stored> Reflector<S> {
     }
 
     async fn page(&self, request: ListRequest) -> Result<ListPage<S>, transport::Error> {
-        let request = request.build(&self.endpoint, &self.selection)?;
-        let body = self.transport.fetch(request).await?;
+        let body = self.body(request).await?;
         Ok(decode_list(&body, &self.decoding)?)
+    }
+
+    async fn body(&self, request: ListRequest) -> Result<Bytes, transport::Error> {
+        let request = request.build(&self.endpoint, &self.selection)?;
+        self.transport.fetch(request).await
     }
 
     /// Reads the present state as a stream of initial events (client-go: `watchList`).

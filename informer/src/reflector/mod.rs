@@ -279,7 +279,7 @@ impl<S: Stored> Reflector<S> {
 
     /// An object of a list: the entry that is held already, if it is of the same version, so that a list does
     /// not double what is kept. Not while the server seems to be behind: a version then may come twice.
-    fn reuse(&self, progress: &Progress, object: S) -> Arc<S> {
+    fn reuse(&self, progress: &Progress, object: Arc<S>) -> Arc<S> {
         let known = self
             .known
             .as_ref()
@@ -289,11 +289,12 @@ impl<S: Stored> Reflector<S> {
         known.unwrap_or_else(|| self.prepare(object))
     }
 
-    fn prepare(&self, mut object: S) -> Arc<S> {
-        if let Some(transform) = &self.transform {
-            transform(&mut object);
+    fn prepare(&self, mut object: Arc<S>) -> Arc<S> {
+        // Nobody else has it yet.
+        if let (Some(transform), Some(object)) = (&self.transform, Arc::get_mut(&mut object)) {
+            transform(object);
         }
-        Arc::new(object)
+        object
     }
 
     /// Hands a complete state on, unless it is older than what is known. `consistent` says that the server

@@ -1,5 +1,6 @@
 //! Following changes, from one watch to the next.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -173,10 +174,12 @@ impl<S: Stored> Reflector<S> {
         // A server that falls silent does so to everyone.
         let idle = self.options.watch_idle + self.spread();
         loop {
-            let next = lines.next_line(idle);
-            let line = if proven {
-                next.await
-            } else if let Ok(line) = timeout(SHORT, next).await {
+            // Most lines come many at once; only the first of them is waited for.
+            let line = if let Some(line) = lines.ready_line().transpose() {
+                line.map(Some)
+            } else if proven {
+                lines.next_line(idle).await
+            } else if let Ok(line) = timeout(SHORT, lines.next_line(idle)).await {
                 line
             } else {
                 // Open and quiet: what failed before is over.
@@ -353,9 +356,9 @@ impl<S: Stored> Reflector<S> {
     fn push(
         &self,
         progress: &mut Progress,
-        object: S,
+        object: Arc<S>,
         session: &mut Session,
-        delta: impl FnOnce(std::sync::Arc<S>) -> Delta<S>,
+        delta: impl FnOnce(Arc<S>) -> Delta<S>,
     ) {
         session.events += u64::from(progress.advance(object.resource_version()));
         let object = self.prepare(object);

@@ -96,6 +96,17 @@ impl Lines {
         self.frames
     }
 
+    /// The next line that is already here.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] for a line past the limit; nothing follows it.
+    pub fn ready_line(&mut self) -> Result<Option<Bytes>, Error> {
+        // What follows cannot be told from the line that is too long, so it is the end.
+        self.splitter
+            .next_line()
+            .inspect_err(|_| self.ended = true)
+    }
+
     /// The next line, or `None` at the end. A last line without its end is dropped: it may be cut.
     ///
     /// Cancel-safe.
@@ -105,11 +116,7 @@ impl Lines {
     /// [`Error::TooLarge`] for a line past the limit; nothing follows the latter two.
     pub async fn next_line(&mut self, idle: Duration) -> Result<Option<Bytes>, Error> {
         loop {
-            // What follows cannot be told from the line that is too long, so it is the end.
-            let line = self
-                .splitter
-                .next_line()
-                .inspect_err(|_| self.ended = true)?;
+            let line = self.ready_line()?;
             if line.is_some() || self.ended {
                 return Ok(line);
             }

@@ -19,6 +19,7 @@ pub use request::{Endpoint, ListRequest, Scope, Selection, WatchRequest};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::header::CONTENT_LENGTH;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube_client::Client;
@@ -71,7 +72,7 @@ impl Transport {
     pub async fn fetch(&self, request: Request<Body>) -> Result<Bytes, Error> {
         let deadline = Instant::now() + self.limits.deadline;
         let response = self.open_by(request, deadline).await?;
-        self.collect(response.into_body(), self.limits.body, deadline)
+        self.collect(response, self.limits.body, deadline)
             .await
     }
 
@@ -101,7 +102,7 @@ impl Transport {
         let retry_after = error::retry_after(response.headers());
         // A body that does not come, or is no Status, still leaves the code.
         let body = self
-            .collect(response.into_body(), ERROR_BODY, deadline)
+            .collect(response, ERROR_BODY, deadline)
             .await
             .unwrap_or_default();
         Err(error::from_answer(code, retry_after, &body))
@@ -109,10 +110,15 @@ impl Transport {
 
     async fn collect(
         &self,
-        mut body: Body,
+        response: Response<Body>,
         limit: usize,
         deadline: Instant,
     ) -> Result<Bytes, Error> {
+        // Of a size that is said before, memory is taken once.
+        let said = response.headers().get(CONTENT_LENGTH);
+        let said = said.and_then(|size| size.to_str().ok()?.parse().ok());
+        let said = limit.min(said.unwrap_or(0));
+        let mut body = response.into_body();
         let mut first: Option<Bytes> = None;
         let mut rest = BytesMut::new();
         let mut size = 0;
@@ -132,7 +138,7 @@ impl Transport {
                 None if rest.is_empty() => first = Some(data),
                 None => rest.extend_from_slice(&data),
                 Some(before) => {
-                    rest.reserve(before.len() + data.len());
+                    rest.reserve(size.max(said));
                     rest.extend_from_slice(&before);
                     rest.extend_from_slice(&data);
                 }
