@@ -177,7 +177,9 @@ fn store(c: &mut Criterion) {
     group.bench_function("select 200 by label in a namespace", |b| {
         b.iter(|| lister.select(Some("ns-0042"), &selector).len());
     });
-    group.bench_function("snapshot", |b| b.iter(|| following.informer.indexer().snapshot()));
+    group.bench_function("snapshot", |b| {
+        b.iter(|| following.informer.indexer().snapshot())
+    });
     group.finish();
     runtime.block_on(following.stop());
 }

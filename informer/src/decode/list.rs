@@ -304,6 +304,27 @@ mod tests {
     }
 
     #[test]
+    fn the_token_is_known_before_the_items_are_read() {
+        for (body, token) in [
+            (
+                r#"{"kind":"L","metadata":{"resourceVersion":"1","continue":"abc"},"items":[cut"#,
+                Some("abc"),
+            ),
+            (r#"{"metadata":{"continue":""},"items":[]}"#, None),
+            (r#"{"metadata":null,"items":[]}"#, None),
+            (
+                r#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"continue":"not this"}}]}"#,
+                None,
+            ),
+            // Not where servers write it: then it is not known yet.
+            (r#"{"items":[],"metadata":{"continue":"abc"}}"#, None),
+            ("<html>", None),
+        ] {
+            assert_eq!(continue_token(body.as_bytes()).as_deref(), token, "{body}");
+        }
+    }
+
+    #[test]
     fn null_items_and_an_empty_token_are_an_empty_last_page() {
         let page =
             read(r#"{"metadata":{"resourceVersion":"1","continue":""},"items":null}"#).unwrap();
@@ -317,7 +338,7 @@ mod tests {
                 {"metadata":{"name":"bad","namespace":"n"},"data":[1]},{"metadata":{"name":"c"}}, 7]}"#,
         )
         .unwrap();
-        let names: Vec<_> = page.items.iter().map(Stored::name).collect();
+        let names: Vec<_> = page.items.iter().map(|item| item.name()).collect();
         assert_eq!(names, ["a", "c"]);
         assert_eq!(
             page.undecodable[0].key,

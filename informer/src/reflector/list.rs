@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use indexmap::IndexMap;
 use bytes::Bytes;
+use indexmap::IndexMap;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -11,9 +11,7 @@ use super::options::FirstList;
 use super::react::refuses_streaming;
 use super::watch::Opened;
 use super::{Error, Progress, Reflector};
-use crate::decode::{
-    Frame, ListPage, Undecodable, continue_token, decode_frame, decode_list,
-};
+use crate::decode::{Frame, ListPage, Undecodable, continue_token, decode_frame, decode_list};
 use crate::entry::Stored;
 use crate::key::ObjectKey;
 use crate::metrics::Measurement;

@@ -102,9 +102,7 @@ impl Lines {
     /// [`Error::TooLarge`] for a line past the limit; nothing follows it.
     pub fn ready_line(&mut self) -> Result<Option<Bytes>, Error> {
         // What follows cannot be told from the line that is too long, so it is the end.
-        self.splitter
-            .next_line()
-            .inspect_err(|_| self.ended = true)
+        self.splitter.next_line().inspect_err(|_| self.ended = true)
     }
 
     /// The next line, or `None` at the end. A last line without its end is dropped: it may be cut.

@@ -72,8 +72,7 @@ impl Transport {
     pub async fn fetch(&self, request: Request<Body>) -> Result<Bytes, Error> {
         let deadline = Instant::now() + self.limits.deadline;
         let response = self.open_by(request, deadline).await?;
-        self.collect(response, self.limits.body, deadline)
-            .await
+        self.collect(response, self.limits.body, deadline).await
     }
 
     /// Sends a request whose body is a stream of lines; only its headers have a deadline.
