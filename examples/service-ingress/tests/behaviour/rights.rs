@@ -36,8 +36,8 @@ fn granted() -> BTreeSet<String> {
 async fn used(form: Form) -> BTreeSet<String> {
     let clock = World::new(form).await.clock;
     let world = World::with(form, clock, |server| server.garbage_collection(false)).await;
-    let settings = || Settings {
-        leader_election: Some(leader_election::Options::new("default", NAME, "pod-0")),
+    let settings = |name: &str| Settings {
+        leader_election: Some(leader_election::Options::new("default", NAME, name)),
         ..world.settings()
     };
     // A first run that finds what was left behind, and lists page by page.
@@ -48,8 +48,9 @@ async fn used(form: Form) -> BTreeSet<String> {
         "spec": {"defaultBackend": {"service": {"name": "left", "port": {"number": 80}}}},
     });
     let _: Ingress = world.create(left).await;
-    let program = world.start_with(settings()).await;
+    let program = world.start_with(settings("pod-0")).await;
     world.until_no_ingress("left").await;
+    let standby = world.start_with(settings("pod-1")).await;
     // A whole life, with an answer that is lost.
     world.server.faults().add(
         Rule::new()
@@ -72,6 +73,7 @@ async fn used(form: Form) -> BTreeSet<String> {
     }
     world.annotate("web", None).await;
     world.until_no_ingress("web").await;
+    standby.end().await;
     program.end().await;
 
     let mut used = BTreeSet::new();
@@ -86,7 +88,7 @@ async fn used(form: Form) -> BTreeSet<String> {
         }
         let named = request.resource == "leases" && request.verb != "create";
         let name = if named {
-            format!("/{}", request.name)
+            format!("/{NAME}")
         } else {
             String::new()
         };

@@ -1,0 +1,315 @@
+//! The program as its users run it: a process with the token of its ServiceAccount, `scenarios.sh`, and an API server:
+//! the built-in one, and, when `KUBEBUILDER_ASSETS` names the binaries (`eval "$(tools/kube-apiserver/build.sh)"`), a
+//! real one with the garbage collector of kube-controller-manager.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use http::Request;
+use reeve_apiserver::ApiServer;
+use reeve_apiserver::control_plane::ControlPlane;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long anything may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+const FORMS: [&str; 2] = ["raw", "managed"];
+
+/// A directory that goes with the test.
+struct Directory(PathBuf);
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An API server as kubectl and the program see it.
+struct World {
+    kubectl: PathBuf,
+    kubeconfig: PathBuf,
+    client: kube_client::Client,
+    directory: Directory,
+}
+
+/// The program, killed with the test.
+struct Program {
+    child: Child,
+    log: PathBuf,
+    health: SocketAddr,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_four_scenarios_on_the_built_in_server() {
+    let Some(kubectl) = kubectl() else { return };
+    let server = ApiServer::builder().rbac().start().await.unwrap();
+    let serving = server.serve_tls(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let world = World::new(kubectl, "built-in", &serving.kubeconfig(), server.client()).await;
+    scenarios(&world).await;
+    serving.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_four_scenarios_on_a_real_server() {
+    if std::env::var_os("KUBEBUILDER_ASSETS").is_none() {
+        assert!(
+            std::env::var_os("REEVE_REQUIRE_ASSETS").is_none(),
+            "REEVE_REQUIRE_ASSETS is set and KUBEBUILDER_ASSETS is not"
+        );
+        eprintln!("SKIPPED: real kube-apiserver (KUBEBUILDER_ASSETS is not set)");
+        return;
+    }
+    let Some(kubectl) = kubectl() else { return };
+    let control_plane = ControlPlane::builder().controller_manager(true).start();
+    let control_plane = control_plane.await.unwrap();
+    let client = control_plane.client().unwrap();
+    let world = World::new(kubectl, "real", &control_plane.kubeconfig(), client).await;
+    scenarios(&world).await;
+    let answer = world.kubectl_output(&[
+        "auth",
+        "can-i",
+        "delete",
+        "services",
+        "--as=system:serviceaccount:default:mycontroller-sa",
+    ]);
+    assert_eq!(answer.await.trim(), "no");
+}
+
+/// Installs the program, and has each form go through the scenarios.
+async fn scenarios(world: &World) {
+    let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/role");
+    let manifests = manifests.display().to_string();
+    world.kubectl_output(&["create", "-f", &manifests]).await;
+    let account = world.account_kubeconfig().await;
+    for form in FORMS {
+        let program = world.start(form, &account).await;
+        program.until("start success").await;
+        program.until_ready().await;
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios.sh");
+        let mut script = Command::new(script);
+        script.env("KUBECTL", &world.kubectl);
+        let output = world.output(&mut script).await;
+        assert!(
+            output.contains("== all four are as they should be"),
+            "{output}"
+        );
+        let log = program.log();
+        let line = |what: &str| {
+            log.matches(&format!(
+                "{what} ingress, name:nginx-pod-demo, namespace:default"
+            ))
+            .count()
+        };
+        assert_eq!(line("create"), 3, "{log}");
+        // Of the last one the garbage collector may have been faster.
+        assert!((1..=2).contains(&line("delete")), "{log}");
+
+        // The garbage collector knows whose the Ingress is, though the program is gone.
+        world.annotated_service(form).await;
+        world.until_ingress(form, true).await;
+        program.quit().await;
+        world.kubectl_output(&["delete", "service", form]).await;
+        world.until_ingress(form, false).await;
+    }
+}
+
+/// The newest kubectl found, if any: `KUBECTL`, or one in the search path.
+fn kubectl() -> Option<PathBuf> {
+    let named = std::env::var_os("KUBECTL").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = std::env::split_paths(&path).map(|directory| directory.join("kubectl"));
+    let kubectl = named.or_else(|| found.find(|file| file.is_file()));
+    if kubectl.is_none() {
+        assert!(
+            std::env::var_os("REEVE_REQUIRE_ASSETS").is_none(),
+            "REEVE_REQUIRE_ASSETS is set and no kubectl was found"
+        );
+        eprintln!("SKIPPED: kubectl is not installed");
+    }
+    kubectl
+}
+
+// === impl World ===
+
+impl World {
+    async fn new(
+        kubectl: PathBuf,
+        name: &str,
+        kubeconfig: &str,
+        client: kube_client::Client,
+    ) -> Self {
+        let directory =
+            std::env::temp_dir().join(format!("service-ingress-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = directory.join("admin.kubeconfig");
+        std::fs::write(&file, kubeconfig).unwrap();
+        Self {
+            kubectl,
+            kubeconfig: file,
+            client,
+            directory: Directory(directory),
+        }
+    }
+
+    /// What a command printed, which must succeed.
+    async fn output(&self, command: &mut Command) -> String {
+        let running = command
+            .env("KUBECONFIG", &self.kubeconfig)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let output = timeout(2 * PATIENCE, running).await.unwrap().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        // `can-i` says no with a status.
+        let is_answer = stdout.trim() == "no";
+        assert!(
+            output.status.success() || is_answer,
+            "{command:?}: {}\n{stdout}\n{stderr}",
+            output.status
+        );
+        stdout
+    }
+
+    async fn kubectl_output(&self, arguments: &[&str]) -> String {
+        self.output(Command::new(&self.kubectl).args(arguments))
+            .await
+    }
+
+    async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Result<Value, kube_client::Error> {
+        let body = if body.is_null() {
+            Vec::new()
+        } else {
+            body.to_string().into_bytes()
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", "application/json");
+        self.client.request(request.body(body).unwrap()).await
+    }
+
+    /// The kubeconfig of the program's ServiceAccount.
+    async fn account_kubeconfig(&self) -> PathBuf {
+        let review =
+            json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        let path = "/api/v1/namespaces/default/serviceaccounts/mycontroller-sa/token";
+        let answer = self.request("POST", path, &review).await.unwrap();
+        let text = std::fs::read_to_string(&self.kubeconfig).unwrap();
+        let mut config: Value = serde_yaml_ng::from_str(&text).unwrap();
+        for user in config["users"].as_array_mut().unwrap() {
+            user["user"] = json!({"token": answer["status"]["token"]});
+        }
+        let file = self.directory.0.join("account.kubeconfig");
+        std::fs::write(&file, config.to_string()).unwrap();
+        file
+    }
+
+    async fn annotated_service(&self, name: &str) {
+        let service = json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": name, "annotations": {"ingress/http": ""}},
+            "spec": {"ports": [{"port": 80}]},
+        });
+        self.request("POST", "/api/v1/namespaces/default/services", &service)
+            .await
+            .unwrap();
+    }
+
+    async fn until_ingress(&self, name: &str, there: bool) {
+        let path = format!("/apis/networking.k8s.io/v1/namespaces/default/ingresses/{name}");
+        let end = Instant::now() + PATIENCE;
+        while self.request("GET", &path, &Value::Null).await.is_ok() != there {
+            assert!(Instant::now() < end, "the Ingress {name} is there: {there}");
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Starts the program with the flag of the seed, and those of the Deployment.
+    async fn start(&self, form: &str, kubeconfig: &Path) -> Program {
+        let log = self.directory.0.join(format!("{form}.log"));
+        let file = std::fs::File::create(&log).unwrap();
+        // Freed a moment ago; nobody else takes it at once.
+        let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let health = free.local_addr().unwrap();
+        drop(free);
+        let child = Command::new(env!("CARGO_BIN_EXE_service-ingress"))
+            .arg("-kubeconfig")
+            .arg(kubeconfig)
+            .args([
+                "--form",
+                form,
+                "--leader-elect",
+                &format!("--health-probe-bind-address={health}"),
+            ])
+            .env("POD_NAME", format!("pod-{form}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file)
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        Program { child, log, health }
+    }
+}
+
+// === impl Program ===
+
+impl Program {
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Waits until the log has `text`.
+    async fn until(&self, text: &str) {
+        let end = Instant::now() + PATIENCE;
+        while !self.log().contains(text) {
+            assert!(Instant::now() < end, "{text}:\n{}", self.log());
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until `/readyz` answers 200.
+    async fn until_ready(&self) {
+        let end = Instant::now() + PATIENCE;
+        while self.get("/readyz").await.as_deref() != Some("200") {
+            assert!(Instant::now() < end, "not ready:\n{}", self.log());
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// The status of the answer to a GET.
+    async fn get(&self, path: &str) -> Option<String> {
+        let mut stream = tokio::net::TcpStream::connect(self.health).await.ok()?;
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
+            self.health
+        );
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.ok()?;
+        answer.split_whitespace().nth(1).map(str::to_owned)
+    }
+
+    /// SIGQUIT, which the seed's program takes as well; it says so and ends well.
+    async fn quit(mut self) {
+        let id = self.child.id().unwrap().to_string();
+        let sent = Command::new("kill").args(["-QUIT", &id]).status();
+        assert!(sent.await.unwrap().success());
+        let ended = timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap();
+        let log = self.log();
+        assert!(
+            ended.success() && log.contains("program shutdown..."),
+            "{ended}:\n{log}"
+        );
+    }
+}
