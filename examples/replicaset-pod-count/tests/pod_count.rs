@@ -1,0 +1,354 @@
+//! The count, and the traps of the seed's example: each case with whole Pods and with their metadata only.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube_core::params::{DeleteParams, Patch, PatchParams};
+use kube_core::{PartialObjectMeta, ResourceExt};
+use reeve_apiserver::ApiServer;
+use reeve_controller::client::Object;
+use reeve_controller::testing::{Cluster, Rule, Running, Server, Setup};
+use reeve_controller::{Manager, ObjectKey};
+use replicaset_pod_count::{LABEL, add};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+/// Makes two tests of each case.
+macro_rules! with_pods_and_metadata {
+    ($($case:ident),+ $(,)?) => {
+        mod typed {
+            $(#[test] fn $case() { super::run(super::$case::<super::Pod>); })+
+        }
+        mod metadata {
+            $(#[test] fn $case() { super::run(super::$case::<super::PartialObjectMeta<super::Pod>>); })+
+        }
+    };
+}
+
+/// On the built-in server, whose garbage collector leaves the Pods to the case.
+fn run(case: impl AsyncFnOnce(Cluster)) {
+    Setup::new()
+        .server(Server::BuiltIn)
+        .api_server(|server| server.garbage_collection(false))
+        .run(case);
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::namespaced("default", name)
+}
+
+async fn start<P: Object>(cluster: &Cluster) -> Running {
+    let manager = cluster.manager().build().await.unwrap();
+    add::<P>(&manager).unwrap();
+    cluster.start(&manager)
+}
+
+/// A ReplicaSet, by default without labels, for Pods labelled `app=<name>`.
+async fn replica_set(cluster: &Cluster, name: &str, labels: Value) -> ReplicaSet {
+    let app = json!({"app": name});
+    let containers = json!([{"name": "c", "image": "nginx"}]);
+    cluster
+        .create(json!({
+            "metadata": {"namespace": "default", "name": name, "labels": labels},
+            "spec": {"selector": {"matchLabels": app}, "template": {"metadata": {"labels": app}, "spec": {"containers": containers}}},
+        }))
+        .await
+}
+
+fn owner(of: &ReplicaSet, controller: bool) -> Value {
+    json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": of.name_any(), "uid": of.uid(), "controller": controller}])
+}
+
+/// A Pod with the labels of the template of `app`.
+async fn pod(cluster: &Cluster, name: &str, app: &str, owners: Value) -> Pod {
+    cluster
+        .create(json!({
+            "metadata": {"namespace": "default", "name": name, "labels": {"app": app}, "ownerReferences": owners},
+            "spec": {"containers": [{"name": "c", "image": "nginx"}]},
+        }))
+        .await
+}
+
+async fn delete<K: Object>(cluster: &Cluster, name: &str) {
+    let now = DeleteParams {
+        grace_period_seconds: Some(0),
+        ..DeleteParams::default()
+    };
+    cluster
+        .client()
+        .delete::<K>(&key(name), &now)
+        .await
+        .unwrap();
+}
+
+async fn label(cluster: &Cluster, name: &str) -> Option<String> {
+    let replica_set = cluster.client().get::<ReplicaSet>(&key(name)).await.ok()?;
+    replica_set.labels().get(LABEL).cloned()
+}
+
+async fn counted(cluster: &Cluster, name: &str, count: &str) {
+    let look = async || label(cluster, name).await;
+    cluster
+        .eventually_eq(
+            &format!("{name} owns {count}"),
+            Some(count.to_owned()),
+            look,
+        )
+        .await;
+}
+
+/// Waits until nothing more comes of what was done before.
+async fn quiet() {
+    sleep(Duration::from_secs(30)).await;
+}
+
+fn patches(cluster: &Cluster) -> usize {
+    cluster.requests().count("patch", "replicasets")
+}
+
+fn failures(running: &Running) -> Option<f64> {
+    running.metric("controller_runtime_reconcile_errors_total")
+}
+
+async fn the_label_follows_the_pods<P: Object>(cluster: Cluster) {
+    let running = start::<P>(&cluster).await;
+    let frontend = replica_set(&cluster, "frontend", Value::Null).await;
+    counted(&cluster, "frontend", "0").await;
+    for number in 0..3 {
+        pod(
+            &cluster,
+            &format!("frontend-{number}"),
+            "frontend",
+            owner(&frontend, true),
+        )
+        .await;
+    }
+    counted(&cluster, "frontend", "3").await;
+    delete::<Pod>(&cluster, "frontend-1").await;
+    counted(&cluster, "frontend", "2").await;
+    running.end().await;
+}
+
+/// The seed writes into a map that is nil where there are no labels.
+async fn a_replica_set_without_labels_gets_one_and_one_with_labels_keeps_them<P: Object>(
+    cluster: Cluster,
+) {
+    let running = start::<P>(&cluster).await;
+    replica_set(&cluster, "bare", Value::Null).await;
+    replica_set(&cluster, "labelled", json!({"team": "shop"})).await;
+    counted(&cluster, "bare", "0").await;
+    counted(&cluster, "labelled", "0").await;
+    let labelled = cluster
+        .client()
+        .get::<ReplicaSet>(&key("labelled"))
+        .await
+        .unwrap();
+    assert_eq!(
+        labelled.labels().get("team").map(String::as_str),
+        Some("shop")
+    );
+    running.end().await;
+}
+
+/// The seed counts every Pod with the labels of the template.
+async fn pods_of_others_with_the_labels_of_the_template_are_not_counted<P: Object>(
+    cluster: Cluster,
+) {
+    let running = start::<P>(&cluster).await;
+    let mine = replica_set(&cluster, "mine", Value::Null).await;
+    let other = replica_set(&cluster, "other", Value::Null).await;
+    pod(&cluster, "owned", "mine", owner(&mine, true)).await;
+    pod(&cluster, "nobodys", "mine", Value::Null).await;
+    pod(&cluster, "others", "mine", owner(&other, true)).await;
+    pod(&cluster, "not-controlled", "mine", owner(&mine, false)).await;
+    counted(&cluster, "mine", "1").await;
+    counted(&cluster, "other", "1").await;
+    quiet().await;
+    assert_eq!(label(&cluster, "mine").await.as_deref(), Some("1"));
+    running.end().await;
+}
+
+/// The seed writes each time, and each write brings it back.
+async fn a_write_does_not_bring_about_another_one<P: Object>(cluster: Cluster) {
+    let running = start::<P>(&cluster).await;
+    let set = replica_set(&cluster, "a", Value::Null).await;
+    counted(&cluster, "a", "0").await;
+    quiet().await;
+    assert_eq!(patches(&cluster), 1);
+    pod(&cluster, "a-0", "a", owner(&set, true)).await;
+    counted(&cluster, "a", "1").await;
+    quiet().await;
+    assert_eq!(patches(&cluster), 2);
+    // Who comes after it finds nothing to do.
+    running.end().await;
+    let running = start::<P>(&cluster).await;
+    quiet().await;
+    assert_eq!(patches(&cluster), 2);
+    running.end().await;
+}
+
+/// The seed replaces the whole object as its cache has it: a conflict at best.
+async fn a_cache_that_is_behind_neither_fails_nor_undoes_what_others_did<P: Object>(
+    cluster: Cluster,
+) {
+    let running = start::<P>(&cluster).await;
+    let set = replica_set(&cluster, "a", Value::Null).await;
+    counted(&cluster, "a", "0").await;
+    quiet().await;
+    let away = ["list", "watch"].map(|verb| {
+        cluster.faults().add(
+            Rule::new()
+                .verb(verb)
+                .resource("replicasets")
+                .status(503, "away"),
+        )
+    });
+    cluster.built_in().unwrap().close_watches();
+    let patch =
+        Patch::Merge(json!({"spec": {"replicas": 7}, "metadata": {"labels": {"team": "shop"}}}));
+    cluster
+        .client()
+        .patch::<ReplicaSet, _>(&key("a"), &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    pod(&cluster, "a-0", "a", owner(&set, true)).await;
+    counted(&cluster, "a", "1").await;
+    for handle in away {
+        handle.remove();
+    }
+    quiet().await;
+    let now = cluster.client().get::<ReplicaSet>(&key("a")).await.unwrap();
+    assert_eq!(now.spec.as_ref().unwrap().replicas, Some(7));
+    assert_eq!(now.labels().get("team").map(String::as_str), Some("shop"));
+    assert_eq!(failures(&running), Some(0.0));
+    running.end().await;
+}
+
+async fn a_replica_set_made_anew_does_not_get_the_count_of_the_old_one<P: Object>(
+    cluster: Cluster,
+) {
+    let running = start::<P>(&cluster).await;
+    let old = replica_set(&cluster, "a", Value::Null).await;
+    counted(&cluster, "a", "0").await;
+    quiet().await;
+    let away = ["list", "watch"].map(|verb| {
+        cluster.faults().add(
+            Rule::new()
+                .verb(verb)
+                .resource("replicasets")
+                .status(503, "away"),
+        )
+    });
+    cluster.built_in().unwrap().close_watches();
+    delete::<ReplicaSet>(&cluster, "a").await;
+    replica_set(&cluster, "a", Value::Null).await;
+    pod(&cluster, "a-0", "a", owner(&old, true)).await;
+    quiet().await;
+    assert_eq!(
+        label(&cluster, "a").await,
+        None,
+        "the cache still has the old one"
+    );
+    for handle in away {
+        handle.remove();
+    }
+    counted(&cluster, "a", "0").await;
+    assert_eq!(failures(&running), Some(0.0));
+    running.end().await;
+}
+
+/// The seed's first example returns "not found" as an error, and is called again and again.
+async fn a_replica_set_that_is_gone_is_no_failure<P: Object>(cluster: Cluster) {
+    let running = start::<P>(&cluster).await;
+    let set = replica_set(&cluster, "a", Value::Null).await;
+    pod(&cluster, "a-0", "a", owner(&set, true)).await;
+    counted(&cluster, "a", "1").await;
+    delete::<ReplicaSet>(&cluster, "a").await;
+    // Its Pods outlive it, and name it.
+    delete::<Pod>(&cluster, "a-0").await;
+    quiet().await;
+    // Gone between the look and the write.
+    cluster.faults().add(
+        Rule::new()
+            .verb("patch")
+            .resource("replicasets")
+            .times(1)
+            .status(404, "gone"),
+    );
+    replica_set(&cluster, "b", Value::Null).await;
+    quiet().await;
+    assert_eq!(failures(&running), Some(0.0));
+    running.end().await;
+}
+
+async fn a_pod_that_changes_hands_is_counted_once<P: Object>(cluster: Cluster) {
+    let running = start::<P>(&cluster).await;
+    let (one, two) = (
+        replica_set(&cluster, "one", Value::Null).await,
+        replica_set(&cluster, "two", Value::Null).await,
+    );
+    pod(&cluster, "p", "one", owner(&one, true)).await;
+    counted(&cluster, "one", "1").await;
+    let patch = Patch::Merge(json!({"metadata": {"ownerReferences": owner(&two, true)}}));
+    cluster
+        .client()
+        .patch::<Pod, _>(&key("p"), &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    counted(&cluster, "one", "0").await;
+    counted(&cluster, "two", "1").await;
+    running.end().await;
+}
+
+with_pods_and_metadata!(
+    the_label_follows_the_pods,
+    a_replica_set_without_labels_gets_one_and_one_with_labels_keeps_them,
+    pods_of_others_with_the_labels_of_the_template_are_not_counted,
+    a_write_does_not_bring_about_another_one,
+    a_cache_that_is_behind_neither_fails_nor_undoes_what_others_did,
+    a_replica_set_made_anew_does_not_get_the_count_of_the_old_one,
+    a_replica_set_that_is_gone_is_no_failure,
+    a_pod_that_changes_hands_is_counted_once,
+);
+
+/// What the program accepts as an answer about Pods.
+async fn accepted<P: Object>() -> Vec<String> {
+    let server = ApiServer::builder().start().await.unwrap();
+    let accepted: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = Arc::clone(&accepted);
+    let service = tower::ServiceBuilder::new()
+        .map_request(move |request: http::Request<kube_client::client::Body>| {
+            if request.uri().path() == "/api/v1/pods" {
+                let accept = request.headers().get(http::header::ACCEPT);
+                let accept = accept
+                    .and_then(|value| value.to_str().ok())
+                    .unwrap_or_default();
+                noted.lock().unwrap().push(accept.to_owned());
+            }
+            request
+        })
+        .service(server.service());
+    let client = kube_client::Client::new(service, "default");
+    let manager = Manager::builder(client).build().await.unwrap();
+    add::<P>(&manager).unwrap();
+    let running = Running::start(&manager);
+    sleep(Duration::from_secs(10)).await;
+    running.end().await;
+    let accepted = accepted.lock().unwrap().clone();
+    assert!(!accepted.is_empty());
+    accepted
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_metadata_no_more_is_asked_of_the_server() {
+    let partial = |accept: &String| accept.contains("as=PartialObjectMetadata");
+    assert!(
+        accepted::<PartialObjectMeta<Pod>>()
+            .await
+            .iter()
+            .all(partial)
+    );
+    assert!(!accepted::<Pod>().await.iter().any(partial));
+}
