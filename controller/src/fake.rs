@@ -139,11 +139,7 @@ impl Fake {
 
     pub(crate) fn remove(&self, path: &str) {
         let place = Place::of(path);
-        let mut state = self.0.lock();
-        if let Some(object) = state.objects.remove(&place) {
-            state.version += 1;
-            state.publish(place, "DELETED", object);
-        }
+        self.0.lock().delete(place);
     }
 
     /// Holds watch events back, or lets them go.
@@ -155,6 +151,15 @@ impl Fake {
             for (place, kind, object) in state.held.take().unwrap_or_default() {
                 state.publish(place, kind, object);
             }
+        }
+    }
+
+    /// Forgets the watch events of one object that are held back, as if it were not selected.
+    pub(crate) fn drop_held(&self, path: &str) {
+        let place = Place::of(path);
+        let mut state = self.0.lock();
+        if let Some(held) = &mut state.held {
+            held.retain(|(of, ..)| *of != place);
         }
     }
 
@@ -244,13 +249,20 @@ impl State {
         object
     }
 
-    fn publish(&mut self, place: Place, kind: &'static str, mut object: Value) {
+    /// Takes an object away, and returns it as it was.
+    fn delete(&mut self, place: Place) -> Option<Value> {
+        let old = self.objects.remove(&place)?;
+        self.version += 1;
+        let mut last = old.clone();
+        last["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.publish(place, "DELETED", last);
+        Some(old)
+    }
+
+    fn publish(&mut self, place: Place, kind: &'static str, object: Value) {
         if let Some(held) = &mut self.held {
             held.push((place, kind, object));
             return;
-        }
-        if kind == "DELETED" {
-            object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         }
         self.watches.retain(|(watched, sender)| {
             !watched.holds(&place) || sender.send(line(kind, &object)).is_ok()
@@ -281,6 +293,13 @@ impl State {
                 "metadata": {"resourceVersion": self.version.to_string()}, "items": items});
             return json_answer(200, &list);
         }
+        if *method == Method::DELETE && place.name.is_empty() {
+            let found = self.objects.keys().filter(|key| place.holds(key));
+            let found: Vec<Place> = found.cloned().collect();
+            let items: Vec<_> = found.into_iter().map(|key| self.delete(key)).collect();
+            let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items});
+            return json_answer(200, &list);
+        }
         let Some(old) = self.objects.get(&target).cloned() else {
             return status(404, "NotFound");
         };
@@ -291,10 +310,8 @@ impl State {
         match *method {
             Method::GET => json_answer(200, &old),
             Method::DELETE => {
-                self.objects.remove(&target);
-                self.version += 1;
                 let uid = old["metadata"]["uid"].clone();
-                self.publish(target, "DELETED", old);
+                self.delete(target);
                 json_answer(
                     200,
                     &json!({"kind": "Status", "apiVersion": "v1", "metadata": {},

@@ -1,10 +1,15 @@
 //! Finalizers: the entries in `metadata.finalizers` that keep a deleted object until its traces are removed.
 //!
 //! The helpers change the object in memory and say whether they did; the caller writes it
-//! (controller-runtime: `controllerutil.AddFinalizer`, `RemoveFinalizer`, `ContainsFinalizer`).
+//! (controller-runtime: `controllerutil.AddFinalizer`, `RemoveFinalizer`, `ContainsFinalizer`). [`Finalizers`] does that
+//! for several, in order, and runs what each stands for (controller-runtime: package `finalizer`).
+
+mod registry;
 
 use kube_core::Resource;
 use serde_json::{Value, json};
+
+pub use registry::{DuplicateName, Error, Finalizer, Finalizers, Run, function};
 
 /// Whether `object` carries the finalizer `name`.
 pub fn contains<K: Resource>(object: &K, name: &str) -> bool {

@@ -80,7 +80,7 @@
 //! | a client that finds dead peers and does not retry behind your back | [`client::connect`] |
 //! | read your writes, rule by rule | [`client::Client`], [`controller::Builder::own_writes_timeout`] |
 //! | the lease | [`leader_election`] |
-//! | events, finalizers | [`events`], [`finalizer`] |
+//! | events, finalizers, owners | [`events`], [`finalizer`], [`owner`] |
 //! | `/healthz`, `/readyz`, `/metrics`, limits | [`health`], [`metrics`], [`server`] |
 //! | what is cached, and how it is read | [`cache`] |
 //! | a test with an API server, faults and virtual time | `testing`, with the feature of that name |
@@ -101,6 +101,7 @@ pub mod health;
 pub mod leader_election;
 pub mod manager;
 pub mod metrics;
+pub mod owner;
 pub mod predicate;
 mod process;
 pub mod reconcile;

@@ -221,6 +221,20 @@ impl Metrics {
         }
     }
 
+    /// Counts a read or a key that waits for own writes of `controller`, or waited in vain.
+    pub(crate) fn own_writes(&self, controller: &str, in_vain: bool) {
+        let label = ControllerLabel {
+            controller: controller.to_owned(),
+        };
+        let families = &self.families;
+        let family = if in_vain {
+            &families.own_write_timeouts
+        } else {
+            &families.own_write_waits
+        };
+        family.get_or_create(&label).inc();
+    }
+
     /// Counts one request to the API server.
     pub(crate) fn request(&self, code: &str, method: &str, host: &str) {
         let labels = RequestLabels {

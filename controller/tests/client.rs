@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use reeve_apiserver::ApiServer;
 use reeve_apiserver::faults::Rule;
 use reeve_controller::client::{
-    AnyObject, ApplyOptions, Error, FieldValidation, Interceptor, Objects, Patch, WriteOptions,
-    optional,
+    AnyObject, ApplyOptions, Change, DEFAULT_RETRY, Error, FieldValidation, Interceptor, Objects,
+    Patch, WriteOptions, optional, retry_on_conflict,
 };
 use reeve_controller::{Client, ObjectKey};
 use serde_json::{Value, json};
@@ -645,4 +645,198 @@ async fn each_verb_has_its_own_function() {
             "subresource_apply"
         ]
     );
+}
+
+fn strings(all: &[&str]) -> Vec<String> {
+    all.iter().map(|one| (*one).to_owned()).collect()
+}
+
+/// A Deployment as a program wants it, without anything the server fills in.
+fn wanted(web: &mut Deployment, image: &str) {
+    web.spec = deployment().spec;
+    let spec = web.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
+    spec.containers[0].image = Some(image.to_owned());
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_or_update_does_what_is_needed_and_no_more() {
+    let (server, client) = server().await;
+    let writes = || {
+        let all = server.requests().all();
+        server.requests().clear();
+        let writes = all.iter().filter(|request| request.verb != "get");
+        writes
+            .map(|request| request.verb.clone())
+            .collect::<Vec<_>>()
+    };
+    let mut name = deployment();
+    name.spec = None;
+    let upsert = async |image: &str| {
+        let image = image.to_owned();
+        client
+            .create_or_update(name.clone(), |web| wanted(web, &image))
+            .await
+            .unwrap()
+    };
+    assert_eq!(upsert("web:1").await.1, Change::Created);
+    assert_eq!(writes(), ["create"]);
+    // The server has filled in defaults, which `wanted` leaves out: found out once, then known.
+    for (case, image, change, sent) in [
+        ("defaults", "web:1", Change::Unchanged, &["update"][..]),
+        ("known", "web:1", Change::Unchanged, &[]),
+        ("still", "web:1", Change::Unchanged, &[]),
+        ("changed", "web:2", Change::Updated, &["update"]),
+        ("defaults again", "web:2", Change::Unchanged, &["update"]),
+        ("known again", "web:2", Change::Unchanged, &[]),
+    ] {
+        let (object, found) = upsert(image).await;
+        assert_eq!((found, writes()), (change, strings(sent)), "{case}");
+        let containers = object.spec.unwrap().template.spec.unwrap().containers;
+        assert_eq!(containers[0].image.as_deref(), Some(image), "{case}");
+    }
+    // Another's change is undone, though the same was found without effect before.
+    client
+        .objects::<Deployment>()
+        .set_replicas(&key("web"), 7)
+        .await
+        .unwrap();
+    server.requests().clear();
+    assert_eq!(upsert("web:2").await.1, Change::Updated);
+    assert_eq!(writes(), ["update"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_or_patch_writes_object_and_status_apart() {
+    let (server, client) = server().await;
+    let set = async |replicas: i32, observed: i64| {
+        let (web, change) = client
+            .create_or_patch(deployment(), |web| {
+                web.spec.as_mut().unwrap().replicas = Some(replicas);
+                web.status.get_or_insert_default().observed_generation = Some(observed);
+            })
+            .await
+            .unwrap();
+        assert_eq!(web.spec.unwrap().replicas, Some(replicas));
+        assert_eq!(web.status.unwrap().observed_generation, Some(observed));
+        let all = server.requests().all();
+        server.requests().clear();
+        let writes = all.iter().filter(|request| request.verb != "get");
+        let sent = writes.map(|request| format!("{} {}", request.verb, request.subresource));
+        (change, sent.collect::<Vec<_>>())
+    };
+    for (case, replicas, observed, change, sent) in [
+        (
+            "new",
+            1,
+            1,
+            Change::Created,
+            &["create ", "patch status"][..],
+        ),
+        ("the same", 1, 1, Change::Unchanged, &[]),
+        (
+            "both",
+            2,
+            2,
+            Change::UpdatedStatus,
+            &["patch ", "patch status"],
+        ),
+        ("the object", 3, 2, Change::Updated, &["patch "]),
+        (
+            "the status",
+            3,
+            3,
+            Change::UpdatedStatusOnly,
+            &["patch status"],
+        ),
+    ] {
+        let (found, writes) = set(replicas, observed).await;
+        assert_eq!(found, change, "{case}");
+        assert_eq!(writes, sent, "{case}");
+    }
+    // Another's field is left alone, and is no conflict.
+    let label = Patch::merge(json!({"metadata": {"labels": {"theirs": "1"}}}));
+    client
+        .patch::<Deployment, _>(&key("web"), WriteOptions::new(), label)
+        .await
+        .unwrap();
+    set(4, 3).await;
+    let web: Deployment = client.get(&key("web")).await.unwrap();
+    assert_eq!(web.metadata.labels.unwrap()["theirs"], "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_that_fails_or_changes_the_name_writes_nothing() {
+    let (server, client) = server().await;
+    client.create(&map("a")).await.unwrap();
+    let version = server.resource_version();
+    for existing in ["a", "none"] {
+        let failed = client
+            .create_or_update(map(existing), |_| Err::<(), _>("no such colour"))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            failed.to_string(),
+            format!("configmap default/{existing} is not written")
+        );
+        let source = std::error::Error::source(&failed).unwrap();
+        assert_eq!(source.to_string(), "no such colour");
+        let renamed = client
+            .create_or_patch(map(existing), |map| {
+                map.metadata.name = Some("b".into());
+            })
+            .await;
+        let moved = client
+            .create_or_update(map(existing), |map| {
+                map.metadata.namespace = Some("other".into());
+            })
+            .await;
+        for error in [renamed.unwrap_err(), moved.unwrap_err()] {
+            let source = std::error::Error::source(&error).unwrap().to_string();
+            assert!(
+                source.contains("changed the name or the namespace"),
+                "{source}"
+            );
+        }
+    }
+    assert_eq!(server.resource_version(), version);
+}
+
+#[tokio::test(start_paused = true)]
+async fn conflicts_are_tried_again_in_a_task() {
+    let (_server, client) = server().await;
+    client.create(&map("a")).await.unwrap();
+    let clock = reeve_clock::Clock::system();
+    // The future can be spawned.
+    let counting = client.clone();
+    let count = async move {
+        for _ in 0..5 {
+            let counted = retry_on_conflict(&clock, DEFAULT_RETRY, || async {
+                let mut map: ConfigMap = counting.get(&key("a")).await?;
+                sleep(Duration::from_millis(3)).await;
+                let data = map.data.get_or_insert_default();
+                let count: u32 = data
+                    .get("count")
+                    .and_then(|count| count.parse().ok())
+                    .unwrap_or(0);
+                data.insert("count".to_owned(), (count + 1).to_string());
+                counting.update(&map).await
+            });
+            counted.await.unwrap();
+        }
+    };
+    let other = client.clone();
+    let disturb = tokio::spawn(async move {
+        for number in 0..10 {
+            let patch = Patch::merge(json!({"data": {"other": number.to_string()}}));
+            other
+                .patch::<ConfigMap, _>(&key("a"), WriteOptions::new(), patch)
+                .await
+                .unwrap();
+            sleep(Duration::from_millis(4)).await;
+        }
+    });
+    tokio::spawn(count).await.unwrap();
+    disturb.await.unwrap();
+    let map: ConfigMap = client.get(&key("a")).await.unwrap();
+    assert_eq!(map.data.unwrap()["count"], "5");
 }

@@ -21,7 +21,7 @@ use super::store::{Making, RowIndex, Store, StoreForm};
 use super::view::Need;
 use super::{Kind, Kinds, Lister, View};
 use crate::client::writes::{self, Effect, Write};
-use crate::client::{self, Client, Object};
+use crate::client::{self, Client, GroupKind, Object};
 
 /// How often the start looks whether caches are filled.
 const LOOK: Duration = Duration::from_millis(20);
@@ -510,6 +510,12 @@ impl Caches {
         let _ = self.shared.factory.shutdown().now_or_never();
     }
 
+    /// Whether anybody watches or keeps the kind.
+    pub(crate) fn holds(&self, kind: &GroupKind) -> bool {
+        let slots = self.slots();
+        slots.iter().any(|slot| slot.kind.is_of_objects(kind))
+    }
+
     /// Whether an object is cached, as far as its kind and key tell.
     pub(crate) fn covers(&self, write: &Write) -> bool {
         self.holding(write)
@@ -541,9 +547,13 @@ impl Caches {
             .with_deadline(limit.min(Duration::from_secs(5)));
         let asked = client.dynamic_metadata(kind).get(&write.key).await;
         match client::optional(asked) {
-            Ok(object) => Some(object.map_or(Effect::Gone { uid: None }, |object| {
-                Effect::of_written(&object.metadata)
-            })),
+            Ok(object) => Some(object.map_or(
+                Effect::Gone {
+                    uid: None,
+                    after: None,
+                },
+                |object| Effect::of_written(&object.metadata),
+            )),
             Err(error) => {
                 tracing::debug!(key = %write.key, %error, "a write may have happened; the server does not say");
                 None

@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube_core::response::Status;
 
 use super::call::Call;
+use crate::cache::{NotCached, ReadError};
 
 /// Why a request failed. The message names the verb and the object, never a body: it may hold a Secret.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +72,38 @@ pub enum Error {
         /// What is wrong.
         message: String,
     },
+    /// Discovery knows no such kind or resource.
+    #[error("the server has no {wanted} in {place}: {found}")]
+    NoMatch {
+        /// The kind or the resource.
+        wanted: String,
+        /// The group, and the version if one was asked for.
+        place: String,
+        /// What there is instead.
+        found: String,
+    },
+    /// The function of a create-or-update failed, or changed what it may not. Nothing was written.
+    #[error("{object} is not written")]
+    Mutate {
+        /// The kind and the object.
+        object: String,
+        /// What the function said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// No cache holds this kind.
+    #[error(transparent)]
+    NotCached(#[from] NotCached),
+    /// The client belongs to no manager, so it has no caches to read.
+    #[error(
+        "{kind} cannot be read from a cache: this client has none; take that of Manager::client or Context::client"
+    )]
+    NoCaches {
+        /// The kind.
+        kind: String,
+    },
+    /// The cache cannot say.
+    #[error(transparent)]
+    Unread(#[from] ReadError),
     /// Not sent: this process does not hold the lease its controller needs.
     #[error("{request}: not sent, this process is not the leader")]
     NotLeader {
@@ -127,6 +160,19 @@ impl Error {
         matches!(self.code(), Some(400 | 422))
     }
 
+    /// The server does not serve the path at all (404, but not of an object): the kind, or this version of it, is not
+    /// there, or not yet.
+    #[must_use]
+    pub fn is_not_served(&self) -> bool {
+        self.status().is_some_and(|status| {
+            let named = status
+                .details
+                .as_ref()
+                .is_some_and(|details| !details.name.is_empty());
+            status.code == 404 && !named
+        })
+    }
+
     /// The server has forgotten the state that was asked for (410): a list in pages begins again.
     #[must_use]
     pub fn is_expired(&self) -> bool {
@@ -140,7 +186,13 @@ impl Error {
             Self::Api { status, .. } => status.code >= 500,
             Self::Deadline { .. } | Self::Decode { .. } | Self::TooLarge { .. } => true,
             Self::Transport { sent, .. } => *sent,
-            Self::Invalid { .. } | Self::NotLeader { .. } => false,
+            Self::Invalid { .. }
+            | Self::NotLeader { .. }
+            | Self::Mutate { .. }
+            | Self::NoMatch { .. }
+            | Self::NotCached(_)
+            | Self::NoCaches { .. }
+            | Self::Unread(_) => false,
         }
     }
 

@@ -30,9 +30,10 @@
 //! ```
 //!
 //! # Where it reads from
-//! [`Client::get`], [`Client::list`] and all of [`Objects`] ask the server. Reads of this process' caches are a
-//! lister's ([`Context::lister`](crate::Context::lister)). Neither stands in for the other behind your back, and no
-//! read makes an informer.
+//! [`Client::get`], [`Client::list`] and all of [`Objects`] ask the server. Reads of this process' caches are said as
+//! such: [`Client::cached`], which waits for this client's own writes, or a lister
+//! ([`Context::lister`](crate::Context::lister)), which never waits. Neither stands in for the other behind your back
+//! (controller-runtime: one `Get` for both, by configuration), and no read makes an informer.
 //!
 //! # What is one for all calls
 //! One function performs every call ([`Objects`] differ in path and decoding only), so these hold for all:
@@ -46,21 +47,25 @@
 //! * the settings of the client apply: [`Client::dry_run`], [`Client::field_owner`], [`Client::field_validation`],
 //!   [`Client::in_namespace`], and [`Client::intercepted`] for tests.
 
+mod cached;
 mod call;
 pub mod connect;
 mod endpoint;
 mod error;
 mod intercept;
+mod mapper;
 mod objects;
 mod options;
 mod outline;
 mod pages;
 pub mod patch;
+mod retry;
 mod send;
 mod settings;
 mod subresource;
 #[cfg(test)]
 mod tests;
+mod upsert;
 pub(crate) mod writes;
 
 use std::fmt;
@@ -74,17 +79,22 @@ use reeve_informer::ObjectKey;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+pub use cached::{Cached, DEFAULT_WAIT};
 pub use call::{Call, Verb};
 pub use endpoint::{Endpoint, GroupKind};
 pub use error::{Error, optional};
 pub use intercept::{Answer, Interceptor, Next};
+pub use mapper::Mapper;
 pub use objects::{AnyObject, Objects};
 pub use options::{ApplyOptions, FieldValidation, WriteOptions};
 pub use pages::{PAGE_SIZE, Pages};
 pub use patch::Patch;
+pub use retry::{Backoff, DEFAULT_BACKOFF, DEFAULT_RETRY, retry_on, retry_on_conflict};
 pub use subresource::Subresource;
+pub use upsert::{Change, Mutated};
 
 use crate::leader_election::Fence;
+pub(crate) use cached::Reading;
 use settings::Settings;
 use writes::Notes;
 
@@ -131,6 +141,12 @@ pub struct Client {
     notes: Option<Arc<Notes>>,
     /// Refuses writes once the lease is not ours.
     fence: Option<Arc<Fenced>>,
+    /// The caches it reads.
+    reading: Option<Arc<Reading>>,
+    /// What discovery told.
+    known: Arc<mapper::Known>,
+    /// Changes that need not be sent again.
+    without_effect: Arc<upsert::WithoutEffect>,
     /// What stands between this client and the server.
     intercepted: Option<Arc<intercept::Layer>>,
 }
@@ -152,12 +168,20 @@ impl Client {
             settings: Arc::default(),
             notes: None,
             fence: None,
+            reading: None,
+            known: Arc::default(),
+            without_effect: Arc::default(),
             intercepted: None,
         }
     }
 
     pub(crate) fn with_notes(mut self, notes: Arc<Notes>) -> Self {
         self.notes = Some(notes);
+        self
+    }
+
+    pub(crate) fn with_reading(mut self, reading: Reading) -> Self {
+        self.reading = Some(Arc::new(reading));
         self
     }
 
@@ -186,8 +210,8 @@ impl Client {
         Objects::new(self.clone(), Endpoint::of::<K>(&()))
     }
 
-    /// The objects of a kind known at run time: a [`cache::Kind`](crate::cache::Kind), or an
-    /// [`ApiResource`](kube_core::ApiResource).
+    /// The objects of a kind known at run time: a [`cache::Kind`](crate::cache::Kind), such as a [`Mapper`] finds, or an
+    /// [`ApiResource`](kube_core::ApiResource). [`Client::discovered`] takes the name of a kind.
     pub fn dynamic(&self, kind: impl Into<Endpoint>) -> Objects<DynamicObject> {
         Objects::new(self.clone(), kind.into())
     }
@@ -342,8 +366,16 @@ impl Client {
 
     fn begin(&self, call: &Call) -> Option<writes::Begun> {
         let notes = self.notes.as_ref()?;
-        let notable = call.verb.writes() && !call.options.dry_run;
-        notable.then(|| notes.begin(call.endpoint.group_kind(), call.object_key()))
+        if !call.verb.writes() || call.options.dry_run {
+            return None;
+        }
+        let kind = call.endpoint.group_kind();
+        // Nobody can wait for a kind that is not cached, and its notes would push others out.
+        let cached = self
+            .reading
+            .as_ref()
+            .is_none_or(|reading| reading.caches.holds(&kind));
+        cached.then(|| notes.begin(kind, call.object_key()))
     }
 
     pub(crate) fn check_fence(&self, request: &str) -> Result<(), Error> {

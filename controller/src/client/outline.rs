@@ -108,7 +108,7 @@ impl Outline {
                 .details
                 .as_ref()
                 .and_then(|details| details.uid.clone());
-            return Effect::Gone { uid };
+            return Effect::Gone { uid, after: None };
         }
         let waits = meta.deletion_timestamp.is_some()
             && (!meta.finalizers.is_empty() || meta.deletion_grace_period_seconds.unwrap_or(0) > 0);
@@ -117,6 +117,7 @@ impl Outline {
         } else {
             Effect::Gone {
                 uid: meta.uid.clone(),
+                after: None,
             }
         }
     }
@@ -132,6 +133,7 @@ impl Item {
         } else {
             Effect::Gone {
                 uid: meta.uid.clone(),
+                after: None,
             }
         };
         (meta.key(), effect)
@@ -201,6 +203,7 @@ mod tests {
         };
         let gone = Effect::Gone {
             uid: Some("u".into()),
+            after: None,
         };
         let at = "2026-01-01T00:00:00Z";
         let status = json!({"kind": "Status", "metadata": {}, "details": {"uid": "u"}});
@@ -298,6 +301,7 @@ mod tests {
         ]});
         let gone = Effect::Gone {
             uid: Some("u".into()),
+            after: None,
         };
         assert_eq!(
             effects::<ConfigMap>(Verb::DeleteAllOf, None, "", list.clone()),

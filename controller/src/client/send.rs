@@ -46,20 +46,32 @@ impl Client {
     pub(super) async fn send(&self, call: &Call) -> Result<Answer, Error> {
         let request = call.describe();
         let http = call.http()?;
-        let (code, body) =
-            tokio::time::timeout(self.settings.deadline, self.exchange(&request, http))
-                .await
-                .map_err(|_| Error::Deadline {
-                    request: request.clone(),
-                    after: self.settings.deadline,
-                })??;
+        let (code, body) = self.within_deadline(&request, http).await?;
         if code.is_success() {
             return Ok(Answer(body));
         }
-        Err(Error::Api {
-            request,
-            status: Box::new(status_of(code, &body)),
-        })
+        let error = refusal(request, code, &body);
+        if error.is_not_served() {
+            // So what discovery told of the group is no longer so.
+            self.known.forget(&call.resource().group);
+        }
+        Err(error)
+    }
+
+    /// Sends `http`, and reads the answer, within the deadline.
+    pub(super) async fn within_deadline(
+        &self,
+        request: &str,
+        http: http::Request<Vec<u8>>,
+    ) -> Result<(http::StatusCode, Bytes), Error> {
+        let deadline = self.settings.deadline;
+        match tokio::time::timeout(deadline, self.exchange(request, http)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::Deadline {
+                request: request.to_owned(),
+                after: deadline,
+            }),
+        }
     }
 
     async fn exchange(
@@ -136,6 +148,14 @@ fn short_name<T>() -> &'static str {
     let name = std::any::type_name::<T>();
     let end = name.find('<').unwrap_or(name.len());
     name[..end].rsplit("::").next().unwrap_or(name)
+}
+
+/// The error of an answer that is no success.
+pub(super) fn refusal(request: String, code: http::StatusCode, body: &[u8]) -> Error {
+    Error::Api {
+        request,
+        status: Box::new(status_of(code, body)),
+    }
 }
 
 /// The Status in `body`, or one made of the code when a proxy answered with something else.

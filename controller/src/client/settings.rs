@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use reeve_informer::ObjectKey;
+
 use super::call::{Call, Verb};
 use super::intercept::{Interceptor, Layer};
 use super::options::FieldValidation;
@@ -98,6 +100,14 @@ impl Client {
         Arc::make_mut(&mut self.settings)
     }
 
+    /// The key, in this client's namespace if it names none.
+    pub(super) fn key_in_namespace(&self, key: &ObjectKey) -> ObjectKey {
+        match (&key.namespace, &self.settings.namespace) {
+            (None, Some(namespace)) => ObjectKey::namespaced(namespace.as_str(), &*key.name),
+            _ => key.clone(),
+        }
+    }
+
     /// Applies the settings to a call.
     pub(super) async fn shape(&self, call: &mut Call) -> Result<(), Error> {
         let settings = &self.settings;
@@ -131,9 +141,16 @@ impl Client {
         Ok(())
     }
 
+    /// Whether the kind has namespaces; discovery is asked if that is not known.
     async fn is_namespaced(&self, call: &Call) -> Result<bool, Error> {
-        call.endpoint.namespaced.ok_or_else(|| {
-            call.invalid("whether the kind has namespaces is not known; map it by discovery first")
-        })
+        if let Some(known) = call.endpoint.namespaced {
+            return Ok(known);
+        }
+        let resource = call.resource();
+        let mapped = self
+            .mapper()
+            .resource_in(&resource.group, &resource.version, &resource.plural)
+            .await?;
+        Ok(mapped.is_namespaced())
     }
 }

@@ -135,7 +135,10 @@ async fn each_way_a_write_can_end_is_noted() {
         .await
         .unwrap();
     let uid = patched.metadata.uid;
-    assert_eq!(effect(notes.take()), Some(Effect::Gone { uid }));
+    assert_eq!(
+        effect(notes.take()),
+        Some(Effect::Gone { uid, after: None })
+    );
 
     let plain = client.without_read_your_writes();
     fake.put(WEB, json!({"metadata": {}}));

@@ -1,4 +1,4 @@
-//! The writes of one reconcile, noted as they are made, and whether a store has seen them.
+//! The writes of one reconcile or of one client, noted as they are made, and whether a store has seen them.
 //!
 //! A reconcile that follows its own write must not look at a cache from before it: it would decide the same
 //! thing again. So the client of a [`Context`](crate::Context) notes each write, and the controller holds the
@@ -7,22 +7,24 @@
 //! * **create, update, patch**: seen when the store holds the object at the answered resourceVersion or later,
 //!   or has passed that version altogether (the object is outside its selector, or was deleted since);
 //! * **a write that changes nothing** answers the version the object already had, so it is seen at once;
-//! * **delete**: seen when the store no longer holds the uid. An object that waits for finalizers or for its
-//!   grace period is answered with a new version, and is a change like another;
+//! * **delete**: seen when the store no longer holds the uid, and has come to the version of our own write to it
+//!   before, if there was one: a store that has not seen our create yet does not hold it either. An object that waits
+//!   for finalizers or for its grace period is answered with a new version, and is a change like another;
 //! * **a failed write** that certainly did not happen notes nothing; one that **may have happened** (no answer,
 //!   a server error, a cancelled call) is settled by one live read of the object before the next reconcile;
 //! * a kind that no cache of this process holds is not waited for;
 //! * past the **time-out** the reconcile runs anyway, and that is counted.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use kube_core::ObjectMeta;
 use parking_lot::Mutex;
-use reeve_informer::ObjectKey;
+use reeve_informer::{ObjectKey, compare};
 
 use super::endpoint::GroupKind;
 
-/// A bound on the distinct objects noted in one reconcile; past it, the oldest notes are forgotten.
+/// A bound on the distinct objects noted; past it, the oldest notes are forgotten.
 const MAX_NOTES: usize = 1024;
 
 /// One write of ours.
@@ -42,7 +44,11 @@ pub(crate) enum Effect {
         version: String,
     },
     /// The object with this uid is gone.
-    Gone { uid: Option<String> },
+    Gone {
+        uid: Option<String>,
+        /// The version that an earlier write of ours gave it. A store that has not come so far does not hold it yet.
+        after: Option<String>,
+    },
     /// Unknown: it may have happened.
     Unknown,
 }
@@ -56,7 +62,7 @@ pub(crate) struct View {
     pub(crate) through: Option<String>,
 }
 
-/// Where the client of one reconcile notes its writes.
+/// Where a client notes its writes.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     writes: Mutex<Vec<Write>>,
@@ -65,13 +71,42 @@ pub(crate) struct Notes {
 // === impl Notes ===
 
 impl Notes {
-    pub(crate) fn note(&self, write: Write) {
+    pub(crate) fn note(&self, mut write: Write) {
         let mut writes = self.writes.lock();
-        writes.retain(|other| other.kind != write.kind || other.key != write.key);
-        if writes.len() == MAX_NOTES {
+        let known = writes.iter().position(|known| known.is_of(&write));
+        if let Some(known) = known {
+            let known = writes.remove(known);
+            write.effect = known.effect.then(write.effect);
+        } else if writes.len() == MAX_NOTES {
             writes.remove(0);
         }
         writes.push(write);
+    }
+
+    /// The writes to objects of `kind` whose keys are `concerned`.
+    pub(crate) fn of(
+        &self,
+        kind: &GroupKind,
+        concerned: impl Fn(&ObjectKey) -> bool,
+    ) -> Vec<Write> {
+        let writes = self.writes.lock();
+        let found = writes
+            .iter()
+            .filter(|write| write.kind == *kind && concerned(&write.key));
+        found.cloned().collect()
+    }
+
+    /// Forgets `write`, unless its object was written again.
+    pub(crate) fn forget(&self, write: &Write) {
+        self.writes.lock().retain(|other| other != write);
+    }
+
+    /// Puts `asked` in the place of `write`, unless its object was written again.
+    pub(crate) fn replace(&self, write: &Write, asked: &Write) {
+        let mut writes = self.writes.lock();
+        if let Some(known) = writes.iter_mut().find(|known| *known == write) {
+            *known = asked.clone();
+        }
     }
 
     /// Notes that a write to `key` is under way; settled by the guard, or unknown when that is dropped.
@@ -84,6 +119,12 @@ impl Notes {
 
     pub(crate) fn take(&self) -> Vec<Write> {
         std::mem::take(&mut *self.writes.lock())
+    }
+}
+
+impl Write {
+    fn is_of(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.key == other.key
     }
 }
 
@@ -145,20 +186,46 @@ impl Effect {
         }
     }
 
+    /// What is to be waited for after both, the later of which was answered last.
+    fn then(self, later: Self) -> Self {
+        match (self, later) {
+            // Two writes at once may be answered in the other order.
+            (
+                Self::Version { uid, version },
+                Self::Version {
+                    uid: of,
+                    version: later,
+                },
+            ) if uid == of && compare(&version, &later) == Some(Ordering::Greater) => {
+                Self::Version { uid, version }
+            }
+            (Self::Version { uid, version }, Self::Gone { uid: gone, after }) if uid == gone => {
+                Self::Gone {
+                    uid,
+                    after: after.or(Some(version)),
+                }
+            }
+            (_, later) => later,
+        }
+    }
+
     /// Whether a store that shows `view` has seen it. Unknown effects are never seen: resolve them first.
     pub(crate) fn is_seen(&self, view: &View) -> bool {
+        let reached = |seen: &Option<String>, version: &str| {
+            seen.as_deref().is_some_and(|seen| at_least(seen, version))
+        };
         match self {
             Self::Unknown => false,
-            Self::Gone { uid } => match &view.object {
-                None => true,
+            Self::Gone { uid, after } => match &view.object {
+                None => after
+                    .as_deref()
+                    .is_none_or(|after| reached(&view.through, after)),
                 Some((held, _)) => uid.is_some() && held != uid,
             },
             Self::Version { version, .. } if version.is_empty() => true,
             Self::Version { version, .. } => {
-                let passed = |seen: &Option<String>| {
-                    seen.as_deref().is_some_and(|seen| at_least(seen, version))
-                };
-                view.object.as_ref().is_some_and(|(_, held)| passed(held)) || passed(&view.through)
+                let held = view.object.as_ref().map(|(_, held)| held);
+                held.is_some_and(|held| reached(held, version)) || reached(&view.through, version)
             }
         }
     }
@@ -211,6 +278,11 @@ mod tests {
     fn each_kind_of_write_is_seen_when_the_store_shows_it() {
         let gone = Effect::Gone {
             uid: Some("u".into()),
+            after: None,
+        };
+        let gone_after = Effect::Gone {
+            uid: Some("u".into()),
+            after: Some("10".into()),
         };
         for (case, effect, view, seen) in [
             ("older copy", version("10"), holds("u", "9"), false),
@@ -235,6 +307,13 @@ mod tests {
             ("deleted, still held", gone.clone(), holds("u", "9"), false),
             ("deleted, absent", gone.clone(), View::default(), true),
             ("deleted, made again", gone, holds("v", "12"), true),
+            (
+                "deleted, our create not seen yet",
+                gone_after.clone(),
+                through("9"),
+                false,
+            ),
+            ("deleted, both seen", gone_after, through("11"), true),
             (
                 "unknown is never seen",
                 Effect::Unknown,
@@ -274,5 +353,22 @@ mod tests {
         let writes = notes.take();
         assert_eq!(writes.len(), 1);
         assert_eq!(writes[0].effect, version("4"));
+    }
+
+    #[test]
+    fn answers_that_cross_leave_the_later_version_and_a_delete_comes_after_it() {
+        let gone = |after: Option<&str>| Effect::Gone {
+            uid: Some("u".into()),
+            after: after.map(str::to_owned),
+        };
+        assert_eq!(version("12").then(version("11")), version("12"));
+        assert_eq!(version("11").then(version("12")), version("12"));
+        assert_eq!(version("11").then(gone(None)), gone(Some("11")));
+        assert_eq!(version("11").then(Effect::Unknown), Effect::Unknown);
+        let other = Effect::Version {
+            uid: Some("v".into()),
+            version: "9".into(),
+        };
+        assert_eq!(version("11").then(other.clone()), other, "made again");
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use super::names::Names;
 use super::{Addresses, Error, GRACE_PERIOD, Group, Manager, Runnable, Shared, Stage};
 use crate::cache::Caches;
-use crate::client::Client;
+use crate::client::{Client, Reading};
 use crate::events::Writer;
 use crate::health::Health;
 use crate::leader_election::{self, Fence};
@@ -142,6 +142,9 @@ impl Builder {
             self.resync,
             self.metrics.informers(),
         );
+        let client = client
+            .with_reading(Reading::new(&caches, &self.metrics, "manager"))
+            .with_notes(Arc::default());
         let checked = caches.clone();
         self.health
             .ready()

@@ -41,7 +41,7 @@ pub use status::{Handle, RunnableHealth, State, Unavailable};
 pub(crate) use status::{Inspect, Ticket};
 
 use crate::cache::Caches;
-use crate::client::Client;
+use crate::client::{Client, Reading};
 use crate::controller::{Controller, Parts};
 use crate::events::Recorder;
 use crate::health::Health;
@@ -105,7 +105,8 @@ impl Manager {
         Builder::new(client)
     }
 
-    /// A client for what is not done in a reconcile. It may write on a standby, too.
+    /// A client for what is not done in a reconcile. It may write on a standby, too. Its reads from the caches
+    /// ([`Client::cached`]) wait for what it wrote; clones share that.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.shared.client
@@ -224,7 +225,16 @@ impl Manager {
         };
         let parts = Parts {
             clock: shared.clock.clone(),
-            client: shared.client.clone().with_fence(fence),
+            client: shared
+                .client
+                .clone()
+                .without_read_your_writes()
+                .with_reading(Reading::new(
+                    &shared.caches,
+                    &shared.metrics,
+                    &controller.name,
+                ))
+                .with_fence(fence),
             caches: shared.caches.clone(),
             metrics: shared.metrics.clone(),
             recorder: self.recorder(&controller.name),

@@ -1,0 +1,283 @@
+//! Reads from the caches through a client, which see what the client wrote.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_core::Selector;
+use reeve_informer::{FieldSelector, ObjectKey};
+use tokio::time::{Instant, sleep};
+
+use super::endpoint::GroupKind;
+use super::writes::{Effect, Write};
+use super::{Client, Error, Object};
+use crate::cache::{Caches, Lister, View};
+use crate::metrics::Metrics;
+
+/// How long a cached read waits for own writes, and for a cache that is not filled yet, unless said.
+pub const DEFAULT_WAIT: Duration = Duration::from_secs(10);
+
+/// The first pause before the cache is looked at again; it doubles.
+const FIRST_LOOK: Duration = Duration::from_millis(2);
+/// The longest such pause.
+const LAST_LOOK: Duration = Duration::from_millis(250);
+
+/// The caches a client reads, and where its waiting is counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    pub(crate) caches: Caches,
+    pub(crate) metrics: Metrics,
+    /// Whose reads they are.
+    pub(crate) controller: String,
+}
+
+impl Reading {
+    pub(crate) fn new(caches: &Caches, metrics: &Metrics, controller: &str) -> Self {
+        Self {
+            caches: caches.clone(),
+            metrics: metrics.clone(),
+            controller: controller.to_owned(),
+        }
+    }
+}
+
+/// Reads of one kind from the cache, as `V`. What is returned is shared: clone an object to change it.
+///
+/// A read first waits until the cache shows what this client wrote before, of the object or objects it is about, so
+/// that a program never decides on a state from before its own write. What each write is waited for, is told in
+/// [`Client::cached`]. A read does not wait for the writes of others, nor does a write wait.
+#[derive(Clone)]
+#[must_use]
+pub struct Cached<V> {
+    lister: Lister<V>,
+    kind: GroupKind,
+    client: Client,
+    wait: Option<Duration>,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Reads of the type `K` from the caches of the manager this client belongs to
+    /// ([`Manager::client`](crate::Manager::client), [`Context::client`](crate::Context::client)).
+    ///
+    /// A kind that nobody watches or keeps is an error that says so: no read makes an informer (controller-runtime
+    /// does, unless `ReaderFailOnMissingInformer`).
+    ///
+    /// A read waits for this client's own writes (controller-runtime: `EnableReadYourWritesConsistency`), at most
+    /// [`DEFAULT_WAIT`], or [as long as said](Cached::wait_at_most), or [not at all](Cached::without_waiting):
+    ///
+    /// | the write | is seen when the cache |
+    /// |---|---|
+    /// | create, update, patch, apply, of a subresource too | holds the answered version of the object or a later one, or has passed that version: the object is outside its selector then, or gone |
+    /// | one that changes nothing | as above, so at once |
+    /// | delete | does not hold that uid any more; one that waits for finalizers is a change like others |
+    /// | one that was refused, or never sent | at once: nothing happened |
+    /// | one that may have happened (no answer, a server error, cancelled) | shows what one live read of the object found |
+    /// | of an object outside the cached namespaces, or a dry run | at once |
+    ///
+    /// When the time is over the read goes on with what the cache has, and
+    /// `reeve_read_your_writes_timeouts_total` counts it; those writes are not waited for again. With an informer
+    /// that has no other traffic, "has passed" may take until the next bookmark, about a minute.
+    ///
+    /// ```no_run
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use reeve_controller::{Manager, ObjectKey, cache::View, client};
+    /// # use std::time::Duration;
+    /// # async fn example(manager: &Manager, key: &ObjectKey) -> Result<(), Box<dyn std::error::Error>> {
+    /// // Once, before or while the manager runs; a controller that watches the kind does it, too.
+    /// manager.caches().keep(&View::<ConfigMap>::typed())?;
+    ///
+    /// let maps = manager.client().cached::<ConfigMap>()?;
+    /// let map = maps.get(key).await?; // an Option<Arc<ConfigMap>>
+    /// let all = maps.wait_at_most(Duration::from_secs(1)).list(Some("default")).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotCached`], and [`Error::NoCaches`] for a client that belongs to no manager.
+    pub fn cached<K: Object>(&self) -> Result<Cached<K>, Error> {
+        self.cached_as(&View::typed())
+    }
+
+    /// Reads through a view from the caches: dynamic objects, or metadata only.
+    ///
+    /// # Errors
+    /// As [`Client::cached`].
+    pub fn cached_as<V: 'static>(&self, view: &View<V>) -> Result<Cached<V>, Error> {
+        let kind = GroupKind::from(view.kind().resource());
+        let Some(reading) = &self.reading else {
+            return Err(Error::NoCaches {
+                kind: kind.to_string(),
+            });
+        };
+        Ok(Cached {
+            lister: reading.caches.view(view)?,
+            kind,
+            client: self.clone(),
+            wait: Some(DEFAULT_WAIT),
+        })
+    }
+}
+
+// === impl Cached ===
+
+impl<V: 'static> Cached<V> {
+    /// Reads what the cache has now, whatever this client wrote. A cache that is not filled is an error then.
+    pub fn without_waiting(mut self) -> Self {
+        self.wait = None;
+        self
+    }
+
+    /// Waits for own writes for `limit` at most, and as long again for a cache that is not filled.
+    pub fn wait_at_most(mut self, limit: Duration) -> Self {
+        self.wait = Some(limit);
+        self
+    }
+
+    /// The object with this key, or `None` if the cache has none.
+    ///
+    /// # Errors
+    /// [`Error::Unread`] when the cache cannot say: it is not filled, or does not watch the namespace.
+    pub async fn get(&self, key: &ObjectKey) -> Result<Option<Arc<V>>, Error> {
+        self.settled(|written| written.name == key.name && same_namespace(written, key))
+            .await;
+        Ok(self.lister.get(key)?)
+    }
+
+    /// The objects of one namespace, or of all that are cached.
+    ///
+    /// # Errors
+    /// As [`Cached::get`].
+    pub async fn list(&self, namespace: Option<&str>) -> Result<Vec<Arc<V>>, Error> {
+        self.select(namespace, &Selector::default()).await
+    }
+
+    /// The objects whose labels satisfy `labels`, of one namespace or of all that are cached.
+    ///
+    /// # Errors
+    /// As [`Cached::get`].
+    pub async fn select(
+        &self,
+        namespace: Option<&str>,
+        labels: &Selector,
+    ) -> Result<Vec<Arc<V>>, Error> {
+        self.select_fields(namespace, labels, &FieldSelector::default())
+            .await
+    }
+
+    /// The objects whose labels and fields satisfy both selectors, of one namespace or of all that are cached.
+    ///
+    /// # Errors
+    /// As [`Cached::get`], and for a field that no index knows.
+    pub async fn select_fields(
+        &self,
+        namespace: Option<&str>,
+        labels: &Selector,
+        fields: &FieldSelector,
+    ) -> Result<Vec<Arc<V>>, Error> {
+        self.settled(|written| {
+            namespace.is_none_or(|namespace| written.namespace.as_deref() == Some(namespace))
+        })
+        .await;
+        Ok(self.lister.select_fields(namespace, labels, fields)?)
+    }
+
+    /// The lister of the kind, once it shows everything that this client wrote of it: for several reads of one state,
+    /// and for those that are only there.
+    pub async fn lister(&self) -> &Lister<V> {
+        self.settled(|_| true).await;
+        &self.lister
+    }
+
+    /// Returns when the cache is filled and shows this client's writes of the objects `concerned`, or the time is over.
+    async fn settled(&self, concerned: impl Fn(&ObjectKey) -> bool) {
+        let (Some(limit), Some(reading)) = (self.wait, &self.client.reading) else {
+            return;
+        };
+        if !self.lister.has_synced() {
+            // What it waits for is told by the read.
+            let _ = self.lister.wait_synced(limit).await;
+        }
+        let Some(notes) = &self.client.notes else {
+            return;
+        };
+        // Later writes are not waited for.
+        let mut writes = notes.of(&self.kind, concerned);
+        let deadline = Instant::now() + limit;
+        let mut look = FIRST_LOOK;
+        let mut waited = false;
+        loop {
+            let mut unseen = Vec::new();
+            for write in writes {
+                match self.look(reading, write, deadline).await {
+                    Look::Seen(write) => notes.forget(&write),
+                    Look::Unseen(write) => unseen.push(write),
+                }
+            }
+            let Some(first) = unseen.first() else { return };
+            let now = Instant::now();
+            if now >= deadline {
+                reading.metrics.own_writes(&reading.controller, true);
+                tracing::warn!(
+                    kind = %self.kind, written = %first.key, waited = ?limit,
+                    "the cache does not show an own write in time; reading all the same"
+                );
+                unseen.iter().for_each(|write| notes.forget(write));
+                return;
+            }
+            if !waited {
+                reading.metrics.own_writes(&reading.controller, false);
+                waited = true;
+            }
+            sleep(look.min(deadline - now)).await;
+            look = (look * 2).min(LAST_LOOK);
+            writes = unseen;
+        }
+    }
+
+    async fn look(&self, reading: &Reading, mut write: Write, deadline: Instant) -> Look {
+        let caches = &reading.caches;
+        if write.effect == Effect::Unknown {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if let Some(effect) = caches.ask(&self.client, &write, left).await {
+                let asked = Write {
+                    effect,
+                    ..write.clone()
+                };
+                if let Some(notes) = &self.client.notes {
+                    notes.replace(&write, &asked);
+                }
+                write = asked;
+            }
+        }
+        if !caches.covers(&write) || caches.has_seen(&write) {
+            Look::Seen(write)
+        } else {
+            Look::Unseen(write)
+        }
+    }
+}
+
+enum Look {
+    Seen(Write),
+    Unseen(Write),
+}
+
+/// Whether both keys are in one namespace; of a kind that has none, a key may name one all the same.
+fn same_namespace(written: &ObjectKey, key: &ObjectKey) -> bool {
+    written.namespace.is_none() || written.namespace == key.namespace
+}
+
+impl<V> fmt::Debug for Cached<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cached")
+            .field("kind", &self.kind)
+            .field("wait", &self.wait)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,473 @@
+//! Owner references: the entries in `metadata.ownerReferences` by which the garbage collector deletes an object after
+//! its owners, and a controller finds what it made.
+//!
+//! The functions change the object in memory and say whether they did; the caller writes it. An owner is who bears its
+//! **uid**. controller-runtime compares group, kind and name, so that it takes an owner that was deleted and made again
+//! for the one before, and adopts what the garbage collector is about to delete.
+//!
+//! | controller-runtime (`controllerutil`) | here |
+//! |---|---|
+//! | `SetControllerReference`, `WithBlockOwnerDeletion(false)` | [`set_controller`], [`Owner::without_blocking_deletion`] |
+//! | `SetOwnerReference` | [`set_owner`]: keeps that it is the controller, if it is |
+//! | `RemoveOwnerReference`, `RemoveControllerReference` | [`remove_owner`], [`remove_controller`]: false where those fail |
+//! | `HasOwnerReference`, `HasControllerReference` | [`is_owned_by`], [`is_controlled_by`], [`controller_of`] |
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+//! use reeve_controller::owner;
+//! # fn read() -> ConfigMap {
+//! #     serde_json::from_str(r#"{"metadata": {"name": "web", "namespace": "default", "uid": "1"}}"#).unwrap()
+//! # }
+//!
+//! let map: ConfigMap = read();
+//! let mut secret = Secret::default();
+//! secret.metadata.namespace = Some("default".into());
+//! assert!(owner::set_controller(&map, &mut secret)?);
+//! assert!(owner::is_controlled_by(&secret, &map));
+//! assert!(!owner::set_controller(&map, &mut secret)?, "it is");
+//! # Ok::<(), owner::Error>(())
+//! ```
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube_core::{ApiResource, DynamicObject, Resource};
+
+/// Why an object cannot have this owner.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another controls the object already; there is one controller at most.
+    #[error("{object} is controlled by {kind} {name} (uid {uid}) already")]
+    AlreadyOwned {
+        /// The object.
+        object: String,
+        /// The kind of who controls it.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Its uid.
+        uid: String,
+    },
+    /// The controller is the owner's predecessor: of the same kind and name, and deleted since. So the garbage collector
+    /// deletes the object, which can then be made again.
+    #[error(
+        "{object} is controlled by an earlier {kind} {name} (uid {uid}), which is gone; it will be garbage collected"
+    )]
+    OwnedByPredecessor {
+        /// The object.
+        object: String,
+        /// The kind of both.
+        kind: String,
+        /// The name of both.
+        name: String,
+        /// The predecessor's uid.
+        uid: String,
+    },
+    /// Owners are in the namespace of what they own.
+    #[error("{object} cannot be owned by {owner}: it is in another namespace")]
+    OtherNamespace {
+        /// The object.
+        object: String,
+        /// The owner.
+        owner: String,
+    },
+    /// What is in no namespace is owned by what is in none.
+    #[error("{object} cannot be owned by {owner}: it is in no namespace, or none is set yet")]
+    NoNamespace {
+        /// The object.
+        object: String,
+        /// The owner.
+        owner: String,
+    },
+    /// The owner was not read from the server: it lacks a name or a uid.
+    #[error("{owner} cannot own anything: it has no uid; use it as the server answered it")]
+    NotStored {
+        /// The owner.
+        owner: String,
+    },
+}
+
+/// An owner, as a reference names it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Owner {
+    reference: OwnerReference,
+    namespace: Option<String>,
+}
+
+// === impl Owner ===
+
+impl Owner {
+    /// The owner `object`.
+    ///
+    /// # Errors
+    /// [`Error::NotStored`].
+    pub fn of<O: Resource<DynamicType = ()>>(object: &O) -> Result<Self, Error> {
+        Self::of_type(object, &())
+    }
+
+    /// The owner `object`, whose kind is known at run time.
+    ///
+    /// # Errors
+    /// [`Error::NotStored`].
+    pub fn of_dynamic(object: &DynamicObject, resource: &ApiResource) -> Result<Self, Error> {
+        Self::of_type(object, resource)
+    }
+
+    fn of_type<O: Resource>(object: &O, dynamic_type: &O::DynamicType) -> Result<Self, Error> {
+        let filled =
+            |reference: &OwnerReference| !reference.name.is_empty() && !reference.uid.is_empty();
+        let reference = object.owner_ref(dynamic_type).filter(filled);
+        let Some(mut reference) = reference else {
+            let kind = O::kind(dynamic_type);
+            return Err(Error::NotStored {
+                owner: format!("{kind} {}", name_of(object)),
+            });
+        };
+        reference.block_owner_deletion = Some(true);
+        Ok(Self {
+            reference,
+            namespace: namespace_of(object).map(str::to_owned),
+        })
+    }
+
+    /// The same owner, whose deletion in the foreground does not wait for the object's (controller-runtime:
+    /// `WithBlockOwnerDeletion(false)`).
+    #[must_use]
+    pub fn without_blocking_deletion(mut self) -> Self {
+        self.reference.block_owner_deletion = None;
+        self
+    }
+
+    /// Makes it the controller of `object`: its one managing owner. True if that changed the object. An entry that
+    /// names it already stays where it is; a new one comes last.
+    ///
+    /// # Errors
+    /// When another controls the object, or the namespaces do not allow it; the object is unchanged then.
+    pub fn control<K: Resource>(&self, object: &mut K) -> Result<bool, Error> {
+        self.check_namespace(object)?;
+        if let Some(other) = controller_of(object).filter(|other| other.uid != self.reference.uid) {
+            let (object, kind) = (described(object), other.kind.clone());
+            let (name, uid) = (other.name.clone(), other.uid.clone());
+            return Err(if self.is_namesake(other) {
+                Error::OwnedByPredecessor {
+                    object,
+                    kind,
+                    name,
+                    uid,
+                }
+            } else {
+                Error::AlreadyOwned {
+                    object,
+                    kind,
+                    name,
+                    uid,
+                }
+            });
+        }
+        let mut reference = self.reference.clone();
+        reference.controller = Some(true);
+        Ok(self.put(object, reference))
+    }
+
+    /// Makes it an owner of `object`, its controller if it is that already. True if that changed the object.
+    ///
+    /// # Errors
+    /// When the namespaces do not allow it; the object is unchanged then.
+    pub fn own<K: Resource>(&self, object: &mut K) -> Result<bool, Error> {
+        self.check_namespace(object)?;
+        let mut reference = self.reference.clone();
+        let known = references(object).iter().find(|known| self.is(known));
+        reference.controller = known.and_then(|known| known.controller);
+        Ok(self.put(object, reference))
+    }
+
+    /// Takes it from the owners of `object`. True if it was one.
+    pub fn disown<K: Resource>(&self, object: &mut K) -> bool {
+        disown(&self.reference.uid, object)
+    }
+
+    fn is(&self, reference: &OwnerReference) -> bool {
+        reference.uid == self.reference.uid
+    }
+
+    /// Whether the reference names the same group, kind and name, in whatever version.
+    fn is_namesake(&self, reference: &OwnerReference) -> bool {
+        let ours = &self.reference;
+        group_of(&reference.api_version) == group_of(&ours.api_version)
+            && (&reference.kind, &reference.name) == (&ours.kind, &ours.name)
+    }
+
+    fn put<K: Resource>(&self, object: &mut K, reference: OwnerReference) -> bool {
+        let owners = object.meta_mut().owner_references.get_or_insert_default();
+        let before = owners.clone();
+        match owners.iter().position(|known| self.is(known)) {
+            Some(known) => owners[known] = reference,
+            None => owners.push(reference),
+        }
+        // A namesake of another uid does not exist any more.
+        owners.retain(|known| self.is(known) || !self.is_namesake(known));
+        *owners != before
+    }
+
+    fn check_namespace<K: Resource>(&self, object: &K) -> Result<(), Error> {
+        let Some(ours) = self.namespace.as_deref() else {
+            return Ok(());
+        };
+        let owner = || {
+            let reference = &self.reference;
+            format!("{} {ours}/{}", reference.kind, reference.name)
+        };
+        match namespace_of(object) {
+            Some(namespace) if namespace == ours => Ok(()),
+            Some(_) => Err(Error::OtherNamespace {
+                object: described(object),
+                owner: owner(),
+            }),
+            None => Err(Error::NoNamespace {
+                object: described(object),
+                owner: owner(),
+            }),
+        }
+    }
+}
+
+/// Makes `owner` the controller of `object`: see [`Owner::control`].
+///
+/// # Errors
+/// As [`Owner::control`], and [`Error::NotStored`].
+pub fn set_controller<O: Resource<DynamicType = ()>, K: Resource>(
+    owner: &O,
+    object: &mut K,
+) -> Result<bool, Error> {
+    Owner::of(owner)?.control(object)
+}
+
+/// Makes `owner` an owner of `object`: see [`Owner::own`].
+///
+/// # Errors
+/// As [`Owner::own`], and [`Error::NotStored`].
+pub fn set_owner<O: Resource<DynamicType = ()>, K: Resource>(
+    owner: &O,
+    object: &mut K,
+) -> Result<bool, Error> {
+    Owner::of(owner)?.own(object)
+}
+
+/// Takes `owner` from the owners of `object`. True if it was one.
+pub fn remove_owner<O: Resource, K: Resource>(owner: &O, object: &mut K) -> bool {
+    uid_of(owner).is_some_and(|uid| disown(uid, object))
+}
+
+/// Takes `owner` from the owners of `object` if it controls it. True if it did.
+pub fn remove_controller<O: Resource, K: Resource>(owner: &O, object: &mut K) -> bool {
+    is_controlled_by(object, owner) && remove_owner(owner, object)
+}
+
+/// Whether `owner` is an owner of `object`.
+pub fn is_owned_by<K: Resource, O: Resource>(object: &K, owner: &O) -> bool {
+    uid_of(owner).is_some_and(|uid| references(object).iter().any(|known| known.uid == uid))
+}
+
+/// Whether `owner` controls `object`.
+pub fn is_controlled_by<K: Resource, O: Resource>(object: &K, owner: &O) -> bool {
+    let controller = controller_of(object);
+    uid_of(owner).is_some_and(|uid| controller.is_some_and(|known| known.uid == uid))
+}
+
+/// Who controls `object`, if anybody does.
+pub fn controller_of<K: Resource>(object: &K) -> Option<&OwnerReference> {
+    references(object)
+        .iter()
+        .find(|reference| reference.controller == Some(true))
+}
+
+fn disown<K: Resource>(uid: &str, object: &mut K) -> bool {
+    let owners = &mut object.meta_mut().owner_references;
+    let before = owners.as_ref().map_or(0, Vec::len);
+    if let Some(owners) = owners {
+        owners.retain(|known| known.uid != uid);
+    }
+    // None is how an object without owners is read.
+    *owners = owners.take().filter(|owners| !owners.is_empty());
+    owners.as_ref().map_or(0, Vec::len) != before
+}
+
+fn references<K: Resource>(object: &K) -> &[OwnerReference] {
+    object
+        .meta()
+        .owner_references
+        .as_deref()
+        .unwrap_or_default()
+}
+
+fn uid_of<K: Resource>(object: &K) -> Option<&str> {
+    object.meta().uid.as_deref().filter(|uid| !uid.is_empty())
+}
+
+fn name_of<K: Resource>(object: &K) -> &str {
+    object.meta().name.as_deref().unwrap_or("without a name")
+}
+
+fn namespace_of<K: Resource>(object: &K) -> Option<&str> {
+    let namespace = object.meta().namespace.as_deref();
+    namespace.filter(|namespace| !namespace.is_empty())
+}
+
+fn described<K: Resource>(object: &K) -> String {
+    match namespace_of(object) {
+        Some(namespace) => format!("{namespace}/{}", name_of(object)),
+        None => name_of(object).to_owned(),
+    }
+}
+
+fn group_of(api_version: &str) -> &str {
+    api_version.rsplit_once('/').map_or("", |(group, _)| group)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::Deployment;
+    use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+
+    use super::*;
+
+    fn owner(uid: &str) -> Deployment {
+        let mut owner = Deployment::default();
+        owner.metadata.name = Some("web".into());
+        owner.metadata.namespace = Some("ns".into());
+        owner.metadata.uid = Some(uid.into());
+        owner
+    }
+
+    fn pod() -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.name = Some("web-1".into());
+        pod.metadata.namespace = Some("ns".into());
+        pod
+    }
+
+    fn uids(pod: &Pod) -> Vec<&str> {
+        references(pod)
+            .iter()
+            .map(|known| known.uid.as_str())
+            .collect()
+    }
+
+    #[test]
+    fn a_controller_is_set_once_with_both_flags() {
+        let mut pod = pod();
+        assert!(set_controller(&owner("1"), &mut pod).unwrap());
+        let expected = OwnerReference {
+            api_version: "apps/v1".into(),
+            kind: "Deployment".into(),
+            name: "web".into(),
+            uid: "1".into(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        };
+        assert_eq!(controller_of(&pod), Some(&expected));
+        assert!(!set_controller(&owner("1"), &mut pod).unwrap());
+        assert!(is_controlled_by(&pod, &owner("1")) && !is_controlled_by(&pod, &owner("2")));
+        let gently = Owner::of(&owner("1")).unwrap().without_blocking_deletion();
+        assert!(gently.control(&mut pod).unwrap());
+        assert_eq!(controller_of(&pod).unwrap().block_owner_deletion, None);
+    }
+
+    #[test]
+    fn a_second_controller_is_refused_and_nothing_changes() {
+        let mut pod = pod();
+        let mut other = owner("2");
+        other.metadata.name = Some("db".into());
+        set_controller(&other, &mut pod).unwrap();
+        let before = pod.clone();
+        let refused = set_controller(&owner("1"), &mut pod).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "ns/web-1 is controlled by Deployment db (uid 2) already"
+        );
+        assert_eq!(pod, before);
+        // But it may be one more owner.
+        assert!(set_owner(&owner("1"), &mut pod).unwrap());
+        assert_eq!(uids(&pod), ["2", "1"]);
+        assert!(is_owned_by(&pod, &owner("1")) && !is_controlled_by(&pod, &owner("1")));
+    }
+
+    #[test]
+    fn an_owner_made_again_is_not_the_one_before() {
+        let mut pod = pod();
+        set_controller(&owner("1"), &mut pod).unwrap();
+        let refused = set_controller(&owner("2"), &mut pod).unwrap_err();
+        assert!(
+            matches!(refused, Error::OwnedByPredecessor { .. }),
+            "{refused}"
+        );
+        assert!(!is_owned_by(&pod, &owner("2")) && !remove_owner(&owner("2"), &mut pod));
+        // As a mere owner the new one takes the place of the one that is gone.
+        let mut pod = super::tests::pod();
+        set_owner(&owner("1"), &mut pod).unwrap();
+        set_owner(&owner("2"), &mut pod).unwrap();
+        assert_eq!(uids(&pod), ["2"]);
+    }
+
+    #[test]
+    fn a_reference_of_another_version_is_replaced_where_it_is() {
+        let mut pod = pod();
+        set_controller(&owner("1"), &mut pod).unwrap();
+        let mut second = owner("2");
+        second.metadata.name = Some("db".into());
+        set_owner(&second, &mut pod).unwrap();
+        pod.metadata.owner_references.as_mut().unwrap()[0].api_version = "apps/v1beta1".into();
+        assert!(set_owner(&owner("1"), &mut pod).unwrap());
+        assert_eq!(uids(&pod), ["1", "2"]);
+        let first = &references(&pod)[0];
+        assert_eq!(
+            (first.api_version.as_str(), first.controller),
+            ("apps/v1", Some(true))
+        );
+    }
+
+    #[test]
+    fn removing_takes_one_and_keeps_the_others() {
+        let mut pod = pod();
+        let mut second = owner("2");
+        second.metadata.name = Some("db".into());
+        set_controller(&owner("1"), &mut pod).unwrap();
+        set_owner(&second, &mut pod).unwrap();
+        assert!(!remove_controller(&second, &mut pod), "it does not control");
+        assert!(remove_controller(&owner("1"), &mut pod));
+        assert_eq!(uids(&pod), ["2"]);
+        assert!(Owner::of(&second).unwrap().disown(&mut pod));
+        assert_eq!(pod.metadata.owner_references, None);
+        assert!(!remove_owner(&second, &mut pod));
+    }
+
+    #[test]
+    fn namespaces_decide_who_may_own() {
+        let mut elsewhere = pod();
+        elsewhere.metadata.namespace = Some("other".into());
+        let mut node = Node::default();
+        (node.metadata.name, node.metadata.uid) = (Some("n".into()), Some("9".into()));
+        let cross = set_controller(&owner("1"), &mut elsewhere).unwrap_err();
+        assert_eq!(
+            cross.to_string(),
+            "other/web-1 cannot be owned by Deployment ns/web: it is in another namespace"
+        );
+        let cluster = set_owner(&owner("1"), &mut node).unwrap_err();
+        assert!(matches!(cluster, Error::NoNamespace { .. }), "{cluster}");
+        // What is in no namespace may own anything.
+        assert!(set_controller(&node, &mut elsewhere).unwrap());
+    }
+
+    #[test]
+    fn an_owner_without_a_uid_is_refused() {
+        let error = set_controller(&ConfigMap::default(), &mut pod()).unwrap_err();
+        assert!(matches!(error, Error::NotStored { .. }));
+        assert!(error.to_string().starts_with("ConfigMap without a name"));
+        let resource = ApiResource::erase::<Deployment>(&());
+        let value = serde_json::to_value(owner("1")).unwrap();
+        let dynamic = serde_json::from_value(value).unwrap();
+        let owner = Owner::of_dynamic(&dynamic, &resource).unwrap();
+        let mut pod = pod();
+        assert!(owner.control(&mut pod).unwrap());
+        assert_eq!(controller_of(&pod).unwrap().kind, "Deployment");
+    }
+}
