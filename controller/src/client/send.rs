@@ -10,7 +10,7 @@ use super::call::Call;
 use super::intercept::{Answer, Next};
 use super::outline::{Outline, Subject};
 use super::{Client, Error};
-use crate::leader_election::Gate;
+use crate::leader_election::Passage;
 
 impl Client {
     /// Performs `call`, and reads the answer as `T`.
@@ -80,22 +80,27 @@ impl Client {
         http: http::Request<Vec<u8>>,
     ) -> Result<(http::StatusCode, Bytes), Error> {
         let mut http = http.map(kube_client::client::Body::from);
-        let gate = self
+        let mut passage = self
             .fence
             .as_ref()
             .and_then(|fenced| fenced.fence.gate(&mut http));
-        let transport = |error: kube_client::Error| {
-            let request = request.to_owned();
-            if gate.as_ref().is_some_and(Gate::refused) {
-                return Error::NotLeader { request };
-            }
-            Error::Transport {
-                request,
-                sent: !never_sent(&error),
-                source: Box::new(error),
-            }
+        let transport = |error: kube_client::Error| Error::Transport {
+            request: request.to_owned(),
+            sent: !never_sent(&error),
+            source: Box::new(error),
         };
-        let response = self.inner.send(http).await.map_err(transport)?;
+        let answer = self.inner.send(http).await.map_err(transport);
+        if passage.as_ref().is_some_and(Passage::refused) {
+            return Err(Error::NotLeader {
+                request: request.to_owned(),
+            });
+        }
+        if let Some(passage) = &mut passage
+            && !answer.as_ref().is_err_and(Error::is_ambiguous)
+        {
+            passage.settle();
+        }
+        let response = answer?;
         let status = response.status();
         let body = Limited::new(response.into_body(), self.settings.body_limit)
             .collect()

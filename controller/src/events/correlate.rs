@@ -2,11 +2,14 @@
 //!
 //! Two events that say the same of the same object are one event with a series (client-go: `tools/events`): the
 //! second one writes `series.count` (once the first is stored), later ones are only counted, and the count is written every
-//! [`REFRESH`] and once the series has been quiet for [`FINISH`]. Unlike client-go the note counts as part of
-//! what is said, or `kubectl describe` would go on showing the first one. What that lets through is held back
-//! per object by a token bucket (client-go: `tools/record`, [`BURST`] and [`REFILL`]).
+//! [`REFRESH`] and once the series has been quiet for [`FINISH`]. Unlike client-go's `tools/events` the note counts as
+//! part of what is said, or `kubectl describe` would go on showing the first one; so from `tools/record` comes what
+//! keeps notes that differ each time (a number, a name) from making an object each time: from the [`SIMILAR`]th note
+//! within [`WINDOW`] on, they are one event, whose note begins with [`COMBINED`]. What all that lets through is held
+//! back per object by a token bucket (`tools/record`: [`BURST`] and [`REFILL`]).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -19,7 +22,13 @@ pub const FINISH: Duration = Duration::from_secs(6 * 60);
 pub const BURST: u32 = 25;
 /// How long it takes until an object may have one more.
 pub const REFILL: Duration = Duration::from_secs(300);
-/// How many series and objects are remembered; the oldest are forgotten first.
+/// From how many different notes on the events that otherwise say the same are combined.
+pub const SIMILAR: usize = 10;
+/// After how long without such an event its notes are forgotten.
+pub const WINDOW: Duration = Duration::from_secs(600);
+/// How the note of a combined event begins.
+pub const COMBINED: &str = "(combined from similar events): ";
+/// How many series, notes and objects are remembered; the oldest are forgotten first.
 const REMEMBERED: usize = 4096;
 
 /// What makes two events the same.
@@ -69,6 +78,24 @@ struct Series {
     written_count: i32,
 }
 
+/// The events that say the same but for their notes.
+#[derive(Debug)]
+struct Similar {
+    /// Hashes of the notes, at most one less than [`SIMILAR`].
+    notes: BTreeSet<u64>,
+    last: Instant,
+    /// The note of the combined event whose series runs.
+    combined: Option<String>,
+}
+
+/// Whose events about which object share a bucket.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Source {
+    controller: String,
+    object: ObjectIdentity,
+    warning: bool,
+}
+
 #[derive(Debug)]
 struct Bucket {
     tokens: f64,
@@ -82,7 +109,9 @@ pub(crate) struct Correlator {
     /// The order in which series end, for those to be forgotten.
     ends: BTreeMap<(Instant, u64), Identity>,
     sequence: u64,
-    buckets: HashMap<ObjectIdentity, Bucket>,
+    /// By what is said, without the note.
+    similar: HashMap<Identity, Similar>,
+    buckets: HashMap<Source, Bucket>,
 }
 
 // === impl Correlator ===
@@ -105,11 +134,62 @@ impl Correlator {
                 count: series.count,
             };
         }
-        if !self.take_token(&identity.object, now) {
+        let source = Source {
+            controller: identity.controller.clone(),
+            object: identity.object.clone(),
+            warning: identity.warning,
+        };
+        if !self.take_token(&source, now) {
             return Verdict::Spam;
         }
         self.remember(identity, name, now);
         Verdict::Create
+    }
+
+    /// Combines the event with others if there were too many that differ in their notes only (client-go:
+    /// `EventAggregator.EventAggregate`).
+    pub(crate) fn combine(&mut self, identity: &mut Identity, now: Instant) {
+        let group = Identity {
+            note: String::new(),
+            ..identity.clone()
+        };
+        if self.similar.len() >= REMEMBERED && !self.similar.contains_key(&group) {
+            let oldest = self
+                .similar
+                .iter()
+                .min_by(|(one, a), (other, b)| a.last.cmp(&b.last).then(one.cmp(other)))
+                .map(|(group, _)| group.clone());
+            if let Some(oldest) = oldest {
+                self.similar.remove(&oldest);
+            }
+        }
+        let similar = self.similar.entry(group.clone()).or_insert(Similar {
+            notes: BTreeSet::new(),
+            last: now,
+            combined: None,
+        });
+        if now.duration_since(similar.last) > WINDOW {
+            similar.notes.clear();
+        }
+        similar.last = now;
+        similar.notes.insert(hash_of(&identity.note));
+        if similar.notes.len() < SIMILAR {
+            return;
+        }
+        // Any of them, so that there are no more.
+        similar.notes.pop_first();
+        let running = similar.combined.clone().filter(|note| {
+            let combined = Identity {
+                note: note.clone(),
+                ..group
+            };
+            let series = self.series.get(&combined);
+            series.is_some_and(|series| now.duration_since(series.last) < FINISH)
+        });
+        let note = running
+            .unwrap_or_else(|| super::cut(&format!("{COMBINED}{}", identity.note), super::NOTE));
+        similar.combined = Some(note.clone());
+        identity.note = note;
     }
 
     /// The counts that are due to be written: of series that ended, and of those not written for long.
@@ -138,9 +218,27 @@ impl Correlator {
                 self.series.remove(&identity);
             }
         }
+        self.similar
+            .retain(|_, similar| now.duration_since(similar.last) <= WINDOW);
         self.buckets
             .retain(|_, bucket| bucket.level(now) < f64::from(BURST));
         due
+    }
+
+    /// The counts of all series that were not written.
+    pub(crate) fn unwritten(&mut self, now: Instant) -> Vec<(Identity, String, i32)> {
+        let mut unwritten = Vec::new();
+        for identity in self.ends.values() {
+            if let Some(series) = self.series.get_mut(identity)
+                && series.created
+                && series.count > series.written_count
+            {
+                series.written = now;
+                series.written_count = series.count;
+                unwritten.push((identity.clone(), series.name.clone(), series.count));
+            }
+        }
+        unwritten
     }
 
     /// The server has the event object now. If more of its kind came meanwhile, their count is to be written.
@@ -181,8 +279,8 @@ impl Correlator {
         self.series.insert(identity.clone(), series);
     }
 
-    fn take_token(&mut self, object: &ObjectIdentity, now: Instant) -> bool {
-        if self.buckets.len() >= REMEMBERED && !self.buckets.contains_key(object) {
+    fn take_token(&mut self, source: &Source, now: Instant) -> bool {
+        if self.buckets.len() >= REMEMBERED && !self.buckets.contains_key(source) {
             // Full of objects that were busy lately: forget the one that may say most again.
             let fullest = self
                 .buckets
@@ -190,12 +288,12 @@ impl Correlator {
                 .max_by(|(one, a), (other, b)| {
                     a.level(now).total_cmp(&b.level(now)).then(one.cmp(other))
                 })
-                .map(|(object, _)| object.clone());
-            if let Some(object) = fullest {
-                self.buckets.remove(&object);
+                .map(|(source, _)| source.clone());
+            if let Some(source) = fullest {
+                self.buckets.remove(&source);
             }
         }
-        let bucket = self.buckets.entry(object.clone()).or_insert(Bucket {
+        let bucket = self.buckets.entry(source.clone()).or_insert(Bucket {
             tokens: f64::from(BURST),
             filled: now,
         });
@@ -216,6 +314,13 @@ impl Bucket {
         let gained = now.duration_since(self.filled).as_secs_f64() / REFILL.as_secs_f64();
         (self.tokens + gained).min(f64::from(BURST))
     }
+}
+
+/// The same for the same text, in every process.
+fn hash_of(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -320,16 +425,97 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn one_controllers_or_kind_of_events_do_not_hold_back_anothers() {
+        let mut correlator = Correlator::default();
+        let now = Instant::now();
+        let mut all: Vec<Identity> = (0..=BURST).map(|i| identity(&i.to_string())).collect();
+        let verdicts = |correlator: &mut Correlator, all: &[Identity]| {
+            let last = all.iter().map(|one| correlator.take(one, "n", now)).last();
+            last.unwrap()
+        };
+        assert_eq!(verdicts(&mut correlator, &all), Verdict::Spam);
+        for one in &mut all {
+            one.warning = true;
+        }
+        assert_eq!(verdicts(&mut correlator, &all[..1]), Verdict::Create);
+        for one in &mut all {
+            one.warning = false;
+            one.controller = "example.com/other".into();
+        }
+        assert_eq!(verdicts(&mut correlator, &all[..1]), Verdict::Create);
+    }
+
+    /// client-go: `TestEventAggregatorByReasonFunc`, `TestEventCorrelator`.
+    #[tokio::test(start_paused = true)]
+    async fn notes_that_differ_each_time_are_combined_from_the_tenth_on() {
+        let mut correlator = Correlator::default();
+        let now = Instant::now();
+        let combine = |correlator: &mut Correlator, note: &str, now| {
+            let mut one = identity(note);
+            correlator.combine(&mut one, now);
+            let verdict = correlator.take(&one, "web.1", now);
+            let _ = correlator.created(&one, now);
+            (one.note, verdict)
+        };
+        for i in 1..10 {
+            let (note, verdict) = combine(&mut correlator, &i.to_string(), now);
+            assert_eq!((note, verdict), (i.to_string(), Verdict::Create));
+        }
+        let tenth = format!("{COMBINED}10");
+        assert_eq!(
+            combine(&mut correlator, "10", now),
+            (tenth.clone(), Verdict::Create)
+        );
+        // More of them are its series.
+        let (note, verdict) = combine(&mut correlator, "11", now);
+        assert_eq!(note, tenth);
+        assert!(
+            matches!(verdict, Verdict::Count { count: 2, .. }),
+            "{verdict:?}"
+        );
+        assert_eq!(combine(&mut correlator, "12", now).1, Verdict::Later);
+        // When that has ended, the next says its own note.
+        let later = now + FINISH;
+        assert_eq!(
+            combine(&mut correlator, "13", later).0,
+            format!("{COMBINED}13")
+        );
+        // Ten minutes later all is forgotten.
+        let forgotten = later + WINDOW + Duration::from_secs(1);
+        assert_eq!(combine(&mut correlator, "14", forgotten).0, "14");
+        // Another reason is another matter.
+        let mut other = identity("15");
+        other.reason = "Stopped".into();
+        correlator.combine(&mut other, now);
+        assert_eq!(other.note, "15");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_notes_again_are_series_of_their_own() {
+        let mut correlator = Correlator::default();
+        let now = Instant::now();
+        for i in 0..100 {
+            let mut one = identity(&(i % 9).to_string());
+            correlator.combine(&mut one, now);
+            assert_eq!(one.note, (i % 9).to_string());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn memory_is_bounded() {
         let mut correlator = Correlator::default();
         let now = Instant::now();
         for i in 0..(REMEMBERED + 100) {
             let mut one = identity("up");
             one.object.name = i.to_string();
+            correlator.combine(&mut one, now);
             assert_eq!(correlator.take(&one, "n", now), Verdict::Create);
         }
         assert_eq!(correlator.series.len(), REMEMBERED);
         assert_eq!(correlator.ends.len(), REMEMBERED);
         assert_eq!(correlator.buckets.len(), REMEMBERED);
+        assert_eq!(correlator.similar.len(), REMEMBERED);
+        correlator.due(now + WINDOW + Duration::from_secs(1));
+        assert!(correlator.similar.is_empty() && correlator.series.is_empty());
     }
 }

@@ -1,10 +1,10 @@
 //! Events (events.k8s.io/v1): what `kubectl describe` shows happened to an object.
 //!
 //! [`Recorder::event`] never waits and never fails. The event goes into a bounded queue; one writer makes
-//! series of repeated events, holds back an object that has too many, and tries each write up to
-//! [`TRIES`] times. It writes one at a time and rests after each, three times as long as the write took: when
-//! the API server is busy, reconciles go first and events follow. What is dropped is counted (`reeve_events_dropped_total`). The queue is written out when the
-//! manager stops, as far as its grace period allows.
+//! series of repeated events, combines those that differ in their notes only, holds back an object that has too
+//! many, and tries each write up to [`TRIES`] times. It writes one at a time and rests after each, three times as long
+//! as the write took: when the API server is busy, reconciles go first and events follow. What is dropped is counted
+//! (`reeve_events_dropped_total`). The queue is written out when the manager stops, as far as its grace period allows.
 //!
 //! Needs `create` and `patch` on `events` in `events.k8s.io`, and nothing else.
 
@@ -14,6 +14,7 @@ mod correlate;
 mod recording;
 mod writer;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -24,13 +25,22 @@ use prometheus_client::metrics::counter::Counter;
 use reeve_clock::Clock;
 use tokio::sync::mpsc;
 
-pub use correlate::{BURST, FINISH, REFILL, REFRESH};
+pub use correlate::{BURST, COMBINED, FINISH, REFILL, REFRESH, SIMILAR, WINDOW};
 use correlate::{Identity, ObjectIdentity};
 pub use writer::TRIES;
 pub(crate) use writer::Writer;
 
 /// How many events wait to be written at most (client-go: 1,000; but the writer here lets reconciles go first).
 pub const QUEUE: usize = 10_000;
+
+/// What a note may hold at most, in bytes (kube-apiserver: `NoteLengthLimit`).
+pub const NOTE: usize = 1024;
+
+/// What a reason, an action and the names of reporter and instance may hold at most, in bytes.
+pub const NAME: usize = 128;
+
+/// What the last part of the name of a reporter may hold at most (kube-apiserver: `IsQualifiedName`).
+const PART: usize = 63;
 
 /// Whether an event is good news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +58,7 @@ pub struct Recorder {
     queue: mpsc::Sender<Recorded>,
     dropped: Counter,
     clock: Clock,
+    annotations: Arc<BTreeMap<String, String>>,
 }
 
 /// An event on its way to the writer.
@@ -57,6 +68,7 @@ pub(crate) struct Recorded {
     related: Option<ObjectReference>,
     identity: Identity,
     at: Timestamp,
+    annotations: Arc<BTreeMap<String, String>>,
     dropped: Counter,
 }
 
@@ -70,10 +82,27 @@ impl Recorder {
         clock: Clock,
     ) -> Self {
         Self {
-            controller: controller.into(),
+            controller: qualified(controller).into(),
             queue,
             dropped,
             clock,
+            annotations: Arc::default(),
+        }
+    }
+
+    /// The same recorder, whose events carry these annotations (client-go: `AnnotatedEventf`). Of a series, its first
+    /// event's stay.
+    #[must_use]
+    pub fn annotated<K: Into<String>, V: Into<String>>(
+        &self,
+        annotations: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        let annotations = annotations
+            .into_iter()
+            .map(|(key, value)| (key.into(), value.into()));
+        Self {
+            annotations: Arc::new(annotations.collect()),
+            ..self.clone()
         }
     }
 
@@ -110,12 +139,13 @@ impl Recorder {
                 object: identity_of(regarding),
                 related: related.map(identity_of),
                 warning: event_type == EventType::Warning,
-                reason: cut(reason, 128),
-                action: cut(action, 128),
-                note: cut(&note.into(), 1024),
+                reason: cut(reason, NAME),
+                action: cut(action, NAME),
+                note: cut(&note.into(), NOTE),
                 controller: self.controller.to_string(),
             },
             at: self.clock.now(),
+            annotations: Arc::clone(&self.annotations),
             dropped: self.dropped.clone(),
         };
         if self.queue.try_send(recorded).is_err() {
@@ -156,6 +186,35 @@ fn identity_of(reference: &ObjectReference) -> ObjectIdentity {
     }
 }
 
+/// `controller` as the server takes a reporter: letters, digits, `-`, `_` and `.` between letters or digits, at most
+/// 63 of them, after a DNS name and a slash if there is one. The server would refuse every event of another.
+fn qualified(controller: &str) -> String {
+    let (prefix, name) = match controller.rsplit_once('/') {
+        Some((prefix, name)) => (Some(prefix.to_lowercase()), name),
+        None => (None, controller),
+    };
+    let part = |text: &str, allowed: &[char], length| {
+        let plain = |letter: char| {
+            let good = letter.is_ascii_alphanumeric() || allowed.contains(&letter);
+            if good { letter } else { '-' }
+        };
+        let text: String = text.chars().map(plain).take(length).collect();
+        let ends = |letter: char| !letter.is_ascii_alphanumeric();
+        text.trim_matches(ends).to_owned()
+    };
+    let name = part(name, &['-', '_', '.'], PART);
+    let name = if name.is_empty() {
+        "unnamed".to_owned()
+    } else {
+        name
+    };
+    let prefix = prefix.map(|prefix| part(&prefix, &['-', '.'], NAME));
+    match prefix.filter(|prefix| !prefix.is_empty()) {
+        Some(prefix) => format!("{prefix}/{name}"),
+        None => name,
+    }
+}
+
 /// The start of `text`, at most `bytes` long, ending at a character.
 fn cut(text: &str, bytes: usize) -> String {
     let end = (0..=bytes.min(text.len()))
@@ -185,6 +244,22 @@ mod tests {
         }
         assert_eq!(dropped.get(), 3);
         assert_eq!(waiting.try_recv().unwrap().identity.action, "A");
+    }
+
+    #[test]
+    fn a_reporter_is_named_as_the_server_takes_it() {
+        let long = "a".repeat(200);
+        for (controller, expected) in [
+            ("web", "web".to_owned()),
+            ("example.com/Web_1", "example.com/Web_1".to_owned()),
+            ("Web Controller", "Web-Controller".to_owned()),
+            ("Example.COM/web", "example.com/web".to_owned()),
+            ("-web-", "web".to_owned()),
+            ("/", "unnamed".to_owned()),
+            (&long, "a".repeat(63)),
+        ] {
+            assert_eq!(qualified(controller), expected);
+        }
     }
 
     #[test]

@@ -173,6 +173,102 @@ async fn what_is_queued_at_the_stop_is_still_written_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_counts_of_running_series_are_written_at_the_stop() {
+    let mut setup = setup();
+    for _ in 0..10 {
+        setup.record("no route");
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(setup.fake.objects(EVENTS)[0]["series"]["count"], 2);
+    setup.stop.cancel();
+    setup.tasks.join_next().await.unwrap().unwrap();
+    assert_eq!(setup.fake.objects(EVENTS)[0]["series"]["count"], 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_while_the_server_is_silent_does_not_keep_the_caller() {
+    let setup = setup();
+    setup.fake.hook(|_, _| Some(Fate::Hang));
+    for number in 0..(QUEUE + 100) {
+        // Never waits, whatever the server does.
+        setup.record(&number.to_string());
+    }
+    assert_eq!(setup.dropped.get(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn notes_that_differ_each_time_make_ten_objects() {
+    let setup = setup();
+    for number in 0..200 {
+        setup.record(&format!("attempt {number}"));
+        sleep(Duration::from_millis(100)).await;
+    }
+    eventually("written", || setup.fake.objects(EVENTS).len() == SIMILAR).await;
+    sleep(FINISH + Duration::from_secs(120)).await;
+    let events = setup.fake.objects(EVENTS);
+    assert_eq!(events.len(), SIMILAR);
+    let combined = events
+        .iter()
+        .find(|event| event["note"].as_str().unwrap().starts_with(COMBINED));
+    assert_eq!(combined.unwrap()["note"], format!("{COMBINED}attempt 9"));
+    assert_eq!(combined.unwrap()["series"]["count"], 191);
+    assert_eq!(setup.dropped.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_carry_annotations_and_the_second_object() {
+    let setup = setup();
+    let related = ObjectReference {
+        kind: Some("Secret".into()),
+        name: Some("key".into()),
+        ..ObjectReference::default()
+    };
+    let recorder = setup.recorder.annotated([("example.com/by", "me")]);
+    let record = || {
+        let (regarding, warning) = (reference(&object()), EventType::Warning);
+        recorder.event_for(&regarding, Some(&related), warning, "Failed", "Apply", "no");
+    };
+    record();
+    eventually("written", || setup.fake.objects(EVENTS).len() == 1).await;
+    for _ in 0..5 {
+        record();
+    }
+    sleep(Duration::from_secs(1)).await;
+    // The object is gone when the count of its series is due: it is made again.
+    let name = setup.fake.objects(EVENTS)[0]["metadata"]["name"].clone();
+    let event = setup.fake.objects(EVENTS).remove(0);
+    assert_eq!(event["metadata"]["annotations"]["example.com/by"], "me");
+    assert_eq!(event["related"]["name"], "key");
+    setup
+        .fake
+        .remove(&format!("{EVENTS}/{}", name.as_str().unwrap()));
+    sleep(FINISH + Duration::from_secs(120)).await;
+    let again = setup.fake.objects(EVENTS).remove(0);
+    assert_eq!(again["related"], event["related"]);
+    assert_eq!(again["type"], "Warning");
+    setup.record("without");
+    eventually("written", || setup.fake.objects(EVENTS).len() == 2).await;
+    let events = setup.fake.objects(EVENTS);
+    let plain = events.iter().find(|event| event["note"] == "without");
+    assert!(plain.unwrap()["metadata"]["annotations"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_long_for_the_server_is_cut() {
+    let setup = setup();
+    let (long, name) = ("ä".repeat(1000), "n".repeat(200));
+    let warning = EventType::Warning;
+    setup.recorder.event(&object(), warning, &name, &name, long);
+    eventually("written", || setup.fake.objects(EVENTS).len() == 1).await;
+    let event = setup.fake.objects(EVENTS).remove(0);
+    let length = |field: &str| event[field].as_str().unwrap().len();
+    assert_eq!(
+        (length("note"), length("reason"), length("action")),
+        (NOTE, NAME, NAME)
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_writer_writes_one_at_a_time_and_rests_three_times_as_long_as_a_write_took() {
     let setup = setup();
     let started = tokio::time::Instant::now();

@@ -1,5 +1,6 @@
 //! Takes events from the queue and writes them.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::correlate::{Correlator, Identity, Verdict};
+use super::correlate::{Correlator, Identity, ObjectIdentity, Verdict};
 use super::{QUEUE, Recorded};
 use crate::client::{self, Client};
 
@@ -81,7 +82,7 @@ impl Writer {
         let writer = Self {
             client,
             clock,
-            instance: super::cut(&instance, 128),
+            instance: super::cut(&instance, super::NAME),
             queue,
             correlator: Correlator::default(),
             turn: Arc::new(Semaphore::new(1)),
@@ -90,15 +91,28 @@ impl Writer {
         (writer, sender)
     }
 
-    /// Writes until `stop`; then what is queued, each tried once.
+    /// Writes until `stop`; then what is queued, and the counts of the running series, each tried once.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         let mut writes: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stopping = false;
+        // Counts that are due, and not begun to be written.
+        let mut counts: VecDeque<Job> = VecDeque::new();
+        let mut last_counts = false;
         loop {
-            if stopping && self.queue.is_empty() && writes.is_empty() {
-                return;
+            if stopping && self.queue.is_empty() && writes.is_empty() && counts.is_empty() {
+                if last_counts {
+                    return;
+                }
+                last_counts = true;
+                counts.extend(self.counts(Correlator::unwritten));
+                continue;
+            }
+            while writes.len() < WRITES
+                && let Some(job) = counts.pop_front()
+            {
+                writes.push(self.write(job, &stop));
             }
             tokio::select! {
                 biased;
@@ -112,11 +126,7 @@ impl Writer {
                     }
                 }
                 _ = sweep.tick(), if !stopping => {
-                    for (identity, name, count) in self.correlator.due(Instant::now()) {
-                        if let Some(job) = self.count(identity, name, count) {
-                            writes.push(self.write(job, &stop));
-                        }
-                    }
+                    counts.extend(self.counts(Correlator::due));
                 }
                 Some(recorded) = self.queue.recv(), if writes.len() < WRITES => {
                     if let Some(job) = self.decide(recorded) {
@@ -128,13 +138,25 @@ impl Writer {
         }
     }
 
+    fn counts(
+        &mut self,
+        which: impl FnOnce(&mut Correlator, Instant) -> Vec<(Identity, String, i32)>,
+    ) -> Vec<Job> {
+        let counts = which(&mut self.correlator, Instant::now());
+        let jobs = counts.into_iter();
+        jobs.map(|(identity, name, count)| self.count(identity, name, count))
+            .collect()
+    }
+
     fn name(&mut self, regarding: &ObjectReference, at: Timestamp) -> String {
         self.named = at.as_nanosecond().max(self.named + 1);
         event_name(regarding, self.named, &self.clock)
     }
 
-    fn decide(&mut self, recorded: Recorded) -> Option<Job> {
+    fn decide(&mut self, mut recorded: Recorded) -> Option<Job> {
         let name = self.name(&recorded.regarding, recorded.at);
+        self.correlator
+            .combine(&mut recorded.identity, Instant::now());
         let verdict = self
             .correlator
             .take(&recorded.identity, &name, Instant::now());
@@ -156,37 +178,35 @@ impl Writer {
     }
 
     /// The write of a series' count, made of what identifies it.
-    fn count(&self, identity: Identity, name: String, count: i32) -> Option<Job> {
-        let object = &identity.object;
-        let regarding = ObjectReference {
-            api_version: Some(object.api_version.clone()),
-            kind: Some(object.kind.clone()),
-            namespace: Some(object.namespace.clone()).filter(|namespace| !namespace.is_empty()),
-            name: Some(object.name.clone()),
-            uid: Some(object.uid.clone()).filter(|uid| !uid.is_empty()),
-            ..ObjectReference::default()
-        };
+    fn count(&self, identity: Identity, name: String, count: i32) -> Job {
         let recorded = Recorded {
-            regarding,
-            related: None,
+            regarding: reference_of(&identity.object),
+            related: identity.related.as_ref().map(reference_of),
             identity,
             at: self.clock.now(),
+            annotations: Arc::default(),
             dropped: Default::default(),
         };
-        Some(Job {
+        Job {
             recorded,
             name,
             count: Some(count),
-        })
+        }
     }
 
     /// A series whose event object has expired starts again with a new one (client-go: 404 on patch → create).
     fn settle(&mut self, ended: Ended) -> Option<Job> {
         match ended {
             Ended::Written(job) if job.count.is_none() => {
-                let identity = job.recorded.identity;
-                let (name, count) = self.correlator.created(&identity, Instant::now())?;
-                self.count(identity, name, count)
+                let mut recorded = job.recorded;
+                let created = self.correlator.created(&recorded.identity, Instant::now());
+                let (name, count) = created?;
+                recorded.at = self.clock.now();
+                Some(Job {
+                    recorded,
+                    name,
+                    count: Some(count),
+                })
             }
             Ended::Written(_) => None,
             Ended::Dropped(job) => {
@@ -292,7 +312,22 @@ async fn try_write(client: &Client, job: &Job, instance: &str) -> Result<(), cli
     };
     event.metadata.name = Some(job.name.clone());
     event.metadata.namespace = Some(namespace.to_owned());
+    if !recorded.annotations.is_empty() {
+        event.metadata.annotations = Some((*recorded.annotations).clone());
+    }
     client.create(&event).await.map(|_| ())
+}
+
+fn reference_of(object: &ObjectIdentity) -> ObjectReference {
+    let text = |field: &String| Some(field.clone()).filter(|text| !text.is_empty());
+    ObjectReference {
+        api_version: text(&object.api_version),
+        kind: text(&object.kind),
+        namespace: text(&object.namespace),
+        name: text(&object.name),
+        uid: text(&object.uid),
+        ..ObjectReference::default()
+    }
 }
 
 /// An event lives in the namespace of its object; those of cluster-scoped objects in `default`.

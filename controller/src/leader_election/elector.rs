@@ -205,11 +205,7 @@ impl Elector {
 
     /// Takes note of the lease as a watch shows it; false if that is no news.
     fn note(&mut self, lease: Lease) -> bool {
-        let version = |lease: &Lease| lease.metadata.resource_version.clone().unwrap_or_default();
-        if let Some(known) = &self.lease
-            && reeve_informer::compare(&version(&lease), &version(known))
-                .is_some_and(std::cmp::Ordering::is_lt)
-        {
+        if self.is_known(&lease) {
             return false;
         }
         let record = Record::of(&lease);
@@ -235,8 +231,10 @@ impl Elector {
 
     /// Renews until that fails for the renew deadline, or another holds the lease.
     pub(crate) async fn keep(&mut self) -> Lost {
+        let mut watch = Watch::new(self.options.retry_period, self.deadline);
+        let mut pace = Pace::new(self.options.retry_period);
         let lost = loop {
-            sleep(self.options.retry_period).await;
+            self.rest(&mut watch, &mut pace).await;
             if let Err(lost) = self.renew().await {
                 break lost;
             }
@@ -244,6 +242,39 @@ impl Elector {
         self.stopped();
         tracing::error!(lease = %self.key, cause = %lost, "leading ended");
         lost
+    }
+
+    /// Returns when the lease is to be renewed: after a retry period, or when somebody else wrote or deleted it.
+    async fn rest(&mut self, watch: &mut Watch, pace: &mut Pace) {
+        let due = Instant::now() + self.options.retry_period;
+        loop {
+            watch.open(&self.client, &self.key);
+            let changed = tokio::select! {
+                biased;
+                () = sleep_until(due) => return,
+                news = watch.next() => match news {
+                    News::Now(lease) => !self.is_known(&lease) && !self.is_ours(&lease),
+                    News::Gone => true,
+                    News::Ended(_) => false,
+                },
+            };
+            if changed && pace.take(Instant::now()).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Whether `lease` is no newer than what was read or written last.
+    fn is_known(&self, lease: &Lease) -> bool {
+        let version = |lease: &Lease| lease.metadata.resource_version.clone().unwrap_or_default();
+        self.lease.as_ref().is_some_and(|known| {
+            reeve_informer::compare(&version(lease), &version(known))
+                .is_some_and(std::cmp::Ordering::is_le)
+        })
+    }
+
+    fn is_ours(&self, lease: &Lease) -> bool {
+        Record::of(lease).holder == self.options.identity
     }
 
     /// Tries to renew until the deadline, counted from when the last renewal was asked for.
@@ -275,15 +306,21 @@ impl Elector {
         }
     }
 
-    /// Gives the lease up, if it is ours: read, then written with nobody in it (client-go: `release`). Tries for
-    /// the renew deadline; after that the lease ends by itself.
+    /// Gives the lease up, if it is ours: read, then written with nobody in it (client-go: `release`), when no write
+    /// of ours can arrive any more. Tries for the renew deadline; after that the lease ends by itself.
     pub(crate) async fn release(&mut self) {
         self.stopped();
         if !self.options.release_on_stop {
             return;
         }
         let limit = self.options.renew_deadline;
-        match timeout(limit, self.try_release()).await {
+        let margin = self.options.lease_duration - limit;
+        let fence = self.fence.clone();
+        let released = async {
+            fence.landed(margin).await;
+            self.try_release().await
+        };
+        match timeout(limit, released).await {
             Ok(true) => tracing::info!(lease = %self.key, "the lease is released"),
             Ok(false) => {}
             Err(_) => tracing::warn!(lease = %self.key, "the lease could not be released in time"),

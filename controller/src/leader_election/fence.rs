@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use http::{Method, Request};
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use reeve_clock::Clock;
+use tokio::sync::Notify;
+use tokio::time::sleep;
 use tower::BoxError;
 
 use crate::health::Health;
@@ -35,6 +38,18 @@ struct State {
     until: AtomicU64,
     /// Until when others cannot have taken the lease.
     lease: AtomicU64,
+    sent: Mutex<Sent>,
+    /// A write was answered, or given up.
+    landed: Notify,
+}
+
+/// The writes that were sent.
+#[derive(Debug, Default)]
+struct Sent {
+    /// How many wait for their answer.
+    waiting: usize,
+    /// When the last one was given up without an answer: it may still arrive.
+    given_up: Option<Duration>,
 }
 
 /// Not sent: the fence is closed.
@@ -47,6 +62,13 @@ pub(crate) struct Closed;
 pub(crate) struct Gate {
     fence: Fence,
     refused: Arc<AtomicBool>,
+}
+
+/// A write on its way, as its sender knows it. Dropped without an answer it may still arrive.
+#[derive(Debug)]
+pub(crate) struct Passage {
+    gate: Gate,
+    settled: bool,
 }
 
 // === impl Fence ===
@@ -65,8 +87,30 @@ impl Fence {
         self.clock.since_boot() < millis(self.state.until.load(Ordering::Acquire))
     }
 
+    /// Returns when every write that was sent has been answered, or was given up at least `margin` ago.
+    pub(crate) async fn landed(&self, margin: Duration) {
+        loop {
+            let landed = self.state.landed.notified();
+            let left = {
+                let sent = self.state.sent.lock();
+                if sent.waiting == 0 {
+                    let passed = |at| self.clock.since_boot().saturating_sub(at);
+                    let left = sent.given_up.map(|at| margin.saturating_sub(passed(at)));
+                    Some(left.unwrap_or_default())
+                } else {
+                    None
+                }
+            };
+            match left {
+                Some(Duration::ZERO) => return,
+                Some(left) => sleep(left).await,
+                None => landed.await,
+            }
+        }
+    }
+
     /// Marks `request`, if it is a write, as one to be asked about again when it goes out.
-    pub(crate) fn gate<B>(&self, request: &mut Request<B>) -> Option<Gate> {
+    pub(crate) fn gate<B>(&self, request: &mut Request<B>) -> Option<Passage> {
         if matches!(
             *request.method(),
             Method::GET | Method::HEAD | Method::OPTIONS
@@ -78,23 +122,32 @@ impl Fence {
             refused: Arc::default(),
         };
         request.extensions_mut().insert(gate.clone());
-        Some(gate)
+        self.state.sent.lock().waiting += 1;
+        Some(Passage {
+            gate,
+            settled: false,
+        })
     }
 
     /// `client`, refusing to write while the fence is closed.
     pub(crate) fn guard(&self, client: &kube_client::Client) -> kube_client::Client {
         let (fence, inner) = (self.clone(), client.clone());
         let service = tower::service_fn(move |mut request: Request<kube_client::client::Body>| {
-            let gate = fence.gate(&mut request);
+            let passage = fence.gate(&mut request);
             let inner = inner.clone();
             async move {
-                if let Some(gate) = &gate {
-                    gate.check()?;
+                let Some(mut passage) = passage else {
+                    return inner.send(request).await.map_err(BoxError::from);
+                };
+                passage.gate.check()?;
+                let answer = inner.send(request).await;
+                if passage.refused() {
+                    return Err(Closed.into());
                 }
-                match inner.send(request).await {
-                    Err(_) if gate.is_some_and(|gate| gate.refused()) => Err(Closed.into()),
-                    answer => answer.map_err(BoxError::from),
+                if answer.is_ok() {
+                    passage.settle();
                 }
+                answer.map_err(BoxError::from)
             }
         });
         kube_client::Client::new(service, client.default_namespace())
@@ -170,10 +223,32 @@ impl Gate {
         self.refused.store(true, Ordering::Release);
         Err(Closed)
     }
+}
 
+// === impl Passage ===
+
+impl Passage {
     /// Whether the request was stopped on its way out.
     pub(crate) fn refused(&self) -> bool {
-        self.refused.load(Ordering::Acquire)
+        self.gate.refused.load(Ordering::Acquire)
+    }
+
+    /// The write was answered, or certainly not sent.
+    pub(crate) fn settle(&mut self) {
+        self.settled = true;
+    }
+}
+
+impl Drop for Passage {
+    fn drop(&mut self) {
+        let fence = &self.gate.fence;
+        let mut sent = fence.state.sent.lock();
+        sent.waiting -= 1;
+        if !self.settled && !self.refused() {
+            sent.given_up = Some(fence.clock.since_boot());
+        }
+        drop(sent);
+        fence.state.landed.notify_waiters();
     }
 }
 

@@ -16,8 +16,12 @@
 //!   the [`Fence`] of the clients is closed at the renew deadline, before the process has noticed anything. The
 //!   fence is asked once more when the body of a request goes out to the connection, so what was prepared before a
 //!   pause is not sent after it;
-//! * *another took the lease*: the leader stops at its next renewal, without waiting for its deadline;
-//! * *somebody deleted the lease*: whoever saw it held waits out its duration all the same;
+//! * *another took the lease*: the leader watches it, too, and stops when it sees that, or at its next renewal;
+//! * *somebody deleted the lease, or emptied it* (client-go does that to its successor when it was paused and is to
+//!   release its lease at the end): the leader takes it back when it sees that. Whoever saw it held waits out its
+//!   duration after a deletion; what is empty may be taken at once;
+//! * *writes are on their way when the lease is to be released*: it is released when they were answered, or
+//!   LeaseDuration − RenewDeadline after they were given up;
 //! * *clocks differ*: no time in the lease is ever compared with a clock here. Only a clock that *runs* slower than
 //!   another's, by more than RenewDeadline to LeaseDuration (10 to 15 by default), would do harm;
 //! * *the process dies*: another leads after the lease duration. A restarted Pod with the same identity takes
@@ -48,7 +52,7 @@ mod tests;
 
 pub(crate) use elector::{Elector, Marks};
 pub use fence::{Fence, TOLERANCE};
-pub(crate) use fence::{Gate, Gated, add_checks, remove_checks};
+pub(crate) use fence::{Gated, Passage, add_checks, remove_checks};
 pub use options::{Error, JITTER, Options, identity};
 pub(crate) use own::Own;
 pub use record::Record;

@@ -296,9 +296,8 @@ impl World {
                     let ending = CancellationToken::new();
                     let stop = async {
                         stopping.cancelled().await;
-                        // The workers end before the lease is given up, and what they sent has arrived.
+                        // What they sent is waited for by whoever gives up the lease.
                         working.cancel();
-                        sleep(SLOWEST * 2).await;
                         ending.cancel();
                         std::future::pending::<()>().await;
                     };

@@ -127,7 +127,12 @@ async fn the_leader_renews_without_reading_and_reads_after_a_conflict() {
         .iter()
         .map(|line| line.split(' ').next().unwrap().to_owned())
         .collect();
-    assert_eq!(verbs, ["GET", "POST", "PUT", "PUT", "PUT", "GET", "PUT"]);
+    // Each call of `keep` watches anew.
+    let verbs: Vec<&str> = verbs.iter().map(String::as_str).collect();
+    let expected = [
+        "GET", "POST", "WATCH", "PUT", "PUT", "WATCH", "PUT", "GET", "PUT",
+    ];
+    assert_eq!(verbs, expected);
     let lease = fake.object(LEASE).unwrap();
     assert_eq!(lease["metadata"]["labels"]["added"], "by another");
     assert_eq!(lease["spec"]["leaseTransitions"], 0);
@@ -256,6 +261,33 @@ async fn a_lease_taken_by_another_is_lost_at_once() {
     let holder = "another".to_owned();
     assert_eq!(lost, Lost::Taken { holder });
     assert!(start.elapsed() <= Duration::from_secs(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_sees_at_once_that_its_lease_was_taken_emptied_or_deleted() {
+    for (case, holder) in [
+        ("taken", Some("another")),
+        ("emptied", Some("")),
+        ("deleted", None),
+    ] {
+        let (fake, clock) = (Fake::default(), clock());
+        let mut one = candidate(&fake, &clock, "one");
+        one.elector.acquire().await;
+        let keep = tokio::spawn(async move { (one.elector.keep().await, one.elector) });
+        sleep(Duration::from_millis(4500)).await;
+        let written = fake.log().len();
+        match holder {
+            Some(holder) => drop(fake.put(LEASE, held_by(holder))),
+            None => fake.remove(LEASE),
+        }
+        sleep(Duration::from_millis(10)).await;
+        assert_eq!(keep.is_finished(), case == "taken", "{case}");
+        assert_eq!(one.fence.is_open(), case != "taken", "{case}");
+        let expected = holder.filter(|holder| !holder.is_empty()).unwrap_or("one");
+        assert_eq!(spec(&fake)["holderIdentity"], expected, "{case}");
+        assert!(fake.log().len() <= written + 3, "{case}");
+        keep.abort();
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -476,6 +508,39 @@ async fn leading_is_told_and_a_renewal_that_had_to_read_is_counted() {
     assert_eq!((one.marks.leads.get(), one.marks.slow_path.get()), (0, 1));
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_released_when_no_write_can_arrive_any_more() {
+    for (case, wait, released_after) in [
+        ("answered after three seconds", 20, 3),
+        ("given up after a second, and may take four more", 1, 6),
+    ] {
+        let (fake, clock) = (Fake::default(), clock());
+        let mut one = candidate(&fake, &clock, "one");
+        one.elector.acquire().await;
+        fake.hook(|_, path| {
+            let slow = path.contains("configmaps");
+            slow.then_some(Fate::Slow(Duration::from_secs(3)))
+        });
+        let client = Client::new(fake.client()).with_fence(Some(one.fence.clone()));
+        let begun = Instant::now();
+        let write = tokio::spawn(async move {
+            let mut map = ConfigMap::default();
+            map.metadata.namespace = Some("ns".into());
+            map.metadata.name = Some("work".into());
+            let _ = timeout(Duration::from_secs(wait), client.create(&map)).await;
+        });
+        sleep(Duration::from_millis(500)).await;
+        one.elector.release().await;
+        let elapsed = begun.elapsed().as_secs_f64();
+        assert!(
+            (elapsed - f64::from(released_after)).abs() < 0.1,
+            "{case}: {elapsed}"
+        );
+        assert_eq!(spec(&fake)["holderIdentity"], "", "{case}");
+        write.await.unwrap();
+    }
+}
+
 /// client-go: `TestLeaderElectionHealthChecker`.
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_lease_is_over_is_not_ready_and_then_not_alive() {
@@ -562,16 +627,16 @@ async fn a_body_breaks_off_when_the_fence_closes_between_the_head_and_it() {
     let request = || {
         let body = kube_client::client::Body::from(b"{}".to_vec());
         let mut request = http::Request::post("/").body(body).unwrap();
-        let gate = one.fence.gate(&mut request).unwrap();
-        (gate, Gated::request(request))
+        let passage = one.fence.gate(&mut request).unwrap();
+        (passage, Gated::request(request))
     };
-    let ((gate, before), (_, sent)) = (request(), request());
+    let ((passage, before), (_sent, sent)) = (request(), request());
     let collect = async |request: http::Request<Gated<_>>| {
         http_body_util::BodyExt::collect(request.into_body()).await
     };
     assert!(collect(sent.unwrap()).await.is_ok());
     tokio::time::advance(Duration::from_secs(10)).await;
-    assert!(collect(before.unwrap()).await.is_err() && gate.refused());
+    assert!(collect(before.unwrap()).await.is_err() && passage.refused());
     assert!(request().1.is_err(), "and none begins");
 }
 

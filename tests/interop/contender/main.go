@@ -31,6 +31,7 @@ func main() {
 	leaseDuration := flag.Duration("lease-duration", 15*time.Second, "how long others wait after a renewal")
 	renewDeadline := flag.Duration("renew-deadline", 10*time.Second, "how long the leader tries to renew")
 	retryPeriod := flag.Duration("retry-period", 2*time.Second, "how long between two tries")
+	release := flag.Bool("release", true, "whether to release the lease at the end")
 	flag.Parse()
 
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
@@ -49,7 +50,7 @@ func main() {
 		LeaseDuration:   *leaseDuration,
 		RenewDeadline:   *renewDeadline,
 		RetryPeriod:     *retryPeriod,
-		ReleaseOnCancel: true,
+		ReleaseOnCancel: *release,
 		Name:            *lease,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
