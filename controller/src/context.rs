@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use reeve_clock::Clock;
 use reeve_workqueue::Reason;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Caches, Lister, NotCached};
 use crate::client::{Client, Error, Object};
+use crate::cluster::Cluster;
 use crate::events::Recorder;
 
 /// The surroundings of one reconcile. Cheap to clone.
@@ -31,6 +33,9 @@ pub(crate) struct Inner {
     pub(crate) attempt: u32,
     pub(crate) priority: i32,
     pub(crate) reasons: Vec<Reason>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) cancelled: CancellationToken,
+    pub(crate) span: tracing::Span,
 }
 
 /// Names one reconcile in logs; printed as a UUID.
@@ -113,10 +118,39 @@ impl Context {
         &self.0.reasons
     }
 
-    /// Cancelled when the controller is to stop. A reconcile may then end early, or go on for the grace period.
+    /// When the reconcile is cut off, if the controller has a
+    /// [time-out](crate::controller::Builder::reconcile_timeout).
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.0.deadline
+    }
+
+    /// Cancelled when the controller is to stop. A reconcile may then end early, or go on for the grace period: what
+    /// it writes is still written.
     #[must_use]
     pub fn stopping(&self) -> &CancellationToken {
         &self.0.around.stopping
+    }
+
+    /// Cancelled when the reconcile is over, in whatever way: it returned, or was dropped at its time-out, at the end of
+    /// the grace period or with the lease. For what it started elsewhere, a blocking call or a task, and must not
+    /// outlive it.
+    #[must_use]
+    pub fn cancelled(&self) -> &CancellationToken {
+        &self.0.cancelled
+    }
+
+    /// The span of this reconcile, with the controller, the key and the reconcile id, for what it starts elsewhere.
+    #[must_use]
+    pub fn span(&self) -> &tracing::Span {
+        &self.0.span
+    }
+
+    /// A client of another cluster that writes while this process may act for its controller, as
+    /// [`Context::client`] does. The key is not held until the caches of that cluster show what it wrote.
+    #[must_use]
+    pub fn client_of(&self, cluster: &Cluster) -> Client {
+        cluster.client().clone().with_fence(self.0.client.fence())
     }
 }
 

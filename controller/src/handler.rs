@@ -4,14 +4,20 @@
 //! resync at [`LOW_PRIORITY`](reeve_workqueue::LOW_PRIORITY) (controller-runtime: package handler).
 
 use std::any::TypeId;
-use std::marker::PhantomData;
 
 use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube_core::Resource;
 use reeve_informer::{Event, ObjectKey, UpdateReason};
 
+use crate::cache::Kind;
 use crate::client::{Object, key_of};
 use crate::reconcile::Request;
+
+/// An object as handlers and predicates see it: a Rust type of a kind, a `PartialObjectMeta`, a `DynamicObject`.
+pub trait Watched: Resource + Send + Sync + 'static {}
+
+impl<K: Resource + Send + Sync + 'static> Watched for K {}
 
 /// Names the requests an event calls for.
 pub trait Handler<K, R = Request>: Send + Sync + 'static {
@@ -29,7 +35,7 @@ pub fn for_object() -> ForObject {
     ForObject
 }
 
-impl<K: Object> Handler<K> for ForObject {
+impl<K: Watched> Handler<K> for ForObject {
     fn requests(&self, event: &Event<K>, request: &mut dyn FnMut(Request)) {
         request(match event {
             Event::Added { object, .. } => key_of(object.meta()),
@@ -39,11 +45,11 @@ impl<K: Object> Handler<K> for ForObject {
     }
 }
 
-/// Requests the owners of kind `O`.
-#[derive(Debug)]
-pub struct ForOwner<O> {
+/// Requests the owners of a kind.
+#[derive(Clone, Debug)]
+pub struct ForOwner {
     every: bool,
-    owner: PhantomData<fn() -> O>,
+    owner: Kind,
 }
 
 /// Requests the owner of kind `O` that controls the object; of an update, the old and the new one
@@ -51,32 +57,38 @@ pub struct ForOwner<O> {
 ///
 /// Group and kind of the owner reference must match, its version need not.
 #[must_use]
-pub fn for_owner<O: Object>() -> ForOwner<O> {
+pub fn for_owner<O: Object>() -> ForOwner {
+    for_owner_of(&Kind::of::<O>())
+}
+
+/// As [`for_owner`], of a kind that may be known only when the program runs.
+#[must_use]
+pub fn for_owner_of(owner: &Kind) -> ForOwner {
     ForOwner {
         every: false,
-        owner: PhantomData,
+        owner: owner.clone(),
     }
 }
 
 // === impl ForOwner ===
 
-impl<O: Object> ForOwner<O> {
-    /// Every owner of the kind, not only the one that controls the object.
+impl ForOwner {
+    /// Every owner of the kind, not only the one that controls the object (controller-runtime: `MatchEveryOwner`).
     #[must_use]
     pub fn every_owner(mut self) -> Self {
         self.every = true;
         self
     }
 
-    fn owners<K: Object>(&self, object: &K, request: &mut dyn FnMut(Request)) {
+    fn owners<K: Watched>(&self, object: &K, request: &mut dyn FnMut(Request)) {
         let references = object.meta().owner_references.iter().flatten();
         let wanted = references
             .filter(|reference| self.every || reference.controller == Some(true))
-            .filter(|reference| is_kind::<O>(reference));
+            .filter(|reference| is_of_kind(reference, &self.owner));
         for reference in wanted {
             let namespace = object.meta().namespace.as_deref();
             request(match namespace {
-                Some(namespace) if is_namespaced::<O>() => {
+                Some(namespace) if self.owner.is_namespaced() => {
                     ObjectKey::namespaced(namespace, reference.name.as_str())
                 }
                 _ => ObjectKey::cluster(reference.name.as_str()),
@@ -85,19 +97,20 @@ impl<O: Object> ForOwner<O> {
     }
 }
 
-fn is_kind<O: Object>(reference: &OwnerReference) -> bool {
+fn is_of_kind(reference: &OwnerReference, kind: &Kind) -> bool {
     let group = reference
         .api_version
         .split_once('/')
         .map_or("", |(group, _)| group);
-    reference.kind == O::kind(&()) && group == O::group(&())
+    let resource = kind.resource();
+    reference.kind == resource.kind && group == resource.group
 }
 
 pub(crate) fn is_namespaced<O: Object>() -> bool {
     TypeId::of::<O::Scope>() != TypeId::of::<ClusterResourceScope>()
 }
 
-impl<K: Object, O: Object> Handler<K> for ForOwner<O> {
+impl<K: Watched> Handler<K> for ForOwner {
     fn requests(&self, event: &Event<K>, request: &mut dyn FnMut(Request)) {
         for_each_state(event, |object| self.owners(object, request));
     }
@@ -122,7 +135,7 @@ where
 
 impl<K, R, F, I> Handler<K, R> for Map<F>
 where
-    K: Object,
+    K: Watched,
     F: Fn(&K) -> I + Send + Sync + 'static,
     I: IntoIterator<Item = R>,
 {
@@ -152,7 +165,7 @@ fn for_each_state<K>(event: &Event<K>, mut visit: impl FnMut(&K)) {
 
 /// Whether `event` tells nothing that was not known: the initial list, a resync, the same version again
 /// (controller-runtime: `WithLowPriorityWhenUnchanged`).
-pub(crate) fn is_unchanged<K: Object>(event: &Event<K>) -> bool {
+pub(crate) fn is_unchanged<K: Watched>(event: &Event<K>) -> bool {
     match event {
         Event::Added { initial, .. } => *initial,
         Event::Updated { old, new, reason } => {

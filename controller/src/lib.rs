@@ -77,6 +77,8 @@
 //! | what each result does to the queue | [`reconcile`] |
 //! | how a controller is put together | [`controller::Builder`], [`handler`], [`predicate`], [`source`] |
 //! | the order of start and stop, the grace period | [`manager`] |
+//! | what each part is doing, and why a controller waits | [`health::Health::runnables`], [`manager::Handle`] |
+//! | another cluster in the same manager | [`cluster`] |
 //! | a client that finds dead peers and does not retry behind your back | [`client::connect`] |
 //! | read your writes, rule by rule | [`client::Client`], [`controller::Builder::own_writes_timeout`] |
 //! | the lease | [`leader_election`] |
@@ -90,6 +92,7 @@
 
 pub mod cache;
 pub mod client;
+pub mod cluster;
 pub mod context;
 pub mod controller;
 pub mod events;
@@ -112,6 +115,7 @@ pub mod testing;
 
 pub use cache::{Caches, Lister};
 pub use client::Client;
+pub use cluster::Cluster;
 pub use context::Context;
 pub use controller::Controller;
 pub use events::Recorder;

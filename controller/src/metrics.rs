@@ -24,6 +24,7 @@ use prometheus_client::registry::Registry;
 use reeve_workqueue::{Gauges, MetricsProvider, QueueMetrics};
 
 use crate::leader_election::Marks;
+use crate::manager::status::{Board, WeakBoard};
 use crate::process::Process;
 use crate::server::{Handler, answer, text};
 
@@ -48,6 +49,8 @@ pub struct Metrics {
     families: Arc<Families>,
     queues: Arc<Queues>,
     informers: Arc<reeve_informer::prometheus::Metrics>,
+    /// What runs, of each manager that counts into this set.
+    boards: Arc<Mutex<Vec<WeakBoard>>>,
 }
 
 /// The queues whose gauges are read at a scrape.
@@ -83,6 +86,13 @@ pub(crate) struct ControllerLabel {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct UnavailableLabels {
+    controller: String,
+    informer: String,
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ResultLabels {
     controller: String,
     result: &'static str,
@@ -108,6 +118,8 @@ struct Families {
     terminal_errors: Family<ControllerLabel, Counter>,
     panics: Family<ControllerLabel, Counter>,
     timeouts: Family<ControllerLabel, Counter>,
+    given_up: Family<ControllerLabel, Counter>,
+    unavailable: Family<UnavailableLabels, Gauge>,
     time: HistogramFamily<ControllerLabel>,
     workers: Family<ControllerLabel, Gauge>,
     active: Family<ControllerLabel, Gauge>,
@@ -137,6 +149,7 @@ pub(crate) struct ControllerMetrics {
     pub(crate) terminal_errors: Counter,
     pub(crate) panics: Counter,
     pub(crate) timeouts: Counter,
+    pub(crate) given_up: Counter,
     pub(crate) time: Histogram,
     pub(crate) workers: Gauge,
     pub(crate) active: Gauge,
@@ -165,6 +178,7 @@ impl Metrics {
             families,
             queues: Arc::new(queues),
             informers: Arc::new(informers),
+            boards: Arc::default(),
         }
     }
 
@@ -177,12 +191,37 @@ impl Metrics {
     #[must_use]
     pub fn encode(&self) -> String {
         self.queues.refresh();
+        self.refresh_controllers();
         let mut text = String::new();
         // Writing to a String does not fail; a collector that does leaves the text short, and scrapes say so.
         if prometheus_client::encoding::text::encode(&mut text, &self.registry.lock()).is_err() {
             tracing::warn!("a metrics collector failed; the scrape is incomplete");
         }
         text
+    }
+
+    /// Asks what runs there at each scrape.
+    pub(crate) fn observe(&self, board: &Board) {
+        self.boards.lock().push(board.downgrade());
+    }
+
+    fn refresh_controllers(&self) {
+        self.families.unavailable.clear();
+        let boards: Vec<Board> = {
+            let mut boards = self.boards.lock();
+            boards.retain(|board| board.upgrade().is_some());
+            boards.iter().filter_map(WeakBoard::upgrade).collect()
+        };
+        for runnable in boards.iter().flat_map(Board::runnables) {
+            for kind in runnable.unavailable.iter().filter(|kind| !kind.optional) {
+                let labels = UnavailableLabels {
+                    controller: runnable.name.clone(),
+                    informer: kind.informer.to_string(),
+                    cause: kind.cause,
+                };
+                self.families.unavailable.get_or_create(&labels).set(1);
+            }
+        }
     }
 
     /// Measures informers into this set: those of the manager's caches do; one made by hand takes this.
@@ -213,6 +252,7 @@ impl Metrics {
             terminal_errors: families.terminal_errors.get_or_create_owned(&label),
             panics: families.panics.get_or_create_owned(&label),
             timeouts: families.timeouts.get_or_create_owned(&label),
+            given_up: families.given_up.get_or_create_owned(&label),
             time: families.time.get_or_create_owned(&label),
             workers: families.workers.get_or_create_owned(&label),
             active: families.active.get_or_create_owned(&label),
@@ -307,6 +347,8 @@ impl Families {
             terminal_errors: Family::default(),
             panics: Family::default(),
             timeouts: Family::default(),
+            given_up: Family::default(),
+            unavailable: Family::default(),
             time: Family::new_with_constructor(|| Histogram::new(RECONCILE_TIME_BUCKETS)),
             workers: Family::default(),
             active: Family::default(),
@@ -352,6 +394,16 @@ impl Families {
             "controller_runtime_reconcile_timeouts",
             "Reconciles per controller that were cut off by the controller's time-out",
             self.timeouts.clone(),
+        );
+        registry.register(
+            "reeve_reconcile_given_up",
+            "Keys per controller that failed more often than they are retried",
+            self.given_up.clone(),
+        );
+        registry.register(
+            "reeve_controller_informer_unavailable",
+            "1 for each informer that keeps a controller from starting its workers, with the cause",
+            self.unavailable.clone(),
         );
         registry.register(
             "controller_runtime_reconcile_time_seconds",

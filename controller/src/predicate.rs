@@ -2,13 +2,19 @@
 //!
 //! A predicate sees the whole event, old and new, so that an object leaving a selector is visible. The ones that
 //! ask what changed let additions and deletions through (controller-runtime: package predicate).
+//!
+//! A [`Predicate`] is of one watch. A [`Filter`] looks at metadata only, so that it applies to every kind: it is a
+//! predicate of one watch too, and [`Builder::with_event_filter`](crate::controller::Builder::with_event_filter) makes
+//! it one of all watches.
 
-use kube_core::ObjectMeta;
-use reeve_informer::Event;
+use std::fmt;
 
-use crate::client::Object;
+use kube_core::{ObjectMeta, Selector, SelectorExt};
+use reeve_informer::{Event, ObjectKey, UpdateReason};
 
-/// Says whether an event is handled.
+use crate::handler::Watched;
+
+/// Says whether an event of a watch is handled.
 pub trait Predicate<K>: Send + Sync + 'static {
     /// Whether `event` is handled.
     fn allows(&self, event: &Event<K>) -> bool;
@@ -20,6 +26,159 @@ where
 {
     fn allows(&self, event: &Event<K>) -> bool {
         self(event)
+    }
+}
+
+/// Says whether an event of any kind is handled, by metadata alone.
+pub trait Filter: Send + Sync + 'static {
+    /// Whether `event` is handled.
+    fn passes(&self, event: &MetaEvent<'_>) -> bool;
+}
+
+impl<F> Filter for F
+where
+    F: Fn(&MetaEvent<'_>) -> bool + Send + Sync + 'static,
+{
+    fn passes(&self, event: &MetaEvent<'_>) -> bool {
+        self(event)
+    }
+}
+
+/// What a [`Filter`] sees of an event.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum MetaEvent<'a> {
+    /// An object is there.
+    Added {
+        /// The object.
+        object: &'a ObjectMeta,
+        /// It was there when the watch began.
+        initial: bool,
+    },
+    /// An object changed, or is shown again.
+    Updated {
+        /// What was known before.
+        old: &'a ObjectMeta,
+        /// What is known now.
+        new: &'a ObjectMeta,
+        /// Why it is shown.
+        reason: UpdateReason,
+    },
+    /// An object is gone.
+    Deleted {
+        /// Its key.
+        key: &'a ObjectKey,
+        /// What was known of it last, if anything was.
+        last: Option<&'a ObjectMeta>,
+    },
+}
+
+// === impl MetaEvent ===
+
+impl<'a> MetaEvent<'a> {
+    /// What a filter sees of `event`.
+    #[must_use]
+    pub fn of<K: Watched>(event: &'a Event<K>) -> Self {
+        match event {
+            Event::Added { object, initial } => Self::Added {
+                object: object.meta(),
+                initial: *initial,
+            },
+            Event::Updated { old, new, reason } => Self::Updated {
+                old: old.meta(),
+                new: new.meta(),
+                reason: *reason,
+            },
+            Event::Deleted { key, last, .. } => Self::Deleted {
+                key,
+                last: last.as_ref().map(|last| last.meta()),
+            },
+        }
+    }
+
+    /// Whether `holds` of the object, before or after; true for one that is gone and of which nothing is known.
+    pub fn any(&self, mut holds: impl FnMut(&ObjectMeta) -> bool) -> bool {
+        match self {
+            Self::Added { object, .. } => holds(object),
+            Self::Updated { old, new, .. } => holds(old) || holds(new),
+            Self::Deleted { last, .. } => last.is_none_or(holds),
+        }
+    }
+}
+
+/// Events of objects whose labels satisfy a selector, before or after: one that leaves the selector is seen once more,
+/// and what was done for it can be undone (controller-runtime's `LabelSelectorPredicate` looks at the new object only).
+///
+/// ```
+/// use kube_core::Expression;
+/// use reeve_controller::predicate;
+/// let mine = predicate::labels(Expression::Equal("app".into(), "shop".into()));
+/// ```
+#[must_use]
+pub fn labels(selector: impl Into<Selector>) -> Labels {
+    Labels(selector.into())
+}
+
+/// Events of objects in one of these namespaces; those without a namespace are in none.
+#[must_use]
+pub fn namespaces(names: impl IntoIterator<Item: Into<String>>) -> Namespaces {
+    Namespaces(names.into_iter().map(Into::into).collect())
+}
+
+/// Events of objects for which `holds`, before or after; and of those that are gone and of which nothing is known
+/// (controller-runtime: `NewPredicateFuncs`, which looks at the new object only).
+pub fn object<K: Watched>(
+    holds: impl Fn(&K) -> bool + Send + Sync + 'static,
+) -> impl Predicate<K> + 'static {
+    move |event: &Event<K>| match event {
+        Event::Added { object, .. } => holds(object),
+        Event::Updated { old, new, .. } => holds(old) || holds(new),
+        Event::Deleted { last, .. } => last.as_ref().is_none_or(|last| holds(last)),
+    }
+}
+
+/// See [`labels`].
+#[derive(Clone, Debug)]
+pub struct Labels(Selector);
+
+/// See [`namespaces`].
+#[derive(Clone, Debug)]
+pub struct Namespaces(std::collections::BTreeSet<String>);
+
+// === impl Labels ===
+
+impl Filter for Labels {
+    fn passes(&self, event: &MetaEvent<'_>) -> bool {
+        event.any(|meta| match &meta.labels {
+            Some(labels) => self.0.matches(labels),
+            None => self.0.matches(&std::collections::BTreeMap::new()),
+        })
+    }
+}
+
+impl<K: Watched> Predicate<K> for Labels {
+    fn allows(&self, event: &Event<K>) -> bool {
+        self.passes(&MetaEvent::of(event))
+    }
+}
+
+// === impl Namespaces ===
+
+impl Filter for Namespaces {
+    fn passes(&self, event: &MetaEvent<'_>) -> bool {
+        let namespace = match event {
+            MetaEvent::Added { object: meta, .. } | MetaEvent::Updated { new: meta, .. } => {
+                meta.namespace.as_deref()
+            }
+            MetaEvent::Deleted { key, .. } => key.namespace.as_deref(),
+        };
+        namespace.is_some_and(|namespace| self.0.contains(namespace))
+    }
+}
+
+impl<K: Watched> Predicate<K> for Namespaces {
+    fn allows(&self, event: &Event<K>) -> bool {
+        self.passes(&MetaEvent::of(event))
     }
 }
 
@@ -69,12 +228,18 @@ pub fn finalizers_changed() -> Changed {
 
 // === impl Changed ===
 
-impl<K: Object> Predicate<K> for Changed {
-    fn allows(&self, event: &Event<K>) -> bool {
+impl Filter for Changed {
+    fn passes(&self, event: &MetaEvent<'_>) -> bool {
         match event {
-            Event::Updated { old, new, .. } => self.0.differs(old.meta(), new.meta()),
-            Event::Added { .. } | Event::Deleted { .. } => true,
+            MetaEvent::Updated { old, new, .. } => self.0.differs(old, new),
+            MetaEvent::Added { .. } | MetaEvent::Deleted { .. } => true,
         }
+    }
+}
+
+impl<K: Watched> Predicate<K> for Changed {
+    fn allows(&self, event: &Event<K>) -> bool {
+        self.passes(&MetaEvent::of(event))
     }
 }
 
@@ -152,12 +317,36 @@ impl<K, P: Predicate<K>> Predicate<K> for Not<P> {
     }
 }
 
+impl<A: Filter, B: Filter> Filter for And<A, B> {
+    fn passes(&self, event: &MetaEvent<'_>) -> bool {
+        self.0.passes(event) && self.1.passes(event)
+    }
+}
+
+impl<A: Filter, B: Filter> Filter for Or<A, B> {
+    fn passes(&self, event: &MetaEvent<'_>) -> bool {
+        self.0.passes(event) || self.1.passes(event)
+    }
+}
+
+impl<P: Filter> Filter for Not<P> {
+    fn passes(&self, event: &MetaEvent<'_>) -> bool {
+        !self.0.passes(event)
+    }
+}
+
+impl fmt::Debug for dyn Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Filter")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use k8s_openapi::api::core::v1::ConfigMap;
-    use reeve_informer::{ObjectKey, UpdateReason};
+    use kube_core::Expression;
 
     use super::*;
 
@@ -217,5 +406,74 @@ mod tests {
         assert!(!and(generation_changed(), no).allows(&spec));
         assert!(or(no, generation_changed()).allows(&spec));
         assert!(not(no).allows(&spec));
+    }
+
+    fn labelled(labels: &[(&str, &str)]) -> Arc<ConfigMap> {
+        let mut object = ConfigMap::default();
+        let labels = labels.iter();
+        let labels = labels.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        object.metadata.labels = Some(labels.collect());
+        Arc::new(object)
+    }
+
+    #[test]
+    fn leaving_a_selector_is_seen() {
+        let (inside, outside) = (labelled(&[("app", "shop")]), labelled(&[("app", "other")]));
+        let added = |object: &Arc<ConfigMap>| Event::Added {
+            object: Arc::clone(object),
+            initial: false,
+        };
+        let update = |old: &Arc<ConfigMap>, new: &Arc<ConfigMap>| Event::Updated {
+            old: Arc::clone(old),
+            new: Arc::clone(new),
+            reason: UpdateReason::Changed,
+        };
+        let deleted = |last: Option<&Arc<ConfigMap>>| Event::Deleted {
+            key: ObjectKey::cluster("a"),
+            last: last.map(Arc::clone),
+            tombstone: last.is_none(),
+        };
+        let by_label = labels(Expression::Equal("app".into(), "shop".into()));
+        let by_object =
+            object(|map: &ConfigMap| map.metadata.labels.as_ref().unwrap()["app"] == "shop");
+        for (case, event, expected) in [
+            ("added inside", added(&inside), true),
+            ("added outside", added(&outside), false),
+            ("enters", update(&outside, &inside), true),
+            ("stays", update(&inside, &inside), true),
+            ("leaves", update(&inside, &outside), true),
+            ("stays outside", update(&outside, &outside), false),
+            ("deleted inside", deleted(Some(&inside)), true),
+            ("deleted outside", deleted(Some(&outside)), false),
+            ("deleted, and nothing is known", deleted(None), true),
+        ] {
+            assert_eq!(by_label.allows(&event), expected, "{case}");
+            assert_eq!(by_object.allows(&event), expected, "{case}");
+        }
+        let unlabelled = added(&Arc::new(ConfigMap::default()));
+        assert!(!by_label.allows(&unlabelled));
+        assert!(labels(Expression::DoesNotExist("app".into())).allows(&unlabelled));
+    }
+
+    #[test]
+    fn a_namespace_is_of_the_object_or_of_the_key_of_what_is_gone() {
+        let mine = namespaces(["a", "b"]);
+        let in_namespace = |namespace: Option<&str>| {
+            let mut object = ConfigMap::default();
+            object.metadata.namespace = namespace.map(ToOwned::to_owned);
+            Event::Added {
+                object: Arc::new(object),
+                initial: false,
+            }
+        };
+        let gone = |key| Event::<ConfigMap>::Deleted {
+            key,
+            last: None,
+            tombstone: true,
+        };
+        assert!(mine.allows(&in_namespace(Some("b"))));
+        assert!(!mine.allows(&in_namespace(Some("c"))) && !mine.allows(&in_namespace(None)));
+        assert!(mine.allows(&gone(ObjectKey::namespaced("a", "x"))));
+        assert!(!mine.allows(&gone(ObjectKey::cluster("a"))));
     }
 }

@@ -5,6 +5,8 @@
 //! | result | failures of the key | the key | `result` label |
 //! |---|---|---|---|
 //! | `Err` | one more | again after its back-off | `error` |
+//! | `Err`, [rate-limited](Error::rate_limited) | one more | again after its back-off, and not before it was asked for | `error` |
+//! | `Err`, and [`max_retries`](crate::controller::Builder::max_retries) are over | forgotten | not again until something changes | `error` |
 //! | `Err`, terminal, or [`Outcome::terminal`] | forgotten | not again until something changes | `error` |
 //! | [`Outcome::requeue_after`] a delay | forgotten | again after the delay | `requeue_after` |
 //! | [`Outcome::retry`] | one more | again after its back-off | `requeue` |
@@ -12,8 +14,11 @@
 //! | a panic | one more | again after its back-off | `error` |
 //! | the time-out | one more | again after its back-off | `error` |
 //!
-//! One row differs from controller-runtime: there a terminal error leaves the key's failure record behind
-//! for ever.
+//! The priority with which a key comes back is the one it was handed out with, unless [`Outcome::with_priority`] or
+//! [`Error::with_priority`] say another.
+//!
+//! Two rows differ from controller-runtime: there a terminal error leaves the key's failure record behind for ever, and
+//! nothing honours `Retry-After`.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -22,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reeve_informer::ObjectKey;
+use reeve_workqueue::Cause;
 
 use crate::context::Context;
 
@@ -169,7 +175,23 @@ impl Outcome {
 #[derive(Debug)]
 pub struct Error {
     source: Box<dyn StdError + Send + Sync>,
-    terminal: bool,
+    class: Class,
+    priority: Option<i32>,
+}
+
+/// What is to be done about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Class {
+    /// The key is tried again after its back-off.
+    Transient,
+    /// Whoever refused asked not to be called again before so long: the key waits that long at least.
+    RateLimited {
+        /// How long.
+        retry_after: Duration,
+    },
+    /// The key is left alone until something changes.
+    Terminal,
 }
 
 // === impl Error ===
@@ -178,30 +200,73 @@ impl Error {
     /// An error that is retried, from a message.
     #[must_use]
     pub fn message(message: impl Into<String>) -> Self {
-        Self {
-            source: message.into().into(),
-            terminal: false,
-        }
+        Self::of_class(message.into().into(), Class::Transient)
     }
 
     /// An error that trying again cannot mend (controller-runtime: `reconcile.TerminalError`).
     #[must_use]
     pub fn terminal(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::of_class(source.into(), Class::Terminal)
+    }
+
+    /// An error of who asked not to be called again before `retry_after`. The key waits that long, or its back-off if
+    /// that is longer; a change of what is watched brings it earlier.
+    ///
+    /// An API server's answer that says so converts into this by itself, wherever it is in the chain of sources.
+    #[must_use]
+    pub fn rate_limited(
+        source: impl Into<Box<dyn StdError + Send + Sync>>,
+        retry_after: Duration,
+    ) -> Self {
+        Self::of_class(source.into(), Class::RateLimited { retry_after })
+    }
+
+    fn of_class(source: Box<dyn StdError + Send + Sync>, class: Class) -> Self {
         Self {
-            source: source.into(),
-            terminal: true,
+            source,
+            class,
+            priority: None,
         }
+    }
+
+    /// Gives the request this priority when it comes back. Unset, it keeps the one it was handed out with.
+    #[must_use]
+    pub fn with_priority(mut self, priority: i32) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// What is to be done about it.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        self.class
     }
 
     /// Whether the key is left alone until something changes.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
-        self.terminal
+        self.class == Class::Terminal
+    }
+
+    pub(crate) fn priority(&self) -> Option<i32> {
+        self.priority
     }
 
     pub(crate) fn into_terminal(mut self) -> Self {
-        self.terminal = true;
+        self.class = Class::Terminal;
         self
+    }
+
+    /// As the queue keeps it.
+    pub(crate) fn cause(&self) -> Cause {
+        let cause = Cause::new(self);
+        match self.class {
+            Class::Transient => cause,
+            Class::RateLimited { retry_after } => {
+                cause.class("rate limited").retry_after(retry_after)
+            }
+            Class::Terminal => cause.class("terminal"),
+        }
     }
 
     /// What failed.
@@ -219,11 +284,8 @@ impl fmt::Display for Error {
 
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     fn from(error: E) -> Self {
-        let terminal = is_marked_terminal(&error);
-        Self {
-            source: Box::new(error),
-            terminal,
-        }
+        let class = class_of(&error);
+        Self::of_class(Box::new(error), class)
     }
 }
 
@@ -242,15 +304,48 @@ impl Terminal {
     }
 }
 
-fn is_marked_terminal(error: &(dyn StdError + 'static)) -> bool {
+/// Marks an error inside an error type of your own as one of who asked not to be called again before a time; found
+/// anywhere in the chain of sources.
+#[derive(Debug, thiserror::Error)]
+#[error("{source}")]
+pub struct RateLimited {
+    source: Box<dyn StdError + Send + Sync>,
+    retry_after: Duration,
+}
+
+// === impl RateLimited ===
+
+impl RateLimited {
+    /// Marks `error`.
+    #[must_use]
+    pub fn new(error: impl Into<Box<dyn StdError + Send + Sync>>, retry_after: Duration) -> Self {
+        Self {
+            source: error.into(),
+            retry_after,
+        }
+    }
+}
+
+/// The class that the chain of sources says, the outermost mark first.
+fn class_of(error: &(dyn StdError + 'static)) -> Class {
     let mut next = Some(error);
     while let Some(error) = next {
         if error.is::<Terminal>() {
-            return true;
+            return Class::Terminal;
+        }
+        let limited = error
+            .downcast_ref::<RateLimited>()
+            .map(|error| error.retry_after);
+        let answered = || {
+            let error = error.downcast_ref::<crate::client::Error>();
+            error.and_then(crate::client::Error::retry_after)
+        };
+        if let Some(retry_after) = limited.or_else(answered) {
+            return Class::RateLimited { retry_after };
         }
         next = error.source();
     }
-    false
+    Class::Transient
 }
 
 #[cfg(test)]
@@ -268,6 +363,34 @@ mod tests {
         assert!(error.is_terminal());
         assert_eq!(error.to_string(), "the block is not valid: no such unit");
         assert!(!Error::from(fmt::Error).is_terminal());
+    }
+
+    #[test]
+    fn retry_after_is_found_through_wrapping() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("the gateway refused")]
+        struct Wrapped(#[source] Box<dyn StdError + Send + Sync>);
+        let wait = Duration::from_secs(7);
+        let limited = Class::RateLimited { retry_after: wait };
+        let marked = Error::from(Wrapped(RateLimited::new("busy", wait).into()));
+        assert_eq!(marked.class(), limited);
+        assert_eq!(marked.to_string(), "the gateway refused: busy");
+        assert_eq!(marked.cause().wait_at_least(), Some(wait));
+        let answer = |code, seconds| {
+            let status = serde_json::from_value(serde_json::json!({
+                "code": code, "message": "slow down", "details": {"retryAfterSeconds": seconds}}));
+            crate::client::Error::Api {
+                request: "get a".into(),
+                status: Box::new(status.unwrap()),
+            }
+        };
+        for code in [429, 503] {
+            let error = Error::from(Wrapped(answer(code, 7).into()));
+            assert_eq!(error.class(), limited, "{code}");
+        }
+        assert_eq!(Error::from(answer(429, 0)).class(), Class::Transient);
+        let both = Error::from(Terminal::new(answer(429, 7)));
+        assert_eq!(both.class(), Class::Terminal, "the outermost mark counts");
     }
 
     #[test]

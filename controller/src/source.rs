@@ -1,8 +1,11 @@
 //! Requests that do not come from a watch: a channel, a stream, a timer.
 
-use futures::Stream;
+use std::time::Duration;
+
 use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 
 /// A request and how urgent it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +93,24 @@ impl<R> Clone for Sender<R> {
     }
 }
 
+/// `request`, every `period`: for what must be looked at though nothing tells that it changed. The first comes after
+/// one period; one that comes while the last waits or runs is merged with it.
+///
+/// Give it to [`Builder::watches_source`](crate::controller::Builder::watches_source).
+#[must_use]
+pub fn every<R: Clone + Send + 'static>(
+    period: Duration,
+    request: R,
+) -> BoxStream<'static, Wanted<R>> {
+    let first = None::<Instant>;
+    futures::stream::unfold((first, request), move |(last, request)| async move {
+        let next = last.unwrap_or_else(Instant::now) + period;
+        sleep_until(next).await;
+        Some((Wanted::from(request.clone()), (Some(next), request)))
+    })
+    .boxed()
+}
+
 /// A stream of requests, as the builder keeps it.
 pub(crate) fn boxed<R, S>(stream: S) -> BoxStream<'static, Wanted<R>>
 where
@@ -97,6 +118,5 @@ where
     S::Item: Into<Wanted<R>>,
     R: 'static,
 {
-    use futures::StreamExt;
     stream.map(Into::into).boxed()
 }

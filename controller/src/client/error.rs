@@ -196,6 +196,15 @@ impl Error {
         }
     }
 
+    /// How long the server asks not to be called again, if it does (429, or 503, with `retryAfterSeconds`).
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let status = self.status()?;
+        let seconds = status.details.as_ref()?.retry_after_seconds;
+        (matches!(status.code, 429 | 503) && seconds > 0)
+            .then(|| Duration::from_secs(seconds.into()))
+    }
+
     fn code(&self) -> Option<u16> {
         self.status().map(|status| status.code)
     }

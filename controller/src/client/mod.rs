@@ -185,6 +185,10 @@ impl Client {
         self
     }
 
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        self.fence.as_ref().map(|fenced| fenced.fence.clone())
+    }
+
     pub(crate) fn with_fence(mut self, fence: Option<Fence>) -> Self {
         self.fence = fence.map(|fence| {
             Arc::new(Fenced {

@@ -10,13 +10,15 @@ use reeve_workqueue::{RateLimiter, Reason};
 
 use super::run::Plan;
 use super::watch::Watch;
-use super::worker::Erased;
+use super::worker::{Erased, GiveUp};
 use super::{Controller, OWN_WRITES_TIMEOUT};
+use crate::cache::{Caches, Kind, View};
 use crate::client::Object;
-use crate::handler::{ForObject, ForOwner, Handler, for_object, for_owner};
+use crate::cluster::Cluster;
+use crate::handler::{ForOwner, Handler, Watched, for_object, for_owner_of};
 use crate::leader_election;
-use crate::predicate::Predicate;
-use crate::reconcile::{Reconciler, Request, RequestKey};
+use crate::predicate::{Filter, Predicate};
+use crate::reconcile::{Error, Reconciler, Request, RequestKey};
 use crate::source::{self, Wanted};
 
 /// What is wrong with a controller.
@@ -40,32 +42,58 @@ pub enum BuildError {
 #[derive(Clone, Copy, Debug)]
 pub enum NoWatch {}
 
+/// The type of a builder that is for a kind: there is one at most.
+#[derive(Clone, Copy, Debug)]
+pub enum OneKind {}
+
 /// The last watch, to which predicates may still be added, and whether it is optional.
 type Open<R, K> = Box<dyn FnOnce(Vec<Box<dyn Predicate<K>>>, bool) -> Watch<R> + Send>;
 /// Sets up the queue's limiter.
 type Limit<R> = Box<dyn FnOnce(reeve_workqueue::Builder<R>) -> reeve_workqueue::Builder<R> + Send>;
 
-/// Puts a controller together. `K` is the kind of the last watch, to which [`Builder::with_predicate`] applies; `F`
-/// is the kind of [`Builder::for_kind`].
+/// Puts a controller together. `K` is the type of the last watch, to which [`Builder::with_predicate`] applies; `F`
+/// says whether it is for a kind ([`Builder::for_kind`]).
+///
+/// What cannot be does not compile: two kinds to be for, [`Builder::owns`] without one, either of them with requests
+/// that are not object keys, a predicate of another type than the watch.
+///
+/// ```compile_fail,E0599
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// reeve_controller::Controller::builder("twice").for_kind::<ConfigMap>().for_kind::<ConfigMap>();
+/// ```
+/// ```compile_fail,E0599
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// reeve_controller::Controller::builder("nobody's").owns::<ConfigMap>();
+/// ```
+/// ```compile_fail,E0599
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// reeve_controller::Controller::typed::<String>("texts").for_kind::<ConfigMap>();
+/// ```
 #[must_use = "a builder does nothing until `complete` is called and the controller is added to a manager"]
 pub struct Builder<R: RequestKey, K = NoWatch, F = NoWatch> {
     name: String,
+    kind: Option<Kind>,
     watches: Vec<Watch<R>>,
     open: Option<Open<R, K>>,
     predicates: Vec<Box<dyn Predicate<K>>>,
     optional: bool,
+    filters: Vec<Box<dyn Filter>>,
     streams: Vec<BoxStream<'static, Wanted<R>>>,
     settings: Settings<R>,
-    kind: PhantomData<fn() -> F>,
+    marker: PhantomData<fn() -> F>,
 }
 
+/// What was said, and `None` where the manager's [`Defaults`](super::Defaults) count.
 pub(super) struct Settings<R> {
-    pub(super) workers: usize,
+    pub(super) workers: Option<usize>,
     pub(super) timeout: Option<Duration>,
     pub(super) own_writes: Option<Duration>,
-    pub(super) needs_leader_election: bool,
+    pub(super) needs_leader_election: Option<bool>,
     pub(super) warm_up: bool,
     pub(super) lease: Option<leader_election::Options>,
+    pub(super) sync_timeout: Option<Duration>,
+    pub(super) panics: bool,
+    pub(super) give_up: Option<GiveUp<R>>,
     pub(super) limit: Option<Limit<R>>,
 }
 
@@ -75,44 +103,108 @@ impl<R: RequestKey> Builder<R> {
     pub(super) fn new(name: String) -> Self {
         Self {
             name,
+            kind: None,
             watches: Vec::new(),
             open: None,
             predicates: Vec::new(),
             optional: false,
+            filters: Vec::new(),
             streams: Vec::new(),
             settings: Settings {
-                workers: 1,
+                workers: None,
                 timeout: None,
                 own_writes: Some(OWN_WRITES_TIMEOUT),
-                needs_leader_election: true,
+                needs_leader_election: None,
                 warm_up: false,
                 lease: None,
+                sync_timeout: None,
+                panics: false,
+                give_up: None,
                 limit: None,
             },
-            kind: PhantomData,
+            marker: PhantomData,
         }
     }
 }
 
 impl<K: 'static> Builder<Request, K, NoWatch> {
     /// Watches the objects of kind `N` and requests each that changes (controller-runtime: `For`).
-    pub fn for_kind<N: Object>(self) -> Builder<Request, N, N> {
-        self.watches_with::<N, ForObject, N>(for_object(), Reason::Changed)
+    pub fn for_kind<N: Object>(self) -> Builder<Request, N, OneKind> {
+        self.for_view(View::<N>::typed())
+    }
+
+    /// As [`Builder::for_kind`], through a view: no more than the metadata ([`View::metadata`]; controller-runtime:
+    /// `OnlyMetadata`), or a kind that is known only when the program runs ([`View::dynamic`]).
+    pub fn for_view<V: Watched>(mut self, view: View<V>) -> Builder<Request, V, OneKind> {
+        self.kind = Some(view.kind().clone());
+        self.watches_with(view, for_object(), None, Reason::Changed)
     }
 }
 
-impl<K: 'static, F: Object> Builder<Request, K, F> {
+impl<K: 'static> Builder<Request, K, OneKind> {
     /// Watches the objects of kind `N` and requests the object of the kind of [`Builder::for_kind`] that controls each
     /// (controller-runtime: `Owns`).
-    pub fn owns<N: Object>(self) -> Builder<Request, N, F> {
-        self.watches_with::<N, ForOwner<F>, F>(for_owner::<F>(), Reason::Owner)
+    pub fn owns<N: Object>(self) -> Builder<Request, N, OneKind> {
+        self.owns_view(View::<N>::typed())
+    }
+
+    /// As [`Builder::owns`], through a view.
+    pub fn owns_view<V: Watched>(self, view: View<V>) -> Builder<Request, V, OneKind> {
+        let owner = self.owner();
+        self.watches_with(view, owner, None, Reason::Owner)
+    }
+
+    /// Watches the objects of kind `N` and requests every object of the kind of [`Builder::for_kind`] that owns each,
+    /// whether or not it controls it (controller-runtime: `Owns` with `MatchEveryOwner`).
+    pub fn owns_every<N: Object>(self) -> Builder<Request, N, OneKind> {
+        let owner = self.owner().every_owner();
+        self.watches_with(View::<N>::typed(), owner, None, Reason::Owner)
+    }
+
+    fn owner(&self) -> ForOwner {
+        // There is one: the type says so.
+        match &self.kind {
+            Some(kind) => for_owner_of(kind),
+            None => unreachable!("a builder for a kind knows the kind"),
+        }
     }
 }
 
 impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     /// Watches the objects of kind `N` and requests what `handler` names (controller-runtime: `Watches`).
     pub fn watches<N: Object>(self, handler: impl Handler<N, R>) -> Builder<R, N, F> {
-        self.watches_with::<N, _, F>(handler, Reason::Changed)
+        self.watches_view(View::<N>::typed(), handler)
+    }
+
+    /// As [`Builder::watches`], through a view: no more than the metadata ([`View::metadata`]; controller-runtime:
+    /// `WatchesMetadata`), or a kind that is known only when the program runs ([`View::dynamic`]).
+    pub fn watches_view<V: Watched>(
+        self,
+        view: View<V>,
+        handler: impl Handler<V, R>,
+    ) -> Builder<R, V, F> {
+        self.watches_with(view, handler, None, Reason::Changed)
+    }
+
+    /// As [`Builder::watches_view`], in another cluster
+    /// ([`Manager::add_cluster`](crate::Manager::add_cluster)). Requests do not tell clusters apart unless they are of a
+    /// type that does.
+    pub fn watches_in<V: Watched>(
+        self,
+        cluster: &Cluster,
+        view: View<V>,
+        handler: impl Handler<V, R>,
+    ) -> Builder<R, V, F> {
+        let caches = cluster.caches().clone();
+        self.watches_with(view, handler, Some(caches), Reason::Changed)
+    }
+
+    /// Handles only events that `filter` allows, of every kind that is watched, whether it was named before or after;
+    /// not the requests of [`Builder::watches_source`]. Several must all allow it, and the predicates of the watch
+    /// (controller-runtime: `WithEventFilter`).
+    pub fn with_event_filter(mut self, filter: impl Filter) -> Self {
+        self.filters.push(Box::new(filter));
+        self
     }
 
     /// Takes requests from a stream, too: a [`source::channel`], a timer. Predicates do not apply to it. It is read
@@ -135,7 +227,7 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     /// Starts without the last named kind while the server does not have it, as before its CRD is installed, and takes
     /// its objects up when it appears. A kind that is there and cannot be read is waited for all the same.
     ///
-    /// A server that lacks the kind is asked again with growing delays, half a minute at most.
+    /// A server that lacks the kind is asked again with growing delays, a minute at most.
     pub fn optional(mut self) -> Self {
         self.optional = true;
         self
@@ -150,9 +242,9 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         self
     }
 
-    /// Reconciles this many requests at once; 1 unless said. One request is never reconciled twice at once.
+    /// Reconciles this many requests at once; as the manager's [`Defaults`](super::Defaults) say, or 1. One request is never reconciled twice at once.
     pub fn workers(mut self, workers: usize) -> Self {
-        self.settings.workers = workers;
+        self.settings.workers = Some(workers);
         self
     }
 
@@ -171,7 +263,7 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
 
     /// Runs on every replica, not on the leader only.
     pub fn without_leader_election(mut self) -> Self {
-        self.settings.needs_leader_election = false;
+        self.settings.needs_leader_election = Some(false);
         self
     }
 
@@ -191,6 +283,38 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         self
     }
 
+    /// Gives a request up that has failed more often than this in a row: after the first try and `retries` more it is
+    /// left alone until something changes, its failures are forgotten, and `told` is called with it and the last error.
+    /// Never unless said. An [`Outcome::retry`](crate::Outcome::retry) counts as a failure, but never is the last.
+    ///
+    /// `told` runs where the request was reconciled: it does not wait.
+    pub fn max_retries(
+        mut self,
+        retries: u32,
+        told: impl Fn(&R, &Error) + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.give_up = Some(GiveUp {
+            retries,
+            told: Box::new(told),
+        });
+        self
+    }
+
+    /// Fails, and the manager with it, when its caches are not filled this long after it could have started its workers
+    /// (controller-runtime: `CacheSyncTimeout`, 2 minutes there). Unless said it waits, says why, and lets the other
+    /// controllers work.
+    pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.sync_timeout = Some(timeout);
+        self
+    }
+
+    /// Lets a panic in a reconcile bring the manager down (controller-runtime: `RecoverPanic` false). Unless said it
+    /// costs one try of one request.
+    pub fn panics(mut self) -> Self {
+        self.settings.panics = true;
+        self
+    }
+
     /// Finishes the controller.
     ///
     /// # Errors
@@ -198,7 +322,9 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     pub fn complete(self, reconciler: impl Reconciler<R>) -> Result<Controller, BuildError> {
         let Builder {
             name,
+            kind,
             watches,
+            filters,
             streams,
             mut settings,
             ..
@@ -209,14 +335,16 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         if watches.is_empty() && streams.is_empty() {
             return Err(BuildError::NoWatch(name));
         }
-        if settings.workers == 0 {
+        if settings.workers == Some(0) {
             return Err(BuildError::NoWorkers(name));
         }
         let needs_leader_election = settings.needs_leader_election;
         let lease = settings.lease.take();
         let plan = Plan {
             name: name.clone(),
+            kind,
             watches,
+            filters: filters.into(),
             streams,
             settings,
             reconciler: Arc::new(Erased(reconciler)),
@@ -229,13 +357,19 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         })
     }
 
-    fn watches_with<N, H, G>(self, handler: H, changed: Reason) -> Builder<R, N, G>
+    fn watches_with<V, H, G>(
+        self,
+        view: View<V>,
+        handler: H,
+        others: Option<Caches>,
+        changed: Reason,
+    ) -> Builder<R, V, G>
     where
-        N: Object,
-        H: Handler<N, R>,
+        V: Watched,
+        H: Handler<V, R>,
     {
         self.seal(Some(Box::new(move |predicates, optional| {
-            Watch::new::<N, H>(handler, predicates, changed, optional)
+            Watch::new(view, handler, predicates, others, changed, optional)
         })))
     }
 
@@ -246,13 +380,15 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         }
         Builder {
             name: self.name,
+            kind: self.kind,
             watches: self.watches,
             open,
             predicates: Vec::new(),
             optional: false,
+            filters: self.filters,
             streams: self.streams,
             settings: self.settings,
-            kind: PhantomData,
+            marker: PhantomData,
         }
     }
 }

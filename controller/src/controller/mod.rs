@@ -1,6 +1,7 @@
 //! Controllers: watches that name requests, a queue that holds them, workers that reconcile them.
 
 mod builder;
+mod defaults;
 mod run;
 mod settle;
 #[cfg(test)]
@@ -13,7 +14,8 @@ use std::fmt;
 use reeve_clock::Clock;
 use tokio::sync::watch as signal;
 
-pub use builder::{BuildError, Builder, NoWatch};
+pub use builder::{BuildError, Builder, NoWatch, OneKind};
+pub use defaults::Defaults;
 pub use reeve_workqueue::LOW_PRIORITY;
 
 use crate::cache::{CacheError, Caches};
@@ -31,7 +33,8 @@ pub const OWN_WRITES_TIMEOUT: std::time::Duration = std::time::Duration::from_se
 /// A controller, ready to be added to a [`Manager`](crate::Manager).
 pub struct Controller {
     pub(crate) name: String,
-    pub(crate) needs_leader_election: bool,
+    /// `None`: as the manager says.
+    pub(crate) needs_leader_election: Option<bool>,
     /// A lease of its own.
     pub(crate) lease: Option<leader_election::Options>,
     pub(crate) prepare: Box<dyn FnOnce(Parts) -> Result<Runnable, CacheError> + Send>,
@@ -44,6 +47,7 @@ pub(crate) struct Parts {
     pub(crate) caches: Caches,
     pub(crate) metrics: Metrics,
     pub(crate) recorder: Recorder,
+    pub(crate) defaults: Defaults,
     /// Whether this replica leads; `None` for a controller that runs on every replica.
     pub(crate) leads: Option<signal::Receiver<bool>>,
     /// Its name, taken for as long as it lives.

@@ -9,15 +9,15 @@ use futures::stream::{BoxStream, select_all};
 use parking_lot::Mutex;
 use reeve_workqueue::{AddOptions, OnDrop, Queue, Reason};
 use tokio::sync::watch;
-use tokio::time::{Instant, interval_at};
+use tokio::time::{Instant, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
 use super::Parts;
 use super::builder::Settings;
-use super::watch::{Asked, Watch, Watching};
+use super::watch::{Asked, Filters, Watch, Watching};
 use super::worker::{AnyReconciler, Workshop};
-use crate::cache::CacheError;
+use crate::cache::{CacheError, Kind};
 use crate::context::Surroundings;
 use crate::manager::{Inspect, Runnable, State, Ticket};
 use crate::reconcile::RequestKey;
@@ -29,7 +29,10 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Everything a controller is made of.
 pub(super) struct Plan<R: RequestKey> {
     pub(super) name: String,
+    /// The kind of which it reconciles the objects, if it is for one.
+    pub(super) kind: Option<Kind>,
     pub(super) watches: Vec<Watch<R>>,
+    pub(super) filters: Filters,
     pub(super) streams: Vec<BoxStream<'static, Wanted<R>>>,
     pub(super) settings: Settings<R>,
     pub(super) reconciler: Arc<dyn AnyReconciler<R>>,
@@ -54,18 +57,24 @@ impl<R: RequestKey> Plan<R> {
             .metrics(parts.metrics.queues());
         let Self {
             name,
+            kind,
             watches,
+            filters,
             streams,
             mut settings,
             reconciler,
         } = self;
+        let defaults = parts.defaults;
         if let Some(limit) = settings.limit.take() {
             queue = limit(queue);
         }
         let queue = queue.build();
-        let watches = watches.into_iter().map(|watch| watch.ask(&parts.caches));
+        let watches = watches
+            .into_iter()
+            .map(|watch| watch.ask(&parts.caches, &filters));
         let watches: Vec<Asked<R>> = watches.collect::<Result<_, _>>()?;
-        let (named, workers) = (name.clone(), settings.workers);
+        let named = name.clone();
+        let workers = defaults.workers_of(settings.workers, kind.as_ref());
         let metrics = parts.metrics.controller(&name);
         metrics
             .workers
@@ -84,7 +93,9 @@ impl<R: RequestKey> Plan<R> {
                 reconciler,
                 metrics,
                 client: parts.client,
-                timeout: settings.timeout,
+                timeout: settings.timeout.or(defaults.reconcile_timeout),
+                recover_panic: !(settings.panics || defaults.panics),
+                give_up: settings.give_up,
                 own_writes: settings.own_writes,
                 unseen: Mutex::new(HashMap::new()),
             });
@@ -93,7 +104,8 @@ impl<R: RequestKey> Plan<R> {
                 watching: Arc::new(Watching::new(queue.clone())),
                 watches: Mutex::new(watches),
                 leads: parts.leads,
-                warm_up: settings.warm_up,
+                warm_up: settings.warm_up || defaults.warm_up,
+                sync_timeout: settings.sync_timeout.or(defaults.cache_sync_timeout),
                 stop,
             };
             tokio::select! {
@@ -117,6 +129,8 @@ struct Run<R: RequestKey> {
     /// Whether this replica leads; `None` without election.
     leads: Option<watch::Receiver<bool>>,
     warm_up: bool,
+    /// After how long without the first objects it gives up.
+    sync_timeout: Option<Duration>,
     stop: CancellationToken,
 }
 
@@ -130,27 +144,31 @@ impl<R: RequestKey> Run<R> {
         self.ticket.inspected_by(inspect);
         let attach = || {
             let watches = std::mem::take(&mut *self.watches.lock());
-            self.watching
-                .attach(&around.controller, &around.caches, watches);
+            self.watching.attach(&around.controller, watches);
         };
         if self.warm_up {
             attach();
         }
+        let mut result = Ok(());
         if self.leads().await {
             if !self.warm_up {
                 attach();
             }
             self.ticket.enter(State::Syncing);
             // No reconcile before every handler has seen the objects that were there at the start.
-            if self.synced(&around.controller).await {
-                tracing::info!(controller = %around.controller, workers, "starting workers");
-                self.ticket.enter(State::Running);
-                Arc::clone(workshop).run(workers).await;
+            match self.synced_in_time(&around.controller).await {
+                Ok(true) => {
+                    tracing::info!(controller = %around.controller, workers, "starting workers");
+                    self.ticket.enter(State::Running);
+                    result = Arc::clone(workshop).run(workers).await;
+                }
+                Ok(false) => {}
+                Err(late) => result = Err(late),
             }
         }
         workshop.queue.shut_down();
         self.watching.detach().await;
-        Ok(())
+        result
     }
 
     /// Waits until this replica leads; false if the stop came first.
@@ -165,6 +183,25 @@ impl<R: RequestKey> Run<R> {
             biased;
             () = self.stop.cancelled() => false,
             leads = leads.wait_for(|leads| *leads) => leads.is_ok(),
+        }
+    }
+
+    /// As [`Run::synced`].
+    ///
+    /// # Errors
+    /// When that takes longer than it may.
+    async fn synced_in_time(&self, name: &str) -> Result<bool, BoxError> {
+        let Some(limit) = self.sync_timeout else {
+            return Ok(self.synced(name).await);
+        };
+        match timeout(limit, self.synced(name)).await {
+            Ok(synced) => Ok(synced),
+            Err(_) => {
+                let missing = self.watching.unavailable();
+                let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+                let missing = missing.join("; ");
+                Err(format!("its caches were not filled within {limit:?}: {missing}").into())
+            }
         }
     }
 

@@ -41,8 +41,8 @@ pub(crate) fn settle(result: Result<Outcome, Error>) -> Settlement {
             return Settlement {
                 action: Action::Retry,
                 label: Label::Error,
+                priority: error.priority(),
                 error: Some(error),
-                priority: None,
             };
         }
     };
@@ -115,6 +115,14 @@ mod tests {
                 Label::Error,
                 Some(false),
                 None,
+            ),
+            (
+                "failed, at another priority",
+                Err(Error::message("no").with_priority(3)),
+                Action::Retry,
+                Label::Error,
+                Some(false),
+                Some(3),
             ),
             (
                 "failed for good",

@@ -1,5 +1,8 @@
 //! Controllers in a manager against a small API server, under paused time.
 
+mod builder;
+mod outcomes;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;

@@ -9,19 +9,20 @@ use reeve_workqueue::{AddOptions, LOW_PRIORITY, Queue, Reason};
 use tokio::time::sleep;
 
 use crate::cache::{CacheError, Caches, Registration, View};
-use crate::client::Object;
-use crate::handler::{Handler, is_unchanged};
+use crate::handler::{Handler, Watched, is_unchanged};
 use crate::manager::{Inspect, Unavailable};
-use crate::predicate::Predicate;
+use crate::predicate::{Filter, MetaEvent, Predicate};
 use crate::reconcile::RequestKey;
 
 /// How often it is looked whether the server has an optional kind, while the workers wait to start.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// The predicates of all watches of a controller.
+pub(super) type Filters = Arc<[Box<dyn Filter>]>;
 /// Asks for the cache of a watch.
-type Ask<R> = Box<dyn FnOnce(&Caches) -> Result<Attach<R>, CacheError> + Send>;
+type Ask<R> = Box<dyn FnOnce(&Caches, &Filters) -> Result<Attach<R>, CacheError> + Send>;
 /// Registers the handler of a watch, which adds to the queue.
-type Attach<R> = Box<dyn FnOnce(&str, &Caches, &Queue<R>) -> Registration + Send>;
+type Attach<R> = Box<dyn FnOnce(&str, &Queue<R>) -> Registration + Send>;
 
 /// A watch with its kind erased.
 pub(super) struct Watch<R> {
@@ -51,24 +52,31 @@ struct Registered {
 // === impl Watch ===
 
 impl<R: RequestKey> Watch<R> {
-    /// A watch of kind `N` by `handler`, for the events that all `predicates` allow.
-    pub(super) fn new<N, H>(
+    /// A watch through `view` by `handler`, for the events that all `predicates` allow; in the caches of another
+    /// cluster if there are `others`.
+    pub(super) fn new<V, H>(
+        view: View<V>,
         handler: H,
-        predicates: Vec<Box<dyn Predicate<N>>>,
+        predicates: Vec<Box<dyn Predicate<V>>>,
+        others: Option<Caches>,
         changed: Reason,
         optional: bool,
     ) -> Self
     where
-        N: Object,
-        H: Handler<N, R>,
+        V: Watched,
+        H: Handler<V, R>,
     {
-        let ask: Ask<R> = Box::new(move |caches| {
-            let view = View::<N>::typed();
+        let ask: Ask<R> = Box::new(move |caches, filters| {
+            let caches = others.unwrap_or_else(|| caches.clone());
             let interest = caches.watch(&view, !optional)?;
-            let attach: Attach<R> = Box::new(move |name, caches, queue| {
+            let filters = Filters::clone(filters);
+            let attach: Attach<R> = Box::new(move |name, queue| {
                 let queue = queue.clone();
                 caches.register(interest, &view, name, move |event| {
-                    if predicates.iter().all(|predicate| predicate.allows(&event)) {
+                    let meta = MetaEvent::of(&event);
+                    if filters.iter().all(|filter| filter.passes(&meta))
+                        && predicates.iter().all(|predicate| predicate.allows(&event))
+                    {
                         enqueue(&queue, &handler, &event, changed);
                     }
                 })
@@ -79,16 +87,16 @@ impl<R: RequestKey> Watch<R> {
     }
 
     /// Asks for the cache, so that it fills before the handler is registered.
-    pub(super) fn ask(self, caches: &Caches) -> Result<Asked<R>, CacheError> {
+    pub(super) fn ask(self, caches: &Caches, filters: &Filters) -> Result<Asked<R>, CacheError> {
         Ok(Asked {
-            attach: (self.ask)(caches)?,
+            attach: (self.ask)(caches, filters)?,
             optional: self.optional,
         })
     }
 }
 
 /// Adds what `handler` names for `event`; what is no news at low priority.
-fn enqueue<K: Object, R: RequestKey>(
+fn enqueue<K: Watched, R: RequestKey>(
     queue: &Queue<R>,
     handler: &impl Handler<K, R>,
     event: &Event<K>,
@@ -121,9 +129,9 @@ impl<R: RequestKey> Watching<R> {
     }
 
     /// Registers every handler, which are then told of every object there is.
-    pub(super) fn attach(&self, name: &str, caches: &Caches, watches: Vec<Asked<R>>) {
+    pub(super) fn attach(&self, name: &str, watches: Vec<Asked<R>>) {
         for watch in watches {
-            let registration = (watch.attach)(name, caches, &self.queue);
+            let registration = (watch.attach)(name, &self.queue);
             self.registered.lock().push(Arc::new(Registered {
                 registration,
                 optional: watch.optional,

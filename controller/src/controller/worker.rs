@@ -9,9 +9,11 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
-use reeve_workqueue::{AddOptions, Cause, Item, Queue, Reason};
+use reeve_workqueue::{AddOptions, Item, Queue, Reason};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use tower::BoxError;
 use tracing::Instrument;
 
 use super::settle::{Action, Label, Settlement, settle};
@@ -52,10 +54,21 @@ pub(crate) struct Workshop<R: RequestKey> {
     pub(crate) metrics: ControllerMetrics,
     pub(crate) client: Client,
     pub(crate) timeout: Option<Duration>,
+    /// A panic costs one try; else it brings the manager down.
+    pub(crate) recover_panic: bool,
+    pub(crate) give_up: Option<GiveUp<R>>,
     /// How long a key waits for its own writes; `None` does not wait.
     pub(crate) own_writes: Option<Duration>,
     pub(crate) unseen: Mutex<HashMap<R, Unseen>>,
 }
+
+/// After how many retries a key is given up, and who is told.
+pub(crate) struct GiveUp<R> {
+    pub(crate) retries: u32,
+    pub(crate) told: Told<R>,
+}
+
+pub(crate) type Told<R> = Box<dyn Fn(&R, &Error) + Send + Sync>;
 
 /// The writes of a key that its caches have not shown yet.
 #[derive(Debug)]
@@ -88,13 +101,21 @@ impl Drop for Active {
 impl<R: RequestKey> Workshop<R> {
     /// Runs `workers` until the stop, and then lets each end what it is at. Dropped, it drops what they are at;
     /// those keys are counted as to be retried.
-    pub(crate) async fn run(self: Arc<Self>, workers: usize) {
+    ///
+    /// # Errors
+    /// When a reconcile panics, and that is not to be recovered from.
+    pub(crate) async fn run(self: Arc<Self>, workers: usize) -> Result<(), BoxError> {
         let mut tasks = JoinSet::new();
         for _ in 0..workers {
             let workshop = Arc::clone(&self);
             tasks.spawn(async move { workshop.work().await });
         }
-        while tasks.join_next().await.is_some() {}
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(panic) = ended {
+                return Err(format!("a worker panicked: {panic}").into());
+            }
+        }
+        Ok(())
     }
 
     async fn work(&self) {
@@ -128,15 +149,21 @@ impl<R: RequestKey> Workshop<R> {
         }
         let id = ReconcileId::new(&self.around.clock);
         let span = tracing::info_span!("reconcile", controller = %self.around.controller, key = %key, reconcile_id = %id);
-        self.reconcile(item, key, id).instrument(span).await;
+        self.reconcile(item, key, id, span.clone())
+            .instrument(span)
+            .await;
     }
 
-    async fn reconcile(&self, item: Item<R>, key: R, id: ReconcileId) {
+    async fn reconcile(&self, item: Item<R>, key: R, id: ReconcileId, span: tracing::Span) {
         let notes = Arc::new(Notes::default());
         let client = match self.own_writes {
             Some(_) => self.client.clone().with_notes(Arc::clone(&notes)),
             None => self.client.clone(),
         };
+        let started = Instant::now();
+        let cancelled = CancellationToken::new();
+        // However the reconcile ends.
+        let over = cancelled.clone().drop_guard();
         let context = Context::new(Inner {
             around: Arc::clone(&self.around),
             client,
@@ -144,15 +171,17 @@ impl<R: RequestKey> Workshop<R> {
             attempt: item.attempts(),
             priority: item.priority(),
             reasons: item.reasons(),
+            deadline: self.timeout.map(|limit| started + limit),
+            cancelled,
+            span,
         });
-        let started = Instant::now();
         let active = Active::new(&self.metrics.active);
         let result = self.run_once(context, key.clone()).await;
-        drop(active);
+        drop((active, over));
         self.metrics.time.observe(started.elapsed().as_secs_f64());
         // Before the item is settled: the key may be handed out the moment it is.
         self.remember(&key, notes.take());
-        self.finish(item, settle(result));
+        self.finish(item, &key, settle(result));
     }
 
     /// One call of the reconciler: cut off at the time-out, and a panic made an error.
@@ -171,6 +200,10 @@ impl<R: RequestKey> Workshop<R> {
         };
         caught.unwrap_or_else(|panic| {
             self.metrics.panics.inc();
+            if !self.recover_panic {
+                // The item is dropped on the way, and so counted as failed.
+                std::panic::resume_unwind(panic);
+            }
             Err(Error::message(format!(
                 "panic: {} [recovered]",
                 text_of(&*panic)
@@ -178,7 +211,7 @@ impl<R: RequestKey> Workshop<R> {
         })
     }
 
-    fn finish(&self, mut item: Item<R>, settled: Settlement) {
+    fn finish(&self, mut item: Item<R>, key: &R, settled: Settlement) {
         let metrics = &self.metrics;
         match settled.label {
             Label::Success => metrics.success.inc(),
@@ -204,16 +237,44 @@ impl<R: RequestKey> Workshop<R> {
                 tracing::trace!(?delay, "reconciled; wanted again later");
                 item.requeue_after(delay);
             }
+            Action::Retry if self.gives_up(&item, &settled) => {
+                item.forget();
+                self.tell(key, settled.error.as_ref());
+            }
             Action::Retry => {
                 let attempt = item.attempts();
                 let delay = match &settled.error {
-                    Some(error) => item.retry_because(Cause::new(error)),
+                    Some(error) => item.retry_because(error.cause()),
                     None => item.retry(),
                 };
                 if let Some(error) = &settled.error {
                     tracing::error!(%error, ?delay, attempt, "reconciling failed; will be tried again");
                 }
             }
+        }
+    }
+
+    /// Whether the key has failed for the last time.
+    fn gives_up(&self, item: &Item<R>, settled: &Settlement) -> bool {
+        let over = |give_up: &GiveUp<R>| item.attempts() >= give_up.retries;
+        settled.error.is_some() && self.give_up.as_ref().is_some_and(over)
+    }
+
+    /// Says that a key is given up.
+    fn tell(&self, key: &R, error: Option<&Error>) {
+        let (Some(give_up), Some(error)) = (&self.give_up, error) else {
+            return;
+        };
+        self.metrics.given_up.inc();
+        let retries = give_up.retries;
+        tracing::error!(%error, retries, "reconciling failed; given up until something changes");
+        let told = std::panic::catch_unwind(AssertUnwindSafe(|| (give_up.told)(key, error)));
+        if let Err(panic) = told {
+            let text = text_of(&*panic);
+            tracing::error!(
+                text,
+                "the callback that is told of what is given up panicked"
+            );
         }
     }
 

@@ -12,6 +12,7 @@ use super::names::Names;
 use super::{Addresses, Error, GRACE_PERIOD, Group, Manager, Runnable, Shared, Stage};
 use crate::cache::Caches;
 use crate::client::{Client, Reading};
+use crate::controller::Defaults;
 use crate::events::Writer;
 use crate::health::Health;
 use crate::leader_election::{self, Fence};
@@ -33,6 +34,7 @@ pub struct Builder {
     grace: Duration,
     cache_timeout: Duration,
     resync: Option<Duration>,
+    defaults: Defaults,
 }
 
 // === impl Builder ===
@@ -52,6 +54,7 @@ impl Builder {
             grace: GRACE_PERIOD,
             cache_timeout: Duration::from_secs(120),
             resync: None,
+            defaults: Defaults::new(),
         }
     }
 
@@ -117,6 +120,12 @@ impl Builder {
         self
     }
 
+    /// What the controllers do unless they say otherwise: workers, also by kind, time-outs, warm-up.
+    pub fn controllers(mut self, defaults: Defaults) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
     /// Binds the servers and makes the manager.
     ///
     /// # Errors
@@ -150,6 +159,7 @@ impl Builder {
             .ready()
             .add("informers", move || checked.check());
         let board = self.health.board().clone();
+        self.metrics.observe(&board);
         self.health
             .ready()
             .add("controllers", move || board.check());
@@ -196,6 +206,9 @@ impl Builder {
                 added: Notify::new(),
                 controllers: Names::default(),
                 leases: Names::default(),
+                defaults: self.defaults,
+                clusters: Mutex::default(),
+                cluster_names: Names::default(),
                 leading,
             }),
         };

@@ -20,6 +20,9 @@ pub enum Error {
     /// Two controllers, or a controller and the manager, contend for one lease.
     #[error("the lease {0} is contended for already; share it, or name another")]
     DuplicateLease(String),
+    /// Two clusters have one name.
+    #[error("there is a cluster {0} already")]
+    DuplicateCluster(String),
     /// A kind that a controller watches cannot be cached as it wants it.
     #[error("the controller {controller} was not added: {source}")]
     Cache {

@@ -42,7 +42,8 @@ pub(crate) use status::{Inspect, Ticket};
 
 use crate::cache::Caches;
 use crate::client::{Client, Reading};
-use crate::controller::{Controller, Parts};
+use crate::cluster::{self, Cluster};
+use crate::controller::{Controller, Defaults, Parts};
 use crate::events::Recorder;
 use crate::health::Health;
 use crate::leader_election::{Fence, Options as ElectionOptions, Own};
@@ -80,6 +81,9 @@ struct Shared {
     added: Notify,
     controllers: Names,
     leases: Names,
+    defaults: Defaults,
+    clusters: Mutex<Vec<Cluster>>,
+    cluster_names: Names,
     leading: watch::Sender<bool>,
 }
 
@@ -212,7 +216,9 @@ impl Manager {
         let Some(name) = shared.controllers.take(&controller.name) else {
             return Err(Error::DuplicateController(controller.name));
         };
-        let elects = controller.needs_leader_election;
+        let elects = controller
+            .needs_leader_election
+            .unwrap_or_else(|| shared.defaults.needs_leader_election());
         let own = controller
             .lease
             .filter(|_| elects)
@@ -238,6 +244,7 @@ impl Manager {
             caches: shared.caches.clone(),
             metrics: shared.metrics.clone(),
             recorder: self.recorder(&controller.name),
+            defaults: shared.defaults.clone(),
             leads,
             name,
         };
@@ -250,6 +257,43 @@ impl Manager {
             Some(own) => own.around(runnable),
             None => runnable,
         })
+    }
+
+    /// Adds another cluster, at any time before the stop: its caches start with the manager's, or now.
+    ///
+    /// # Errors
+    /// When there is one of its name, or the manager stops.
+    pub fn add_cluster(&self, cluster: cluster::Builder) -> Result<Cluster, Error> {
+        let shared = &self.shared;
+        let Some(taken) = shared.cluster_names.take(&cluster.name) else {
+            return Err(Error::DuplicateCluster(cluster.name));
+        };
+        let cluster = cluster.build(shared.clock.clone(), &shared.metrics, taken);
+        {
+            let stage = shared.state.lock();
+            if matches!(*stage, Stage::Stopped) {
+                drop(stage);
+                return Err(Error::Stopping(cluster.name().to_owned()));
+            }
+            shared.clusters.lock().push(cluster.clone());
+        }
+        let checked = cluster.caches().clone();
+        let ready = shared.health.ready();
+        ready.add(cluster.check_name(), move || checked.check());
+        shared.added.notify_one();
+        Ok(cluster)
+    }
+
+    /// Removes a cluster, and returns when its caches have stopped. Stop the controllers that watch it before. Its name
+    /// is free again when every handle of it is dropped.
+    pub async fn remove_cluster(&self, cluster: Cluster) {
+        let shared = &self.shared;
+        shared
+            .clusters
+            .lock()
+            .retain(|known| known.name() != cluster.name());
+        shared.health.ready().remove(&cluster.check_name());
+        cluster.caches().stop().await;
     }
 
     /// Runs until SIGTERM or SIGINT, then stops. A second signal exits the process with status 1 at once.

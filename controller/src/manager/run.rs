@@ -1,11 +1,13 @@
 //! One run of a manager: the order of the start, the watch over what runs, the order of the stop.
 
+use futures::future::join_all;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::runnable::Planned;
 use super::supervisor::{Ended, Supervisor};
 use super::{Error, Group, Manager, Runnable, Shared, Stage};
+use crate::cache::Caches;
 use crate::leader_election::Elector;
 
 impl Manager {
@@ -156,19 +158,31 @@ impl Shared {
     }
 
     fn start_caches(&self) {
-        self.caches.start();
+        for caches in self.all_caches() {
+            caches.start();
+        }
     }
 
     async fn caches_settled(&self) {
-        self.caches.settled(self.cache_timeout).await;
+        let all = self.all_caches();
+        join_all(all.iter().map(|caches| caches.settled(self.cache_timeout))).await;
     }
 
     async fn stop_caches(&self) {
-        self.caches.stop().await;
+        join_all(self.all_caches().iter().map(Caches::stop)).await;
     }
 
     fn abort_caches(&self) {
-        self.caches.abort();
+        for caches in self.all_caches() {
+            caches.abort();
+        }
+    }
+
+    /// The manager's own, and those of its clusters.
+    fn all_caches(&self) -> Vec<Caches> {
+        let clusters = self.clusters.lock();
+        let others = clusters.iter().map(|cluster| cluster.caches().clone());
+        std::iter::once(self.caches.clone()).chain(others).collect()
     }
 }
 

@@ -86,6 +86,10 @@ pub(super) struct Ending(pub(super) Arc<Ticket>);
 #[derive(Clone, Default)]
 pub(crate) struct Board(Arc<Mutex<Vec<Weak<Ticket>>>>);
 
+/// A board, if it is still there.
+#[derive(Clone)]
+pub(crate) struct WeakBoard(Weak<Mutex<Vec<Weak<Ticket>>>>);
+
 /// A runnable or a controller that was added to a manager. Dropping it changes nothing. Clones are handles to the
 /// same.
 #[derive(Clone)]
@@ -213,7 +217,17 @@ impl Drop for Ending {
 
 // === impl Board ===
 
+impl WeakBoard {
+    pub(crate) fn upgrade(&self) -> Option<Board> {
+        self.0.upgrade().map(Board)
+    }
+}
+
 impl Board {
+    pub(crate) fn downgrade(&self) -> WeakBoard {
+        WeakBoard(Arc::downgrade(&self.0))
+    }
+
     pub(super) fn add(&self, ticket: &Arc<Ticket>) {
         let mut tickets = self.0.lock();
         tickets.retain(|ticket| {

@@ -1,0 +1,147 @@
+//! Another cluster in one manager: a client and caches of its own, whose kinds the controllers may watch.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use reeve_clock::Clock;
+use reeve_informer::{Gauges, InformerIdentity, InformerMetrics, MetricsProvider};
+
+use crate::cache::Caches;
+use crate::client::Client;
+use crate::manager::names::Name;
+use crate::metrics::Metrics;
+
+/// Another API server that the controllers of a manager watch and write to (controller-runtime: package cluster).
+/// Cheap to clone; clones are one cluster.
+///
+/// Its caches start and stop with the manager, its checks and metrics bear its name. A controller watches it with
+/// [`Builder::watches_in`](crate::controller::Builder::watches_in) and writes to it with
+/// [`Context::client_of`](crate::Context::client_of).
+#[derive(Clone)]
+pub struct Cluster(Arc<Inner>);
+
+struct Inner {
+    name: String,
+    client: Client,
+    caches: Caches,
+    _taken: Name,
+}
+
+/// Puts a cluster together. Unless said otherwise every namespace is watched.
+#[must_use = "a cluster does nothing until it is added to a manager"]
+pub struct Builder {
+    pub(crate) name: String,
+    client: kube_client::Client,
+    namespace: Option<String>,
+    resync: Option<Duration>,
+}
+
+/// Gives the informers of a cluster names of their own, for two kinds of one name would be measured as one.
+struct Named {
+    cluster: String,
+    metrics: Arc<dyn MetricsProvider>,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// Begins a cluster that is talked to through `client`. The name is unique in a manager.
+    pub fn builder(name: impl Into<String>, client: kube_client::Client) -> Builder {
+        Builder {
+            name: name.into(),
+            client,
+            namespace: None,
+            resync: None,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// A client for what is not done in a reconcile. It may write on a standby, too.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    /// Its caches.
+    #[must_use]
+    pub fn caches(&self) -> &Caches {
+        &self.0.caches
+    }
+
+    /// The name of its check, in readiness.
+    pub(crate) fn check_name(&self) -> String {
+        format!("informers-{}", self.0.name)
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("name", &self.0.name)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Builder ===
+
+impl Builder {
+    /// Watches namespaced kinds in this namespace only.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Shows every object again this often; never unless said.
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.resync = Some(period);
+        self
+    }
+
+    pub(crate) fn build(self, clock: Clock, metrics: &Metrics, taken: Name) -> Cluster {
+        let named = Named {
+            cluster: self.name.clone(),
+            metrics: metrics.informers(),
+        };
+        Cluster(Arc::new(Inner {
+            client: Client::new(self.client.clone()),
+            caches: Caches::new(
+                self.client,
+                clock,
+                self.namespace,
+                self.resync,
+                Arc::new(named),
+            ),
+            name: self.name,
+            _taken: taken,
+        }))
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("name", &self.name)
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Named ===
+
+impl MetricsProvider for Named {
+    fn informer(
+        &self,
+        informer: &InformerIdentity,
+        gauges: Weak<dyn Gauges>,
+    ) -> Box<dyn InformerMetrics> {
+        let mut identity = informer.clone();
+        identity.name = format!("{}/{}", self.cluster, informer.name).into();
+        self.metrics.informer(&identity, gauges)
+    }
+}

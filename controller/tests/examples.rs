@@ -1,0 +1,34 @@
+//! The examples run, and end by themselves; the guide shows the code that runs here.
+
+#[path = "../examples/external_source.rs"]
+mod external_source;
+#[path = "../examples/multi_queue.rs"]
+mod multi_queue;
+#[path = "../examples/write_a_controller.rs"]
+mod write_a_controller;
+
+#[test]
+fn external_source_ends_well() {
+    external_source::main().unwrap();
+}
+
+#[test]
+fn multi_queue_ends_well() {
+    multi_queue::main().unwrap();
+}
+
+#[test]
+fn write_a_controller_ends_well() {
+    write_a_controller::main().unwrap();
+}
+
+#[test]
+fn the_guide_shows_a_controller_in_a_hundred_lines() {
+    let code = include_str!("../examples/write_a_controller.rs");
+    assert!(code.lines().count() <= 100);
+    let guide = include_str!("../../docs/guides/controller.md");
+    assert!(
+        guide.contains(&format!("```rust\n{code}```")),
+        "docs/guides/controller.md does not hold controller/examples/write_a_controller.rs as it is"
+    );
+}
