@@ -242,9 +242,9 @@ impl CacheHealth {
             .watches
             .iter()
             .filter(|watch| wanted(watch))
-            .filter_map(|watch| match &watch.scope {
-                Scope::Cluster => None,
-                Scope::Namespace(name) => Some(&**name),
+            .map(|watch| match &watch.scope {
+                Scope::Cluster => "all others",
+                Scope::Namespace(name) => &**name,
             });
         let first: Vec<_> = names.by_ref().take(3).collect();
         let more = match names.count() {

@@ -74,7 +74,7 @@ pub use health::{Activity, CacheHealth, Failure, HandlerHealth, Quarantined, Wat
 pub use indexer::{
     IndexFunction, IndexValues, Indexer, NAMESPACE_INDEX, StoreBytes, StoreSnapshot,
 };
-pub use informer::{Builder, NamespaceSet, RunError, SharedInformer, Stopped, WaitError};
+pub use informer::{Builder, NamespaceSet, RunError, SharedInformer, Stopped, WaitError, Within};
 pub use key::{KeyRef, ObjectKey, ParseKeyError};
 pub use lister::Lister;
 pub use metrics::{Gauges, InformerIdentity, InformerMetrics, Measurement, MetricsProvider};

@@ -16,7 +16,7 @@ use reeve_apiserver::faults::Rule;
 use reeve_clock::{Clock, Random};
 use reeve_informer::{
     Activity, Builder, Endpoint, Event, HandlerOptions, InformerFactory, NamespaceSet, Policy,
-    ResourceVersion, Scope, Selection, SharedInformer, Stored, WaitError,
+    ResourceVersion, Scope, Selection, SharedInformer, Stored, WaitError, Within,
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -382,6 +382,77 @@ async fn a_namespace_that_cannot_be_read_costs_that_namespace_and_is_named() {
     factory.shutdown().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn all_other_namespaces_are_one_watch_that_leaves_out_those_with_their_own() {
+    let server = server(3).await;
+    let client = server.client();
+    create(&client, &["blue/a", "green/a", "red/a", "white/a"]).await;
+    let set = NamespaceSet::with_others(["red"]);
+    let informer = informer(&server, &set).build();
+    let told = Told::default();
+    let options = HandlerOptions::new();
+    let handle = informer.add_handler(told.handler(), options).unwrap();
+    let (stop, task) = run(&informer);
+    informer.wait_synced().await.unwrap();
+    assert_eq!(keys(&informer), "blue/a green/a red/a white/a");
+    let watched = || -> Vec<String> {
+        let requests = server.requests().all();
+        server.requests().clear();
+        let mut watched: Vec<String> = requests
+            .iter()
+            .filter(|request| request.verb == "watch" && request.resource == "configmaps")
+            .map(|request| {
+                let fields = request
+                    .query
+                    .split('&')
+                    .find(|pair| pair.starts_with("fieldSelector"));
+                format!("{} {}", request.path, fields.unwrap_or_default())
+            })
+            .collect();
+        watched.sort();
+        watched
+    };
+    let red = "/api/v1/namespaces/red/configmaps ";
+    let blue = "/api/v1/namespaces/blue/configmaps ";
+    let not = "fieldSelector=metadata.namespace%21%3D";
+    assert_eq!(
+        watched(),
+        [format!("/api/v1/configmaps {not}red"), red.to_owned()]
+    );
+    // One more by itself: the others are watched anew without it, and red is left alone.
+    assert!(set.insert("blue"));
+    informer.wait_synced().await.unwrap();
+    create(&client, &["blue/b", "green/b", "red/b"]).await;
+    seconds(1).await;
+    let all = "blue/a blue/b green/a green/b red/a red/b white/a";
+    assert_eq!(keys(&informer), all);
+    let both = format!("/api/v1/configmaps {not}blue%2Cmetadata.namespace%21%3Dred");
+    assert_eq!(watched(), [both, blue.to_owned()]);
+    // What was seen of the others says nothing of red, and the other way round.
+    let scope = Scope::namespace("white");
+    let version = ResourceVersion::from(server.resource_version().to_string());
+    let waiting = informer.wait_for_resource_version(&scope, &version);
+    tokio::time::timeout(Duration::from_secs(120), waiting)
+        .await
+        .expect("a bookmark comes")
+        .unwrap();
+    // Back among the others: nothing is told.
+    drop(told.take());
+    assert!(set.remove("blue") && !set.remove("white"));
+    informer.wait_synced().await.unwrap();
+    assert_eq!(keys(&informer), all);
+    assert_eq!(told.take(), "");
+    // Without the others, those are gone.
+    set.set(["red"]);
+    informer.wait_synced().await.unwrap();
+    seconds(1).await;
+    assert_eq!(keys(&informer), "red/a red/b");
+    assert!(told.0.lock().wrong.is_empty());
+    assert!(handle.is_synced());
+    stop.cancel();
+    task.await.unwrap();
+}
+
 // === Random histories ===
 
 async fn write(maps: &Api<ConfigMap>, name: &str, value: u64, create_it: bool) {
@@ -397,13 +468,36 @@ async fn write(maps: &Api<ConfigMap>, name: &str, value: u64, create_it: bool) {
     }
 }
 
+/// Leaves one object out of each namespace that is watched by itself, and another one out of all that are watched as
+/// one.
+fn choice(scope: &Scope) -> Within {
+    let name = match scope {
+        Scope::Cluster => "o2",
+        Scope::Namespace(_) => "o1",
+    };
+    Within {
+        fields: format!("metadata.name!={name}"),
+        ..Within::default()
+    }
+}
+
+fn left_out(set: &NamespaceSet, namespace: &str, name: &str) -> bool {
+    let names = set.names().unwrap_or_default();
+    let by_itself = names.iter().any(|known| &**known == namespace);
+    name == if by_itself { "o1" } else { "o2" }
+}
+
 async fn history(seed: u64) -> Result<(), String> {
     let random = Random::seeded(seed);
     let pick = |many: u64| usize::try_from(random.below(many)).unwrap();
     let server = server(seed).await;
     let client = server.client();
     let set = NamespaceSet::new([NAMESPACES[pick(4)]]);
+    let choosy = random.below(2) == 0;
     let mut builder = informer(&server, &set);
+    if choosy {
+        builder = builder.within(choice);
+    }
     if random.below(3) == 0 {
         builder = builder.delta_fifo();
     }
@@ -433,8 +527,10 @@ async fn history(seed: u64) -> Result<(), String> {
             }
             12 => drop(set.insert(NAMESPACES[pick(4)])),
             13 => drop(set.remove(NAMESPACES[pick(4)])),
-            14 => match random.below(3) {
+            14 => match random.below(5) {
                 0 => set.set_all(),
+                3 => set.set_with_others([NAMESPACES[pick(4)]]),
+                4 => set.set_with_others([NAMESPACES[pick(4)], NAMESPACES[pick(4)]]),
                 1 => set.set([NAMESPACES[pick(4)], NAMESPACES[pick(4)]]),
                 _ => set.set([NAMESPACES[pick(4)]]),
             },
@@ -471,6 +567,7 @@ async fn history(seed: u64) -> Result<(), String> {
         .items
         .iter()
         .filter(|map| set.contains(&Scope::namespace(map.namespace().unwrap())))
+        .filter(|map| !choosy || !left_out(&set, map.namespace().unwrap(), map.name()))
         .map(|map| format!("{}@{}", map.key(), map.resource_version()))
         .collect();
     wanted.sort();

@@ -20,6 +20,7 @@ mod transaction;
 pub use index::{Error, IndexFunction, IndexValues, NAMESPACE_INDEX};
 pub(crate) use replace::is_same;
 pub use snapshot::StoreSnapshot;
+pub(crate) use state::OTHERS;
 pub use state::StoreBytes;
 pub(crate) use transaction::{Change, Transaction};
 

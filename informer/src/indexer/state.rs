@@ -14,6 +14,10 @@ use crate::key::{KeyRef, ObjectKey};
 use crate::selector::{FieldSelector, FieldTerm, retain_labelled};
 use crate::version::ResourceVersion;
 
+/// What all namespaces are called in [`State::parts`] that are not watched by themselves while others are; no
+/// namespace is called so.
+pub(crate) const OTHERS: &str = "*";
+
 /// Cloning it costs a few pointers for each thousand objects: a change after that copies what it touches.
 pub(crate) struct State<S> {
     pub(super) objects: Objects<S>,
@@ -91,7 +95,10 @@ impl<S: Stored> State<S> {
 
     /// The version up to which everything of `namespace` is here.
     pub(super) fn version_of(&self, namespace: Option<&str>) -> &ResourceVersion {
-        let part = namespace.and_then(|namespace| self.parts.get(namespace));
+        let part = namespace.and_then(|namespace| {
+            let own = self.parts.get(namespace);
+            own.or_else(|| self.parts.get(OTHERS))
+        });
         part.unwrap_or(&self.resource_version)
     }
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use reeve_clock::Clock;
 use tokio::sync::{Notify, watch};
 
-use super::feed::Source;
+use super::feed::{Particular, Source, Within};
 use super::{Inner, NamespaceSet, SharedInformer, Stage};
 use crate::decode::SkipPath;
 use crate::entry::Stored;
@@ -35,6 +35,7 @@ pub struct Builder<S: Stored> {
     resync: Option<Duration>,
     transform: Option<Transform<S>>,
     skip: Vec<SkipPath>,
+    within: Particular,
     decoded: Option<NonZeroUsize>,
     options: ReflectorOptions,
     delta_fifo: bool,
@@ -55,6 +56,7 @@ impl<S: Stored> Builder<S> {
             resync: None,
             transform: None,
             skip: Vec::new(),
+            within: Particular::default(),
             decoded: None,
             options: ReflectorOptions::default(),
             delta_fifo: false,
@@ -89,6 +91,14 @@ impl<S: Stored> Builder<S> {
     /// Scope and selectors in one.
     pub fn selection(mut self, selection: Selection) -> Self {
         self.selection = selection;
+        self
+    }
+
+    /// What is selected from each namespace, where that differs: `select` is asked for each watch when it begins, with
+    /// [`Scope::Cluster`] for the one of all namespaces, or of all others. The label and field selectors of the builder
+    /// mean nothing then but for the informer's name. It has to say the same for the same scope.
+    pub fn within(mut self, select: impl Fn(&Scope) -> Within + Send + Sync + 'static) -> Self {
+        self.within = Particular(Some(Arc::new(select)));
         self
     }
 
@@ -182,6 +192,7 @@ impl<S: Stored> Builder<S> {
                 options: self.options,
                 transform: self.transform,
                 skip: self.skip,
+                within: self.within,
                 reading: Arc::new(Reading::new(self.decoded, recorder.clone())),
                 delta_fifo: self.delta_fifo,
                 clock: clock.clone(),

@@ -9,6 +9,7 @@ use reeve_clock::Clock;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::namespaces::Part;
 use crate::decode::SkipPath;
 use crate::entry::Stored;
 use crate::fifo::{DeltaFifo, Fifo, KnownObjects, RealFifo};
@@ -32,6 +33,7 @@ pub(super) struct Source<S: Stored> {
     pub(super) options: ReflectorOptions,
     pub(super) transform: Option<Transform<S>>,
     pub(super) skip: Vec<SkipPath>,
+    pub(super) within: Particular,
     pub(super) reading: Arc<Reading>,
     pub(super) delta_fifo: bool,
     pub(super) clock: Clock,
@@ -41,10 +43,27 @@ pub(super) struct Source<S: Stored> {
     pub(super) readable: Arc<Notify>,
 }
 
+/// What is selected from one namespace of a set, or from all that are watched as one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Within {
+    /// A label selector, as kubectl writes it; empty for all.
+    pub labels: String,
+    /// A field selector, as kubectl writes it; empty for all.
+    pub fields: String,
+    /// What is left out of each object, beside what the builder says.
+    pub skip: Vec<SkipPath>,
+}
+
+/// What is particular to each scope.
+#[derive(Clone, Default)]
+pub(super) struct Particular(pub(super) Option<Select>);
+/// Says what is selected from a scope.
+pub(super) type Select = Arc<dyn Fn(&Scope) -> Within + Send + Sync>;
+
 pub(super) struct Feed<S: Stored> {
     pub(super) scope: Scope,
-    /// It fills one namespace of the store and not all of it.
-    pub(super) part: Option<Arc<str>>,
+    /// What it fills of the store.
+    pub(super) part: Part,
     pub(super) fifo: Arc<dyn Fifo<S>>,
     pub(super) health: Arc<HealthCell>,
     reflector: Reflector<S>,
@@ -54,10 +73,10 @@ pub(super) struct Feed<S: Stored> {
     version: Mutex<ResourceVersion>,
 }
 
-/// What the store holds of one namespace.
-struct Within<S> {
+/// What the store holds of one part.
+struct Held<S> {
     indexer: Arc<Indexer<S>>,
-    namespace: Arc<str>,
+    part: Part,
 }
 
 // === impl Source ===
@@ -65,29 +84,21 @@ struct Within<S> {
 impl<S: Stored> Source<S> {
     /// A watch that fills the store from `scope`.
     pub(super) fn whole(&self, scope: Scope) -> Arc<Feed<S>> {
-        self.feed(scope, None, ResourceVersion::default())
+        self.feed(scope, Part::Whole, ResourceVersion::default())
     }
 
     /// One watch of several. It takes nothing older than `not_before`, which is known already.
-    pub(super) fn part(&self, scope: Scope, not_before: ResourceVersion) -> Arc<Feed<S>> {
-        let part = match &scope {
-            Scope::Cluster => None,
-            Scope::Namespace(namespace) => Some(Arc::clone(namespace)),
-        };
-        self.feed(scope, part, not_before)
-    }
-
-    fn feed(
+    pub(super) fn feed(
         &self,
         scope: Scope,
-        part: Option<Arc<str>>,
+        part: Part,
         not_before: ResourceVersion,
     ) -> Arc<Feed<S>> {
         let known: Arc<dyn KnownObjects<S>> = match &part {
-            None => Arc::clone(&self.indexer) as _,
-            Some(namespace) => Arc::new(Within {
+            Part::Whole => Arc::clone(&self.indexer) as _,
+            part => Arc::new(Held {
                 indexer: Arc::clone(&self.indexer),
-                namespace: Arc::clone(namespace),
+                part: part.clone(),
             }),
         };
         let readable = Arc::clone(&self.readable);
@@ -97,9 +108,15 @@ impl<S: Stored> Source<S> {
             Arc::new(RealFifo::new(FIFO_CAPACITY).telling(readable))
         };
         let health = Arc::new(HealthCell::new(self.clock.clone()));
+        let Within {
+            labels,
+            fields,
+            skip,
+        } = self.within.selected(&self.selection, &scope);
         let selection = Selection {
             scope: scope.clone(),
-            ..self.selection.clone()
+            labels,
+            fields: part.fields(fields),
         };
         let mut reflector = Reflector {
             health: Arc::clone(&health),
@@ -116,7 +133,7 @@ impl<S: Stored> Source<S> {
                 self.clock.clone(),
             )
         };
-        for path in &self.skip {
+        for path in self.skip.iter().chain(&skip) {
             reflector.decoding.skip.add(path);
         }
         reflector.decoding.reading = Arc::clone(&self.reading);
@@ -139,6 +156,14 @@ impl<S: Stored> Feed<S> {
     /// Fills the queue until the feed is stopped.
     pub(super) async fn run(self: Arc<Self>) {
         self.reflector.run(self.stop.clone()).await;
+    }
+
+    /// Whether something in `scope` may come from it.
+    pub(super) fn meets(&self, scope: &Scope) -> bool {
+        match &self.part {
+            Part::Whole => self.scope.contains(scope),
+            part => part.meets(scope),
+        }
     }
 
     /// Nothing more of it is to reach the store.
@@ -185,16 +210,40 @@ impl<S: Stored> Feed<S> {
     }
 }
 
-// === impl Within ===
+// === impl Particular ===
 
-impl<S: Stored> KnownObjects<S> for Within<S> {
+impl Particular {
+    /// What is selected from `scope`.
+    fn selected(&self, selection: &Selection, scope: &Scope) -> Within {
+        match &self.0 {
+            Some(within) => within(scope),
+            None => Within {
+                labels: selection.labels.clone(),
+                fields: selection.fields.clone(),
+                skip: Vec::new(),
+            },
+        }
+    }
+}
+
+// === impl Held ===
+
+impl<S: Stored> KnownObjects<S> for Held<S> {
     fn known(&self, key: KeyRef<'_>) -> Option<Arc<S>> {
         self.indexer.get_ref(key)
     }
 
     fn known_objects(&self) -> Vec<Arc<S>> {
-        self.indexer
-            .by_index(NAMESPACE_INDEX, &self.namespace)
-            .unwrap_or_default()
+        match &self.part {
+            Part::Namespace(namespace) => self
+                .indexer
+                .by_index(NAMESPACE_INDEX, namespace)
+                .unwrap_or_default(),
+            part => {
+                let mut objects = self.indexer.list();
+                objects.retain(|object| part.holds(object.namespace()));
+                objects
+            }
+        }
     }
 }

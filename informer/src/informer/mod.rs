@@ -8,6 +8,7 @@ mod several;
 mod wait;
 
 pub use builder::Builder;
+pub use feed::Within;
 pub use namespaces::NamespaceSet;
 pub use run::RunError;
 pub use wait::WaitError;
@@ -268,9 +269,8 @@ impl<S: Stored> SharedInformer<S> {
     #[must_use]
     pub fn has_synced_in(&self, scope: &Scope) -> bool {
         let feeds = self.inner.feeds.borrow();
-        feeds
-            .iter()
-            .any(|feed| feed.scope.contains(scope) && feed.has_synced())
+        let mut of_scope = feeds.iter().filter(|feed| feed.meets(scope)).peekable();
+        self.covers(scope) && of_scope.peek().is_some() && of_scope.all(|feed| feed.has_synced())
     }
 
     /// True once the informer has ended, or its run was dropped.
@@ -360,8 +360,8 @@ impl<S: Stored> Inner<S> {
             && feeds.iter().all(|feed| feed.has_synced())
             // A namespace may have come that has no watch yet.
             && self.namespaces.as_ref().is_none_or(|namespaces| {
-                let scopes = feeds.iter().map(|feed| &feed.scope);
-                scopes.eq(&namespaces.scopes())
+                let parts = feeds.iter().map(|feed| (&feed.scope, &feed.part));
+                parts.eq(&namespaces.parts())
             })
     }
 

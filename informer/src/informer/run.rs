@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::feed::Feed;
+use super::namespaces::Part;
 use super::{Inner, NamespaceSet, SharedInformer, Stage};
 use crate::entry::Stored;
 use crate::fifo::{Batch, Delta};
@@ -87,10 +88,7 @@ impl<S: Stored> Inner<S> {
         loop {
             let changed = async {
                 match &mut namespaces {
-                    Some(namespaces) => {
-                        // The sender lives as long as `self`.
-                        let _ = namespaces.changed().await;
-                    }
+                    Some(namespaces) => namespaces.changed().await,
                     None => std::future::pending().await,
                 }
             };
@@ -191,16 +189,16 @@ impl<S: Stored> Inner<S> {
                 Delta::ReplacedAll(snapshot) => {
                     feed.set_version(snapshot.resource_version.clone());
                     events.extend(match &feed.part {
-                        None => self.indexer.replace(snapshot, initial),
-                        Some(namespace) => self.replace_within(namespace, snapshot, initial),
+                        Part::Whole => self.indexer.replace(snapshot, initial),
+                        part => self.replace_within(part, snapshot, initial),
                     });
                 }
                 Delta::SyncAll => processor.resync(&self.indexer),
                 Delta::Bookmark(version) => {
                     feed.set_version(version.clone());
-                    self.indexer.change(|change| match &feed.part {
+                    self.indexer.change(|change| match feed.part.name() {
                         None => change.set_version(version),
-                        Some(part) => change.advance_part(Some(part), version),
+                        part => change.advance_part(part, version),
                     });
                 }
                 delta => single.push(delta),
@@ -218,7 +216,7 @@ impl<S: Stored> Inner<S> {
                 }
                 if let Some(version) = batch.resource_version {
                     feed.advance(&version);
-                    change.advance_part(feed.part.as_deref(), version);
+                    change.advance_part(feed.part.name(), version);
                 }
             });
         }

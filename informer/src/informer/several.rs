@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Inner;
 use super::feed::Feed;
+use super::namespaces::Part;
 use crate::entry::Stored;
 use crate::event::Event;
 use crate::fifo::{Deletion, Delta};
@@ -28,21 +29,24 @@ impl<S: Stored> Inner<S> {
         let Some(namespaces) = &self.namespaces else {
             return Vec::new();
         };
-        let wanted = namespaces.scopes();
+        let wanted = namespaces.parts();
         let (mut feeds, gone): (Vec<_>, Vec<_>) = self
             .feeds()
             .iter()
             .cloned()
-            .partition(|feed| wanted.contains(&feed.scope));
+            .partition(|feed| wanted.get(&feed.scope) == Some(&feed.part));
         let newest = self.indexer.resource_version();
         let new: Vec<_> = wanted
             .iter()
-            .filter(|scope| {
+            .filter(|(scope, _)| {
                 // They are in the order of their scopes.
                 let held = feeds.binary_search_by(|feed| feed.scope.cmp(scope));
                 held.is_err()
             })
-            .map(|scope| self.source.part(scope.clone(), newest.clone()))
+            .map(|(scope, part)| {
+                let (scope, part) = (scope.clone(), part.clone());
+                self.source.feed(scope, part, newest.clone())
+            })
             .collect();
         feeds.extend(new.iter().cloned());
         feeds.sort_by(|a, b| a.scope.cmp(&b.scope));
@@ -51,16 +55,17 @@ impl<S: Stored> Inner<S> {
         for feed in &gone {
             feed.stop();
         }
-        let parts: Vec<_> = feeds.iter().filter_map(|feed| feed.part.clone()).collect();
+        let parts = feeds.iter().filter_map(|feed| feed.part.name());
+        let parts: Vec<Arc<str>> = parts.map(Arc::from).collect();
         self.feeds.send_replace(feeds.into());
         self.indexer
             .change(|change| change.set_parts(parts.into_iter()));
-        if !gone.is_empty() && !wanted.contains(&Scope::Cluster) {
+        if !gone.is_empty() && !wanted.contains_key(&Scope::Cluster) {
             let mut names = self
                 .indexer
                 .index_values(NAMESPACE_INDEX)
                 .unwrap_or_default();
-            names.retain(|name| !wanted.contains(&Scope::Namespace(Arc::clone(name))));
+            names.retain(|name| !wanted.contains_key(&Scope::Namespace(Arc::clone(name))));
             names.sort_unstable();
             for name in names {
                 processor.distribute(self.forget(&self.keys_of(&name)));
@@ -74,6 +79,17 @@ impl<S: Stored> Inner<S> {
         self.indexer
             .index_keys(NAMESPACE_INDEX, namespace)
             .unwrap_or_default()
+    }
+
+    fn keys_in(&self, part: &Part) -> Vec<ObjectKey> {
+        if let Part::Namespace(namespace) = part {
+            return self.keys_of(namespace);
+        }
+        let objects = self.indexer.list();
+        let of_part = objects
+            .iter()
+            .filter(|object| part.holds(object.namespace()));
+        of_part.map(|object| object.key()).collect()
     }
 
     /// Takes these objects out of the store.
@@ -95,27 +111,28 @@ impl<S: Stored> Inner<S> {
         events
     }
 
-    /// Replaces what the store holds of `namespace`, in one step, and tells what changed: first what is gone,
+    /// Replaces what the store holds of `part`, in one step, and tells what changed: first what is gone,
     /// then the rest in the order of the list, as of a list of everything.
     pub(super) fn replace_within(
         &self,
-        namespace: &Arc<str>,
+        part: &Part,
         mut snapshot: Snapshot<S>,
         initial: bool,
     ) -> Vec<Event<S>> {
-        let held = self.keys_of(namespace);
+        let name = part.name().unwrap_or_default();
+        let held = self.keys_in(part);
         // In a new epoch versions say nothing, which is the business of the store.
         if snapshot.new_epoch || held.len().max(snapshot.objects.len()) > BESIDE {
             let others = self.indexer.list();
             let others = others
                 .into_iter()
-                .filter(|object| object.namespace() != Some(namespace));
+                .filter(|object| !part.holds(object.namespace()));
             snapshot.objects.extend(others);
             let newest = self.indexer.resource_version();
             let (anew, version) = (snapshot.new_epoch, snapshot.resource_version.clone());
             let events = self.indexer.replace(snapshot, initial);
             self.indexer.change(|change| {
-                change.set_part(namespace, version);
+                change.set_part(name, version);
                 if !anew {
                     change.advance(newest);
                 }
@@ -147,7 +164,7 @@ impl<S: Stored> Inner<S> {
                     Change::Known | Change::Stale => {}
                 }
             }
-            change.set_part(namespace, snapshot.resource_version.clone());
+            change.set_part(name, snapshot.resource_version.clone());
             change.advance(snapshot.resource_version);
         });
         deleted.append(&mut rest);
@@ -202,7 +219,7 @@ mod tests {
         for many in [0, BESIDE + 1] {
             let informer = informer();
             let inner = &informer.inner;
-            let (red, blue) = (Arc::from("red"), Arc::from("blue"));
+            let [red, blue] = ["red", "blue"].map(|name| Part::Namespace(Arc::from(name)));
             let crowd = || (0..many).map(|number| map("red", &format!("m{number}"), "1"));
             let others = vec![map("blue", "a", "3"), map("blue", "z", "4")];
             drop(inner.replace_within(&blue, all(others, "9"), true));
@@ -246,7 +263,7 @@ mod tests {
     async fn in_a_new_epoch_equal_versions_are_not_taken_for_equal_objects() {
         let informer = informer();
         let inner = &informer.inner;
-        let (red, blue) = (Arc::from("red"), Arc::from("blue"));
+        let [red, blue] = ["red", "blue"].map(|name| Part::Namespace(Arc::from(name)));
         drop(inner.replace_within(&blue, all(vec![map("blue", "z", "80")], "90"), true));
         drop(inner.replace_within(&red, all(vec![map("red", "a", "60")], "70"), true));
         let mut snapshot = all(vec![map("red", "a", "60")], "65");

@@ -59,8 +59,11 @@ impl<S: Stored> SharedInformer<S> {
                 }));
             }
             let feeds = inner.feeds();
-            let feed = feeds.iter().find(|feed| feed.scope.contains(scope))?;
-            (feed.has_synced() && feed.version().reaches(version)).then_some(Ok(()))
+            let mut of_scope = feeds.iter().filter(|feed| feed.meets(scope)).peekable();
+            of_scope.peek()?;
+            of_scope
+                .all(|feed| feed.has_synced() && feed.version().reaches(version))
+                .then_some(Ok(()))
         })
         .await
     }
