@@ -313,6 +313,34 @@ with_pods_and_metadata!(
     a_pod_that_changes_hands_is_counted_once,
 );
 
+/// Where a controller manager makes the Pods.
+#[test]
+fn on_a_real_server_the_label_follows_the_pods() {
+    let real = Setup::new().server(Server::Assets);
+    let managed = real.control_plane(|server| server.controller_manager(true));
+    managed.run(async |cluster| {
+        let scale = async |replicas: u32| {
+            let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+            let (client, frontend) = (cluster.client(), key("frontend"));
+            let params = PatchParams::default();
+            client
+                .patch::<ReplicaSet, _>(&frontend, &params, &patch)
+                .await
+                .unwrap();
+        };
+        replica_set(&cluster, "frontend", Value::Null).await;
+        let running = start::<Pod>(&cluster).await;
+        counted(&cluster, "frontend", "1").await;
+        scale(3).await;
+        counted(&cluster, "frontend", "3").await;
+        running.end().await;
+        let running = start::<PartialObjectMeta<Pod>>(&cluster).await;
+        scale(2).await;
+        counted(&cluster, "frontend", "2").await;
+        running.end().await;
+    });
+}
+
 /// What the program accepts as an answer about Pods.
 async fn accepted<P: Object>() -> Vec<String> {
     let server = ApiServer::builder().start().await.unwrap();

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use futures::StreamExt;
 use futures::stream;
+use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::networking::v1::Ingress;
 use kube_core::params::ListParams;
 use reeve_clock::Clock;
+use serde_json::json;
 use service_ingress::Form;
+use service_ingress::desired::ANNOTATION;
 
 use crate::world::World;
 
@@ -38,7 +41,12 @@ async fn a_thousand_services_converge_with_one_creation_each(world: World) {
     let program = world.start().await;
     program.ready(&world).await;
     for number in 0..MANY {
-        world.service(&format!("web-{number}"), Some("on")).await;
+        // Without an address: to find a free one, the server looks at all.
+        let service = json!({
+            "metadata": {"namespace": "default", "name": format!("web-{number}"), "annotations": {ANNOTATION: "on"}},
+            "spec": {"clusterIP": "None", "ports": [{"port": 80}]},
+        });
+        let _: Service = world.create(service).await;
         if number % 100 == 0 {
             world.server.close_watches();
         }
