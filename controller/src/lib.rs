@@ -83,18 +83,24 @@
 //! | read your writes, rule by rule | [`client::Client`], [`controller::Builder::own_writes_timeout`] |
 //! | the lease | [`leader_election`] |
 //! | events, finalizers, owners | [`events`], [`finalizer`], [`owner`] |
-//! | `/healthz`, `/readyz`, `/metrics`, limits | [`health`], [`metrics`], [`server`] |
+//! | `/healthz`, `/readyz`, `/metrics`, limits | [`health`], [`metrics`], [`metrics_server`], [`server`] |
+//! | flags named as kubebuilder's, which kubeconfig | [`options`], [`client::location`] |
+//! | TLS, and who may ask | [`certificates`], [`access`] |
+//! | why nothing happens: `/debug/queues`, `/debug/informers` | [`debug`] |
 //! | what is cached, and how it is read | [`cache`] |
 //! | a test with an API server, faults and virtual time | `testing`, with the feature of that name |
 //!
 //! Time is tokio's; dates and randomness come from a [`reeve_clock::Clock`]. Everything that is spawned belongs to
 //! the future of [`Manager::run`] and ends with it.
 
+pub mod access;
 pub mod cache;
+pub mod certificates;
 pub mod client;
 pub mod cluster;
 pub mod context;
 pub mod controller;
+pub mod debug;
 pub mod events;
 #[cfg(test)]
 mod fake;
@@ -104,6 +110,8 @@ pub mod health;
 pub mod leader_election;
 pub mod manager;
 pub mod metrics;
+pub mod metrics_server;
+pub mod options;
 pub mod owner;
 pub mod predicate;
 mod process;
@@ -121,6 +129,7 @@ pub use controller::Controller;
 pub use events::Recorder;
 pub use manager::{Manager, Runnable};
 pub use metrics::Metrics;
+pub use metrics_server::MetricsServer;
 pub use reconcile::{Outcome, Reconciler, Request};
 pub use reeve_informer::{Event, ObjectKey};
 

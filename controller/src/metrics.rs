@@ -110,6 +110,13 @@ struct NameLabel {
     name: String,
 }
 
+/// The metrics of certificates that are read again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CertificateMetrics {
+    pub(crate) reads: Counter,
+    pub(crate) errors: Counter,
+}
+
 type HistogramFamily<L> = Family<L, Histogram, fn() -> Histogram>;
 
 struct Families {
@@ -129,6 +136,7 @@ struct Families {
     leader: Family<NameLabel, Gauge>,
     leader_slow_path: Family<NameLabel, Counter>,
     events_dropped: Family<ControllerLabel, Counter>,
+    certificates: CertificateMetrics,
     depth: Family<DepthLabels, Gauge>,
     adds: Family<QueueLabels, Counter>,
     retries: Family<QueueLabels, Counter>,
@@ -317,6 +325,11 @@ impl Metrics {
         })
     }
 
+    /// Where reads of certificates are counted.
+    pub(crate) fn certificates(&self) -> CertificateMetrics {
+        self.families.certificates.clone()
+    }
+
     pub(crate) fn events_dropped(&self, controller: &str) -> Counter {
         let label = ControllerLabel {
             controller: controller.to_owned(),
@@ -358,6 +371,7 @@ impl Families {
             leader: Family::default(),
             leader_slow_path: Family::default(),
             events_dropped: Family::default(),
+            certificates: CertificateMetrics::default(),
             depth: Family::default(),
             adds: Family::default(),
             retries: Family::default(),
@@ -449,6 +463,16 @@ impl Families {
             "reeve_events_dropped",
             "Events that were not recorded, per reporting controller: queue full, spam, or the server refused",
             self.events_dropped.clone(),
+        );
+        registry.register(
+            "certwatcher_read_certificate",
+            "Times certificates of servers were read",
+            self.certificates.reads.clone(),
+        );
+        registry.register(
+            "certwatcher_read_certificate_errors",
+            "Times certificates of servers could not be read, or not be used",
+            self.certificates.errors.clone(),
         );
         self.register_queues(registry);
     }

@@ -20,9 +20,12 @@ struct Reading {
     cpu_seconds: f64,
     start_seconds: f64,
     virtual_bytes: f64,
+    virtual_max_bytes: f64,
     resident_bytes: f64,
     open_fds: f64,
     max_fds: f64,
+    /// Received and sent by the network namespace, which is the Pod's.
+    network_bytes: Option<(f64, f64)>,
 }
 
 // === impl Process ===
@@ -32,14 +35,33 @@ impl Collector for Process {
         let Some(reading) = Reading::take() else {
             return Ok(());
         };
-        let cpu = ConstCounter::new(reading.cpu_seconds);
-        let help = "CPU time of the process, user and system";
-        cpu.encode(encoder.encode_descriptor(
-            "process_cpu_seconds",
-            help,
-            None,
-            cpu.metric_type(),
-        )?)?;
+        let (received, sent) = reading.network_bytes.unzip();
+        for (name, help, value) in [
+            (
+                "process_cpu_seconds",
+                "CPU time of the process, user and system",
+                Some(reading.cpu_seconds),
+            ),
+            (
+                "process_network_receive_bytes",
+                "Bytes received by the network namespace of the process",
+                received,
+            ),
+            (
+                "process_network_transmit_bytes",
+                "Bytes sent by the network namespace of the process",
+                sent,
+            ),
+        ] {
+            let Some(value) = value else { continue };
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(
+                name,
+                help,
+                None,
+                counter.metric_type(),
+            )?)?;
+        }
         for (name, help, value) in [
             (
                 "process_start_time_seconds",
@@ -50,6 +72,11 @@ impl Collector for Process {
                 "process_virtual_memory_bytes",
                 "Virtual memory of the process",
                 reading.virtual_bytes,
+            ),
+            (
+                "process_virtual_memory_max_bytes",
+                "Virtual memory that the process may have",
+                reading.virtual_max_bytes,
             ),
             (
                 "process_resident_memory_bytes",
@@ -87,6 +114,7 @@ impl Reading {
         let mut reading = Self::parse(&stat, &boot, &status, &limits)?;
         // One of them is the directory being read.
         reading.open_fds = open.saturating_sub(1) as f64;
+        reading.network_bytes = read("/proc/self/net/netstat").and_then(|text| network(&text));
         Some(reading)
     }
 
@@ -106,8 +134,24 @@ impl Reading {
             open_fds: 0.0,
             // "unlimited" is no number; then nothing can be said.
             max_fds: word_after(limits, "Max open files").unwrap_or(f64::INFINITY),
+            // As Go's collector says "unlimited".
+            virtual_max_bytes: word_after(limits, "Max address space").unwrap_or(u64::MAX as f64),
+            network_bytes: None,
         })
     }
+}
+
+/// What came in and went out, of a file with a line of names and a line of numbers for each protocol.
+fn network(netstat: &str) -> Option<(f64, f64)> {
+    let mut lines = netstat
+        .lines()
+        .filter_map(|line| line.strip_prefix("IpExt:"));
+    let (names, numbers) = (lines.next()?, lines.next()?);
+    let number = |wanted: &str| {
+        let at = names.split_whitespace().position(|name| name == wanted)?;
+        numbers.split_whitespace().nth(at)?.parse().ok()
+    };
+    Some((number("InOctets")?, number("OutOctets")?))
 }
 
 #[cfg(test)]
@@ -119,8 +163,8 @@ mod tests {
         let stat = "42 (odd ) name) S 1 42 42 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 3 0 2000 4096000 250 1";
         let boot = "cpu  1 2 3\nbtime 1700000000\n";
         let status = "Name:\tx\nVmRSS:\t    2048 kB\n";
-        let limits =
-            "Limit  Soft Limit\nMax open files            1024                 4096  files\n";
+        let limits = "Limit  Soft Limit\nMax open files            1024                 4096  files\n\
+             Max address space         1000000              unlimited  bytes\n";
         let expected = Reading {
             cpu_seconds: 2.0,
             start_seconds: 1_700_000_020.0,
@@ -128,9 +172,19 @@ mod tests {
             resident_bytes: 2_097_152.0,
             open_fds: 0.0,
             max_fds: 1024.0,
+            virtual_max_bytes: 1_000_000.0,
+            network_bytes: None,
         };
         assert_eq!(Reading::parse(stat, boot, status, limits), Some(expected));
         assert_eq!(Reading::parse("42 x", boot, status, limits), None);
+    }
+
+    #[test]
+    fn the_bytes_of_the_network_are_found_by_name() {
+        let text =
+            "TcpExt: A B\nTcpExt: 1 2\nIpExt: InNoRoutes InOctets OutOctets X\nIpExt: 0 10 20 3\n";
+        assert_eq!(network(text), Some((10.0, 20.0)));
+        assert_eq!(network("TcpExt: A\nTcpExt: 1\n"), None);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use tower::timeout::Timeout;
 use tower::util::MapFuture;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
+use super::location::Location;
 use crate::leader_election::Gated;
 use crate::metrics::Metrics;
 
@@ -42,12 +43,23 @@ pub const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(45);
 pub enum Error {
     /// Neither a kubeconfig nor a service account was found.
     #[error(
-        "no way to a cluster: {}; set KUBECONFIG, or run in a Pod",
+        "no way to a cluster: there is no ~/.kube/config, and no service account ({}); set KUBECONFIG, or run in a Pod",
+        crate::error_chain(in_cluster)
+    )]
+    NoCluster {
+        /// Why the service account is none.
+        in_cluster: Box<kube_client::config::InClusterError>,
+    },
+    /// A kubeconfig is not usable.
+    #[error(
+        "the kubeconfig {place} cannot be used: {}",
         crate::error_chain(source)
     )]
-    Infer {
-        /// What was tried.
-        source: Box<kube_client::config::InferConfigError>,
+    Kubeconfig {
+        /// Which.
+        place: String,
+        /// What is wrong.
+        source: Box<kube_client::config::KubeconfigError>,
     },
     /// The configuration does not make a client.
     #[error(
@@ -99,15 +111,20 @@ impl Options {
     }
 }
 
-/// A client for the kubeconfig the environment names, else for the cluster this Pod runs in.
+/// A client for the cluster that the environment names: see [`location`](super::location).
 ///
 /// # Errors
-/// When neither is there or usable.
+/// When it names none, or the configuration is not usable.
 pub async fn infer(options: &Options) -> Result<kube_client::Client, Error> {
-    let config = Config::infer().await.map_err(|source| Error::Infer {
-        source: Box::new(source),
-    })?;
-    connect(config, options)
+    locate(&Location::new(), options).await
+}
+
+/// A client for the cluster of `location`.
+///
+/// # Errors
+/// When there is none, or the configuration is not usable.
+pub async fn locate(location: &Location, options: &Options) -> Result<kube_client::Client, Error> {
+    connect(location.load().await?, options)
 }
 
 /// A client for `config`. Must be called inside a tokio runtime; nothing is sent yet.

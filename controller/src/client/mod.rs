@@ -53,6 +53,7 @@ pub mod connect;
 mod endpoint;
 mod error;
 mod intercept;
+pub mod location;
 mod mapper;
 mod objects;
 mod options;

@@ -20,6 +20,7 @@ pub use reeve_workqueue::LOW_PRIORITY;
 
 use crate::cache::{CacheError, Caches};
 use crate::client::Client;
+use crate::debug::Queues;
 use crate::events::Recorder;
 use crate::leader_election;
 use crate::manager::Runnable;
@@ -46,6 +47,7 @@ pub(crate) struct Parts {
     pub(crate) client: Client,
     pub(crate) caches: Caches,
     pub(crate) metrics: Metrics,
+    pub(crate) queues: Queues,
     pub(crate) recorder: Recorder,
     pub(crate) defaults: Defaults,
     /// Whether this replica leads; `None` for a controller that runs on every replica.

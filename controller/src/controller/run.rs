@@ -69,6 +69,7 @@ impl<R: RequestKey> Plan<R> {
             queue = limit(queue);
         }
         let queue = queue.build();
+        let shown = parts.queues.add_at(&queue, parts.clock.clone());
         let watches = watches
             .into_iter()
             .map(|watch| watch.ask(&parts.caches, &filters));
@@ -80,7 +81,7 @@ impl<R: RequestKey> Plan<R> {
             .workers
             .set(i64::try_from(workers).unwrap_or(i64::MAX));
         let run = move |ticket, stop: CancellationToken| async move {
-            let _name = parts.name;
+            let (_name, _shown) = (parts.name, shown);
             let workshop = Arc::new(Workshop {
                 around: Arc::new(Surroundings {
                     controller: name.into(),

@@ -13,11 +13,13 @@ use super::{Addresses, Error, GRACE_PERIOD, Group, Manager, Runnable, Shared, St
 use crate::cache::Caches;
 use crate::client::{Client, Reading};
 use crate::controller::Defaults;
+use crate::debug::{self, Queues};
 use crate::events::Writer;
 use crate::health::Health;
 use crate::leader_election::{self, Fence};
 use crate::metrics::Metrics;
-use crate::server::{self, Server};
+use crate::metrics_server::MetricsServer;
+use crate::server::Server;
 
 /// Puts a manager together. Unless said otherwise it serves nothing, elects nobody and watches every namespace.
 #[must_use = "a builder does nothing until `build` is called"]
@@ -29,7 +31,7 @@ pub struct Builder {
     namespace: Option<String>,
     election: Option<leader_election::Options>,
     health_address: Option<SocketAddr>,
-    metrics_address: Option<SocketAddr>,
+    metrics_server: Option<MetricsServer>,
     instance: Option<String>,
     grace: Duration,
     cache_timeout: Duration,
@@ -49,7 +51,7 @@ impl Builder {
             namespace: None,
             election: None,
             health_address: None,
-            metrics_address: None,
+            metrics_server: None,
             instance: None,
             grace: GRACE_PERIOD,
             cache_timeout: Duration::from_secs(120),
@@ -89,9 +91,14 @@ impl Builder {
         self
     }
 
-    /// Serves `/metrics` there. Port 0 takes a free one.
-    pub fn metrics_address(mut self, address: SocketAddr) -> Self {
-        self.metrics_address = Some(address);
+    /// Serves `/metrics` there, in plain HTTP, as [`MetricsServer::at`] says. Port 0 takes a free one.
+    pub fn metrics_address(self, address: SocketAddr) -> Self {
+        self.metrics_server(MetricsServer::at(address))
+    }
+
+    /// Serves `/metrics`, the pages of [`debug`] and more, to whom it says.
+    pub fn metrics_server(mut self, server: MetricsServer) -> Self {
+        self.metrics_server = Some(server);
         self
     }
 
@@ -172,14 +179,21 @@ impl Builder {
         ];
         let mut addresses = Addresses::default();
         if let Some(address) = self.health_address {
-            let server = bind("health", address, self.health.handler()).await?;
+            let server = Server::bind("health", address, self.health.handler());
+            let server = server.await.map_err(Error::Bind)?;
             addresses.health = server.local_addr().ok();
-            runnables.push(serving("health", server));
+            runnables.push(server.runnable());
         }
-        if let Some(address) = self.metrics_address {
-            let server = bind("metrics", address, self.metrics.handler()).await?;
+        let queues = Queues::default();
+        if let Some(server) = self.metrics_server {
+            let sources = debug::Sources {
+                queues: queues.clone(),
+                caches: caches.clone(),
+                clock: self.clock.clone(),
+            };
+            let server = server.bind(&self.metrics, client.clone(), &sources).await?;
             addresses.metrics = server.local_addr().ok();
-            runnables.push(serving("metrics", server));
+            runnables.push(server.runnable());
         }
         let fence = self
             .election
@@ -195,6 +209,7 @@ impl Builder {
                 client,
                 caches,
                 metrics: self.metrics,
+                queues,
                 health: self.health,
                 fence,
                 election: self.election,
@@ -226,14 +241,4 @@ impl std::fmt::Debug for Builder {
             .field("election", &self.election)
             .finish_non_exhaustive()
     }
-}
-
-async fn bind(name: &str, address: SocketAddr, handler: server::Handler) -> Result<Server, Error> {
-    Server::bind(name, address, handler)
-        .await
-        .map_err(Error::Bind)
-}
-
-fn serving(name: &str, server: Server) -> Runnable {
-    Runnable::new(format!("{name} server"), move |stop| server.run(stop)).as_server()
 }

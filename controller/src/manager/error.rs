@@ -11,6 +11,9 @@ pub enum Error {
     /// A server could not be bound.
     #[error("{0}")]
     Bind(#[source] std::io::Error),
+    /// The metrics server cannot serve.
+    #[error(transparent)]
+    MetricsServer(#[from] crate::metrics_server::Error),
     /// The options of the election do not fit together.
     #[error(transparent)]
     LeaderElection(#[from] crate::leader_election::Error),

@@ -44,6 +44,7 @@ use crate::cache::Caches;
 use crate::client::{Client, Reading};
 use crate::cluster::{self, Cluster};
 use crate::controller::{Controller, Defaults, Parts};
+use crate::debug::Queues;
 use crate::events::Recorder;
 use crate::health::Health;
 use crate::leader_election::{Fence, Options as ElectionOptions, Own};
@@ -69,6 +70,7 @@ struct Shared {
     client: Client,
     caches: Caches,
     metrics: Metrics,
+    queues: Queues,
     health: Health,
     fence: Option<Fence>,
     election: Option<ElectionOptions>,
@@ -140,6 +142,12 @@ impl Manager {
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.shared.metrics
+    }
+
+    /// The queues that `/debug/queues` shows: those of the controllers, and what a program adds.
+    #[must_use]
+    pub fn queues(&self) -> &Queues {
+        &self.shared.queues
     }
 
     /// The health checks, to add more.
@@ -243,6 +251,7 @@ impl Manager {
                 .with_fence(fence),
             caches: shared.caches.clone(),
             metrics: shared.metrics.clone(),
+            queues: shared.queues.clone(),
             recorder: self.recorder(&controller.name),
             defaults: shared.defaults.clone(),
             leads,

@@ -1,0 +1,190 @@
+//! How each informer is doing, in a form that can be printed.
+
+use jiff::Timestamp;
+use reeve_informer::{CacheHealth, Failure, Scope};
+use serde::Serialize;
+
+/// How an informer is doing. What each number means is said at [`CacheHealth`].
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct InformerReport {
+    /// The informer's name.
+    pub name: String,
+    /// The first list is in the store.
+    pub synced: bool,
+    /// What it is doing: `idle`, `listing`, `watching`, `backing off`, `missing`, `stopped`.
+    pub activity: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// The last failure that was not followed by success.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureReport>,
+    /// When the API server was heard last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_heard: Option<Timestamp>,
+    /// The version of the store's content.
+    pub resource_version: String,
+    /// Objects in the store.
+    pub objects: usize,
+    /// Bytes of memory they take: exact for compact entries, a lower bound for typed ones.
+    pub bytes: usize,
+    /// Changes on their way into the store.
+    pub queued: usize,
+    /// Objects that cannot be read.
+    pub quarantined: usize,
+    /// Some of them.
+    pub quarantined_objects: Vec<QuarantinedReport>,
+    /// Versions of objects that did not decode when they were read.
+    pub unreadable: u64,
+    /// Lists and events that were older than what is known.
+    pub stale: u64,
+    /// How often the server's history began anew.
+    pub epochs: u64,
+    /// Who is told of changes.
+    pub handlers: Vec<HandlerReport>,
+    /// The watches, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub watches: Vec<WatchReport>,
+}
+
+/// Why an informer makes no progress.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct FailureReport {
+    /// `connection`, `status`, `expired`, …
+    pub class: &'static str,
+    /// What went wrong.
+    pub message: String,
+    /// When it did first in this row.
+    pub since: Timestamp,
+    /// How often in a row.
+    pub times: u32,
+}
+
+/// An object that cannot be read.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct QuarantinedReport {
+    /// Which.
+    pub key: String,
+    /// Its version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<String>,
+    /// What is wrong with it.
+    pub error: String,
+    /// The names and types of its fields, never a value.
+    pub outline: String,
+}
+
+/// The state of a handler.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct HandlerReport {
+    /// Its name.
+    pub name: String,
+    /// It was shown everything of the first list.
+    pub synced: bool,
+    /// Events that wait for it.
+    pub backlog: usize,
+    /// Events it was given.
+    pub delivered: u64,
+    /// Events it did not keep up with.
+    pub dropped: u64,
+    /// How often it panicked.
+    pub panics: u64,
+}
+
+/// The state of one watch of an informer that has several.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct WatchReport {
+    /// The namespace, or `*`.
+    pub scope: String,
+    /// Its first list is in the store.
+    pub synced: bool,
+    /// What it is doing.
+    pub activity: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// The last failure that was not followed by success.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureReport>,
+    /// The version of what the store has of it.
+    pub resource_version: String,
+}
+
+/// A report of each informer, by name, with at most `limit` objects in quarantine, handlers and watches each.
+#[must_use]
+pub fn informer_reports(health: &[CacheHealth], limit: usize) -> Vec<InformerReport> {
+    let mut reports: Vec<_> = health.iter().map(|health| report(health, limit)).collect();
+    reports.sort_by(|a, b| a.name.cmp(&b.name));
+    reports
+}
+
+fn report(health: &CacheHealth, limit: usize) -> InformerReport {
+    let quarantined = health.quarantined.iter().take(limit);
+    let handlers = health.handlers.iter().take(limit);
+    let watches = health.watches.iter().filter(|_| health.watches.len() > 1);
+    InformerReport {
+        name: health.name.to_string(),
+        synced: health.synced,
+        activity: health.activity.to_string(),
+        since: health.since,
+        failure: health.failure.as_ref().map(failure),
+        last_heard: health.last_heard,
+        resource_version: health.resource_version.to_string(),
+        objects: health.objects,
+        bytes: health.bytes.total(),
+        queued: health.queued,
+        quarantined: health.quarantined_count,
+        quarantined_objects: quarantined
+            .map(|object| QuarantinedReport {
+                key: object.key.to_string(),
+                resource_version: object.resource_version.clone(),
+                error: object.error.clone(),
+                outline: object.outline.clone(),
+            })
+            .collect(),
+        unreadable: health.unreadable,
+        stale: health.stale,
+        epochs: health.epochs,
+        handlers: handlers
+            .map(|handler| HandlerReport {
+                name: handler.name.to_string(),
+                synced: handler.synced,
+                backlog: handler.backlog,
+                delivered: handler.delivered,
+                dropped: handler.dropped,
+                panics: handler.panics,
+            })
+            .collect(),
+        watches: watches
+            .take(limit)
+            .map(|watch| WatchReport {
+                scope: match &watch.scope {
+                    Scope::Cluster => "*".into(),
+                    Scope::Namespace(namespace) => namespace.to_string(),
+                },
+                synced: watch.synced,
+                activity: watch.activity.to_string(),
+                since: watch.since,
+                failure: watch.failure.as_ref().map(failure),
+                resource_version: watch.resource_version.to_string(),
+            })
+            .collect(),
+    }
+}
+
+fn failure(failure: &Failure) -> FailureReport {
+    FailureReport {
+        class: failure.class,
+        message: failure.message.clone(),
+        since: failure.since,
+        times: failure.times,
+    }
+}

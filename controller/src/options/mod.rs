@@ -1,0 +1,447 @@
+//! The flags that programs on this crate have in common, named as kubebuilder names them.
+//!
+//! With the feature `clap` they are `clap::Args`, to be flattened into a program's own:
+//!
+//! ```
+//! # #[cfg(feature = "clap")] {
+//! use clap::Parser;
+//! use reeve_controller::Manager;
+//! use reeve_controller::options::{Options, Program};
+//!
+//! /// Greets.
+//! #[derive(Parser)]
+//! struct Arguments {
+//!     #[command(flatten)]
+//!     options: Options,
+//!     /// How to greet.
+//!     #[arg(long, default_value = "hello")]
+//!     greeting: String,
+//! }
+//!
+//! async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//!     let arguments = Arguments::parse();
+//!     arguments.options.log.start();
+//!     let manager = Manager::from_options(&arguments.options, Program::new("greeter", "1.2.0")).await?;
+//!     let manager = manager.build().await?;
+//!     // … controllers
+//!     manager.run_until_signal().await?;
+//!     Ok(())
+//! }
+//! let arguments = Arguments::parse_from(["greeter", "--leader-elect", "--metrics-bind-address=:8443"]);
+//! assert!(arguments.options.leader_elect && arguments.options.metrics.secure);
+//! # }
+//! ```
+//!
+//! | flag | environment | default |
+//! |---|---|---|
+//! | `--kubeconfig`, `--context` | `KUBECONFIG` | see [`location`](crate::client::location) |
+//! | `--watch-namespace` | `WATCH_NAMESPACE` | every namespace |
+//! | `--health-probe-bind-address` | | `:8081` |
+//! | `--metrics-bind-address` | | `0`: not served; `:8443` for HTTPS, `:8080` with `--metrics-secure=false` |
+//! | `--metrics-secure` | | `true`: HTTPS, and only who the API server says may read: [`MetricsServer::protected`] |
+//! | `--metrics-cert-path`, `--metrics-cert-name`, `--metrics-cert-key` | | self-signed, `tls.crt`, `tls.key` |
+//! | `--enable-http2` | | `false` |
+//! | `--leader-elect` | | `false` |
+//! | `--leader-election-namespace` | `POD_NAMESPACE` | the service account's namespace |
+//! | `--log-level` (`--zap-log-level`), `--log-format` (`--zap-encoder`) | `RUST_LOG` for the level | `info`, `text` |
+//!
+//! A flag wins over its environment variable.
+
+mod address;
+#[cfg(feature = "clap")]
+mod log;
+
+use std::path::PathBuf;
+
+use crate::client::connect;
+use crate::client::location::Location;
+use crate::leader_election;
+use crate::manager::{self, Manager};
+use crate::metrics::Metrics;
+use crate::metrics_server::{Certificate, MetricsServer};
+
+pub use address::BindAddress;
+#[cfg(feature = "clap")]
+pub use log::{LogFormat, LogOptions};
+
+/// Where the kubelet says what namespace a Pod is in.
+const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// What a program says of itself: in `User-Agent`, and by the name of its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    name: &'static str,
+    version: &'static str,
+}
+
+/// What a manager is told on the command line.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[cfg_attr(feature = "clap", group(skip))]
+#[non_exhaustive]
+pub struct Options {
+    /// Which cluster.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub location: Location,
+
+    /// Watch objects of this namespace only; unset, of every namespace.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, env = "WATCH_NAMESPACE", value_name = "NAMESPACE")
+    )]
+    pub watch_namespace: Option<String>,
+
+    /// Where /healthz and /readyz are served: ADDRESS:PORT, :PORT for every address, 0 for nowhere.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, default_value = ":8081", value_name = "ADDRESS")
+    )]
+    pub health_probe_bind_address: BindAddress,
+
+    /// The metrics server.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub metrics: MetricsOptions,
+
+    /// Let one of several copies lead, by a Lease. The others stand by.
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub leader_elect: bool,
+
+    /// The namespace of the Lease; unset, the Pod's.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")
+    )]
+    pub leader_election_namespace: Option<String>,
+
+    /// The log.
+    #[cfg(feature = "clap")]
+    #[command(flatten)]
+    pub log: LogOptions,
+}
+
+/// What the metrics server is told on the command line.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[cfg_attr(feature = "clap", group(skip))]
+#[non_exhaustive]
+pub struct MetricsOptions {
+    /// Where /metrics is served: ADDRESS:PORT, :PORT for every address (:8443 for HTTPS, :8080 for HTTP), 0 for nowhere.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long = "metrics-bind-address",
+            default_value = "0",
+            value_name = "ADDRESS"
+        )
+    )]
+    pub bind_address: BindAddress,
+
+    /// Serve metrics over HTTPS, and only to who the API server says may read them; =false for plain HTTP to everybody.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long = "metrics-secure",
+            action = clap::ArgAction::Set,
+            default_value_t = true,
+            default_missing_value = "true",
+            num_args = 0..=1,
+            require_equals = true,
+            value_name = "BOOL"
+        )
+    )]
+    pub secure: bool,
+
+    /// The directory of the metrics server's certificate; unset, it signs its own.
+    #[cfg_attr(feature = "clap", arg(long = "metrics-cert-path", value_name = "DIR"))]
+    pub cert_path: Option<PathBuf>,
+
+    /// The file of the certificate in that directory.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long = "metrics-cert-name",
+            default_value = "tls.crt",
+            value_name = "FILE"
+        )
+    )]
+    pub cert_name: String,
+
+    /// The file of its key in that directory.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long = "metrics-cert-key",
+            default_value = "tls.key",
+            value_name = "FILE"
+        )
+    )]
+    pub cert_key: String,
+
+    /// Offer HTTP/2 over HTTPS.
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub enable_http2: bool,
+}
+
+/// Why no manager can be made of options.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no way to the cluster.
+    #[error(transparent)]
+    Connect(#[from] connect::Error),
+    /// Nothing says where the lease is to be.
+    #[error(
+        "--leader-elect needs a namespace for its Lease: this is no Pod, so say --leader-election-namespace"
+    )]
+    NoNamespace,
+}
+
+// === impl Program ===
+
+impl Program {
+    /// The program's name, by which its lease is called, too, and its version.
+    #[must_use]
+    pub const fn new(name: &'static str, version: &'static str) -> Self {
+        Self { name, version }
+    }
+
+    /// What it says in `User-Agent`: `greeter/1.2.0 (linux/x86_64) reeve/0.1.0`.
+    #[must_use]
+    pub fn user_agent(&self) -> String {
+        format!(
+            "{}/{} ({}/{}) reeve/{}",
+            self.name,
+            self.version,
+            std::env::consts::OS,
+            std::env::consts::ARCH,
+            env!("CARGO_PKG_VERSION")
+        )
+    }
+}
+
+// === impl MetricsOptions ===
+
+impl Default for MetricsOptions {
+    /// Not served.
+    fn default() -> Self {
+        Self {
+            bind_address: BindAddress::default(),
+            secure: true,
+            cert_path: None,
+            cert_name: "tls.crt".into(),
+            cert_key: "tls.key".into(),
+            enable_http2: false,
+        }
+    }
+}
+
+impl MetricsOptions {
+    /// The metrics server that is asked for, if one is.
+    #[must_use]
+    pub fn server(&self) -> Option<MetricsServer> {
+        let server = MetricsServer::at(self.bind_address.address()?);
+        if !self.secure {
+            return Some(server);
+        }
+        let certificate = match &self.cert_path {
+            None => Certificate::SelfSigned,
+            Some(directory) => Certificate::Files {
+                chain: directory.join(&self.cert_name),
+                key: directory.join(&self.cert_key),
+            },
+        };
+        let server = server.secure(certificate).http2(self.enable_http2);
+        Some(server.protected())
+    }
+}
+
+// === impl Manager ===
+
+impl Manager {
+    /// Begins a manager as `options` say: with a client that names `program`, its servers, and its election by a lease
+    /// of the program's name. What options do not say is left to the builder.
+    ///
+    /// # Errors
+    /// When there is no way to the cluster, or no namespace for the lease.
+    pub async fn from_options(
+        options: &Options,
+        program: Program,
+    ) -> Result<manager::Builder, Error> {
+        let metrics = Metrics::new();
+        let connecting = connect::Options::new()
+            .user_agent(program.user_agent())
+            .metrics(&metrics);
+        let client = connect::locate(&options.location, &connecting).await?;
+        let builder = Manager::builder(client).metrics(metrics);
+        options.apply(program, builder, namespace_of_pod)
+    }
+}
+
+// === impl Options ===
+
+impl Options {
+    fn apply(
+        &self,
+        program: Program,
+        mut builder: manager::Builder,
+        namespace_of_pod: impl FnOnce() -> Option<String>,
+    ) -> Result<manager::Builder, Error> {
+        let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        if let Some(namespace) = given(&self.watch_namespace) {
+            builder = builder.namespace(namespace);
+        }
+        if let Some(address) = self.health_probe_bind_address.address() {
+            builder = builder.health_address(address);
+        }
+        if let Some(server) = self.metrics.server() {
+            builder = builder.metrics_server(server);
+        }
+        if self.leader_elect {
+            let namespace = given(&self.leader_election_namespace)
+                .or_else(namespace_of_pod)
+                .ok_or(Error::NoNamespace)?;
+            let identity = leader_election::identity(&reeve_clock::Clock::system());
+            builder = builder.leader_election(leader_election::Options::new(
+                namespace,
+                program.name,
+                identity,
+            ));
+        }
+        Ok(builder)
+    }
+}
+
+fn namespace_of_pod() -> Option<String> {
+    let text = std::fs::read_to_string(NAMESPACE_FILE).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Fake;
+
+    const PROGRAM: Program = Program::new("greeter", "1.2.0");
+
+    #[test]
+    fn the_user_agent_names_program_and_version() {
+        let agent = PROGRAM.user_agent();
+        assert!(agent.starts_with("greeter/1.2.0 ("), "{agent}");
+        assert!(agent.contains(std::env::consts::OS), "{agent}");
+    }
+
+    #[tokio::test]
+    async fn an_election_needs_a_namespace() {
+        let builder = || Manager::builder(Fake::default().client());
+        let mut options = Options {
+            leader_elect: true,
+            ..Options::default()
+        };
+        let nowhere = options.apply(PROGRAM, builder(), || None);
+        assert!(matches!(nowhere, Err(Error::NoNamespace)));
+        for (said, pod, expected) in [
+            (None, Some("pods"), "pods"),
+            (Some("said"), Some("pods"), "said"),
+            (Some(""), Some("pods"), "pods"),
+        ] {
+            options.leader_election_namespace = said.map(str::to_owned);
+            let built = options.apply(PROGRAM, builder(), || pod.map(str::to_owned));
+            let text = format!("{:?}", built.unwrap());
+            assert!(text.contains(&format!("namespace: {expected:?}")), "{text}");
+            assert!(text.contains("name: \"greeter\""), "{text}");
+        }
+    }
+
+    #[cfg(feature = "clap")]
+    mod flags {
+        use clap::{CommandFactory, Parser};
+
+        use super::*;
+
+        #[derive(Debug, Parser)]
+        struct Arguments {
+            #[command(flatten)]
+            options: Options,
+        }
+
+        fn parsed(flags: &[&str]) -> Options {
+            let all = ["greeter"].iter().chain(flags);
+            Arguments::try_parse_from(all).unwrap().options
+        }
+
+        #[test]
+        fn each_is_named_as_kubebuilder_names_it_and_explained() {
+            Arguments::command().debug_assert();
+            let command = Arguments::command();
+            for name in [
+                "kubeconfig",
+                "metrics-bind-address",
+                "health-probe-bind-address",
+                "leader-elect",
+                "metrics-secure",
+                "metrics-cert-path",
+                "metrics-cert-name",
+                "metrics-cert-key",
+                "enable-http2",
+            ] {
+                let found = command
+                    .get_arguments()
+                    .find(|argument| argument.get_long() == Some(name));
+                assert!(
+                    found.is_some_and(|found| found.get_help().is_some()),
+                    "{name}"
+                );
+            }
+        }
+
+        #[test]
+        fn without_flags_the_defaults_are_kubebuilders() {
+            let options = parsed(&[]);
+            assert_eq!(options.metrics.bind_address.address(), None);
+            assert!(options.metrics.server().is_none());
+            assert!(options.metrics.secure && !options.metrics.enable_http2);
+            let health = options.health_probe_bind_address.address().unwrap();
+            assert!(health.port() == 8081 && health.ip().is_unspecified());
+            assert!(!options.leader_elect);
+        }
+
+        #[test]
+        fn the_metrics_server_is_as_the_flags_say() {
+            let shown = |flags: &[&str]| format!("{:?}", parsed(flags).metrics.server());
+            let plain = shown(&[
+                "--metrics-bind-address=127.0.0.1:1",
+                "--metrics-secure=false",
+            ]);
+            assert!(
+                plain.contains("secure: None") && plain.contains("protected: false"),
+                "{plain}"
+            );
+            let signed = shown(&["--metrics-bind-address=:8443", "--enable-http2"]);
+            assert!(signed.contains("SelfSigned, http2: true"), "{signed}");
+            assert!(signed.contains("protected: true"), "{signed}");
+            let files = shown(&[
+                "--metrics-bind-address=:8443",
+                "--metrics-secure",
+                "--metrics-cert-path=/certs",
+                "--metrics-cert-name=a.crt",
+                "--metrics-cert-key=a.key",
+            ]);
+            assert!(
+                files.contains(r#"chain: "/certs/a.crt", key: "/certs/a.key""#),
+                "{files}"
+            );
+        }
+
+        #[test]
+        fn the_log_has_its_flags_and_zaps() {
+            let options = parsed(&["--zap-log-level=debug", "--zap-encoder=json"]);
+            assert_eq!(options.log.log_level.as_deref(), Some("debug"));
+            assert_eq!(options.log.log_format, LogFormat::Json);
+            let options = parsed(&["--log-format=console"]);
+            assert_eq!(
+                (options.log.log_level, options.log.log_format),
+                (None, LogFormat::Text)
+            );
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! The servers of a manager: who is let in, and what they see.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube_client::Api;
+use kube_core::params::PostParams;
+use reeve_controller::access::{Access, Refusal};
+use reeve_controller::certificates::Certificates;
+use reeve_controller::debug::Pages;
+use reeve_controller::metrics_server::Certificate;
+use reeve_controller::testing::{Cluster, Rule, Running, Server, Setup};
+use reeve_controller::{Context, Controller, MetricsServer, Outcome, Request, reconcile};
+use rustls::pki_types::ServerName;
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+use tokio_rustls::TlsConnector;
+
+/// What a GET is answered with.
+struct Got {
+    code: u16,
+    body: String,
+    http2: bool,
+}
+
+/// A GET over plain HTTP, or over HTTPS by who trusts `trusted` and offers HTTP/2 first.
+async fn get(
+    address: SocketAddr,
+    path: &str,
+    headers: &[(&str, &str)],
+    trusted: Option<&Certificates>,
+) -> Result<Got, std::io::Error> {
+    let mut request = http::Request::get(path);
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        request = request.header("host", "localhost");
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Empty::<bytes::Bytes>::new()).unwrap();
+    let stream = TcpStream::connect(address).await?;
+    let (response, http2) = match trusted {
+        None => (over_http1(TokioIo::new(stream), request).await, false),
+        Some(certificates) => {
+            let mut roots = rustls::RootCertStore::empty();
+            roots.add(certificates.chain().remove(0)).unwrap();
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let mut config = rustls::ClientConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(roots)
+                .with_no_client_auth();
+            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            let connector = TlsConnector::from(Arc::new(config));
+            let name = ServerName::try_from("localhost").unwrap();
+            let stream = connector.connect(name, stream).await?;
+            let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            let io = TokioIo::new(stream);
+            let response = if http2 {
+                over_http2(io, request, path).await
+            } else {
+                over_http1(io, request).await
+            };
+            (response, http2)
+        }
+    };
+    let (code, body) = response.map_err(std::io::Error::other)?;
+    Ok(Got { code, body, http2 })
+}
+
+async fn over_http1<IO>(
+    io: IO,
+    request: http::Request<Empty<bytes::Bytes>>,
+) -> hyper::Result<(u16, String)>
+where
+    IO: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await?;
+    let driving = tokio::spawn(connection);
+    let answer = read(sender.send_request(request).await?).await;
+    driving.abort();
+    answer
+}
+
+async fn over_http2<IO>(
+    io: IO,
+    mut request: http::Request<Empty<bytes::Bytes>>,
+    path: &str,
+) -> hyper::Result<(u16, String)>
+where
+    IO: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+{
+    request.headers_mut().remove("host");
+    *request.uri_mut() = format!("https://localhost{path}").parse().unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await?;
+    let driving = tokio::spawn(connection);
+    let answer = read(sender.send_request(request).await?).await;
+    driving.abort();
+    answer
+}
+
+async fn read(response: http::Response<hyper::body::Incoming>) -> hyper::Result<(u16, String)> {
+    let code = response.status().as_u16();
+    let bytes = response.into_body().collect().await?.to_bytes();
+    Ok((code, String::from_utf8(bytes.to_vec()).unwrap()))
+}
+
+fn anywhere() -> SocketAddr {
+    ([127, 0, 0, 1], 0).into()
+}
+
+/// A manager with this metrics server, and a controller that fails for `broken` and is never done with `slow`.
+async fn serving(cluster: &Cluster, server: MetricsServer) -> (Running, SocketAddr) {
+    let reconciler = reconcile::function(|ctx: Context, request: Request| async move {
+        match &*request.name {
+            "broken" => Err(reconcile::Error::message("the gateway <is> down")),
+            "slow" => {
+                ctx.stopping().cancelled().await;
+                Ok(Outcome::done())
+            }
+            _ => Ok(Outcome::requeue_after(Duration::from_secs(3600))),
+        }
+    });
+    let controller = Controller::builder("greeter")
+        .for_kind::<ConfigMap>()
+        .workers(2)
+        .complete(reconciler)
+        .unwrap();
+    let manager = cluster
+        .manager()
+        .namespace("default")
+        .metrics_server(server)
+        .build()
+        .await
+        .unwrap();
+    manager.add_controller(controller).unwrap();
+    let address = manager.metrics_address().unwrap();
+    (cluster.start(&manager), address)
+}
+
+async fn create(cluster: &Cluster, name: &str) {
+    let map = json!({"metadata": {"name": name, "namespace": "default"}});
+    cluster.create::<ConfigMap>(map).await;
+}
+
+#[tokio::test]
+async fn the_debug_pages_say_what_each_key_and_each_informer_is_at() {
+    let cluster = Cluster::in_process().await;
+    for name in ["broken", "slow", "later"] {
+        create(&cluster, name).await;
+    }
+    let (running, address) = serving(&cluster, MetricsServer::at(anywhere())).await;
+    let page = async |path: &str, headers: &[(&str, &str)]| {
+        get(address, path, headers, None).await.unwrap()
+    };
+    let queue = cluster
+        .eventually("each key has run", async || {
+            let got = page("/debug/queues?format=json", &[]).await;
+            let document: Value = serde_json::from_str(&got.body).unwrap();
+            let queue = document["queues"][0].clone();
+            let ran = queue["waiting"] == 2 && queue["inFlight"] == 1;
+            ran.then_some(queue.clone()).ok_or(queue)
+        })
+        .await;
+    assert_eq!(queue["name"], "greeter");
+    let item = |name: &str| {
+        let mut items = queue["items"].as_array().unwrap().iter();
+        items
+            .find(|item| item["key"] == format!("default/{name}"))
+            .unwrap()
+    };
+    assert_eq!(item("slow")["state"], "inFlight");
+    assert!(item("slow")["since"].is_string());
+    assert_eq!(item("later")["state"], "waiting");
+    assert!(item("later")["due"].is_string());
+    assert!(item("broken")["failures"].as_u64().unwrap() > 0);
+    assert_eq!(
+        item("broken")["lastError"]["message"],
+        "the gateway <is> down"
+    );
+    assert_eq!(item("broken")["reasons"], json!(["retry"]));
+
+    let got = page("/debug/queues?limit=1&name=greeter", &[]).await;
+    assert!(
+        got.body.contains("default/slow  in flight for "),
+        "{}",
+        got.body
+    );
+    assert!(!got.body.contains("default/later") && got.body.contains("?limit="));
+    let got = page("/debug/queues?name=other", &[]).await;
+    assert_eq!((got.code, got.body.as_str()), (200, "no queues\n"));
+    let got = page("/debug/queues", &[("accept", "text/html,*/*")]).await;
+    assert!(got.body.starts_with("<!doctype html>"), "{}", got.body);
+    assert!(
+        got.body.contains("the gateway &lt;is&gt; down"),
+        "{}",
+        got.body
+    );
+    assert_eq!(page("/debug/queues?limit=x", &[]).await.code, 400);
+
+    let got = page("/debug/informers", &[("accept", "application/json")]).await;
+    let document: Value = serde_json::from_str(&got.body).unwrap();
+    let informer = &document["informers"][0];
+    assert_eq!(informer["name"], "configmaps in default");
+    assert_eq!(informer["activity"], "watching");
+    assert_eq!(informer["objects"], 3);
+    assert!(informer["bytes"].as_u64().unwrap() > 0);
+    assert_eq!(informer["handlers"][0]["name"], "greeter");
+    assert!(informer["resourceVersion"].is_string());
+    let got = page("/debug/informers", &[]).await;
+    assert!(
+        got.body
+            .contains("informer configmaps in default: synced, watching for "),
+        "{}",
+        got.body
+    );
+
+    // A name that a browser was told is this machine's.
+    let got = page("/debug/queues", &[("host", "evil.example.com")]).await;
+    assert_eq!(got.code, 403);
+    assert_eq!(
+        page("/metrics", &[("host", "evil.example.com")]).await.code,
+        200
+    );
+    running.end().await;
+
+    let off = MetricsServer::at(anywhere()).debug_pages(Pages::Off);
+    let (running, address) = serving(&cluster, off).await;
+    let got = get(address, "/debug/queues", &[], None).await.unwrap();
+    assert_eq!(got.code, 404);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn https_offers_http2_if_told_to_and_takes_no_plain_requests() {
+    let cluster = Cluster::in_process().await;
+    for http2 in [false, true] {
+        let certificates = Certificates::self_signed(cluster.clock()).unwrap();
+        let server = MetricsServer::at(anywhere())
+            .secure(Certificate::Ready(certificates.clone()))
+            .http2(http2);
+        let (running, address) = serving(&cluster, server).await;
+        let got = get(address, "/metrics", &[], Some(&certificates))
+            .await
+            .unwrap();
+        assert_eq!((got.code, got.http2), (200, http2));
+        assert!(
+            got.body.contains("certwatcher_read_certificate_total 0"),
+            "{}",
+            got.body
+        );
+        assert!(get(address, "/metrics", &[], None).await.is_err());
+        let other = Certificates::self_signed(cluster.clock()).unwrap();
+        assert!(get(address, "/metrics", &[], Some(&other)).await.is_err());
+        running.end().await;
+    }
+}
+
+/// A token of a ServiceAccount that may scrape, and one of an account that may not.
+async fn tokens(cluster: &Cluster) -> (String, String) {
+    let accounts: Api<ServiceAccount> = Api::namespaced(cluster.kube(), "default");
+    let mut tokens = Vec::new();
+    for name in ["scraper", "stranger"] {
+        let account = json!({"metadata": {"name": name, "namespace": "default"}});
+        cluster.create::<ServiceAccount>(account).await;
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec::default()),
+            ..TokenRequest::default()
+        };
+        let answered = accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await
+            .unwrap();
+        tokens.push(answered.status.unwrap().token.unwrap());
+    }
+    cluster
+        .create::<ClusterRole>(json!({
+            "metadata": {"name": "metrics-reader"},
+            "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+        }))
+        .await;
+    cluster
+        .create::<ClusterRoleBinding>(json!({
+            "metadata": {"name": "metrics-reader"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "metrics-reader"},
+            "subjects": [{"kind": "ServiceAccount", "name": "scraper", "namespace": "default"}]
+        }))
+        .await;
+    let [scraper, stranger] = <[String; 2]>::try_from(tokens).unwrap();
+    (scraper, stranger)
+}
+
+async fn who_may_scrape_is_let_in(cluster: Cluster) {
+    let (scraper, stranger) = tokens(&cluster).await;
+    let certificates = Certificates::self_signed(cluster.clock()).unwrap();
+    let server = MetricsServer::at(anywhere())
+        .secure(Certificate::Ready(certificates.clone()))
+        .protected();
+    let (running, address) = serving(&cluster, server).await;
+    let asked = async |path: &str, token: Option<&str>| {
+        let header = token.map(|token| format!("Bearer {token}"));
+        let headers = header.as_deref().map(|header| ("authorization", header));
+        let headers: Vec<(&str, &str)> = headers.into_iter().collect();
+        let got = get(address, path, &headers, Some(&certificates)).await;
+        let got = got.unwrap();
+        (got.code, got.body)
+    };
+    // A real server's roles take a moment.
+    cluster
+        .eventually("the scraper may", async || {
+            let access = Access::new(cluster.client(), cluster.clock().clone());
+            check(&access, &scraper).await
+        })
+        .await;
+    assert_eq!(asked("/metrics", Some(&scraper)).await.0, 200);
+    assert_eq!(
+        asked("/metrics", None).await,
+        (401, "Unauthorized\n".into())
+    );
+    assert_eq!(asked("/metrics", Some("nobody's")).await.0, 401);
+    let denied = "Authorization denied for user system:serviceaccount:default:stranger\n";
+    assert_eq!(
+        asked("/metrics", Some(&stranger)).await,
+        (403, denied.into())
+    );
+    assert_eq!(asked("/debug/queues", Some(&scraper)).await.0, 403);
+    let reviews = |resource: &str| cluster.requests().count("create", resource);
+    let before = (reviews("tokenreviews"), reviews("subjectaccessreviews"));
+    for _ in 0..5 {
+        assert_eq!(asked("/metrics", Some(&scraper)).await.0, 200);
+    }
+    let after = (reviews("tokenreviews"), reviews("subjectaccessreviews"));
+    assert_eq!(before, after, "remembered");
+    running.end().await;
+}
+
+async fn check(access: &Access, token: &str) -> Result<(), Refusal> {
+    let mut headers = http::HeaderMap::new();
+    let value = format!("bearer {token}").parse().unwrap();
+    headers.insert("authorization", value);
+    let checked = access.check(&http::Method::GET, "/metrics", &headers).await;
+    checked.map(|user| assert!(user.name.starts_with("system:serviceaccount:default:")))
+}
+
+#[tokio::test]
+async fn who_may_scrape_is_let_in_as_the_built_in_server_says() {
+    let setup = Setup::new().server(Server::BuiltIn);
+    let cluster = setup
+        .api_server(reeve_apiserver::Builder::rbac)
+        .cluster()
+        .await;
+    who_may_scrape_is_let_in(cluster.unwrap()).await;
+}
+
+#[test]
+fn who_may_scrape_is_let_in_as_a_real_server_says() {
+    Setup::new()
+        .server(Server::Assets)
+        .run(who_may_scrape_is_let_in);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reviews_are_remembered_as_long_as_controller_runtime_does() {
+    let setup = Setup::new().server(Server::BuiltIn);
+    let cluster = setup
+        .api_server(reeve_apiserver::Builder::rbac)
+        .cluster()
+        .await;
+    let cluster = cluster.unwrap();
+    let (scraper, stranger) = tokens(&cluster).await;
+    let access = Access::new(cluster.client(), cluster.clock().clone());
+    cluster.requests().clear();
+    // After so many seconds: who, and how many reviews of each kind there were in all.
+    for (after, token, allowed, token_reviews, access_reviews) in [
+        (0, &scraper, true, 1, 1),
+        (0, &scraper, true, 1, 1),
+        (0, &stranger, false, 2, 2),
+        (29, &stranger, false, 2, 2),
+        (2, &stranger, false, 2, 3),
+        (30, &scraper, true, 3, 3),
+        (61, &stranger, false, 4, 4),
+        (150, &scraper, true, 5, 4),
+        (40, &scraper, true, 5, 5),
+    ] {
+        sleep(Duration::from_secs(after)).await;
+        let checked = check(&access, token).await;
+        assert_eq!(checked.is_ok(), allowed, "{checked:?}");
+        let reviews = |resource: &str| cluster.requests().count("create", resource);
+        assert_eq!(
+            (reviews("tokenreviews"), reviews("subjectaccessreviews")),
+            (token_reviews, access_reviews),
+            "after {after} s more"
+        );
+    }
+    // That a token is nobody's is remembered, too.
+    for _ in 0..3 {
+        let refused = check(&access, "nobody's").await;
+        assert!(matches!(refused, Err(Refusal::Unknown)), "{refused:?}");
+    }
+    assert_eq!(cluster.requests().count("create", "tokenreviews"), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_that_fails_is_tried_five_times_and_then_nobody_is_let_in() {
+    let setup = Setup::new().server(Server::BuiltIn);
+    let cluster = setup
+        .api_server(reeve_apiserver::Builder::rbac)
+        .cluster()
+        .await;
+    let cluster = cluster.unwrap();
+    let (scraper, _) = tokens(&cluster).await;
+    let access = Access::new(cluster.client(), cluster.clock().clone());
+    let busy = Rule::new().resource("tokenreviews").status(503, "busy");
+    let four = cluster.faults().add(busy.clone().times(4));
+    let begin = tokio::time::Instant::now();
+    check(&access, &scraper).await.unwrap();
+    let took = begin.elapsed().as_secs_f64();
+    assert_eq!(four.hits(), 4);
+    // 0.5 + 0.75 + 1.125 + 1.6875 s, and up to a fifth more.
+    assert!((4.06..=4.9).contains(&took), "{took}");
+
+    sleep(Duration::from_secs(61)).await;
+    let always = cluster.faults().add(busy);
+    let refused = check(&access, &scraper).await;
+    assert!(
+        matches!(refused, Err(Refusal::Authentication(_))),
+        "{refused:?}"
+    );
+    assert_eq!(always.hits(), 5);
+    always.remove();
+    let silent = Rule::new().resource("tokenreviews").stall();
+    let silent = cluster.faults().add(silent);
+    let refused = check(&access, &scraper).await;
+    assert!(matches!(refused, Err(Refusal::Silence(_))), "{refused:?}");
+    silent.remove();
+    check(&access, &scraper).await.unwrap();
+    let refuse = Rule::new().resource("tokenreviews").status(403, "no");
+    sleep(Duration::from_secs(61)).await;
+    let once = cluster.faults().add(refuse);
+    check(&access, &scraper).await.unwrap_err();
+    assert_eq!(
+        once.hits(),
+        1,
+        "the program's own account may not ask: trying again is no use"
+    );
+}
