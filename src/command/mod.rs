@@ -1,8 +1,6 @@
 //! The command line.
 
-mod address;
 mod client;
-mod logging;
 mod run;
 mod uninstall;
 
@@ -10,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use reeve_clock::Clock;
+use reeve_controller::options::LogOptions;
 
 use crate::{gateway, manifest};
 
@@ -80,24 +79,24 @@ fn execute(command: Command) -> Result<(), String> {
         Command::Crd => print(&manifest::crd().map_err(said)?),
         Command::Rbac { namespace } => print(&manifest::rbac(&namespace).map_err(said)?),
         Command::Run(arguments) => {
-            logging::start(arguments.log.log_format);
+            arguments.log.start();
             runtime()?.block_on(run::run(arguments)).map_err(said)
         }
         #[cfg(feature = "dev")]
         Command::Dev(arguments) => {
-            logging::start_at(logging::Format::Text, arguments.log_level());
+            LogOptions::default().start_with(arguments.log_level());
             runtime()?
                 .block_on(crate::dev::run(arguments))
                 .map_err(said)
         }
         Command::Gateway(arguments) => {
-            logging::start(logging::Format::Text);
+            LogOptions::default().start();
             runtime()?
                 .block_on(gateway::run(arguments, Clock::system()))
                 .map_err(said)
         }
         Command::Uninstall(arguments) => {
-            logging::start(arguments.log.log_format);
+            arguments.log.start();
             runtime()?.block_on(uninstall::run(arguments)).map_err(said)
         }
     }

@@ -1,11 +1,13 @@
 //! `ipblock-operator run`.
 
 use reeve_clock::Clock;
+use reeve_controller::client::connect;
+use reeve_controller::client::location::Location;
 use reeve_controller::leader_election;
 use reeve_controller::metrics::Metrics;
+use reeve_controller::options::{BindAddress, LogOptions};
 
-use super::address::BindAddress;
-use super::{client, logging};
+use super::client;
 use crate::operator::{self, Operator, Settings};
 use crate::policy::Protected;
 use crate::target::Target;
@@ -13,7 +15,7 @@ use crate::target::Target;
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    client: client::Arguments,
+    location: Location,
 
     /// The operator's namespace: of its ConfigMap, its lease, and the blocks that alerts make.
     #[arg(
@@ -55,13 +57,13 @@ pub(super) struct Arguments {
     insecure_triggers: bool,
 
     #[command(flatten)]
-    pub(super) log: logging::Arguments,
+    pub(super) log: LogOptions,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error(transparent)]
-    Client(#[from] client::Error),
+    Client(#[from] connect::Error),
     #[error(transparent)]
     Operator(#[from] operator::Error),
 }
@@ -69,20 +71,20 @@ pub(super) enum Error {
 pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     let clock = Clock::system();
     let metrics = Metrics::new();
-    let client = arguments.client.client(&metrics).await?;
+    let client = client::client(&arguments.location, &metrics).await?;
     let mut settings = Settings::new(clock.clone());
     settings.namespace = arguments.namespace;
     settings.watch_namespace = arguments.watch_namespace;
     settings.identity = arguments
         .leader_elect
         .then(|| leader_election::identity(&clock));
-    settings.metrics_address = arguments.metrics_bind_address.0;
-    settings.health_address = arguments.health_probe_bind_address.0;
+    settings.metrics_address = arguments.metrics_bind_address.address();
+    settings.health_address = arguments.health_probe_bind_address.address();
     settings.workers = usize::from(arguments.workers);
     settings.allow_loopback = arguments.allow_loopback_gateway;
     settings.insecure_triggers = arguments.insecure_triggers;
     settings.infrastructure = operator::infrastructure(|name| std::env::var(name).ok());
-    let server = arguments.client.server().await;
+    let server = client::server(&arguments.location).await;
     settings
         .infrastructure
         .extend(server.into_iter().map(|address| Protected {

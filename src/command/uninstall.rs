@@ -8,12 +8,15 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_core::params::{DeleteParams, ListParams, Patch as KubePatch, PatchParams};
 use reeve_clock::Clock;
+use reeve_controller::client::connect;
+use reeve_controller::client::location::Location;
 use reeve_controller::client::{Error as ClientError, optional};
 use reeve_controller::metrics::Metrics;
+use reeve_controller::options::LogOptions;
 use reeve_controller::{Client, Request};
 use serde_json::{Map, Value, json};
 
-use super::{client, logging};
+use super::client;
 use crate::api::{IPBlock, IPBlockStatus, Place};
 use crate::config::{self, CONFIG_MAP, Config};
 use crate::decide::{
@@ -32,7 +35,7 @@ const PAGE: u32 = 500;
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    client: client::Arguments,
+    location: Location,
 
     /// The operator's namespace, where its ConfigMap is.
     #[arg(
@@ -56,7 +59,7 @@ pub(super) struct Arguments {
     allow_loopback_gateway: bool,
 
     #[command(flatten)]
-    pub(super) log: logging::Arguments,
+    pub(super) log: LogOptions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -70,7 +73,7 @@ enum Bans {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error(transparent)]
-    Client(#[from] client::Error),
+    Client(#[from] connect::Error),
     #[error("the API server: {0}")]
     Api(#[from] ClientError),
     #[error(
@@ -80,7 +83,7 @@ pub(super) enum Error {
 }
 
 pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
-    let client = Client::new(arguments.client.client(&Metrics::new()).await?);
+    let client = Client::new(client::client(&arguments.location, &Metrics::new()).await?);
     let config = configuration(&client, &arguments).await?;
     let engines = Engines::new(Arc::new(Gateways {
         allow_loopback: arguments.allow_loopback_gateway,

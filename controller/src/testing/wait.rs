@@ -11,19 +11,19 @@ use tokio::time::{Instant, sleep};
 pub struct Patience {
     /// When to give up.
     pub limit: Duration,
-    /// How long to wait between two looks.
+    /// How long to wait between two looks at first; later a hundredth of the time that was waited.
     pub look_every: Duration,
 }
 
 // === impl Patience ===
 
 impl Patience {
-    /// Ten minutes, a look every 10 ms: under virtual time.
+    /// Ten minutes, a look every 10 ms at first: under virtual time.
     pub const VIRTUAL: Self = Self {
         limit: Duration::from_secs(600),
         look_every: Duration::from_millis(10),
     };
-    /// A minute, a look every 20 ms: in real time.
+    /// A minute, a look every 20 ms at first: in real time.
     pub const REAL: Self = Self {
         limit: Duration::from_secs(60),
         look_every: Duration::from_millis(20),
@@ -51,7 +51,8 @@ impl Patience {
                     begin.elapsed(),
                     more()
                 ),
-                Err(_) => sleep(self.look_every).await,
+                // A hundredth of what was waited already, so that a long wait is not a million looks.
+                Err(_) => sleep(self.look_every.max(begin.elapsed() / 100)).await,
             }
         }
     }
