@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
+use reeve_controller::cache::{CacheOptions, KindOptions, Selected};
 use reeve_controller::source::{Sender, Wanted};
 use reeve_controller::{
     Controller, Manager, Request, Runnable, controller, leader_election, manager, metrics,
     predicate, source,
 };
-use reeve_informer::{Scope, Selection};
 use reeve_workqueue::ItemExponentialFailure;
 use tokio_util::sync::CancellationToken;
 
@@ -129,7 +129,12 @@ impl Operator {
     /// # Errors
     /// When an address cannot be bound.
     pub async fn build(client: kube_client::Client, settings: Settings) -> Result<Self, Error> {
+        // One ConfigMap, not all of the cluster.
+        let configuration = KindOptions::new()
+            .in_namespace(settings.namespace.as_str(), Selected::new())
+            .fields(format!("metadata.name={CONFIG_MAP}"));
         let mut builder = Manager::builder(client.clone())
+            .cache(CacheOptions::new().for_kind::<ConfigMap>(configuration))
             .clock(settings.clock.clone())
             .metrics(settings.metrics.clone());
         if let Some(namespace) = &settings.watch_namespace {
@@ -149,12 +154,6 @@ impl Operator {
             builder = builder.metrics_address(address);
         }
         let manager = builder.build().await?;
-        // Before a controller asks for the kind: one ConfigMap, not all of the cluster.
-        manager.caches().informer_of::<ConfigMap>(Selection {
-            scope: Scope::namespace(settings.namespace.as_str()),
-            fields: format!("metadata.name={CONFIG_MAP}"),
-            ..Selection::default()
-        });
         let triggers = assemble(&manager, client, &settings)?;
         Ok(Self { manager, triggers })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use reeve_clock::Clock;
 use reeve_informer::{Gauges, InformerIdentity, InformerMetrics, MetricsProvider};
 
-use crate::cache::Caches;
+use crate::cache::{CacheOptions, Caches, OptionsError, Selected};
 use crate::client::Client;
 use crate::manager::names::Name;
 use crate::metrics::Metrics;
@@ -33,8 +33,7 @@ struct Inner {
 pub struct Builder {
     pub(crate) name: String,
     client: kube_client::Client,
-    namespace: Option<String>,
-    resync: Option<Duration>,
+    cache: CacheOptions,
 }
 
 /// Gives the informers of a cluster names of their own, for two kinds of one name would be measured as one.
@@ -51,8 +50,7 @@ impl Cluster {
         Builder {
             name: name.into(),
             client,
-            namespace: None,
-            resync: None,
+            cache: CacheOptions::new(),
         }
     }
 
@@ -91,35 +89,42 @@ impl fmt::Debug for Cluster {
 // === impl Builder ===
 
 impl Builder {
-    /// Watches namespaced kinds in this namespace only.
+    /// What the caches hold. Say it before [`Builder::namespace`] and [`Builder::resync`], which add to it.
+    pub fn cache(mut self, options: CacheOptions) -> Self {
+        self.cache = options;
+        self
+    }
+
+    /// Watches namespaced kinds in this namespace only; said again, in that one too.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into());
+        let namespace = namespace.into();
+        self.cache = self.cache.in_namespace(namespace, Selected::new());
         self
     }
 
     /// Shows every object again this often; never unless said.
     pub fn resync(mut self, period: Duration) -> Self {
-        self.resync = Some(period);
+        self.cache = self.cache.resync(period);
         self
     }
 
-    pub(crate) fn build(self, clock: Clock, metrics: &Metrics, taken: Name) -> Cluster {
+    pub(crate) fn build(
+        self,
+        clock: Clock,
+        metrics: &Metrics,
+        taken: Name,
+    ) -> Result<Cluster, OptionsError> {
+        self.cache.validate()?;
         let named = Named {
             cluster: self.name.clone(),
             metrics: metrics.informers(),
         };
-        Cluster(Arc::new(Inner {
+        Ok(Cluster(Arc::new(Inner {
             client: Client::new(self.client.clone()),
-            caches: Caches::new(
-                self.client,
-                clock,
-                self.namespace,
-                self.resync,
-                Arc::new(named),
-            ),
+            caches: Caches::new(self.client, clock, self.cache, Arc::new(named)),
             name: self.name,
             _taken: taken,
-        }))
+        })))
     }
 }
 
@@ -127,7 +132,7 @@ impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("name", &self.name)
-            .field("namespace", &self.namespace)
+            .field("cache", &self.cache)
             .finish_non_exhaustive()
     }
 }

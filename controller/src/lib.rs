@@ -121,7 +121,7 @@ pub mod source;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use cache::{Caches, Lister};
+pub use cache::{CacheOptions, Caches, Lister};
 pub use client::Client;
 pub use cluster::Cluster;
 pub use context::Context;
@@ -164,3 +164,7 @@ impl fmt::Display for Chain<'_> {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guides/cache-options.md")]
+struct CacheOptionsGuide;

@@ -9,12 +9,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::events::v1::Event;
 use kube_core::params::{DeleteParams, ListParams, Patch, PatchParams};
 use parking_lot::Mutex;
+use reeve_controller::cache::{CacheOptions, KindOptions, Selected};
 use reeve_controller::events::EventType;
 use reeve_controller::testing::{Cluster, Rule};
 use reeve_controller::{
     Context, Controller, Outcome, Request, leader_election, manager, reconcile,
 };
-use reeve_informer::{Scope, Selection};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -339,13 +339,15 @@ async fn own_writes_are_waited_for_only_where_a_cache_would_show_them() {
     for name in ["watched", "other"] {
         create(&cluster, name).await;
     }
-    let manager = cluster.manager().build().await.unwrap();
-    let selection = Selection {
-        scope: Scope::namespace("default"),
-        fields: "metadata.name=watched".into(),
-        ..Selection::default()
-    };
-    manager.caches().informer_of::<ConfigMap>(selection);
+    let watched = KindOptions::new()
+        .in_namespace("default", Selected::new())
+        .fields("metadata.name=watched");
+    let manager = cluster
+        .manager()
+        .cache(CacheOptions::new().for_kind::<ConfigMap>(watched))
+        .build()
+        .await
+        .unwrap();
     // Writes an object its cache leaves out, deletes one nobody caches, and comes back at once.
     let runs = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&runs);

@@ -1,5 +1,6 @@
 //! The caches of a manager: one store for each kind, shared by all its controllers.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,16 +11,17 @@ use kube_core::{DynamicObject, GroupVersionKind, PartialObjectMeta};
 use parking_lot::Mutex;
 use reeve_clock::Clock;
 use reeve_informer::{
-    Activity, CacheHealth, Event, HandlerOptions, InformerFactory, MetricsProvider, Scope,
-    Selection, SharedInformer, indexer,
+    Activity, CacheHealth, Event, HandlerOptions, InformerFactory, MetricsProvider, NamespaceSet,
+    Scope, Selection, SharedInformer, Within, indexer,
 };
 use tokio::time::{sleep, timeout};
 
+use super::options::Namespaces;
 use super::registration::Registration;
 use super::slot::{Interest, Slot};
 use super::store::{Making, RowIndex, Store, StoreForm};
 use super::view::Need;
-use super::{Kind, Kinds, Lister, View};
+use super::{CacheOptions, Kind, Kinds, Lister, OptionsError, Resolved, View, resolve};
 use crate::client::writes::{self, Effect, Write};
 use crate::client::{self, Client, GroupKind, Object};
 
@@ -51,6 +53,18 @@ pub enum CacheError {
         /// The kind.
         kind: String,
     },
+    /// The options do not fit the kind.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// The options have a transform of another type.
+    #[error(
+        "the transform of {kind} in CacheOptions is of another Rust type than is asked for: use one type for the \
+         kind, or transform_metadata"
+    )]
+    Transform {
+        /// The kind.
+        kind: String,
+    },
     /// The options store the kind in another form than is asked for.
     #[error(
         "{kind} is stored as {form:?}: its informer is of another type; read it with Caches::lister"
@@ -60,12 +74,6 @@ pub enum CacheError {
         kind: String,
         /// How it is stored.
         form: StoreForm,
-    },
-    /// There is no such kind in the registry.
-    #[error("the kind {kind} is not known: add it with Caches::kinds().add first")]
-    UnknownKind {
-        /// The kind.
-        kind: String,
     },
 }
 
@@ -78,7 +86,9 @@ pub struct Caches {
 struct Shared {
     factory: InformerFactory,
     clock: Clock,
-    namespace: Option<String>,
+    options: CacheOptions,
+    /// Those of kinds that have none of their own.
+    namespaces: NamespaceSet,
     kinds: Kinds,
     state: Mutex<State>,
 }
@@ -90,8 +100,8 @@ struct State {
     kept: Vec<Interest>,
     /// Of each kind, those that every store of it gets.
     indexes: Vec<Index>,
-    /// What is selected of a kind, if not all.
-    selections: Vec<(Kind, Selection)>,
+    /// The namespaces of kinds that have their own.
+    sets: Vec<(Kind, NamespaceSet)>,
     started: bool,
 }
 
@@ -108,22 +118,22 @@ impl Caches {
     pub(crate) fn new(
         client: kube_client::Client,
         clock: Clock,
-        namespace: Option<String>,
-        resync: Option<Duration>,
+        options: CacheOptions,
         metrics: Arc<dyn MetricsProvider>,
     ) -> Self {
         let mut factory = InformerFactory::builder(client)
             .clock(clock.clone())
             .metrics(metrics);
-        if let Some(period) = resync {
-            factory = factory.resync(period);
+        if let Some(linger) = options.linger {
+            factory = factory.linger(linger);
         }
         let factory = factory.build();
         Self {
             shared: Arc::new(Shared {
                 factory,
                 clock,
-                namespace,
+                namespaces: set_of(options.namespaces.as_ref()),
+                options,
                 kinds: Kinds::default(),
                 state: Mutex::default(),
             }),
@@ -189,11 +199,70 @@ impl Caches {
         })
     }
 
-    /// Selects objects of kind `K`, and keeps it. Say it before a controller watches the kind.
-    pub fn informer_of<K: Object>(&self, selection: Selection) {
-        let kind = Kind::of::<K>();
-        self.shared.state.lock().selections.push((kind, selection));
-        let _ = self.keep(&View::<K>::typed());
+    /// The namespaces of all kinds that are in namespaces and have none of their own in the options. Change them while
+    /// the manager runs, and all these kinds follow, with their handlers: a namespace that comes is listed (until then
+    /// reads of it, and of all, say [`ReadError::NotSynced`](super::ReadError)), of one that goes handlers are told
+    /// that its objects are deleted. What the options say of a namespace holds for it whenever it comes.
+    #[must_use]
+    pub fn namespaces(&self) -> &NamespaceSet {
+        &self.shared.namespaces
+    }
+
+    /// The namespaces of a kind, to change them as by [`Caches::namespaces`]: its own if the options name any, else
+    /// those of all; `None` for a kind without namespaces.
+    #[must_use]
+    pub fn namespaces_of(&self, kind: &Kind) -> Option<NamespaceSet> {
+        let mut state = self.shared.state.lock();
+        self.set_of(&mut state, kind)
+    }
+
+    fn set_of(&self, state: &mut State, kind: &Kind) -> Option<NamespaceSet> {
+        if !kind.is_namespaced() {
+            return None;
+        }
+        if let Some((_, set)) = state.sets.iter().find(|(known, _)| known.is(kind)) {
+            return Some(set.clone());
+        }
+        let options = &self.shared.options;
+        let own = options.of(kind).and_then(|own| own.namespaces.as_ref());
+        // A field selector may name one.
+        let whole = resolve(options, kind, &Scope::Cluster, &BTreeSet::new());
+        let named = match whole.ok()?.selection.scope {
+            Scope::Namespace(name) => Some(name),
+            Scope::Cluster => None,
+        };
+        let default = options.namespaces.as_ref();
+        let every = own.or(default).is_none_or(Namespaces::is_every);
+        let set = match (named.filter(|_| every), own) {
+            (Some(name), _) => NamespaceSet::new([name]),
+            (None, Some(own)) => set_of(Some(own)),
+            (None, None) => return Some(self.shared.namespaces.clone()),
+        };
+        state.sets.push((kind.clone(), set.clone()));
+        Some(set)
+    }
+
+    /// What is cached of a kind in each place that is watched now, as the options come to it: what its lists and
+    /// watches ask for.
+    ///
+    /// # Errors
+    /// [`OptionsError`] for options that do not fit the kind.
+    pub fn resolved(&self, kind: &Kind) -> Result<Vec<Resolved>, OptionsError> {
+        let options = &self.shared.options;
+        let none = BTreeSet::new();
+        let Some(set) = self.namespaces_of(kind) else {
+            return Ok(vec![resolve(options, kind, &Scope::Cluster, &none)?]);
+        };
+        let named: BTreeSet<Arc<str>> = set.names().unwrap_or_default().into_iter().collect();
+        let mut places = Vec::with_capacity(named.len() + 1);
+        for name in &named {
+            let scope = Scope::Namespace(Arc::clone(name));
+            places.push(resolve(options, kind, &scope, &none)?);
+        }
+        if set.has_others() {
+            places.push(resolve(options, kind, &Scope::Cluster, &named)?);
+        }
+        Ok(places)
     }
 
     /// Reads of kind `K`.
@@ -289,8 +358,8 @@ impl Caches {
     }
 
     fn index(&self, index: Index) -> Result<(), indexer::Error> {
-        let slots = self.slots();
         let mut state = self.shared.state.lock();
+        let slots = state.in_use();
         let label = index.function.is_none();
         let same = |known: &&Index| {
             known.kind.is(&index.kind)
@@ -372,16 +441,24 @@ impl Caches {
     /// This is what a controller calls when it is added; [`Caches::register`] when its workers start. In between the
     /// cache is filled, and before the start all who ask are heard before the form of the store is decided.
     pub(crate) fn watch<V>(&self, view: &View<V>, required: bool) -> Result<Interest, CacheError> {
-        let slots = self.slots();
-        let mut state = self.shared.state.lock();
-        let of_kind = || slots.iter().filter(|slot| slot.kind.is(&view.kind));
-        if let Some(slot) = of_kind().find(|slot| slot.absorb(view)) {
-            return Ok(Interest::new(Arc::clone(slot), required));
-        }
-        if self.form(&view.kind) == Some(StoreForm::Metadata) && view.need > Need::Metadata {
+        let options = &self.shared.options;
+        options.validate_for(&view.kind)?;
+        if options.form_of(&view.kind) == Some(StoreForm::Metadata) && view.need > Need::Metadata {
             return Err(CacheError::Form {
                 kind: view.kind.to_string(),
             });
+        }
+        let typed = options.typed(&view.kind);
+        if typed.is_some_and(|typed| view.need == Need::Typed && !view.reads(typed.model)) {
+            return Err(CacheError::Transform {
+                kind: view.kind.to_string(),
+            });
+        }
+        let mut state = self.shared.state.lock();
+        let slots = state.in_use();
+        let of_kind = || slots.iter().filter(|slot| slot.kind.is(&view.kind));
+        if let Some(slot) = of_kind().find(|slot| slot.absorb(view)) {
+            return Ok(Interest::new(Arc::clone(slot), required));
         }
         if of_kind().next().is_some() {
             tracing::info!(
@@ -390,7 +467,7 @@ impl Caches {
                  form of the kind in CacheOptions, or use one Rust type for it, to have one store"
             );
         }
-        let slot = Arc::new(Slot::new(view));
+        let slot = Arc::new(Slot::new(view, typed));
         state.slots.retain(|slot| slot.strong_count() > 0);
         state.slots.push(Arc::downgrade(&slot));
         let started = state.started;
@@ -422,41 +499,16 @@ impl Caches {
         Registration::new(interest, store, handle)
     }
 
-    /// The form that the options name.
-    fn form(&self, _kind: &Kind) -> Option<StoreForm> {
-        None
-    }
-
     /// The store of a slot.
     fn make<'a>(&self, slot: &'a Arc<Slot>) -> &'a Arc<dyn Store> {
         if let Some(store) = slot.store() {
             return store;
         }
-        let state = self.shared.state.lock();
-        slot.make(self.form(&slot.kind), |make, form| {
-            let scope = match &self.shared.namespace {
-                Some(namespace) if slot.kind.is_namespaced() => {
-                    Scope::namespace(namespace.as_str())
-                }
-                _ => Scope::Cluster,
-            };
-            let selection = state
-                .selections
-                .iter()
-                .find(|(kind, _)| kind.is(&slot.kind))
-                .map(|(_, selection)| selection.clone());
-            let store = make(
-                &slot.kind,
-                &Making {
-                    factory: &self.shared.factory,
-                    form,
-                    selection: selection.unwrap_or_else(|| Selection {
-                        scope,
-                        ..Selection::default()
-                    }),
-                    namespaces: None,
-                },
-            );
+        let mut state = self.shared.state.lock();
+        let namespaces = self.set_of(&mut state, &slot.kind);
+        let options = &self.shared.options;
+        slot.make(options.form_of(&slot.kind), |make, form| {
+            let store = make(&slot.kind, &self.making(&slot.kind, form, namespaces));
             let indexes = state.indexes.iter();
             for index in indexes.filter(|index| index.kind.is(&slot.kind)) {
                 // An informer that lingers has it already.
@@ -466,10 +518,41 @@ impl Caches {
         })
     }
 
+    fn making(&self, kind: &Kind, form: StoreForm, namespaces: Option<NamespaceSet>) -> Making<'_> {
+        let options = &self.shared.options;
+        // That the options fit the kind was seen before the slot was made.
+        let resolved = |options: &CacheOptions, kind: &Kind, scope: &Scope| {
+            resolve(options, kind, scope, &BTreeSet::new()).unwrap_or_default()
+        };
+        let (all, of) = (options.clone(), kind.clone());
+        let within = move |scope: &Scope| {
+            let place = resolved(&all, &of, scope);
+            Within {
+                labels: place.selection.labels,
+                fields: place.selection.fields,
+                skip: place.skip,
+            }
+        };
+        let whole = resolved(options, kind, &Scope::Cluster);
+        let jitter = 0.9 + 0.2 * self.shared.clock.random().unit();
+        Making {
+            factory: &self.shared.factory,
+            form,
+            selection: Selection {
+                scope: Scope::Cluster,
+                ..whole.selection
+            },
+            within: Arc::new(within),
+            transforms: options.transforms_of(kind, namespaces.clone()),
+            namespaces,
+            resync: options.resync_of(kind).map(|period| period.mul_f64(jitter)),
+            decoded: options.of(kind).and_then(|own| own.decoded),
+        }
+    }
+
     /// Those in use.
     fn slots(&self) -> Vec<Arc<Slot>> {
-        let state = self.shared.state.lock();
-        state.slots.iter().filter_map(Weak::upgrade).collect()
+        self.shared.state.lock().in_use()
     }
 
     /// Starts what has not started.
@@ -572,6 +655,21 @@ impl Caches {
     }
 }
 
+/// The set of the namespaces that options name.
+fn set_of(namespaces: Option<&Namespaces>) -> NamespaceSet {
+    match namespaces {
+        None => NamespaceSet::all(),
+        Some(namespaces) if namespaces.is_every() => NamespaceSet::all(),
+        Some(Namespaces { named, others }) => {
+            let names = named.keys().cloned();
+            match others {
+                Some(_) => NamespaceSet::with_others(names),
+                None => NamespaceSet::new(names),
+            }
+        }
+    }
+}
+
 /// What a store shows of the object of a write.
 fn seen(store: &dyn Store, write: &Write) -> writes::View {
     let through = store.resource_version();
@@ -583,6 +681,12 @@ fn seen(store: &dyn Store, write: &Write) -> writes::View {
     writes::View {
         object,
         through: (!through.is_empty()).then(|| through.as_str().to_owned()),
+    }
+}
+
+impl State {
+    fn in_use(&self) -> Vec<Arc<Slot>> {
+        self.slots.iter().filter_map(Weak::upgrade).collect()
     }
 }
 

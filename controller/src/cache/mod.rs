@@ -1,18 +1,26 @@
 //! Caches: what a manager knows of the cluster, one store a kind, filled and kept up to date by one informer.
 
 mod caches;
+#[cfg(test)]
+mod health_tests;
 mod kind;
 mod lister;
+mod options;
 mod registration;
+mod resolve;
 mod slot;
 mod store;
 #[cfg(test)]
 mod tests;
 mod view;
+#[cfg(test)]
+mod wire_tests;
 
 pub use caches::{CacheError, Caches, NotCached};
 pub use kind::{Kind, Kinds};
 pub use lister::{Lister, ReadError};
+pub use options::{CacheOptions, KindOptions, Selected};
 pub use registration::Registration;
+pub use resolve::{OptionsError, Resolved, resolve};
 pub use store::StoreForm;
 pub use view::View;

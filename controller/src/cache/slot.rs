@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::options::Typed;
 use super::store::{Make, Store, StoreForm};
 use super::view::Need;
 use super::{Kind, View};
@@ -29,6 +30,8 @@ struct Asked {
     need: Need,
     model: TypeId,
     make: Make,
+    /// The options say the type.
+    fixed: bool,
 }
 
 /// The use of a kind by one controller or other. The kind is cached for as long as it is held.
@@ -40,10 +43,20 @@ pub(crate) struct Interest {
 // === impl Slot ===
 
 impl Slot {
-    pub(super) fn new<V>(view: &View<V>) -> Self {
+    /// For a view; or, if the options say of which type the store has to be, for that.
+    pub(super) fn new<V>(view: &View<V>, typed: Option<&Typed>) -> Self {
+        let asked = typed.map_or_else(
+            || Asked::of(view),
+            |typed| Asked {
+                need: typed.need,
+                model: typed.model,
+                make: typed.make,
+                fixed: true,
+            },
+        );
         Self {
             kind: view.kind.clone(),
-            asked: Mutex::new(Asked::of(view)),
+            asked: Mutex::new(asked),
             store: OnceLock::new(),
             made: watch::Sender::new(false),
             required: AtomicUsize::new(0),
@@ -80,10 +93,7 @@ impl Slot {
             }
             None => {
                 let asked = *self.asked.lock();
-                match view.need {
-                    Need::Typed => asked.need == Need::Typed && asked.model == view.model,
-                    need => asked.need >= need,
-                }
+                asked.serves(view)
             }
         }
     }
@@ -94,6 +104,9 @@ impl Slot {
             return self.serves(view);
         }
         let mut asked = self.asked.lock();
+        if asked.fixed {
+            return asked.serves(view);
+        }
         if asked.need == Need::Typed && view.need == Need::Typed && asked.model != view.model {
             return false;
         }
@@ -133,6 +146,16 @@ impl Asked {
             need: view.need,
             model: view.model,
             make: view.make,
+            fixed: false,
+        }
+    }
+
+    /// Whether a store that is made now gives the view.
+    fn serves<V>(&self, view: &View<V>) -> bool {
+        match view.need {
+            Need::Typed if self.fixed => view.reads(self.model),
+            Need::Typed => self.need == Need::Typed && self.model == view.model,
+            need => self.need >= need,
         }
     }
 }

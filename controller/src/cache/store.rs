@@ -2,20 +2,24 @@
 
 use std::any::{Any, TypeId};
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube_core::{DynamicObject, PartialObjectMeta, Resource, Selector};
 use reeve_informer::{
-    CacheHealth, Compact, Endpoint, Event, FieldSelector, HandlerHandle, HandlerOptions,
+    Builder, CacheHealth, Compact, Endpoint, Event, FieldSelector, HandlerHandle, HandlerOptions,
     IndexValues, InformerFactory, KeyRef, NamespaceSet, ObjectKey, ResourceVersion, Scope,
-    Selection, SharedInformer, Stored, indexer, lister,
+    Selection, SharedInformer, Stored, Within, indexer, lister,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Kind;
+use super::options::{Function, Transform};
+use super::resolve::terms;
 use super::view::Row;
 
 /// What a store keeps of each object.
@@ -38,9 +42,19 @@ pub(super) type Make = fn(&Kind, &Making<'_>) -> Arc<dyn Store>;
 pub(super) struct Making<'a> {
     pub(super) factory: &'a InformerFactory,
     pub(super) form: StoreForm,
+    /// What is selected of all namespaces as one, for the name of the informer.
     pub(super) selection: Selection,
-    pub(super) namespaces: Option<&'a NamespaceSet>,
+    pub(super) namespaces: Option<NamespaceSet>,
+    pub(super) within: Select,
+    pub(super) transforms: Option<Transforms>,
+    pub(super) resync: Option<Duration>,
+    pub(super) decoded: Option<NonZeroUsize>,
 }
+
+/// What is selected from a scope.
+pub(super) type Select = Arc<dyn Fn(&Scope) -> Within + Send + Sync>;
+/// The transform for objects of a namespace.
+pub(super) type Transforms = Arc<dyn Fn(Option<&str>) -> Option<Transform> + Send + Sync>;
 
 /// A handler of a store whose form it does not know.
 pub(super) type RowHandler = Box<dyn Fn(Event<dyn Row>) + Send + Sync>;
@@ -106,6 +120,7 @@ struct Held<S: Stored> {
     lister: reeve_informer::Lister<S>,
     form: StoreForm,
     model: TypeId,
+    within: Select,
 }
 
 /// Makes the store of a kind, of the Rust type `K` or of what is decoded as it.
@@ -118,11 +133,19 @@ where
     let whole = || Endpoint::for_type::<DynamicObject>(resource);
     let metadata = || Endpoint::for_type::<PartialObjectMeta<DynamicObject>>(resource);
     match making.form {
-        _ if K::metadata_api() => held::<K, K>(StoreForm::Metadata, metadata(), making),
-        StoreForm::Typed => held::<K, K>(StoreForm::Typed, whole(), making),
-        StoreForm::Compact => held::<K, Compact<K>>(StoreForm::Compact, whole(), making),
+        _ if K::metadata_api() => {
+            held::<K, K>(StoreForm::Metadata, metadata(), making, transforming)
+        }
+        StoreForm::Typed => held::<K, K>(StoreForm::Typed, whole(), making, transforming),
+        StoreForm::Compact => held::<K, Compact<K>>(
+            StoreForm::Compact,
+            whole(),
+            making,
+            // Options with a transform were refused.
+            |builder, _| builder,
+        ),
         StoreForm::Metadata => {
-            held::<K, PartialObjectMeta<K>>(StoreForm::Metadata, metadata(), making)
+            held::<K, PartialObjectMeta<K>>(StoreForm::Metadata, metadata(), making, transforming)
         }
     }
 }
@@ -131,18 +154,48 @@ fn held<K: 'static, S: Stored>(
     form: StoreForm,
     endpoint: Endpoint,
     making: &Making<'_>,
+    transforming: fn(Builder<S>, Transforms) -> Builder<S>,
 ) -> Arc<dyn Store> {
     let informer = making.factory.informer_with::<S>(
         endpoint,
         making.selection.clone(),
-        making.namespaces,
-        |builder| builder,
+        making.namespaces.as_ref(),
+        |mut builder| {
+            let within = Arc::clone(&making.within);
+            builder = builder.within(move |scope| within(scope));
+            if let Some(transforms) = &making.transforms {
+                builder = transforming(builder, Arc::clone(transforms));
+            }
+            if let Some(period) = making.resync {
+                builder = builder.resync(period);
+            }
+            if let Some(decoded) = making.decoded {
+                builder = builder.cache_decoded(decoded);
+            }
+            builder
+        },
     );
     Arc::new(Held {
         lister: informer.lister(),
         informer,
         form,
         model: TypeId::of::<K>(),
+        within: Arc::clone(&making.within),
+    })
+}
+
+fn transforming<S: Stored + Resource>(builder: Builder<S>, transforms: Transforms) -> Builder<S> {
+    builder.transform(move |object| {
+        let transform = transforms(object.meta().namespace.as_deref());
+        match transform {
+            None | Some(Transform::None) => {}
+            Some(Transform::Metadata(change)) => change(object.meta_mut()),
+            Some(Transform::Typed(typed)) => {
+                if let Some(change) = typed.function.downcast_ref::<Function<S>>() {
+                    change(object);
+                }
+            }
+        }
     })
 }
 
@@ -177,9 +230,18 @@ impl<S: Stored> Store for Held<S> {
             Some(namespace) => Scope::Namespace(Arc::clone(namespace)),
             None => Scope::Cluster,
         };
-        let fields = &self.informer.selection().fields;
-        let named = fields.strip_prefix("metadata.name=");
-        self.informer.covers(&scope) && named.is_none_or(|name| name == &*key.name)
+        if !self.informer.covers(&scope) {
+            return false;
+        }
+        let namespaces = self.informer.namespaces();
+        let by_itself = key
+            .namespace
+            .as_deref()
+            .is_some_and(|name| namespaces.is_some_and(|namespaces| namespaces.is_named(name)));
+        let fields = (self.within)(if by_itself { &scope } else { &Scope::Cluster }).fields;
+        terms(&fields)
+            .filter_map(|term| term.strip_prefix("metadata.name="))
+            .all(|name| name == &*key.name)
     }
 
     fn has_synced(&self) -> bool {

@@ -20,6 +20,7 @@ pub(super) struct Cluster {
     pub(super) server: ApiServer,
     pub(super) client: Client,
     pub(super) clock: Clock,
+    pub(super) metrics: Metrics,
 }
 
 impl Cluster {
@@ -31,16 +32,21 @@ impl Cluster {
             client: Client::new(server.client()),
             server,
             clock,
+            metrics: Metrics::new(),
         }
     }
 
     pub(super) fn caches(&self) -> Caches {
+        self.caches_with(CacheOptions::new())
+    }
+
+    pub(super) fn caches_with(&self, options: CacheOptions) -> Caches {
+        options.validate().unwrap();
         Caches::new(
             self.server.client(),
             self.clock.clone(),
-            None,
-            None,
-            Metrics::new().informers(),
+            options,
+            self.metrics.informers(),
         )
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 
 use super::names::Names;
 use super::{Addresses, Error, GRACE_PERIOD, Group, Manager, Runnable, Shared, Stage};
-use crate::cache::Caches;
+use crate::cache::{CacheOptions, Caches, Selected};
 use crate::client::{Client, Reading};
 use crate::controller::Defaults;
 use crate::debug::{self, Queues};
@@ -28,14 +28,13 @@ pub struct Builder {
     clock: Clock,
     metrics: Metrics,
     health: Health,
-    namespace: Option<String>,
+    cache: CacheOptions,
     election: Option<leader_election::Options>,
     health_address: Option<SocketAddr>,
     metrics_server: Option<MetricsServer>,
     instance: Option<String>,
     grace: Duration,
     cache_timeout: Duration,
-    resync: Option<Duration>,
     defaults: Defaults,
 }
 
@@ -48,14 +47,13 @@ impl Builder {
             clock: Clock::system(),
             metrics: Metrics::new(),
             health: Health::new(),
-            namespace: None,
+            cache: CacheOptions::new(),
             election: None,
             health_address: None,
             metrics_server: None,
             instance: None,
             grace: GRACE_PERIOD,
             cache_timeout: Duration::from_secs(120),
-            resync: None,
             defaults: Defaults::new(),
         }
     }
@@ -72,9 +70,18 @@ impl Builder {
         self
     }
 
-    /// Watches namespaced kinds in this namespace only.
+    /// What the caches hold; all of every kind that is watched unless said. Say it before [`Builder::namespace`] and
+    /// [`Builder::resync`], which add to it.
+    pub fn cache(mut self, options: CacheOptions) -> Self {
+        self.cache = options;
+        self
+    }
+
+    /// Watches namespaced kinds in this namespace only; said again, in that one too
+    /// ([`CacheOptions::in_namespace`]).
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into());
+        let namespace = namespace.into();
+        self.cache = self.cache.in_namespace(namespace, Selected::new());
         self
     }
 
@@ -121,9 +128,9 @@ impl Builder {
         self
     }
 
-    /// Shows every object again this often; never unless said.
+    /// Shows every object again this often; never unless said ([`CacheOptions::resync`]).
     pub fn resync(mut self, period: Duration) -> Self {
-        self.resync = Some(period);
+        self.cache = self.cache.resync(period);
         self
     }
 
@@ -136,11 +143,12 @@ impl Builder {
     /// Binds the servers and makes the manager.
     ///
     /// # Errors
-    /// When an address cannot be bound, or the options of the election do not fit together.
+    /// When an address cannot be bound, or the options of the election or of the caches do not fit together.
     pub async fn build(self) -> Result<Manager, Error> {
         if let Some(options) = &self.election {
             options.validate()?;
         }
+        self.cache.validate()?;
         let client = Client::new(self.client.clone());
         let instance = self
             .instance
@@ -154,8 +162,7 @@ impl Builder {
         let caches = Caches::new(
             self.client,
             self.clock.clone(),
-            self.namespace,
-            self.resync,
+            self.cache,
             self.metrics.informers(),
         );
         let client = client
@@ -237,7 +244,7 @@ impl Builder {
 impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Builder")
-            .field("namespace", &self.namespace)
+            .field("cache", &self.cache)
             .field("election", &self.election)
             .finish_non_exhaustive()
     }

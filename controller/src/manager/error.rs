@@ -17,6 +17,9 @@ pub enum Error {
     /// The options of the election do not fit together.
     #[error(transparent)]
     LeaderElection(#[from] crate::leader_election::Error),
+    /// The options of the caches cannot be read, or do not fit together.
+    #[error(transparent)]
+    CacheOptions(#[from] crate::cache::OptionsError),
     /// Two controllers have one name.
     #[error("there is a controller {0} already; metrics and logs need distinct names")]
     DuplicateController(String),

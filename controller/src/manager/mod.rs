@@ -271,13 +271,13 @@ impl Manager {
     /// Adds another cluster, at any time before the stop: its caches start with the manager's, or now.
     ///
     /// # Errors
-    /// When there is one of its name, or the manager stops.
+    /// When there is one of its name, its cache options cannot be read, or the manager stops.
     pub fn add_cluster(&self, cluster: cluster::Builder) -> Result<Cluster, Error> {
         let shared = &self.shared;
         let Some(taken) = shared.cluster_names.take(&cluster.name) else {
             return Err(Error::DuplicateCluster(cluster.name));
         };
-        let cluster = cluster.build(shared.clock.clone(), &shared.metrics, taken);
+        let cluster = cluster.build(shared.clock.clone(), &shared.metrics, taken)?;
         {
             let stage = shared.state.lock();
             if matches!(*stage, Stage::Stopped) {

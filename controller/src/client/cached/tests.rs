@@ -40,7 +40,12 @@ impl World {
             fake.put(&path(name), json!({"metadata": {}, "data": {"n": "0"}}));
         }
         let metrics = Metrics::new();
-        let caches = Caches::new(fake.client(), clock(), None, None, metrics.informers());
+        let caches = Caches::new(
+            fake.client(),
+            clock(),
+            crate::cache::CacheOptions::new(),
+            metrics.informers(),
+        );
         let lister = caches.keep(&View::<ConfigMap>::typed()).unwrap();
         caches.start();
         lister.wait_synced(Duration::from_secs(5)).await.unwrap();

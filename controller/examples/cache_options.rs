@@ -1,0 +1,167 @@
+//! What cache options come to on the wire: `cargo run -p reeve-controller --example cache_options`.
+//!
+//! Three ways to cache ConfigMaps, Secrets, Pods and Nodes, against the API server in this process; every LIST and WATCH that
+//! was really sent is printed, and what the caches hold. It ends by itself.
+#![allow(clippy::print_stdout, reason = "it is a program that prints")]
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret};
+use kube_core::PartialObjectMeta;
+use reeve_apiserver::ApiServer;
+use reeve_clock::Clock;
+use reeve_controller::cache::{KindOptions, Selected, StoreForm, View};
+use reeve_controller::client::Object;
+use reeve_controller::{CacheOptions, Client, Manager};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+const SOON: Duration = Duration::from_secs(10);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let server = ApiServer::builder().start().await?;
+    fill(&Client::new(server.client())).await?;
+    let nothing = Selected::new();
+    let per_kind = CacheOptions::new()
+        // Only what this program labelled, but all ConfigMaps,
+        .selected(Selected::new().labels("app.kubernetes.io/managed-by=example"))
+        .for_kind::<ConfigMap>(KindOptions::new().labels(""))
+        // one Secret,
+        .for_kind::<Secret>(
+            KindOptions::new()
+                .labels("")
+                .fields("metadata.namespace=red,metadata.name=token"),
+        )
+        // and Pods as their JSON, without what is not read.
+        .for_kind::<Pod>(
+            KindOptions::new()
+                .form(StoreForm::Compact)
+                .skip([".status".parse()?, ".spec.containers[*].env".parse()?]),
+        );
+    let tenants = CacheOptions::new()
+        .in_namespace("red", nothing.clone())
+        .in_namespace("blue", Selected::new().labels("tier=front"))
+        .for_kind::<Secret>(KindOptions::new().in_namespace("red", nothing.clone()));
+    let with_others = CacheOptions::new()
+        .in_namespace("red", Selected::new().labels("tier=front"))
+        .in_all_others(nothing);
+    for (title, options) in [
+        ("everything", CacheOptions::new()),
+        ("selected by kind", per_kind),
+        ("two namespaces", tenants),
+        ("one namespace in its own way, and all others", with_others),
+    ] {
+        println!("\n== {title}");
+        show(&server, options).await?;
+    }
+    Ok(())
+}
+
+/// Runs a manager with these options until its caches are filled, and prints what it asked for.
+async fn show(server: &ApiServer, options: CacheOptions) -> Result<(), Box<dyn Error>> {
+    server.requests().clear();
+    let builder = Manager::builder(server.client()).clock(Clock::system());
+    let manager = builder.cache(options).build().await?;
+    let caches = manager.caches();
+    let maps = caches.keep(&View::<ConfigMap>::typed())?;
+    let secrets = caches.keep(&View::<PartialObjectMeta<Secret>>::metadata())?;
+    let pods = caches.keep(&View::<Pod>::typed())?;
+    let nodes = caches.keep(&View::<Node>::typed())?;
+    let stop = CancellationToken::new();
+    let (running, stopped) = (manager.clone(), stop.clone());
+    let run = tokio::spawn(async move { running.run(stopped).await });
+    maps.wait_synced(SOON).await?;
+    secrets.wait_synced(SOON).await?;
+    pods.wait_synced(SOON).await?;
+    nodes.wait_synced(SOON).await?;
+    print_requests(server);
+    println!("-- held");
+    println!(
+        "ConfigMaps        {}",
+        names(maps.list()?.iter().map(|map| &map.metadata))
+    );
+    let held = secrets.list()?;
+    println!(
+        "Secrets' metadata {}",
+        names(held.iter().map(|secret| &secret.metadata))
+    );
+    println!(
+        "Pods              {}",
+        names(pods.list()?.iter().map(|pod| &pod.metadata))
+    );
+    println!(
+        "Nodes             {}",
+        names(nodes.list()?.iter().map(|node| &node.metadata))
+    );
+    // Namespaces may change at any time; handlers are told.
+    if caches.namespaces().insert("green") {
+        server.requests().clear();
+        maps.wait_synced(SOON).await?;
+        secrets.wait_synced(SOON).await?;
+        pods.wait_synced(SOON).await?;
+        println!("-- and when the namespace green is added");
+        print_requests(server);
+    }
+    stop.cancel();
+    run.await??;
+    Ok(())
+}
+
+/// Each LIST and WATCH once, as it was sent: a WATCH with `sendInitialEvents` is a list, too.
+fn print_requests(server: &ApiServer) {
+    let requests = server.requests().all();
+    let lines: BTreeSet<String> = requests
+        .iter()
+        .filter(|request| ["list", "watch"].contains(&request.verb.as_str()))
+        .map(|request| {
+            let query = request.query.split('&');
+            let chosen = query.filter(|pair| {
+                let named = |name: &str| pair.starts_with(name);
+                named("labelSelector") || named("fieldSelector") || named("sendInitialEvents")
+            });
+            let query: Vec<&str> = chosen.collect();
+            let verb = request.verb.to_uppercase();
+            format!("{verb:5} {} {}", request.path, query.join("&"))
+        })
+        .collect();
+    for line in lines {
+        println!("{line}");
+    }
+}
+
+fn names<'a>(metadata: impl Iterator<Item = &'a kube_core::ObjectMeta>) -> String {
+    let names = metadata.map(|meta| {
+        let name = meta.name.as_deref().unwrap_or_default();
+        match &meta.namespace {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.to_owned(),
+        }
+    });
+    names.collect::<Vec<_>>().join(" ")
+}
+
+async fn fill(client: &Client) -> Result<(), Box<dyn Error>> {
+    for name in ["blue", "green", "red"] {
+        create::<Namespace>(client, json!({"metadata": {"name": name}})).await?;
+        for tier in ["front", "back"] {
+            let metadata = json!({"namespace": name, "name": tier, "labels": {"tier": tier}});
+            create::<ConfigMap>(client, json!({"metadata": metadata})).await?;
+        }
+        let token = json!({"namespace": name, "name": "token"});
+        create::<Secret>(client, json!({"metadata": token})).await?;
+        let pod = json!({"namespace": name, "name": "web",
+            "labels": {"app.kubernetes.io/managed-by": "example", "tier": "front"}});
+        let spec = json!({"containers": [{"name": "web", "image": "web"}]});
+        create::<Pod>(client, json!({"metadata": pod, "spec": spec})).await?;
+    }
+    create::<Node>(client, json!({"metadata": {"name": "node-1"}})).await?;
+    Ok(())
+}
+
+async fn create<K: Object>(client: &Client, object: Value) -> Result<(), Box<dyn Error>> {
+    client.create(&serde_json::from_value::<K>(object)?).await?;
+    Ok(())
+}

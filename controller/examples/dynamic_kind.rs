@@ -1,0 +1,137 @@
+//! A kind that this program was not built with: `cargo run -p reeve-controller --example dynamic_kind`.
+//!
+//! The definition of the kind comes at run time, as it may from a flag or another object. Its objects are then watched, read
+//! and indexed through the caches of the manager like those of any other kind, whole for one reader and as metadata for
+//! another, from one store and one watch. The API server is in this process, and the program ends by itself.
+#![allow(clippy::print_stdout, reason = "it is a program that prints")]
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_core::{ApiResource, DynamicObject, GroupVersionKind};
+use reeve_apiserver::ApiServer;
+use reeve_clock::Clock;
+use reeve_controller::cache::{Kind, View};
+use reeve_controller::{
+    Client, Context, Controller, Event, Manager, ObjectKey, Outcome, Request, reconcile, source,
+};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+const SOON: Duration = Duration::from_secs(10);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let server = ApiServer::builder().start().await?;
+    let client = Client::new(server.client());
+    let manager = Manager::builder(server.client())
+        .clock(Clock::system())
+        .build()
+        .await?;
+    let stop = CancellationToken::new();
+    let (running, stopped) = (manager.clone(), stop.clone());
+    let run = tokio::spawn(async move { running.run(stopped).await });
+
+    // The manager runs. Now a kind comes.
+    let definition: CustomResourceDefinition = serde_json::from_value(definition())?;
+    client.create(&definition).await?;
+    let names = &definition.spec.names;
+    let version = &definition.spec.versions[0].name;
+    let gvk = GroupVersionKind::gvk(&definition.spec.group, version, &names.kind);
+    let resource = ApiResource::from_gvk_with_plural(&gvk, &names.plural);
+    let kind = match definition.spec.scope.as_str() {
+        "Namespaced" => Kind::namespaced(resource),
+        _ => Kind::cluster_scoped(resource),
+    };
+    println!("a kind: {kind}");
+    let caches = manager.caches();
+    caches.kinds().add(kind.clone());
+
+    // A handler names requests, and a controller that is added while the manager runs reconciles them.
+    let (requests, stream) = source::channel::<Request>(100);
+    let dynamic = View::dynamic(&kind);
+    caches.add_index(&dynamic, "spec.colour", |widget: &DynamicObject| {
+        let colour = widget.data["spec"]["colour"].as_str();
+        colour.map(Arc::from).into_iter().collect()
+    })?;
+    let handler = caches.add_handler(&dynamic, "widgets", move |event: Event<DynamicObject>| {
+        if requests.try_send(event.key()).is_err() {
+            println!("too many requests at once");
+        }
+    })?;
+    let (reconciled, mut seen) = mpsc::channel(100);
+    let (read, known) = (caches.clone(), gvk.clone());
+    let reconciler = reconcile::function(move |_: Context, request: Request| {
+        let (read, known, reconciled) = (read.clone(), known.clone(), reconciled.clone());
+        async move {
+            let widget = read.dynamic(&known)?.get(&request)?;
+            let colour = widget.map(|widget| widget.data["spec"]["colour"].to_string());
+            let _ = reconciled.send((request, colour)).await;
+            Ok::<_, reconcile::Error>(Outcome::done())
+        }
+    });
+    let controller = Controller::builder("widgets").watches_source(stream);
+    manager.add_controller(controller.complete(reconciler)?)?;
+    handler.synced().await;
+
+    let widgets = client.dynamic(&kind);
+    for (name, colour) in [("a", "red"), ("b", "blue"), ("c", "red")] {
+        let mut widget = DynamicObject::new(name, kind.resource());
+        widget.metadata.namespace = Some("default".to_owned());
+        widget.data = json!({"spec": {"colour": colour}});
+        widgets.create(&widget).await?;
+    }
+    for _ in 0..3 {
+        let next = tokio::time::timeout(SOON, seen.recv()).await?;
+        let Some((request, colour)) = next else { break };
+        println!(
+            "reconciled {request}: {}",
+            colour.as_deref().unwrap_or("gone")
+        );
+    }
+
+    // The same store, seen in other ways.
+    let lister = caches.dynamic(&gvk)?;
+    let red = lister.by_index("spec.colour", "red")?;
+    println!("red: {}", red.len());
+    let metadata = caches.view(&View::metadata_of(&kind))?;
+    let a = metadata.get(&ObjectKey::namespaced("default", "a"))?;
+    println!(
+        "metadata of a: version {:?}",
+        a.and_then(|a| a.metadata.resource_version.clone())
+    );
+    let watches = server.requests().count("watch", &names.plural);
+    println!("watches of {}: {watches}", names.plural);
+
+    // Nobody uses the kind any more: it is let go of after the linger.
+    drop((handler, lister, metadata));
+    stop.cancel();
+    run.await??;
+    Ok(())
+}
+
+fn definition() -> serde_json::Value {
+    json!({
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com",
+            "names": {"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"},
+            "scope": "Namespaced",
+            "versions": [{
+                "name": "v1",
+                "served": true,
+                "storage": true,
+                "schema": {"openAPIV3Schema": {
+                    "type": "object",
+                    "properties": {"spec": {
+                        "type": "object",
+                        "properties": {"colour": {"type": "string"}}
+                    }}
+                }}
+            }]
+        }
+    })
+}

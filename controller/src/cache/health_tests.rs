@@ -1,0 +1,231 @@
+//! A kind that cannot be cached costs who reads it, and says why.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, Resource};
+use reeve_apiserver::faults::Rule;
+use reeve_informer::ObjectKey;
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::wire_tests::tiers;
+use super::*;
+
+const SOON: Duration = Duration::from_secs(5);
+const LONG: Duration = Duration::from_secs(600);
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_refused_is_named_with_its_cause_and_the_others_are_read() {
+    let cluster = tiers().await;
+    let refusal = Rule::new()
+        .resource("secrets")
+        .status(403, "no right to it");
+    cluster.server.faults().add(refusal);
+    let caches = cluster.caches();
+    let maps = caches.keep(&View::<ConfigMap>::typed()).unwrap();
+    let secrets = caches.keep(&View::<Secret>::typed()).unwrap();
+    caches.start();
+    // The start does not wait for what fails.
+    let before = tokio::time::Instant::now();
+    caches.settled(LONG).await;
+    assert!(before.elapsed() < SOON);
+    assert_eq!(maps.list().unwrap().len(), 6);
+    let told = [
+        caches.check().unwrap_err(),
+        secrets.list().unwrap_err().to_string(),
+        secrets.wait_synced(SOON).await.unwrap_err().to_string(),
+    ];
+    for told in told {
+        assert!(
+            told.contains("secrets: failing") && told.contains("no right to it"),
+            "{told}"
+        );
+        assert!(!told.contains("configmaps"), "{told}");
+    }
+    let metrics = cluster.metrics.encode();
+    let failures = metrics
+        .lines()
+        .find(|line| line.starts_with("reflector_failures") && line.contains("secrets"));
+    assert!(failures.is_some(), "{metrics}");
+    cluster.server.faults().clear();
+    secrets.wait_synced(LONG).await.unwrap();
+    assert_eq!(caches.check(), Ok(()));
+    assert!(secrets.list().unwrap().is_empty());
+    caches.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_refused_leaves_the_others_readable() {
+    let cluster = tiers().await;
+    let refusal = Rule::new().namespace("red").status(403, "no right to it");
+    cluster.server.faults().add(refusal);
+    let options = CacheOptions::new()
+        .in_namespace("red", Selected::new())
+        .in_namespace("blue", Selected::new());
+    let caches = cluster.caches_with(options);
+    let maps = caches.keep(&View::<ConfigMap>::typed()).unwrap();
+    caches.start();
+    sleep(SOON).await;
+    assert_eq!(maps.namespace("blue").unwrap().len(), 2);
+    for error in [maps.namespace("red").unwrap_err(), maps.list().unwrap_err()] {
+        let error = error.to_string();
+        assert!(error.contains("configmaps in red: failing"), "{error}");
+    }
+    caches.stop().await;
+}
+
+/// ConfigMaps as somebody wrongly imagines them.
+#[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
+struct Wrong {
+    metadata: ObjectMeta,
+    data: Size,
+}
+
+#[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
+struct Size {
+    /// All are large, but for one that has none.
+    size: String,
+}
+
+impl Resource for Wrong {
+    type DynamicType = ();
+    type Scope = <ConfigMap as Resource>::Scope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "ConfigMap".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "configmaps".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_does_not_decode_is_counted_and_the_rest_is_read() {
+    for form in [StoreForm::Typed, StoreForm::Compact] {
+        let cluster = tiers().await;
+        let odd = json!({"metadata": {"namespace": "red", "name": "odd"}, "data": {"other": "x"}});
+        let odd: ConfigMap = serde_json::from_value(odd).unwrap();
+        cluster.client.create(&odd).await.unwrap();
+        let own = KindOptions::new().form(form);
+        let caches = cluster.caches_with(CacheOptions::new().for_kind::<Wrong>(own));
+        let view = View::<Wrong>::typed();
+        let told = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&told);
+        let handler = caches.add_handler(&view, "handler", move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        caches.start();
+        let wrong = caches.view(&view).unwrap();
+        wrong.wait_synced(SOON).await.unwrap();
+        sleep(SOON).await;
+        assert_eq!(wrong.list().unwrap().len(), 6, "{form:?}");
+        assert_eq!(told.load(Ordering::Relaxed), 6, "{form:?}");
+        let health = wrong.health().unwrap();
+        let counted = health.quarantined_count + usize::try_from(health.unreadable).unwrap();
+        assert_eq!(counted, 1, "{form:?}");
+        let key = ObjectKey::namespaced("red", "odd");
+        match form {
+            StoreForm::Typed => assert!(wrong.get(&key).unwrap().is_none()),
+            _ => {
+                let error = wrong.get(&key).unwrap_err().to_string();
+                assert!(error.contains("cannot be read as its type"), "{error}");
+            }
+        }
+        drop(handler);
+        caches.stop().await;
+    }
+}
+
+fn widget() -> Kind {
+    let gvk = GroupVersionKind::gvk("example.com", "v1", "Widget");
+    Kind::namespaced(ApiResource::from_gvk_with_plural(&gvk, "widgets"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_there_yet_attaches_and_readiness_minds_only_if_it_is_needed() {
+    let cluster = tiers().await;
+    let caches = cluster.caches();
+    let view = View::dynamic(&widget());
+    let seen = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&seen);
+    let interest = caches.watch(&view, false).unwrap();
+    let handler = caches.register(interest, &view, "widgets", move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    caches.start();
+    sleep(LONG).await;
+    assert_eq!(caches.check(), Ok(()), "nobody needs it");
+    let needed = caches.watch(&view, true).unwrap();
+    let problem = caches.check().unwrap_err();
+    assert!(problem.starts_with("widgets.example.com: "), "{problem}");
+    drop(needed);
+    assert_eq!(caches.check(), Ok(()));
+    let lister = caches.view(&view).unwrap();
+    assert!(matches!(lister.list(), Err(ReadError::NotSynced { .. })));
+    let definition: CustomResourceDefinition = serde_json::from_value(json!({
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"kind": "Widget", "plural": "widgets", "singular": "widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {
+                "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]
+        }
+    }))
+    .unwrap();
+    cluster.client.create(&definition).await.unwrap();
+    lister.wait_synced(LONG).await.unwrap();
+    let kind = widget();
+    let mut object = DynamicObject::new("w", kind.resource());
+    object.metadata.namespace = Some("red".to_owned());
+    object.data = json!({"size": 3});
+    let widgets = cluster.client.dynamic(&kind);
+    widgets.create(&object).await.unwrap();
+    sleep(SOON).await;
+    assert_eq!(seen.load(Ordering::Relaxed), 1);
+    caches.kinds().add(kind.clone());
+    let known = caches.dynamic(&kind.gvk()).unwrap();
+    assert_eq!(known.list().unwrap()[0].data["size"], 3);
+    drop(handler);
+    caches.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_a_read_is_bounded() {
+    let cluster = tiers().await;
+    cluster
+        .server
+        .faults()
+        .add(Rule::new().resource("configmaps").stall());
+    let caches = cluster.caches();
+    let maps = caches.keep(&View::<ConfigMap>::typed()).unwrap();
+    let before = tokio::time::Instant::now();
+    let error = maps.wait_synced(SOON).await.unwrap_err();
+    assert!(matches!(error, ReadError::NotStarted { .. }), "{error}");
+    caches.start();
+    let error = maps.wait_synced(SOON).await.unwrap_err();
+    assert!(matches!(error, ReadError::NotSynced { .. }), "{error}");
+    assert_eq!(before.elapsed(), SOON * 2);
+    caches.stop().await;
+}

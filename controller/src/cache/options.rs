@@ -1,0 +1,472 @@
+//! What is cached of which kind, where, and how.
+
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube_core::{GroupVersionKind, ObjectMeta};
+use reeve_informer::SkipPath;
+
+use super::store::{Make, StoreForm, make};
+use super::view::{Need, View};
+use super::{Kind, OptionsError};
+use crate::client::Object;
+
+/// What the caches of a manager hold: which namespaces, which objects, how much of each, in which form. Unless said
+/// otherwise all of every kind that is watched, as its type, without `managedFields`.
+///
+/// ```
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+/// use reeve_controller::cache::{CacheOptions, KindOptions, Selected, StoreForm};
+/// let options = CacheOptions::new()
+///     // Namespaced kinds in these namespaces only, each with a watch of its own,
+///     .in_namespace("red", Selected::new())
+///     .in_namespace("blue", Selected::new().labels("tier=front"))
+///     // and Secrets only where they are labelled,
+///     .for_kind::<Secret>(KindOptions::new().labels("app=web"))
+///     // ConfigMaps from everywhere, whatever is said above,
+///     .for_kind::<ConfigMap>(KindOptions::new().in_every_namespace())
+///     // and Pods, which are many, as their JSON without their status.
+///     .for_kind::<Pod>(KindOptions::new().form(StoreForm::Compact).skip([".status".parse()?]));
+/// # Ok::<(), reeve_informer::SkipPathError>(())
+/// ```
+///
+/// # What counts
+///
+/// For one kind in one namespace, each of label selector, field selector, skipped paths and transform is taken from
+/// the first of these that names it:
+///
+/// 1. the entry of the namespace in the kind's options ([`KindOptions::in_namespace`]);
+/// 2. the kind's options;
+/// 3. the entry of the namespace in these options ([`CacheOptions::in_namespace`]);
+/// 4. these options.
+///
+/// Not said is inherited; said to be everything (`labels("")`, `fields("")`, `skip([])`, `no_transform`) is not. Form,
+/// resync and decoded objects belong to the store of a kind, and are those of the kind's options, else of these.
+///
+/// Which namespaces: those of the kind's options if they name any or say every one, else those of these options, else
+/// every one. For a kind without namespaces those of these options mean nothing, and those of its own are an error.
+/// [`resolve`](super::resolve) is the function; [`Caches::resolved`](super::Caches::resolved) gives the outcome.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct CacheOptions {
+    pub(super) selected: Selected,
+    pub(super) namespaces: Option<Namespaces>,
+    pub(super) store: StoreOptions,
+    pub(super) linger: Option<Duration>,
+    pub(super) kinds: Vec<(Which, KindOptions)>,
+}
+
+/// What is cached of one kind; what is not said is as for all kinds. See [`CacheOptions`] for what counts.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct KindOptions {
+    pub(super) selected: Selected,
+    pub(super) namespaces: Option<Namespaces>,
+    pub(super) store: StoreOptions,
+    pub(super) decoded: Option<NonZeroUsize>,
+}
+
+/// Which objects of a place, and what of each; what is not said is inherited.
+#[derive(Clone, Default)]
+#[must_use]
+pub struct Selected {
+    pub(super) labels: Option<String>,
+    pub(super) fields: Option<String>,
+    pub(super) skip: Option<Vec<SkipPath>>,
+    pub(super) transform: Option<Transform>,
+}
+
+/// What belongs to the store of a kind as a whole.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StoreOptions {
+    pub(super) form: Option<StoreForm>,
+    pub(super) resync: Option<Option<Duration>>,
+}
+
+/// The namespaces of a kind, and what is selected from each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Namespaces {
+    /// None, and no others, stands for every namespace watched as one.
+    pub(super) named: BTreeMap<Arc<str>, Selected>,
+    pub(super) others: Option<Selected>,
+}
+
+/// A kind that options are for.
+#[derive(Clone, Debug)]
+pub(super) enum Which {
+    Typed(Kind),
+    /// Whether it is in namespaces is known when it is watched.
+    Named(GroupVersionKind),
+}
+
+/// Changes every object before it is stored.
+#[derive(Clone)]
+pub(super) enum Transform {
+    /// Said not to be.
+    None,
+    Metadata(Arc<dyn Fn(&mut ObjectMeta) + Send + Sync>),
+    Typed(Typed),
+}
+
+/// A change of objects of one type, with what makes a store of that type.
+#[derive(Clone)]
+pub(super) struct Typed {
+    pub(super) model: TypeId,
+    pub(super) make: Make,
+    pub(super) need: Need,
+    /// An `Arc<dyn Fn(&mut K) + Send + Sync>`.
+    pub(super) function: Arc<dyn Any + Send + Sync>,
+}
+
+/// The function of a [`Typed`].
+pub(super) type Function<S> = Arc<dyn Fn(&mut S) + Send + Sync>;
+
+// === impl CacheOptions ===
+
+impl CacheOptions {
+    /// All of every kind that is watched.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Caches namespaced kinds in this namespace, with a watch of its own, and so only in those that are named. May be
+    /// said many times (controller-runtime: `DefaultNamespaces`). They can be changed at run time with
+    /// [`Caches::namespaces`](super::Caches::namespaces).
+    pub fn in_namespace(mut self, name: impl Into<Arc<str>>, selected: Selected) -> Self {
+        add_namespace(&mut self.namespaces, name.into(), selected);
+        self
+    }
+
+    /// Caches namespaced kinds in all namespaces that are not named, too, with one watch that leaves out the named
+    /// ones by `metadata.namespace!=…` (controller-runtime: the key `AllNamespaces` of `DefaultNamespaces`).
+    pub fn in_all_others(mut self, selected: Selected) -> Self {
+        self.namespaces.get_or_insert_default().others = Some(selected);
+        self
+    }
+
+    /// Label selector, field selector, skipped paths and transform of all kinds that say nothing else.
+    pub fn selected(mut self, selected: Selected) -> Self {
+        self.selected = selected;
+        self
+    }
+
+    /// How often each handler that does not say otherwise is shown every object again, ±10 % at random for each kind,
+    /// so that they do not all come at once. Default: never; zero is never, too (controller-runtime: `SyncPeriod`, 10 h).
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.store.resync = Some((!period.is_zero()).then_some(period));
+        self
+    }
+
+    /// How objects are stored. Default: as the type, or as metadata where nobody asks for more.
+    pub fn form(mut self, form: StoreForm) -> Self {
+        self.store.form = Some(form);
+        self
+    }
+
+    /// For how long a kind that nobody uses any more stays cached; 30 s unless said.
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = Some(linger);
+        self
+    }
+
+    /// What is particular to kind `K`. Said again, it replaces what was said (controller-runtime: `ByObject`).
+    pub fn for_kind<K: Object>(self, options: KindOptions) -> Self {
+        self.with(Which::Typed(Kind::of::<K>()), options)
+    }
+
+    /// What is particular to a kind that is known only when the program runs.
+    pub fn for_gvk(self, gvk: GroupVersionKind, options: KindOptions) -> Self {
+        self.with(Which::Named(gvk), options)
+    }
+
+    fn with(mut self, which: Which, options: KindOptions) -> Self {
+        let gvk = which.gvk();
+        self.kinds.retain(|(known, _)| known.gvk() != gvk);
+        self.kinds.push((which, options));
+        self
+    }
+
+    /// What is particular to a kind.
+    pub(super) fn of(&self, kind: &Kind) -> Option<&KindOptions> {
+        let gvk = kind.gvk();
+        let mut kinds = self.kinds.iter();
+        let (_, options) = kinds.find(|(which, _)| which.gvk() == gvk)?;
+        Some(options)
+    }
+
+    /// The form that is named for a kind. A change of a type needs the type.
+    pub(super) fn form_of(&self, kind: &Kind) -> Option<StoreForm> {
+        let own = self.of(kind).and_then(|options| options.store.form);
+        own.or_else(|| self.typed(kind).map(|_| StoreForm::Typed))
+            .or(self.store.form)
+    }
+
+    /// The change of a type that is named for a kind.
+    pub(super) fn typed(&self, kind: &Kind) -> Option<&Typed> {
+        match &self.of(kind)?.selected.transform {
+            Some(Transform::Typed(typed)) => Some(typed),
+            _ => None,
+        }
+    }
+
+    pub(super) fn resync_of(&self, kind: &Kind) -> Option<Duration> {
+        let own = self.of(kind).and_then(|options| options.store.resync);
+        own.or(self.store.resync).flatten()
+    }
+
+    /// The namespaces that the options name for a kind: its own, else those for all.
+    ///
+    /// # Errors
+    /// For namespaces of a kind that has none.
+    pub(super) fn namespaces_of(&self, kind: &Kind) -> Result<Option<&Namespaces>, OptionsError> {
+        let own = self
+            .of(kind)
+            .and_then(|options| options.namespaces.as_ref());
+        if kind.is_namespaced() {
+            return Ok(own.or(self.namespaces.as_ref()));
+        }
+        match own {
+            Some(namespaces) if !namespaces.is_every() => Err(OptionsError::ClusterScoped {
+                kind: kind.to_string(),
+            }),
+            _ => Ok(None),
+        }
+    }
+}
+
+// === impl KindOptions ===
+
+impl KindOptions {
+    /// As for all kinds.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Caches the kind in this namespace, and so only in those that are named here, whatever is said for all kinds.
+    pub fn in_namespace(mut self, name: impl Into<Arc<str>>, selected: Selected) -> Self {
+        add_namespace(&mut self.namespaces, name.into(), selected);
+        self
+    }
+
+    /// Caches the kind in all namespaces that are not named here, too. See [`CacheOptions::in_all_others`].
+    pub fn in_all_others(mut self, selected: Selected) -> Self {
+        self.namespaces.get_or_insert_default().others = Some(selected);
+        self
+    }
+
+    /// Caches the kind in every namespace, as one, whatever is said for all kinds (controller-runtime: an empty map
+    /// `Namespaces`).
+    pub fn in_every_namespace(mut self) -> Self {
+        self.namespaces = Some(Namespaces::default());
+        self
+    }
+
+    /// A label selector as kubectl writes it; `""` selects all.
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.selected = self.selected.labels(selector);
+        self
+    }
+
+    /// A field selector as kubectl writes it, of fields that the server knows for the kind; `""` selects all. With
+    /// `metadata.namespace=x` alone only that namespace is asked for.
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.selected = self.selected.fields(selector);
+        self
+    }
+
+    /// What is left out of every object, as bytes, before it is decoded.
+    pub fn skip(mut self, paths: impl IntoIterator<Item = SkipPath>) -> Self {
+        self.selected = self.selected.skip(paths);
+        self
+    }
+
+    /// Changes the metadata of every object before it is stored. See [`Selected::transform_metadata`].
+    pub fn transform_metadata(
+        mut self,
+        transform: impl Fn(&mut ObjectMeta) + Send + Sync + 'static,
+    ) -> Self {
+        self.selected = self.selected.transform_metadata(transform);
+        self
+    }
+
+    /// Changes every object before it is stored, once. The kind is stored as `K` then, so `K` is to be the type of
+    /// [`CacheOptions::for_kind`], or [`DynamicObject`](kube_core::DynamicObject) through
+    /// [`KindOptions::transform_dynamic`]. It has to come to the same for the same object, and should leave the name,
+    /// namespace, uid, resourceVersion, labels and owners as they are.
+    pub fn transform<K: Object>(
+        mut self,
+        transform: impl Fn(&mut K) + Send + Sync + 'static,
+    ) -> Self {
+        let function: Function<K> = Arc::new(transform);
+        let View { model, need, .. } = View::<K>::typed();
+        self.selected.transform = Some(Transform::Typed(Typed {
+            model,
+            need,
+            make: make::<K>,
+            function: Arc::new(function),
+        }));
+        self
+    }
+
+    /// As [`KindOptions::transform`], for a kind without a Rust type.
+    pub fn transform_dynamic(
+        mut self,
+        transform: impl Fn(&mut kube_core::DynamicObject) + Send + Sync + 'static,
+    ) -> Self {
+        let function: Function<kube_core::DynamicObject> = Arc::new(transform);
+        self.selected.transform = Some(Transform::Typed(Typed {
+            model: TypeId::of::<kube_core::DynamicObject>(),
+            need: Need::Dynamic,
+            make: make::<kube_core::DynamicObject>,
+            function: Arc::new(function),
+        }));
+        self
+    }
+
+    /// Changes no object of the kind, whatever is said for all kinds.
+    pub fn no_transform(mut self) -> Self {
+        self.selected = self.selected.no_transform();
+        self
+    }
+
+    /// How often handlers are shown every object again. See [`CacheOptions::resync`].
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.store.resync = Some((!period.is_zero()).then_some(period));
+        self
+    }
+
+    /// How objects are stored.
+    pub fn form(mut self, form: StoreForm) -> Self {
+        self.store.form = Some(form);
+        self
+    }
+
+    /// For [`StoreForm::Compact`]: keeps the `objects` that were read last as their type. Default: none.
+    pub fn cache_decoded(mut self, objects: NonZeroUsize) -> Self {
+        self.decoded = Some(objects);
+        self
+    }
+}
+
+// === impl Selected ===
+
+impl Selected {
+    /// All as inherited.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A label selector as kubectl writes it; `""` selects all.
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.labels = Some(selector.into());
+        self
+    }
+
+    /// A field selector as kubectl writes it, of fields that the server knows for the kind; `""` selects all.
+    pub fn fields(mut self, selector: impl Into<String>) -> Self {
+        self.fields = Some(selector.into());
+        self
+    }
+
+    /// What is left out of every object, as bytes, before it is decoded. `.metadata.managedFields` always is.
+    pub fn skip(mut self, paths: impl IntoIterator<Item = SkipPath>) -> Self {
+        self.skip = Some(paths.into_iter().collect());
+        self
+    }
+
+    /// Changes the metadata of every object before it is stored, once. It has to come to the same for the same object,
+    /// and should leave the name, namespace, uid, resourceVersion, labels and owners as they are. A kind that is stored
+    /// as [`StoreForm::Compact`] cannot be changed, only skipped from.
+    pub fn transform_metadata(
+        mut self,
+        transform: impl Fn(&mut ObjectMeta) + Send + Sync + 'static,
+    ) -> Self {
+        self.transform = Some(Transform::Metadata(Arc::new(transform)));
+        self
+    }
+
+    /// Changes no object, whatever would be inherited.
+    pub fn no_transform(mut self) -> Self {
+        self.transform = Some(Transform::None);
+        self
+    }
+}
+
+impl PartialEq for Selected {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.labels, &self.fields, &self.skip, &self.transform)
+            == (&other.labels, &other.fields, &other.skip, &other.transform)
+    }
+}
+
+impl fmt::Debug for Selected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Selected")
+            .field("labels", &self.labels)
+            .field("fields", &self.fields)
+            .field("skip", &self.skip)
+            .field("transform", &self.transform)
+            .finish()
+    }
+}
+
+// === impl Namespaces ===
+
+impl Namespaces {
+    /// Whether it stands for every namespace watched as one, with nothing particular to any.
+    pub(super) fn is_every(&self) -> bool {
+        self.named.is_empty() && self.others.is_none()
+    }
+
+    /// What is said of the place: a namespace, or all others.
+    pub(super) fn entry(&self, namespace: Option<&str>) -> Option<&Selected> {
+        match namespace {
+            Some(name) => self.named.get(name),
+            None => self.others.as_ref(),
+        }
+    }
+}
+
+fn add_namespace(namespaces: &mut Option<Namespaces>, name: Arc<str>, selected: Selected) {
+    let namespaces = namespaces.get_or_insert_default();
+    namespaces.named.insert(name, selected);
+}
+
+// === impl Which ===
+
+impl Which {
+    pub(super) fn gvk(&self) -> GroupVersionKind {
+        match self {
+            Self::Typed(kind) => kind.gvk(),
+            Self::Named(gvk) => gvk.clone(),
+        }
+    }
+}
+
+// === impl Transform ===
+
+impl PartialEq for Transform {
+    /// Functions are equal if they are the same.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::None, Self::None) => true,
+            (Self::Metadata(a), Self::Metadata(b)) => Arc::ptr_eq(a, b),
+            (Self::Typed(a), Self::Typed(b)) => Arc::ptr_eq(&a.function, &b.function),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Transform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Metadata(_) => "of metadata",
+            Self::Typed(_) => "of the type",
+        })
+    }
+}

@@ -1,0 +1,373 @@
+//! From the options to what is asked of the server: one pure function.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use reeve_informer::{FieldSelector, NamespaceSet, Scope, Selection, SkipPath};
+
+use super::options::{Namespaces, Selected, Transform, Which};
+use super::store::{StoreForm, Transforms};
+use super::{CacheOptions, Kind};
+
+/// What is cached of a kind in one place.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Resolved {
+    /// What is asked of the server.
+    pub selection: Selection,
+    /// What is left out of each object, beside `managedFields`.
+    pub skip: Vec<SkipPath>,
+    /// What changes each object.
+    pub(super) transform: Option<Transform>,
+}
+
+/// Options that do not fit together, or a kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionsError {
+    /// Namespaces are named for a kind that has none.
+    #[error(
+        "the cache options of {kind} name namespaces, and the kind has none: remove in_namespace and in_all_others \
+         from its KindOptions; a label or field selector chooses among its objects"
+    )]
+    ClusterScoped {
+        /// The kind.
+        kind: String,
+    },
+    /// A namespace has no name, or one that no namespace can have.
+    #[error(
+        "the cache options of {of} name the namespace {namespace:?}, which no namespace can be called"
+    )]
+    Namespace {
+        /// Which options.
+        of: String,
+        /// The name.
+        namespace: String,
+    },
+    /// A label selector cannot be read.
+    #[error("the cache options of {of} have the label selector {selector:?}: {problem}")]
+    Labels {
+        /// Which options.
+        of: String,
+        /// The selector.
+        selector: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A field selector cannot be read.
+    #[error("the cache options of {of} have the field selector {selector:?}: {problem}")]
+    Fields {
+        /// Which options.
+        of: String,
+        /// The selector.
+        selector: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A transform is to change what is not decoded when it is stored.
+    #[error(
+        "the cache options of {of} store {form:?} and have a transform, which needs the object decoded: store it as \
+         StoreForm::Typed, skip paths instead, or say no_transform for it"
+    )]
+    Transform {
+        /// Which options.
+        of: String,
+        /// The form.
+        form: StoreForm,
+    },
+}
+
+/// What is cached of `kind` in `scope`: a namespace that is watched by itself, or [`Scope::Cluster`] for all that are
+/// watched as one, which are all but those of `named`. See [`CacheOptions`] for the table.
+///
+/// A field selector with `metadata.namespace=x` and all namespaces as one come to that namespace.
+///
+/// It decides nothing about whether the namespace is watched at all: that may change at run time.
+///
+/// # Errors
+/// [`OptionsError::ClusterScoped`].
+pub fn resolve(
+    options: &CacheOptions,
+    kind: &Kind,
+    scope: &Scope,
+    named: &BTreeSet<Arc<str>>,
+) -> Result<Resolved, OptionsError> {
+    let namespace = match scope {
+        Scope::Namespace(name) => Some(&**name),
+        Scope::Cluster => None,
+    };
+    let own = options.of(kind);
+    let in_force = options.namespaces_of(kind)?;
+    // What is said of all others is not said of every namespace as one.
+    let has_entries = match namespace {
+        Some(_) => kind.is_namespaced(),
+        None => in_force.is_some_and(|namespaces| !namespaces.is_every()),
+    };
+    let entry_of = |namespaces: Option<&Namespaces>| {
+        let entry = namespaces.filter(|_| has_entries)?.entry(namespace);
+        entry.cloned()
+    };
+    let levels = [
+        own.and_then(|own| entry_of(own.namespaces.as_ref())),
+        own.map(|own| own.selected.clone()),
+        entry_of(options.namespaces.as_ref()),
+        Some(options.selected.clone()),
+    ];
+    let mut said = Selected::default();
+    for level in levels.into_iter().flatten() {
+        said.labels = said.labels.or(level.labels);
+        said.fields = said.fields.or(level.fields);
+        said.skip = said.skip.or(level.skip);
+        said.transform = said.transform.or(level.transform);
+    }
+    let fields = said.fields.unwrap_or_default();
+    let mut terms: Vec<String> = terms(&fields).map(str::to_owned).collect();
+    let mut scope = scope.clone();
+    if kind.is_namespaced() {
+        let named_by = |term: &str| {
+            let name = term.strip_prefix("metadata.namespace=")?;
+            Some(name.strip_prefix('=').unwrap_or(name).to_owned())
+        };
+        // The path says it, for which a Role of the namespace is enough.
+        if scope == Scope::Cluster
+            && named.is_empty()
+            && let Some(name) = terms.iter().find_map(|term| named_by(term))
+        {
+            scope = Scope::namespace(name);
+        }
+        if let Scope::Namespace(name) = &scope {
+            terms.retain(|term| named_by(term).as_deref() != Some(name));
+        } else {
+            let others = named.iter();
+            terms.extend(others.map(|name| format!("metadata.namespace!={name}")));
+        }
+    }
+    Ok(Resolved {
+        selection: Selection {
+            scope,
+            labels: said.labels.unwrap_or_default(),
+            fields: terms.join(","),
+        },
+        skip: said.skip.unwrap_or_default(),
+        transform: said
+            .transform
+            .filter(|transform| *transform != Transform::None),
+    })
+}
+
+/// The terms of a field selector, as they stand.
+pub(super) fn terms(fields: &str) -> impl Iterator<Item = &str> {
+    let mut escaped = false;
+    let parts = fields.split(move |character| {
+        let splits = character == ',' && !escaped;
+        escaped = character == '\\' && !escaped;
+        splits
+    });
+    parts.filter(|term| !term.is_empty())
+}
+
+impl CacheOptions {
+    /// Whether the options can be read and fit together, as far as that is known before a kind is watched.
+    ///
+    /// # Errors
+    /// The first that is wrong.
+    pub fn validate(&self) -> Result<(), OptionsError> {
+        let all = || "all kinds".to_owned();
+        check(&all, &self.selected, self.namespaces.as_ref())?;
+        for (which, options) in &self.kinds {
+            let gvk = which.gvk();
+            let of = || format!("{} ({})", gvk.kind, gvk.api_version());
+            check(&of, &options.selected, options.namespaces.as_ref())?;
+            if let Which::Typed(kind) = which {
+                self.validate_for(kind)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The transform for objects of each namespace of a kind; `None` if there is none for any.
+    pub(super) fn transforms_of(
+        &self,
+        kind: &Kind,
+        set: Option<NamespaceSet>,
+    ) -> Option<Transforms> {
+        let of = |scope: &Scope| {
+            let resolved = resolve(self, kind, scope, &BTreeSet::new());
+            resolved.ok().and_then(|resolved| resolved.transform)
+        };
+        let own = self.of(kind).and_then(|own| own.namespaces.as_ref());
+        let named = [own, self.namespaces.as_ref()].into_iter().flatten();
+        let named: BTreeMap<Arc<str>, Option<Transform>> = named
+            .flat_map(|namespaces| namespaces.named.keys())
+            .map(|name| (Arc::clone(name), of(&Scope::Namespace(Arc::clone(name)))))
+            .collect();
+        let whole = of(&Scope::Cluster);
+        // A namespace without a name, for one of which nothing is said.
+        let unnamed = of(&Scope::namespace(""));
+        let all = named.values().chain([&whole, &unnamed]);
+        all.flatten().next()?;
+        Some(Arc::new(move |namespace| {
+            let by_itself = namespace.filter(|name| {
+                let set = set.as_ref();
+                set.is_some_and(|set| set.is_named(name))
+            });
+            match by_itself {
+                Some(name) => named.get(name).unwrap_or(&unnamed).clone(),
+                None => whole.clone(),
+            }
+        }))
+    }
+
+    /// Whether the options fit a kind.
+    pub(super) fn validate_for(&self, kind: &Kind) -> Result<(), OptionsError> {
+        let namespaces = self.namespaces_of(kind)?;
+        let form = self.form_of(kind).unwrap_or(StoreForm::Typed);
+        let named = namespaces.iter().flat_map(|namespaces| {
+            let named = namespaces.named.keys();
+            named.map(|name| Scope::Namespace(Arc::clone(name)))
+        });
+        for scope in named.chain([Scope::Cluster]) {
+            let transform = resolve(self, kind, &scope, &BTreeSet::new())?.transform;
+            let fits = match transform {
+                None => true,
+                Some(Transform::Typed(_)) => form == StoreForm::Typed,
+                Some(_) => form != StoreForm::Compact,
+            };
+            if !fits {
+                return Err(OptionsError::Transform {
+                    of: kind.to_string(),
+                    form,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check(
+    of: &dyn Fn() -> String,
+    selected: &Selected,
+    namespaces: Option<&Namespaces>,
+) -> Result<(), OptionsError> {
+    let named = namespaces.iter().flat_map(|namespaces| &namespaces.named);
+    for (name, _) in named.clone() {
+        if !is_namespace_name(name) {
+            return Err(OptionsError::Namespace {
+                of: of(),
+                namespace: name.to_string(),
+            });
+        }
+    }
+    let entries = named.map(|(_, selected)| selected);
+    let others = namespaces.and_then(|namespaces| namespaces.others.as_ref());
+    for selected in [selected].into_iter().chain(entries).chain(others) {
+        if let Some(selector) = &selected.labels {
+            label_selector(selector).map_err(|problem| OptionsError::Labels {
+                of: of(),
+                selector: selector.clone(),
+                problem,
+            })?;
+        }
+        if let Some(selector) = &selected.fields {
+            selector
+                .parse::<FieldSelector>()
+                .map_err(|error| OptionsError::Fields {
+                    of: of(),
+                    selector: selector.clone(),
+                    problem: error.to_string(),
+                })?;
+        }
+    }
+    Ok(())
+}
+
+/// A DNS label (Kubernetes: `ValidateNamespaceName`).
+fn is_namespace_name(name: &str) -> bool {
+    let end = |byte: Option<&u8>| byte.is_some_and(|byte| *byte != b'-');
+    let bytes = name.as_bytes();
+    bytes.len() <= 63
+        && end(bytes.first())
+        && end(bytes.last())
+        && bytes
+            .iter()
+            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+}
+
+/// Whether a label selector is written as kubectl writes it: terms joined by commas, of the forms `a`, `!a`, `a=b`,
+/// `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`.
+fn label_selector(selector: &str) -> Result<(), String> {
+    let mut rest = selector.trim();
+    while !rest.is_empty() {
+        let (name, after) = match rest.strip_prefix('!') {
+            Some(after) => {
+                let (name, after) = label_name(after.trim_start())?;
+                (name, Some(after))
+            }
+            None => {
+                let (name, after) = label_name(rest)?;
+                (name, label_values(name, after.trim_start())?)
+            }
+        };
+        let after = after.unwrap_or_default().trim_start();
+        rest = match after.strip_prefix(',') {
+            Some(next) if next.trim().is_empty() => {
+                return Err("expected a term after the last comma".to_owned());
+            }
+            Some(next) => next.trim_start(),
+            None if after.is_empty() => "",
+            None => return Err(format!("expected a comma after {name:?}, found {after:?}")),
+        };
+    }
+    Ok(())
+}
+
+fn label_name(text: &str) -> Result<(&str, &str), String> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    let end = text.find(|c| !legal(c)).unwrap_or(text.len());
+    if end == 0 {
+        return Err(format!("expected the name of a label, found {text:?}"));
+    }
+    Ok(text.split_at(end))
+}
+
+/// What follows the name of a label, up to the comma.
+fn label_values<'a>(name: &str, text: &'a str) -> Result<Option<&'a str>, String> {
+    let value = |text: &'a str| {
+        let text = text.trim_start();
+        let end = text.find([',', ')']).unwrap_or(text.len());
+        let (value, rest) = text.split_at(end);
+        let value = value.trim_end();
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if value.chars().all(legal) && value.len() <= 63 {
+            Ok(rest)
+        } else {
+            Err(format!("{value:?} is no value of a label"))
+        }
+    };
+    for operator in ["==", "!=", "="] {
+        if let Some(text) = text.strip_prefix(operator) {
+            return value(text).map(Some);
+        }
+    }
+    for operator in ["in", "notin"] {
+        let Some(list) = text.strip_prefix(operator) else {
+            continue;
+        };
+        let Some(mut rest) = list.trim_start().strip_prefix('(') else {
+            continue;
+        };
+        loop {
+            rest = value(rest)?;
+            rest = match (rest.strip_prefix(','), rest.strip_prefix(')')) {
+                (Some(next), _) => next,
+                (_, Some(end)) => return Ok(Some(end)),
+                _ => return Err(format!("expected a ) after the values of {name:?}")),
+            };
+        }
+    }
+    Ok(Some(text))
+}
+
+#[cfg(test)]
+#[path = "resolve_tests.rs"]
+mod tests;
