@@ -108,3 +108,32 @@ async fn nothing_is_retried_behind_the_callers_back() {
     assert_eq!(error.status().unwrap().code, 503);
     assert_eq!(server.requests().count("list", "configmaps"), 1);
 }
+
+/// A process that exits because it lost its lease may have a write under way that the network holds back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_not_delivered_when_a_process_ends_is_discarded() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let process = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    process.spawn(async move {
+        let config = Config::new(format!("http://{address}").parse().unwrap());
+        let client = Client::new(connect(config, &Options::new()).unwrap());
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some("a".into());
+        map.metadata.namespace = Some("default".into());
+        // More than fits into the buffers on the way, whose end does not read.
+        map.data = Some([("key".into(), "x".repeat(16 << 20))].into());
+        client.create(&map).await
+    });
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut read = vec![0; 1024];
+    stream.read_exact(&mut read).await.unwrap();
+    process.shutdown_background();
+    let end = timeout(Duration::from_secs(10), stream.read_to_end(&mut read)).await;
+    let error = end.expect("closed").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}

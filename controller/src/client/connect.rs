@@ -8,6 +8,8 @@
 //!   the elector, which know what a retry means;
 //! * `NO_PROXY` is matched against the cluster's address. kube-client 5.0 matches it against the proxy's own;
 //! * the program says who it is in `User-Agent`;
+//! * what was not delivered when a connection is closed is discarded, so that a write does not arrive minutes after its
+//!   process has ended;
 //! * requests are counted (`rest_client_requests_total`) when a [`Metrics`] is given.
 
 use std::time::Duration;
@@ -17,11 +19,12 @@ use http::{HeaderValue, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube_client::Config;
 use kube_client::client::{Body, ConfigExt};
+use tokio::net::TcpStream;
 use tower::timeout::Timeout;
-use tower::util::MapFuture;
+use tower::util::{MapFuture, MapResponse};
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
 use super::location::Location;
@@ -160,7 +163,10 @@ pub fn connect(mut config: Config, options: &Options) -> Result<kube_client::Cli
     }
 }
 
-fn tcp() -> HttpConnector {
+/// Connects, and see [`discarding`].
+type Connector = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> TokioIo<TcpStream>>;
+
+fn tcp() -> Connector {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -170,7 +176,16 @@ fn tcp() -> HttpConnector {
     connector.set_keepalive_retries(Some(3));
     #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
     connector.set_tcp_user_timeout(Some(DEAD_PEER_TIMEOUT));
-    connector
+    MapResponse::new(connector, discarding as fn(_) -> _)
+}
+
+/// Discards what is not delivered when the connection is closed. Otherwise the kernel goes on trying for minutes, and
+/// the last write of a process that has exited because it lost its lease arrives when a partition heals.
+fn discarding(stream: TokioIo<TcpStream>) -> TokioIo<TcpStream> {
+    if let Err(error) = stream.inner().set_zero_linger() {
+        tracing::debug!(%error, "a closed connection will deliver what was written");
+    }
+    stream
 }
 
 fn stack<C>(config: &Config, connector: C, options: &Options) -> Result<kube_client::Client, Error>
