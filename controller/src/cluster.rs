@@ -8,7 +8,7 @@ use reeve_clock::Clock;
 use reeve_informer::{Gauges, InformerIdentity, InformerMetrics, MetricsProvider};
 
 use crate::cache::{CacheOptions, Caches, OptionsError, Selected};
-use crate::client::Client;
+use crate::client::{Client, Reading};
 use crate::manager::names::Name;
 use crate::metrics::Metrics;
 
@@ -60,7 +60,8 @@ impl Cluster {
         &self.0.name
     }
 
-    /// A client for what is not done in a reconcile. It may write on a standby, too.
+    /// A client for what is not done in a reconcile. It may write on a standby, too. Its
+    /// [cached reads](Client::cached) are of this cluster, and see what it wrote.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.0.client
@@ -119,9 +120,13 @@ impl Builder {
             cluster: self.name.clone(),
             metrics: metrics.informers(),
         };
+        let caches = Caches::new(self.client.clone(), clock, self.cache, Arc::new(named));
+        let client = Client::new(self.client)
+            .with_reading(Reading::new(&caches, metrics, &self.name))
+            .with_notes(Arc::default());
         Ok(Cluster(Arc::new(Inner {
-            client: Client::new(self.client.clone()),
-            caches: Caches::new(self.client, clock, self.cache, Arc::new(named)),
+            client,
+            caches,
             name: self.name,
             _taken: taken,
         })))

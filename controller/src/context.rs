@@ -147,7 +147,8 @@ impl Context {
     }
 
     /// A client of another cluster that writes while this process may act for its controller, as
-    /// [`Context::client`] does. The key is not held until the caches of that cluster show what it wrote.
+    /// [`Context::client`] does. The key is not held until the caches of that cluster show what it wrote, but the
+    /// client's [cached reads](Client::cached) wait for that.
     #[must_use]
     pub fn client_of(&self, cluster: &Cluster) -> Client {
         cluster.client().clone().with_fence(self.0.client.fence())
