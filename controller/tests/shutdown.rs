@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 /// How often each object was counted up, as the server acknowledged it.
 type Acknowledged = Arc<Mutex<BTreeMap<String, u32>>>;
 
-const OBJECTS: usize = 500;
+const OBJECTS: usize = 120;
 
 /// Counts each object up, again and again, and notes what the server acknowledged. Takes a while before the write and
 /// after it.
@@ -80,7 +80,7 @@ fn a_stop_under_load_loses_no_acknowledged_write() {
         .run(async |cluster: Cluster| {
             objects(&cluster).await;
             let acknowledged = Acknowledged::default();
-            for round in 1..=10u64 {
+            for round in 1..=6u64 {
                 let lease = leader_election::Options::new("default", "counter", "pod");
                 let manager = cluster
                     .manager()
