@@ -104,21 +104,19 @@ pub(crate) async fn act(
             }
         }
         Step::Delete { uid } => {
-            let acted = delete(client, key, uid).await?;
-            tell(
-                EventType::Normal,
-                "IngressDeleted",
-                "Delete",
-                format!("Deleted Ingress {}", key.name),
-            );
-            Ok(acted)
+            let deleted = || {
+                let note = format!("Deleted Ingress {}", key.name);
+                tell(EventType::Normal, "IngressDeleted", "Delete", note);
+            };
+            delete(client, key, uid, deleted).await
         }
         Step::DeleteOrphan { uid, owner } => {
             let live = client::optional(client.get_metadata::<Service>(key).await)?;
             if live.is_some_and(|service| service.uid == Some(owner)) {
                 return Ok(Acted::Stale);
             }
-            delete(client, key, uid).await
+            // There is no Service to tell of it.
+            delete(client, key, uid, || {}).await
         }
         Step::Conflict => {
             let note = format!(
@@ -159,8 +157,13 @@ async fn still_asks(
     }))
 }
 
-/// Deletes the Ingress `key` with this uid, and no other of its name.
-async fn delete(client: &Client, key: &ObjectKey, uid: String) -> Result<Acted, Error> {
+/// Deletes the Ingress `key` with this uid, and no other of its name; calls `deleted` if it was there.
+async fn delete(
+    client: &Client,
+    key: &ObjectKey,
+    uid: String,
+    deleted: impl FnOnce(),
+) -> Result<Acted, Error> {
     let params = DeleteParams {
         preconditions: Some(Preconditions {
             uid: Some(uid),
@@ -172,6 +175,7 @@ async fn delete(client: &Client, key: &ObjectKey, uid: String) -> Result<Acted, 
         Ok(()) => {
             let namespace = key.namespace.as_deref().unwrap_or_default();
             tracing::info!("delete ingress, name:{}, namespace:{namespace}", key.name);
+            deleted();
             Ok(Acted::Done)
         }
         Err(error) if error.is_not_found() => Ok(Acted::Done),
