@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -23,6 +23,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use reeve_workqueue::{Gauges, MetricsProvider, QueueMetrics};
 
+use crate::client::measure::Histograms;
 use crate::leader_election::Marks;
 use crate::manager::status::{Board, WeakBoard};
 use crate::process::Process;
@@ -133,6 +134,7 @@ struct Families {
     own_write_waits: Family<ControllerLabel, Counter>,
     own_write_timeouts: Family<ControllerLabel, Counter>,
     requests: Family<RequestLabels, Counter>,
+    request_histograms: OnceLock<Histograms>,
     leader: Family<NameLabel, Gauge>,
     leader_slow_path: Family<NameLabel, Counter>,
     events_dropped: Family<ControllerLabel, Counter>,
@@ -283,6 +285,24 @@ impl Metrics {
         family.get_or_create(&label).inc();
     }
 
+    /// Measures requests to the API server from now on, beside counting them: how long they take
+    /// (`rest_client_request_duration_seconds`), and the sizes of what is sent and answered
+    /// (`rest_client_request_size_bytes`, `…_response_size_bytes`), per verb and host. Not by default: it is three
+    /// histograms for each verb (controller-runtime: opt-in, too).
+    pub fn measure_requests(&self) {
+        let registered = || Histograms::register(&mut self.registry.lock());
+        self.families.request_histograms.get_or_init(registered);
+    }
+
+    pub(crate) fn request_histograms(&self) -> Option<&Histograms> {
+        self.families.request_histograms.get()
+    }
+
+    /// Whether both are the same set.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.families, &other.families)
+    }
+
     /// Counts one request to the API server.
     pub(crate) fn request(&self, code: &str, method: &str, host: &str) {
         let labels = RequestLabels {
@@ -368,6 +388,7 @@ impl Families {
             own_write_waits: Family::default(),
             own_write_timeouts: Family::default(),
             requests: Family::default(),
+            request_histograms: OnceLock::new(),
             leader: Family::default(),
             leader_slow_path: Family::default(),
             events_dropped: Family::default(),

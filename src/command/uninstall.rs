@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube_core::params::{DeleteParams, ListParams, Patch as KubePatch, PatchParams};
+use kube_core::params::{DeleteParams, ListParams};
 use reeve_clock::Clock;
 use reeve_controller::client::connect;
 use reeve_controller::client::location::Location;
-use reeve_controller::client::{Error as ClientError, optional};
+use reeve_controller::client::{
+    Error as ClientError, Patch as ClientPatch, WriteOptions, optional,
+};
 use reeve_controller::metrics::Metrics;
 use reeve_controller::options::LogOptions;
 use reeve_controller::{Client, Request};
@@ -153,17 +155,14 @@ async fn each_block(
     namespace: Option<&str>,
     mut visit: impl AsyncFnMut(IPBlock) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let mut params = ListParams::default().limit(PAGE);
-    loop {
-        let page = client.list::<IPBlock>(namespace, &params).await?;
+    let params = ListParams::default().limit(PAGE);
+    let mut pages = client.objects::<IPBlock>().pages(namespace, &params);
+    while let Some(page) = pages.next().await? {
         for block in page.items {
             visit(block).await?;
         }
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = ListParams::default().limit(PAGE).continue_token(&token),
-            None => return Ok(()),
-        }
     }
+    Ok(())
 }
 
 /// The configuration as far as it can be read: it only helps with objects of the original and with credentials.
@@ -222,7 +221,7 @@ impl Work<'_> {
             }
             if !calls.is_empty() && !block.is_deleting() {
                 let status = uninstalled(&block, self.clock.now());
-                let body = KubePatch::Merge(json!({
+                let body = ClientPatch::merge(json!({
                     "metadata": {
                         "uid": block.metadata.uid,
                         "resourceVersion": block.metadata.resource_version,
@@ -232,7 +231,7 @@ impl Work<'_> {
                 }));
                 let answer = self
                     .client
-                    .patch_status::<IPBlock, _>(&key, &PatchParams::default(), &body)
+                    .patch_status::<IPBlock, _>(&key, WriteOptions::new(), body)
                     .await;
                 match written(&name, answer)? {
                     Written::Done(fresh) => block = *fresh,
@@ -250,10 +249,10 @@ impl Work<'_> {
             intent: (self.bans == Bans::Lift).then_some(None),
             ..Patch::default()
         };
-        let body = KubePatch::Merge(patch.to_merge_patch(&block));
+        let body = ClientPatch::merge(patch.to_merge_patch(&block));
         let answer = self
             .client
-            .patch::<IPBlock, _>(&key, &PatchParams::default(), &body)
+            .patch::<IPBlock, _>(&key, WriteOptions::new(), body)
             .await;
         Ok(match written(&name, answer)? {
             Written::Done(_) => {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_core::params::{Patch as KubePatch, PatchParams};
-use reeve_controller::client::{self, Error as ClientError};
+use reeve_controller::client::patch::difference;
+use reeve_controller::client::{self, Error as ClientError, Patch as ClientPatch, WriteOptions};
 use reeve_controller::{Context, Request};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::block::BlockReconciler;
@@ -192,12 +192,11 @@ impl Act<'_> {
     }
 
     async fn patch(&self, current: &mut IPBlock, patch: &Patch) -> Result<Written, ClientError> {
-        let body = KubePatch::Merge(patch.to_merge_patch(current));
-        let params = PatchParams::default();
+        let body = ClientPatch::merge(patch.to_merge_patch(current));
         let answer = self
             .ctx
             .client()
-            .patch::<IPBlock, _>(self.request, &params, &body)
+            .patch(self.request, WriteOptions::new(), body)
             .await;
         Self::written(current, answer)
     }
@@ -211,18 +210,17 @@ impl Act<'_> {
     ) -> Result<Written, ClientError> {
         for _ in 0..CONFLICTS {
             let from = current.status.clone().unwrap_or_default();
-            let body = KubePatch::Merge(json!({
+            let body = ClientPatch::merge(json!({
                 "metadata": {
                     "uid": current.metadata.uid,
                     "resourceVersion": current.metadata.resource_version,
                 },
-                "status": difference(&from, status),
+                "status": difference(&json!(from), &json!(status)),
             }));
-            let params = PatchParams::default();
             let answer = self
                 .ctx
                 .client()
-                .patch_status::<IPBlock, _>(self.request, &params, &body)
+                .patch_status(self.request, WriteOptions::new(), body)
                 .await;
             match Self::written(current, answer)? {
                 Written::Conflict => {}
@@ -287,20 +285,6 @@ impl BlockReconciler {
     }
 }
 
-/// The merge patch that makes `from` into `to`: what is gone becomes null, what is equal is left out.
-fn difference(from: &IPBlockStatus, to: &IPBlockStatus) -> Value {
-    let fields = |status: &IPBlockStatus| match serde_json::to_value(status) {
-        Ok(Value::Object(fields)) => fields,
-        _ => Map::new(),
-    };
-    let (from, mut to) = (fields(from), fields(to));
-    for key in from.keys() {
-        to.entry(key.clone()).or_insert(Value::Null);
-    }
-    to.retain(|key, value| from.get(key) != Some(value));
-    Value::Object(to)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -320,9 +304,9 @@ mod tests {
             ..IPBlockStatus::default()
         };
         assert_eq!(
-            difference(&from, &to),
+            difference(&json!(from), &json!(to)),
             json!({"phase": "expired", "expiresAt": null})
         );
-        assert_eq!(difference(&to, &to), json!({}));
+        assert_eq!(difference(&json!(to), &json!(to)), json!({}));
     }
 }

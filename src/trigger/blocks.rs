@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use kube_client::Api;
-use kube_client::api::{Patch, PatchParams, PostParams};
+use reeve_controller::client::{self, Patch, WriteOptions, optional};
+use reeve_controller::{Client, ObjectKey};
 use serde_json::Value;
 
 use crate::api::IPBlock;
@@ -60,7 +60,7 @@ pub enum BlocksError {
 /// Objects at the API server.
 #[derive(Clone)]
 pub struct KubeBlocks {
-    client: kube_client::Client,
+    client: Client,
 }
 
 // === impl KubeBlocks ===
@@ -69,11 +69,10 @@ impl KubeBlocks {
     /// Through `client`, which needs get, create and patch on ipblocks.
     #[must_use]
     pub fn new(client: kube_client::Client) -> Self {
+        let client = Client::new(client)
+            .with_deadline(DEADLINE)
+            .field_owner(FIELD_MANAGER);
         Self { client }
-    }
-
-    fn api(&self, namespace: &str) -> Api<IPBlock> {
-        Api::namespaced(self.client.clone(), namespace)
     }
 }
 
@@ -89,19 +88,14 @@ impl Blocks for KubeBlocks {
         namespace: &'a str,
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<IPBlock>, BlocksError>> {
-        Box::pin(async move { in_time(self.api(namespace).get_opt(name)).await })
+        Box::pin(async move {
+            let key = ObjectKey::namespaced(namespace, name);
+            optional(self.client.get(&key).await).map_err(classify)
+        })
     }
 
     fn create<'a>(&'a self, block: &'a IPBlock) -> BoxFuture<'a, Result<(), BlocksError>> {
-        Box::pin(async move {
-            let namespace = block.metadata.namespace.as_deref().unwrap_or("default");
-            let parameters = PostParams {
-                field_manager: Some(FIELD_MANAGER.to_owned()),
-                ..PostParams::default()
-            };
-            let created = in_time(self.api(namespace).create(&parameters, block)).await;
-            created.map(drop)
-        })
+        Box::pin(async move { self.client.create(block).await.map(drop).map_err(classify) })
     }
 
     fn patch<'a>(
@@ -111,42 +105,24 @@ impl Blocks for KubeBlocks {
         patch: &'a Value,
     ) -> BoxFuture<'a, Result<(), BlocksError>> {
         Box::pin(async move {
-            let parameters = PatchParams {
-                field_manager: Some(FIELD_MANAGER.to_owned()),
-                ..PatchParams::default()
-            };
-            let patch = Patch::Merge(patch);
-            let patched = in_time(self.api(namespace).patch(name, &parameters, &patch)).await;
-            patched.map(drop)
+            let key = ObjectKey::namespaced(namespace, name);
+            let (options, patch) = (WriteOptions::new(), Patch::merge(patch));
+            let patched = self.client.patch::<IPBlock, _>(&key, options, patch).await;
+            patched.map(drop).map_err(classify)
         })
     }
 }
 
-async fn in_time<T>(
-    request: impl Future<Output = Result<T, kube_client::Error>>,
-) -> Result<T, BlocksError> {
-    match tokio::time::timeout(DEADLINE, request).await {
-        Ok(result) => result.map_err(classify),
-        Err(_) => Err(BlocksError::Unavailable(
-            "the API server did not answer in time".into(),
-        )),
-    }
-}
-
-fn classify(error: kube_client::Error) -> BlocksError {
-    let kube_client::Error::Api(status) = error else {
-        return BlocksError::Unavailable(error.to_string());
-    };
-    match (status.code, status.reason.as_str()) {
-        (409, "AlreadyExists") => BlocksError::Exists,
-        (409, _) => BlocksError::Conflict,
+fn classify(error: client::Error) -> BlocksError {
+    match error.status() {
+        _ if error.is_already_exists() => BlocksError::Exists,
+        _ if error.is_conflict() => BlocksError::Conflict,
         // Only the object itself, or the namespace and the kind with it: those may yet come.
-        (404, _) => BlocksError::Gone,
-        (400 | 413 | 422, _) => BlocksError::Rejected(status.message.clone()),
-        _ => BlocksError::Unavailable(format!(
-            "the API server answered {}: {}",
-            status.code, status.message
-        )),
+        _ if error.is_not_found() => BlocksError::Gone,
+        Some(status) if matches!(status.code, 400 | 413 | 422) => {
+            BlocksError::Rejected(status.message.clone())
+        }
+        _ => BlocksError::Unavailable(error.to_string()),
     }
 }
 
@@ -271,9 +247,10 @@ mod tests {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "code": code, "reason": reason, "message": "m"
         });
-        classify(kube_client::Error::Api(Box::new(
-            serde_json::from_value(status).unwrap(),
-        )))
+        classify(client::Error::Api {
+            request: "create ipblock default/one".into(),
+            status: serde_json::from_value(status).unwrap(),
+        })
     }
 
     #[test]

@@ -10,11 +10,11 @@
 //! * the program says who it is in `User-Agent`;
 //! * what was not delivered when a connection is closed is discarded, so that a write does not arrive minutes after its
 //!   process has ended;
-//! * requests are counted (`rest_client_requests_total`) when a [`Metrics`] is given.
+//! * requests are counted (`rest_client_requests_total`) when a [`Metrics`] is given; those of a manager's parts are
+//!   in any case.
 
 use std::time::Duration;
 
-use futures::FutureExt;
 use http::{HeaderValue, Uri};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
@@ -25,9 +25,10 @@ use kube_client::client::{Body, ConfigExt};
 use tokio::net::TcpStream;
 use tower::timeout::Timeout;
 use tower::util::{MapFuture, MapResponse};
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
+use tower::{BoxError, Service, ServiceBuilder};
 
 use super::location::Location;
+use super::measure::counting;
 use crate::leader_election::Gated;
 use crate::metrics::Metrics;
 
@@ -106,7 +107,8 @@ impl Options {
         self
     }
 
-    /// Counts requests there.
+    /// Counts requests there: those of a program without a manager. A manager counts the requests of its parts into its
+    /// own metrics anyway, each once.
     #[must_use]
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = Some(metrics.clone());
@@ -230,19 +232,7 @@ where
             }
         }));
     let host = config.cluster_url.authority().map(ToString::to_string);
-    let (metrics, host) = (options.metrics.clone(), host.unwrap_or_default());
-    let counted = tower::service_fn(move |request: http::Request<Body>| {
-        let (metrics, host) = (metrics.clone(), host.clone());
-        let method = request.method().to_string();
-        service.clone().oneshot(request).inspect(move |result| {
-            let Some(metrics) = metrics else { return };
-            let code = match result {
-                Ok(response) => response.status().as_str().to_owned(),
-                Err(_) => "<error>".to_owned(),
-            };
-            metrics.request(&code, &method, &host);
-        })
-    });
+    let counted = counting(service, options.metrics.clone(), host.unwrap_or_default());
     Ok(kube_client::Client::new(
         counted,
         config.default_namespace.clone(),

@@ -41,6 +41,7 @@
 //! * a call ends by its [deadline](Client::with_deadline), an answer is [bounded](Client::with_body_limit);
 //! * kube-client logs the whole body of an answer it cannot decode, Secrets included, and waits for ever; here no
 //!   body is logged or quoted;
+//! * a warning of the server is logged, once;
 //! * names that are no path segment are refused instead of reaching another object or the whole collection;
 //! * writes of a deposed leader are refused ([`Error::NotLeader`]);
 //! * writes are noted, for [read-your-writes](crate::controller::Builder::own_writes_timeout);
@@ -55,6 +56,7 @@ mod error;
 mod intercept;
 pub mod location;
 mod mapper;
+pub(crate) mod measure;
 mod objects;
 mod options;
 mod outline;
@@ -67,6 +69,7 @@ mod subresource;
 #[cfg(test)]
 mod tests;
 mod upsert;
+mod warning;
 pub(crate) mod writes;
 
 use std::fmt;
@@ -144,6 +147,8 @@ pub struct Client {
     fence: Option<Arc<Fenced>>,
     /// The caches it reads.
     reading: Option<Arc<Reading>>,
+    /// What the server warned of.
+    warnings: Arc<warning::Warnings>,
     /// What discovery told.
     known: Arc<mapper::Known>,
     /// Changes that need not be sent again.
@@ -170,6 +175,7 @@ impl Client {
             notes: None,
             fence: None,
             reading: None,
+            warnings: Arc::default(),
             known: Arc::default(),
             without_effect: Arc::default(),
             intercepted: None,

@@ -102,6 +102,7 @@ impl Client {
         }
         let response = answer?;
         let status = response.status();
+        self.warnings.log(request, response.headers());
         let body = Limited::new(response.into_body(), self.settings.body_limit)
             .collect()
             .await

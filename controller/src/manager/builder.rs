@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 use super::names::Names;
 use super::{Addresses, Error, GRACE_PERIOD, Group, Manager, Runnable, Shared, Stage};
 use crate::cache::{CacheOptions, Caches, Selected};
+use crate::client::measure::measured;
 use crate::client::{Client, Reading};
 use crate::controller::Defaults;
 use crate::debug::{self, Queues};
@@ -149,7 +150,8 @@ impl Builder {
             options.validate()?;
         }
         self.cache.validate()?;
-        let client = Client::new(self.client.clone());
+        let kube = measured(self.client, &self.metrics);
+        let client = Client::new(kube.clone());
         let instance = self
             .instance
             .or_else(|| {
@@ -160,7 +162,7 @@ impl Builder {
             .unwrap_or_else(|| leader_election::identity(&self.clock));
         let (writer, events) = Writer::new(client.clone(), self.clock.clone(), instance);
         let caches = Caches::new(
-            self.client,
+            kube,
             self.clock.clone(),
             self.cache,
             self.metrics.informers(),
