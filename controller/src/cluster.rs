@@ -8,6 +8,7 @@ use reeve_clock::Clock;
 use reeve_informer::{Gauges, InformerIdentity, InformerMetrics, MetricsProvider};
 
 use crate::cache::{CacheOptions, Caches, OptionsError, Selected};
+use crate::client::measure::measured;
 use crate::client::{Client, Reading};
 use crate::manager::names::Name;
 use crate::metrics::Metrics;
@@ -120,8 +121,9 @@ impl Builder {
             cluster: self.name.clone(),
             metrics: metrics.informers(),
         };
-        let caches = Caches::new(self.client.clone(), clock, self.cache, Arc::new(named));
-        let client = Client::new(self.client)
+        let kube = measured(self.client, metrics);
+        let caches = Caches::new(kube.clone(), clock, self.cache, Arc::new(named));
+        let client = Client::new(kube)
             .with_reading(Reading::new(&caches, metrics, &self.name))
             .with_notes(Arc::default());
         Ok(Cluster(Arc::new(Inner {

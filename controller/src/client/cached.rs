@@ -9,18 +9,13 @@ use reeve_informer::{FieldSelector, ObjectKey};
 use tokio::time::{Instant, sleep};
 
 use super::endpoint::GroupKind;
-use super::writes::{Effect, Write};
+use super::writes::{Effect, FIRST_LOOK, LAST_LOOK, Write};
 use super::{Client, Error, Object};
 use crate::cache::{Caches, Lister, View};
 use crate::metrics::Metrics;
 
 /// How long a cached read waits for own writes, and for a cache that is not filled yet, unless said.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(10);
-
-/// The first pause before the cache is looked at again; it doubles.
-const FIRST_LOOK: Duration = Duration::from_millis(2);
-/// The longest such pause.
-const LAST_LOOK: Duration = Duration::from_millis(250);
 
 /// The caches a client reads, and where its waiting is counted.
 #[derive(Clone, Debug)]

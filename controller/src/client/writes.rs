@@ -17,6 +17,7 @@
 
 use std::cmp::Ordering;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube_core::ObjectMeta;
 use parking_lot::Mutex;
@@ -26,6 +27,11 @@ use super::endpoint::GroupKind;
 
 /// A bound on the distinct objects noted; past it, the oldest notes are forgotten.
 const MAX_NOTES: usize = 1024;
+
+/// The first pause before the caches are looked at again for own writes; it doubles.
+pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(2);
+/// The longest such pause.
+pub(crate) const LAST_LOOK: Duration = Duration::from_millis(250);
 
 /// One write of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,15 +18,10 @@ use tracing::Instrument;
 
 use super::settle::{Action, Label, Settlement, settle};
 use crate::client::Client;
-use crate::client::writes::{Effect, Notes, Write};
+use crate::client::writes::{Effect, FIRST_LOOK, LAST_LOOK, Notes, Write};
 use crate::context::{Context, Inner, ReconcileId, Surroundings};
 use crate::metrics::ControllerMetrics;
 use crate::reconcile::{Error, Outcome, Reconciler, RequestKey};
-
-/// The first pause before a key that waits for its own writes is looked at again; it doubles.
-const FIRST_LOOK: Duration = Duration::from_millis(2);
-/// The longest such pause.
-const LAST_LOOK: Duration = Duration::from_millis(250);
 
 /// From how many keys with unseen writes on those are looked for that never came back.
 const MANY: usize = 1024;
