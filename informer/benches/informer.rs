@@ -178,7 +178,7 @@ fn store(c: &mut Criterion) {
         b.iter(|| lister.select(Some("ns-0042"), &selector).len());
     });
     group.bench_function("snapshot", |b| {
-        b.iter(|| following.informer.indexer().snapshot())
+        b.iter(|| following.informer.indexer().snapshot());
     });
     group.finish();
     runtime.block_on(following.stop());

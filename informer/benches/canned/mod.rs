@@ -118,12 +118,11 @@ impl Server {
         let mut piece = piece;
         loop {
             let watch = self.watch.lock().clone();
-            match watch {
-                Some(watch) => match watch.send(piece).await {
+            if let Some(watch) = watch {
+                match watch.send(piece).await {
                     Ok(()) => return,
                     Err(closed) => piece = closed.0,
-                },
-                None => {}
+                }
             }
             tokio::task::yield_now().await;
         }
