@@ -49,7 +49,7 @@ use crate::client::Object;
 ///
 /// Which namespaces: those of the kind's options if they name any or say every one, else those of these options, else
 /// every one. For a kind without namespaces those of these options mean nothing, and those of its own are an error.
-/// [`resolve`](super::resolve) is the function; [`Caches::resolved`](super::Caches::resolved) gives the outcome.
+/// [`resolve`](super::resolve()) is the function; [`Caches::resolved`](super::Caches::resolved) gives the outcome.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct CacheOptions {
