@@ -7,18 +7,35 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body_util::Full;
-use parking_lot::RwLock;
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use http::StatusCode;
+use parking_lot::{Mutex, RwLock};
+use tokio::time::timeout;
 
 use crate::manager::RunnableHealth;
 use crate::manager::status::Board;
-use crate::server::{Handler, text};
+use crate::server::{Answer, Handler, text};
 
-/// A check: `Ok`, or the reason why not. Must not block.
-pub type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+/// How long an asynchronous check may take; after that it has failed.
+pub const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// `Ok`, or the reason why not.
+type Verdict = Result<(), String>;
+
+/// A check.
+#[derive(Clone)]
+enum Check {
+    /// Answers at once.
+    Now(Arc<dyn Fn() -> Verdict + Send + Sync>),
+    /// Asks somebody; what it said last is kept.
+    Asked {
+        ask: Arc<dyn Fn() -> BoxFuture<'static, Verdict> + Send + Sync>,
+        last: Arc<Mutex<Verdict>>,
+    },
+}
 
 /// The checks of one manager. Clones share them.
 #[derive(Clone, Default)]
@@ -66,7 +83,7 @@ impl Health {
 
     /// The answer to a GET of `path` with `query`.
     #[must_use]
-    pub fn respond(&self, path: &str, query: Option<&str>) -> Response<Full<Bytes>> {
+    pub async fn respond(&self, path: &str, query: Option<&str>) -> Answer {
         for (root, checks) in [("healthz", &self.live), ("readyz", &self.ready)] {
             let Some(rest) = path
                 .strip_prefix('/')
@@ -76,10 +93,10 @@ impl Health {
             };
             let rest = rest.trim_end_matches('/');
             if rest.is_empty() {
-                return checks.all(root, query.unwrap_or_default());
+                return checks.all(root, query.unwrap_or_default()).await;
             }
             if let Some(name) = rest.strip_prefix('/') {
-                return checks.one(name);
+                return checks.one(name).await;
             }
         }
         text(StatusCode::NOT_FOUND, "404 page not found\n")
@@ -88,13 +105,14 @@ impl Health {
     pub(crate) fn handler(&self) -> Handler {
         let health = self.clone();
         Arc::new(move |request| {
-            let response = match *request.method() {
-                http::Method::GET | http::Method::HEAD => {
-                    health.respond(request.uri().path(), request.uri().query())
+            let health = health.clone();
+            Box::pin(async move {
+                let (path, query) = (request.uri().path(), request.uri().query());
+                match *request.method() {
+                    http::Method::GET | http::Method::HEAD => health.respond(path, query).await,
+                    _ => text(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed\n"),
                 }
-                _ => text(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed\n"),
-            };
-            Box::pin(std::future::ready(response))
+            })
         })
     }
 }
@@ -111,13 +129,32 @@ impl fmt::Debug for Health {
 // === impl Checks ===
 
 impl Checks {
-    /// Adds the check `name`, in place of one of that name.
+    /// Adds the check `name`, in place of one of that name. It must not block.
     pub fn add(
         &self,
         name: impl Into<String>,
         check: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) {
-        self.0.write().insert(name.into(), Arc::new(check));
+        let check = Check::Now(Arc::new(check));
+        self.0.write().insert(name.into(), check);
+    }
+
+    /// Adds the check `name` that asks somebody, whenever the path is; it has [`CHECK_TIMEOUT`].
+    ///
+    /// Whoever probes asks often: what is dear to ask should be asked now and then, and its last answer be told by a
+    /// plain check.
+    pub fn add_async<F>(
+        &self,
+        name: impl Into<String>,
+        check: impl Fn() -> F + Send + Sync + 'static,
+    ) where
+        F: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        let check = Check::Asked {
+            ask: Arc::new(move || check().boxed()),
+            last: Arc::new(Mutex::new(Ok(()))),
+        };
+        self.0.write().insert(name.into(), check);
     }
 
     /// Removes the check `name`.
@@ -125,32 +162,30 @@ impl Checks {
         self.0.write().remove(name);
     }
 
-    /// Runs every check, and returns those that failed with their reasons.
+    /// Runs every check, and returns those that failed with their reasons. Of asynchronous checks what they said last,
+    /// nothing if they were never asked.
     #[must_use]
     pub fn failures(&self) -> Vec<(String, String)> {
-        let results = self.results(&[]);
-        let failed = |(name, result): (String, Result<(), String>)| Some((name, result.err()?));
-        results.into_iter().filter_map(failed).collect()
-    }
-
-    fn results(&self, exclude: &[&str]) -> Vec<(String, Result<(), String>)> {
-        let checks: Vec<(String, Check)> = self
-            .0
-            .read()
-            .iter()
-            .map(|(name, check)| (name.clone(), Arc::clone(check)))
-            .collect();
-        if checks.is_empty() && !exclude.contains(&"ping") {
-            return vec![("ping".to_owned(), Ok(()))];
-        }
+        let checks = self.0.read().clone();
         checks
             .into_iter()
-            .filter(|(name, _)| !exclude.contains(&name.as_str()))
-            .map(|(name, check)| (name, check()))
+            .filter_map(|(name, check)| Some((name, check.last().err()?)))
             .collect()
     }
 
-    fn all(&self, root: &str, query: &str) -> Response<Full<Bytes>> {
+    async fn results(&self, exclude: &[&str]) -> Vec<(String, Verdict)> {
+        let checks = self.0.read().clone();
+        if checks.is_empty() && !exclude.contains(&"ping") {
+            return vec![("ping".to_owned(), Ok(()))];
+        }
+        let asked = checks
+            .into_iter()
+            .filter(|(name, _)| !exclude.contains(&name.as_str()))
+            .map(|(name, check)| async move { (name, check.run().await) });
+        join_all(asked).await
+    }
+
+    async fn all(&self, root: &str, query: &str) -> Answer {
         let parameters = || {
             query
                 .split('&')
@@ -176,7 +211,7 @@ impl Checks {
         for name in exclude.iter().filter(|name| !unknown.contains(name)) {
             lines.push_str(&format!("[+]{name} excluded: ok\n"));
         }
-        for (name, result) in self.results(&exclude) {
+        for (name, result) in self.results(&exclude).await {
             match result {
                 Ok(()) => lines.push_str(&format!("[+]{name} ok\n")),
                 Err(reason) => {
@@ -204,7 +239,7 @@ impl Checks {
         text(StatusCode::OK, "ok")
     }
 
-    fn one(&self, name: &str) -> Response<Full<Bytes>> {
+    async fn one(&self, name: &str) -> Answer {
         let check = {
             let checks = self.0.read();
             if checks.is_empty() && name == "ping" {
@@ -212,13 +247,39 @@ impl Checks {
             }
             checks.get(name).cloned()
         };
-        match check.map(|check| check()) {
-            None => text(StatusCode::NOT_FOUND, "404 page not found\n"),
-            Some(Ok(())) => text(StatusCode::OK, "ok"),
-            Some(Err(reason)) => text(
+        let Some(check) = check else {
+            return text(StatusCode::NOT_FOUND, "404 page not found\n");
+        };
+        match check.run().await {
+            Ok(()) => text(StatusCode::OK, "ok"),
+            Err(reason) => text(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 format!("internal server error: {reason}\n"),
             ),
+        }
+    }
+}
+
+// === impl Check ===
+
+impl Check {
+    async fn run(&self) -> Verdict {
+        match self {
+            Self::Now(check) => check(),
+            Self::Asked { ask, last } => {
+                let verdict = timeout(CHECK_TIMEOUT, ask()).await;
+                let verdict =
+                    verdict.unwrap_or_else(|_| Err(format!("no answer in {CHECK_TIMEOUT:?}")));
+                last.lock().clone_from(&verdict);
+                verdict
+            }
+        }
+    }
+
+    fn last(&self) -> Verdict {
+        match self {
+            Self::Now(check) => check(),
+            Self::Asked { last, .. } => last.lock().clone(),
         }
     }
 }
@@ -231,26 +292,53 @@ impl fmt::Debug for Checks {
 
 #[cfg(test)]
 mod tests {
-    use futures::FutureExt;
     use http_body_util::BodyExt;
 
     use super::*;
 
-    fn asked(health: &Health, path: &str) -> (u16, String) {
+    async fn asked(health: &Health, path: &str) -> (u16, String) {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let response = health.respond(path, Some(query));
+        let response = health.respond(path, Some(query)).await;
         let status = response.status().as_u16();
-        let body = response
-            .into_body()
-            .collect()
-            .now_or_never()
-            .unwrap()
-            .unwrap();
+        let body = response.into_body().collect().await.unwrap();
         (status, String::from_utf8(body.to_bytes().to_vec()).unwrap())
     }
 
-    #[test]
-    fn each_path_answers_as_controller_runtime_does() {
+    #[tokio::test(start_paused = true)]
+    async fn a_check_that_asks_is_waited_for_and_given_up() {
+        let health = Health::new();
+        let delay = Arc::new(Mutex::new(Duration::from_secs(1)));
+        let takes = Arc::clone(&delay);
+        health.ready().add_async("gateway", move || {
+            let takes = *takes.lock();
+            async move {
+                tokio::time::sleep(takes).await;
+                if takes.is_zero() {
+                    return Err("connection refused".into());
+                }
+                Ok(())
+            }
+        });
+        assert!(health.ready().failures().is_empty(), "never asked");
+        assert_eq!(asked(&health, "/readyz").await, (200, "ok".into()));
+        *delay.lock() = Duration::from_secs(3600);
+        let failed = "[-]gateway failed: reason withheld\nreadyz check failed\n";
+        assert_eq!(asked(&health, "/readyz").await, (500, failed.into()));
+        let last = [("gateway".to_owned(), "no answer in 5s".to_owned())];
+        assert_eq!(health.ready().failures(), last);
+        *delay.lock() = Duration::ZERO;
+        let refused = "internal server error: connection refused\n";
+        assert_eq!(
+            asked(&health, "/readyz/gateway").await,
+            (500, refused.into())
+        );
+        *delay.lock() = Duration::from_secs(1);
+        assert_eq!(asked(&health, "/readyz/gateway").await.0, 200);
+        assert!(health.ready().failures().is_empty());
+    }
+
+    #[tokio::test]
+    async fn each_path_answers_as_controller_runtime_does() {
         let health = Health::new();
         health.ready().add("caches", || Ok(()));
         health
@@ -287,7 +375,11 @@ mod tests {
             ("/readyzother", 404, "404 page not found\n"),
             ("/", 404, "404 page not found\n"),
         ] {
-            assert_eq!(asked(&health, path), (status, body.to_owned()), "{path}");
+            assert_eq!(
+                asked(&health, path).await,
+                (status, body.to_owned()),
+                "{path}"
+            );
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures::FutureExt as _;
 use http::Method;
 use k8s_openapi::api::core::v1::ConfigMap;
 use reeve_clock::Clock;
@@ -549,7 +550,10 @@ async fn a_leader_whose_lease_is_over_is_not_ready_and_then_not_alive() {
     let mut one = candidate(&fake, &clock, "one");
     add_checks(&health, "lock", &one.fence);
     let answers = |live: bool, ready: bool| {
-        let code = |path| health.respond(path, None).status().is_success();
+        let code = |path| {
+            let answer = health.respond(path, None).now_or_never();
+            answer.unwrap().status().is_success()
+        };
         assert_eq!((code("/healthz"), code("/readyz")), (live, ready));
     };
     answers(true, true);

@@ -212,7 +212,7 @@ async fn a_controller_watches_two_clusters_with_requests_that_tell_them_apart() 
         assert!(metrics.contains(&line), "{metrics}");
     }
     let page = running.manager.health().respond("/readyz", Some("verbose"));
-    assert_eq!(page.status(), 200);
+    assert_eq!(page.await.status(), 200);
     // Gone, it asks the server for nothing more.
     running.manager.remove_cluster(cluster).await;
     there.put(&path("b"), map("1"));

@@ -362,15 +362,14 @@ async fn c10_readiness_says_what_is_missing_and_events_what_was_done(world: Worl
     let away = hidden(&world, "ingresses");
     let program = world.start().await;
     sleep(Duration::from_secs(60)).await;
-    let status = |path: &str| {
-        program
-            .manager
-            .health()
-            .respond(path, None)
-            .status()
-            .as_u16()
+    let status = async |path: &str| {
+        let answer = program.manager.health().respond(path, None);
+        answer.await.status().as_u16()
     };
-    assert_eq!((status("/healthz"), status("/readyz")), (200, 500));
+    assert_eq!(
+        (status("/healthz").await, status("/readyz").await),
+        (200, 500)
+    );
     let failures = program.manager.health().ready().failures();
     assert!(
         failures
@@ -380,7 +379,10 @@ async fn c10_readiness_says_what_is_missing_and_events_what_was_done(world: Worl
     );
     shown(away);
     program.ready(&world).await;
-    assert_eq!((status("/healthz"), status("/readyz")), (200, 200));
+    assert_eq!(
+        (status("/healthz").await, status("/readyz").await),
+        (200, 200)
+    );
 
     world.service("web", Some("on")).await;
     world.until_ingress("web").await;
