@@ -1,16 +1,24 @@
 //! What only a real kube-apiserver does for the client, when `KUBEBUILDER_ASSETS` names one: server-side apply with its
-//! owners, evictions, approvals, ephemeral containers.
+//! owners, evictions, approvals, ephemeral containers; and what it does differently enough to look: discovery of
+//! definitions, defaults.
+
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::policy::v1::Eviction;
-use kube_core::ApiResource;
-use kube_core::params::DeleteParams;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube_core::params::{DeleteParams, ListParams};
+use kube_core::{ApiResource, DynamicObject};
 use reeve_apiserver::control_plane::ControlPlane;
-use reeve_controller::client::{ApplyOptions, Patch, WriteOptions, optional};
+use reeve_controller::cache::Kind;
+use reeve_controller::client::{
+    ApplyOptions, Change, Error, GroupKind, Patch, WriteOptions, optional,
+};
 use reeve_controller::{Client, ObjectKey};
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 async fn control_plane() -> Option<(ControlPlane, Client)> {
     let Some(control_plane) = ControlPlane::from_assets().await.unwrap() else {
@@ -37,10 +45,92 @@ async fn a_real_server_does_the_rest() {
     let Some((_control_plane, client)) = control_plane().await else {
         return;
     };
+    discovery(&client).await;
     apply_owns_its_fields(&client).await;
     apply_goes_for_every_projection(&client).await;
+    create_or_update(&client).await;
     subresources(&client).await;
     approval(&client).await;
+}
+
+async fn discovery(client: &Client) {
+    let mapper = client.mapper();
+    let deployment = mapper.kind(&GroupKind::new("apps", "Deployment")).await;
+    assert_eq!(deployment.unwrap(), Kind::of::<Deployment>());
+    let widget = GroupKind::new("example.com", "Widget");
+    let none = mapper.kind(&widget).await.unwrap_err();
+    assert!(matches!(none, Error::NoMatch { .. }), "{none}");
+    let definition = json!({"metadata": {"name": "widgets.example.com"}, "spec": {
+        "group": "example.com", "scope": "Cluster",
+        "names": {"kind": "Widget", "plural": "widgets", "singular": "widget", "listKind": "WidgetList"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema":
+            {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    let definition: CustomResourceDefinition = serde_json::from_value(definition).unwrap();
+    client.create(&definition).await.unwrap();
+    // Discovery comes a little after the definition.
+    let end = Instant::now() + Duration::from_secs(30);
+    let widgets = loop {
+        match mapper.kind(&widget).await {
+            Ok(found) => break client.dynamic(&found),
+            Err(error) => assert!(Instant::now() < end, "{error}"),
+        }
+        sleep(Duration::from_millis(100)).await;
+    };
+    assert_eq!(widgets.endpoint().namespaced(), Some(false));
+    let object = json!({"metadata": {"name": "w"}, "size": 3});
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    while let Err(error) = widgets.create(&object).await {
+        assert!(error.is_not_served() && Instant::now() < end, "{error}");
+        sleep(Duration::from_millis(100)).await;
+    }
+    let missing = widgets.get(&ObjectKey::cluster("none")).await.unwrap_err();
+    assert!(
+        missing.is_not_found() && !missing.is_not_served(),
+        "{missing}"
+    );
+    // Gone with its definition.
+    let params = DeleteParams::default();
+    let key = ObjectKey::cluster("widgets.example.com");
+    client
+        .delete::<CustomResourceDefinition>(&key, &params)
+        .await
+        .unwrap();
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        match widgets.list(None, &ListParams::default()).await {
+            Err(error) if error.is_not_served() => break,
+            other => assert!(Instant::now() < end, "still served: {other:?}"),
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// What a real server fills into a Deployment is no reason to write it again and again.
+async fn create_or_update(client: &Client) {
+    let mut named = Deployment::default();
+    named.metadata.namespace = Some("default".into());
+    named.metadata.name = Some("wanted".into());
+    let want = async |image: &str| {
+        let upserted = client.create_or_update(named.clone(), |web| {
+            let spec = json!({"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template":
+                {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": image,
+                "resources": {"limits": {"cpu": "1000m"}}}]}}});
+            web.spec = Some(serde_json::from_value(spec).unwrap());
+        });
+        let (web, change) = upserted.await.unwrap();
+        (web.metadata.resource_version, change)
+    };
+    let (first, change) = want("web:1").await;
+    assert_eq!(change, Change::Created);
+    for _ in 0..3 {
+        let (version, change) = want("web:1").await;
+        assert_eq!((version, change), (first.clone(), Change::Unchanged));
+    }
+    let (second, change) = want("web:2").await;
+    assert_eq!(change, Change::Updated);
+    assert_ne!(second, first);
+    assert_eq!(want("web:2").await, (second, Change::Unchanged));
 }
 
 async fn apply_owns_its_fields(client: &Client) {
