@@ -1,5 +1,6 @@
 //! The ConfigMap, changed while the operator runs.
 
+use reeve_controller::events::{COMBINED, SIMILAR};
 use serde_json::json;
 
 use crate::world::World;
@@ -88,12 +89,24 @@ async fn a_bad_edit_keeps_the_last_good_configuration(world: World) {
                 refused().await > n as f64
             })
             .await;
+        // From the tenth of them within ten minutes on, one Event counts all, and the log has the rest.
+        let combined = n + 1 >= SIMILAR;
         world
             .until(&format!("{key}: an Event says so"), async |world| {
                 let events = world.events("ipblock-operator-config").await;
-                events
-                    .iter()
-                    .any(|event| event.reason == "ConfigInvalid" && event.note.contains(said))
+                events.iter().any(|event| {
+                    let told =
+                        event.note.contains(said) || combined && event.note.starts_with(COMBINED);
+                    event.reason == "ConfigInvalid" && told
+                })
+            })
+            .await;
+        world
+            .until(&format!("{key}: the log says so"), async |_| {
+                let log = operator.process.log();
+                let mut wrong = log.lines().rev();
+                let last = wrong.find(|line| line.contains("the configuration is wrong"));
+                last.is_some_and(|line| line.contains(said))
             })
             .await;
     }
