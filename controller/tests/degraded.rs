@@ -123,7 +123,7 @@ async fn forbidden(cluster: Cluster, objects: usize) {
             let kinds = health.unavailable.iter();
             let kinds: Vec<(&str, &str)> =
                 kinds.map(|kind| (&*kind.informer, kind.cause)).collect();
-            health.state == State::Syncing && kinds == [("secrets in default", "forbidden")]
+            health.state == State::Syncing && kinds == [("secrets", "forbidden")]
         })
         .await;
     let failures = manager.health().ready().failures();
@@ -137,7 +137,7 @@ async fn forbidden(cluster: Cluster, objects: usize) {
             && why.contains("resource \"secrets\""),
         "{why}"
     );
-    let metric = "reeve_controller_informer_unavailable{controller=\"needy\",informer=\"secrets in default\",cause=\"forbidden\"} 1";
+    let metric = "reeve_controller_informer_unavailable{controller=\"needy\",informer=\"secrets\",cause=\"forbidden\"} 1";
     assert!(manager.metrics().encode().contains(metric));
     assert_eq!(of_needy.load(Ordering::Relaxed), 0, "no worker started");
 

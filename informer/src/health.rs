@@ -235,7 +235,25 @@ impl CacheHealth {
 impl CacheHealth {
     /// Which of several watches `wanted` is true of: the first three by name.
     fn place(&self, wanted: impl Fn(&WatchHealth) -> bool) -> String {
-        if self.watches.len() < 2 {
+        if let []
+        | [
+            WatchHealth {
+                scope: Scope::Cluster,
+                ..
+            },
+        ] = &self.watches[..]
+        {
+            return String::new();
+        }
+        if let [
+            WatchHealth {
+                scope: Scope::Namespace(namespace),
+                ..
+            },
+        ] = &self.watches[..]
+            && self.name.contains(&format!(" in {namespace}"))
+        {
+            // An informer of one namespace is called so; one of a set that has one namespace now is not.
             return String::new();
         }
         let mut names = self
