@@ -209,7 +209,7 @@ async fn the_debug_pages_say_what_each_key_and_each_informer_is_at() {
     let got = page("/debug/informers", &[("accept", "application/json")]).await;
     let document: Value = serde_json::from_str(&got.body).unwrap();
     let informer = &document["informers"][0];
-    assert_eq!(informer["name"], "configmaps in default");
+    assert_eq!(informer["name"], "configmaps");
     assert_eq!(informer["activity"], "watching");
     assert_eq!(informer["objects"], 3);
     assert!(informer["bytes"].as_u64().unwrap() > 0);
@@ -218,7 +218,7 @@ async fn the_debug_pages_say_what_each_key_and_each_informer_is_at() {
     let got = page("/debug/informers", &[]).await;
     assert!(
         got.body
-            .contains("informer configmaps in default: synced, watching for "),
+            .contains("informer configmaps: synced, watching for "),
         "{}",
         got.body
     );
