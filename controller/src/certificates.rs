@@ -4,6 +4,10 @@
 //! `certwatcher_read_certificate_errors_total`. Files are looked at every 10 s and followed through symbolic links, as
 //! the kubelet and cert-manager renew them. What is new is used when all of it is readable and key and certificate fit;
 //! until then what was there before stays (an update in two steps is seen half-way now and then).
+//!
+//! [`Certificates::with_client_authorities`] takes connections only of clients that have a certificate, too.
+
+mod authorities;
 
 use std::fmt;
 use std::io;
@@ -18,7 +22,7 @@ use reeve_clock::Clock;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
@@ -26,6 +30,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::metrics::{CertificateMetrics, Metrics};
+use authorities::Authorities;
 
 /// How often files are looked at (controller-runtime: the same).
 pub const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -38,7 +43,11 @@ const YEARS: i16 = 10;
 
 /// The certificate of a server and its key, as they are now. Clones are one.
 #[derive(Clone)]
-pub struct Certificates(Arc<Shared>);
+pub struct Certificates {
+    shared: Arc<Shared>,
+    /// Whose clients alone are taken, if not everybody is.
+    clients: Option<Arc<Authorities>>,
+}
 
 struct Shared {
     files: Option<Files>,
@@ -92,6 +101,14 @@ pub enum Error {
         key: PathBuf,
         /// Why not.
         source: rustls::Error,
+    },
+    /// The certificates of the clients' authorities are not usable.
+    #[error("{path} has no usable authorities: {problem}")]
+    Authorities {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        problem: String,
     },
     /// None could be made.
     #[error("no certificate could be made: {0}")]
@@ -163,36 +180,53 @@ impl Certificates {
     }
 
     fn new(files: Option<Files>, current: CertifiedKey) -> Self {
-        Self(Arc::new(Shared {
-            files,
-            current: RwLock::new(Arc::new(current)),
-            changes: watch::channel(0).0,
-            metrics: RwLock::new(None),
-        }))
+        Self {
+            shared: Arc::new(Shared {
+                files,
+                current: RwLock::new(Arc::new(current)),
+                changes: watch::channel(0).0,
+                metrics: RwLock::new(None),
+            }),
+            clients: None,
+        }
+    }
+
+    /// Takes connections only of clients with a certificate that one of the authorities in this PEM file signed, for the
+    /// use `clientAuth`; others are refused in the handshake. The file is read again when it changes; connections that are
+    /// there go on. Sessions are not resumed, so that a change counts for every new connection.
+    ///
+    /// # Errors
+    /// When the file cannot be used now.
+    pub async fn with_client_authorities(
+        mut self,
+        file: impl Into<PathBuf>,
+    ) -> Result<Self, Error> {
+        let authorities = Authorities::from_file(file.into()).await?;
+        self.clients = Some(Arc::new(authorities));
+        Ok(self)
     }
 
     /// Counts reads there.
     #[must_use]
     pub fn counted_in(self, metrics: &Metrics) -> Self {
         let counters = metrics.certificates();
-        if self.0.files.is_some() {
-            // The read that made it.
-            counters.reads.inc();
-        }
-        *self.0.metrics.write() = Some(counters);
+        // The reads that made it.
+        let files = usize::from(self.shared.files.is_some()) + usize::from(self.clients.is_some());
+        counters.reads.inc_by(files as u64);
+        *self.shared.metrics.write() = Some(counters);
         self
     }
 
     /// The certificate in use and its chain, leaf first.
     #[must_use]
     pub fn chain(&self) -> Vec<CertificateDer<'static>> {
-        self.0.current.read().cert.clone()
+        self.shared.current.read().cert.clone()
     }
 
     /// Tells when another certificate comes into use: for who hands it on (controller-runtime: `RegisterCallback`).
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.0.changes.subscribe()
+        self.shared.changes.subscribe()
     }
 
     /// Reads the files now, and uses what is in them if it is new. True if it was. Without files nothing is done.
@@ -200,16 +234,16 @@ impl Certificates {
     /// # Errors
     /// When they cannot be used; what was there before stays in use.
     pub async fn reload(&self) -> Result<bool, Error> {
-        let Some(files) = &self.0.files else {
+        let (certificate, clients) = (self.reload_certificate().await, self.reload_clients().await);
+        Ok(certificate? | clients?)
+    }
+
+    async fn reload_certificate(&self) -> Result<bool, Error> {
+        let Some(files) = &self.shared.files else {
             return Ok(false);
         };
         let result = self.try_reload(files).await;
-        if let Some(metrics) = &*self.0.metrics.read() {
-            metrics.reads.inc();
-            if result.is_err() {
-                metrics.errors.inc();
-            }
-        }
+        self.count(&result);
         result
     }
 
@@ -218,48 +252,60 @@ impl Certificates {
         if files.seen.lock().in_use == digest {
             return Ok(false);
         }
-        *self.0.current.write() = Arc::new(read?);
+        *self.shared.current.write() = Arc::new(read?);
         files.seen.lock().in_use = digest;
-        self.0.changes.send_modify(|changes| *changes += 1);
+        self.shared.changes.send_modify(|changes| *changes += 1);
         Ok(true)
     }
 
-    /// Reads the files every [`LOOK_EVERY`], for ever.
-    pub async fn watch(&self) {
-        let Some(files) = &self.0.files else {
-            return std::future::pending().await;
+    async fn reload_clients(&self) -> Result<bool, Error> {
+        let Some(clients) = &self.clients else {
+            return Ok(false);
         };
-        loop {
-            sleep(LOOK_EVERY).await;
-            let result = self.reload().await;
-            let mut seen = files.seen.lock();
-            match result {
-                Ok(changed) => {
-                    if changed {
-                        tracing::info!(certificate = %files.chain.display(), "another certificate is in use");
-                    }
-                    seen.problem = None;
-                }
-                Err(error) => {
-                    let problem = error.to_string();
-                    if seen.problem.as_ref() != Some(&problem) {
-                        tracing::warn!(
-                            error = problem,
-                            "the certificate was not renewed; the one before stays"
-                        );
-                        seen.problem = Some(problem);
-                    }
-                }
+        let result = clients.reload().await;
+        self.count(&result);
+        result
+    }
+
+    fn count(&self, result: &Result<bool, Error>) {
+        if let Some(metrics) = &*self.shared.metrics.read() {
+            metrics.reads.inc();
+            if result.is_err() {
+                metrics.errors.inc();
             }
         }
     }
 
-    /// What a server is configured with: TLS 1.2 and 1.3 with ring, no client certificates, always the certificate in use.
+    /// Reads the files every [`LOOK_EVERY`], for ever.
+    pub async fn watch(&self) {
+        loop {
+            sleep(LOOK_EVERY).await;
+            if let Some(files) = &self.shared.files {
+                let result = self.reload_certificate().await;
+                files.seen.lock().tell(&files.chain, result);
+            }
+            if let Some(clients) = &self.clients {
+                let result = self.reload_clients().await;
+                clients.seen.lock().tell(clients.path(), result);
+            }
+        }
+    }
+
+    /// What a server is configured with: TLS 1.2 and 1.3 with ring, always the certificate and the authorities in use.
     pub(crate) fn server_config(&self, http2: bool) -> Result<rustls::ServerConfig, Error> {
-        let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(provider()))
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::clone(&self.0) as Arc<dyn ResolvesServerCert>);
+        let builder = rustls::ServerConfig::builder_with_provider(Arc::new(provider()))
+            .with_safe_default_protocol_versions()?;
+        let builder = match &self.clients {
+            Some(clients) => builder.with_client_cert_verifier(Arc::clone(clients) as _),
+            None => builder.with_no_client_auth(),
+        };
+        let resolver = Arc::clone(&self.shared) as Arc<dyn ResolvesServerCert>;
+        let mut config = builder.with_cert_resolver(resolver);
+        if self.clients.is_some() {
+            // A session that is resumed is not verified again.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
         if http2 {
             config.alpn_protocols.push(b"h2".to_vec());
         }
@@ -268,9 +314,38 @@ impl Certificates {
     }
 }
 
+// === impl Seen ===
+
+impl Seen {
+    /// Says what a look at `path` came to, and each problem once.
+    fn tell(&mut self, path: &Path, result: Result<bool, Error>) {
+        match result {
+            Ok(changed) => {
+                if changed {
+                    tracing::info!(certificate = %path.display(), "another certificate is in use");
+                }
+                self.problem = None;
+            }
+            Err(error) => {
+                let problem = error.to_string();
+                if self.problem.as_ref() != Some(&problem) {
+                    tracing::warn!(
+                        error = problem,
+                        "the certificate was not renewed; the one before stays"
+                    );
+                    self.problem = Some(problem);
+                }
+            }
+        }
+    }
+}
+
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        f.debug_struct("Certificates")
+            .field("files", &self.shared)
+            .field("clients", &self.clients)
+            .finish()
     }
 }
 
@@ -285,7 +360,7 @@ impl ResolvesServerCert for Shared {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let files = self.files.as_ref();
-        f.debug_struct("Certificates")
+        f.debug_struct("Shared")
             .field("chain", &files.map(|files| &files.chain))
             .field("key", &files.map(|files| &files.key))
             .finish_non_exhaustive()

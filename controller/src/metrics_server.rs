@@ -25,6 +25,7 @@ const PROTECTED_ANSWER: Duration = Duration::from_secs(30);
 pub struct MetricsServer {
     address: SocketAddr,
     secure: Option<Secure>,
+    client_authorities: Option<PathBuf>,
     protected: bool,
     pages: Pages,
     more: Vec<(String, Handler)>,
@@ -74,6 +75,7 @@ impl MetricsServer {
         Self {
             address,
             secure: None,
+            client_authorities: None,
             protected: false,
             pages: Pages::default(),
             more: Vec::new(),
@@ -93,6 +95,15 @@ impl MetricsServer {
         if let Some(secure) = &mut self.secure {
             secure.http2 = offered;
         }
+        self
+    }
+
+    /// Takes connections only of clients with a certificate that one of the authorities in this PEM file signed; see
+    /// [`Certificates::with_client_authorities`]. It needs [`MetricsServer::secure`], and comes before
+    /// [`MetricsServer::protected`]: who has a certificate still needs a token then. (controller-runtime: `TLSOpts` with
+    /// `ClientAuth` and `ClientCAs`.)
+    pub fn client_authorities(mut self, file: impl Into<PathBuf>) -> Self {
+        self.client_authorities = Some(file.into());
         self
     }
 
@@ -125,7 +136,8 @@ impl MetricsServer {
     /// Binds it.
     ///
     /// # Errors
-    /// When the address cannot be bound, the certificate cannot be used, or two handlers want one path.
+    /// When the address cannot be bound, the certificate or the authorities cannot be used, clients are to have
+    /// certificates without HTTPS, or two handlers want one path.
     pub(crate) async fn bind(
         self,
         metrics: &Metrics,
@@ -134,6 +146,9 @@ impl MetricsServer {
     ) -> Result<Server, Error> {
         let mut handler = self.router(metrics, sources)?.into_handler();
         let mut limits = self.limits;
+        if self.secure.is_none() && self.client_authorities.is_some() {
+            return Err(Error::Plain);
+        }
         if self.protected {
             if self.secure.is_none() && !self.address.ip().is_loopback() {
                 tracing::warn!(
@@ -145,7 +160,10 @@ impl MetricsServer {
         }
         let mut server = Server::bind("metrics", self.address, handler).await?;
         if let Some(Secure { certificate, http2 }) = self.secure {
-            let certificates = certificate.load(&sources.clock).await?;
+            let mut certificates = certificate.load(&sources.clock).await?;
+            if let Some(file) = self.client_authorities {
+                certificates = certificates.with_client_authorities(file).await?;
+            }
             server = server.tls(certificates.counted_in(metrics), http2)?;
         }
         Ok(server.limits(limits))
@@ -168,6 +186,7 @@ impl std::fmt::Debug for MetricsServer {
         f.debug_struct("MetricsServer")
             .field("address", &self.address)
             .field("secure", &self.secure)
+            .field("client_authorities", &self.client_authorities)
             .field("protected", &self.protected)
             .field("pages", &self.pages)
             .finish_non_exhaustive()
@@ -184,6 +203,9 @@ pub enum Error {
     /// The certificate cannot be used.
     #[error("the metrics server: {0}")]
     Certificate(#[from] certificates::Error),
+    /// Clients are to have certificates, and it is plain HTTP.
+    #[error("the metrics server: authorities of clients need HTTPS")]
+    Plain,
     /// Two handlers want one path.
     #[error("the metrics server: {0}")]
     Route(#[from] RouteError),

@@ -117,11 +117,12 @@ fn handler(open: bool, page: impl Fn(&Wish) -> Answer + Send + Sync + 'static) -
 /// From this machine, and not by a browser that was told that this machine has another name.
 fn is_local(request: &Request<Incoming>) -> bool {
     let peer = request.extensions().get::<Peer>();
-    let host = request.headers().get(http::header::HOST);
+    let named = request.headers().get(http::header::HOST);
+    let named = named.and_then(|host| host.to_str().ok()?.parse::<http::uri::Authority>().ok());
+    // HTTP/2 names it beside the path.
+    let host = named.as_ref().or_else(|| request.uri().authority());
     peer.is_some_and(|peer| is_loopback(&peer.0.ip().to_string()))
-        && host
-            .and_then(|host| host.to_str().ok()?.parse::<http::uri::Authority>().ok())
-            .is_some_and(|host| is_loopback(host.host().trim_matches(['[', ']'])))
+        && host.is_some_and(|host| is_loopback(host.host().trim_matches(['[', ']'])))
 }
 
 /// Not the whole of 127/8: proxies of service meshes come from there with the requests of others.

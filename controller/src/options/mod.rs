@@ -40,6 +40,7 @@
 //! | `--metrics-bind-address` | | `0`: not served; `:8443` for HTTPS, `:8080` with `--metrics-secure=false` |
 //! | `--metrics-secure` | | `true`: HTTPS, and only who the API server says may read: [`MetricsServer::protected`] |
 //! | `--metrics-cert-path`, `--metrics-cert-name`, `--metrics-cert-key` | | self-signed, `tls.crt`, `tls.key` |
+//! | `--metrics-client-ca-file` | | no certificate is asked for; with it, one of these authorities must have signed the client's |
 //! | `--enable-http2` | | `false` |
 //! | `--leader-elect` | | `false` |
 //! | `--leader-election-namespace` | `POD_NAMESPACE` | the service account's namespace |
@@ -177,6 +178,13 @@ pub struct MetricsOptions {
     )]
     pub cert_key: String,
 
+    /// Take connections only of clients with a certificate that one of the authorities in this file signed.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long = "metrics-client-ca-file", value_name = "FILE")
+    )]
+    pub client_ca_file: Option<PathBuf>,
+
     /// Offer HTTP/2 over HTTPS.
     #[cfg_attr(feature = "clap", arg(long))]
     pub enable_http2: bool,
@@ -230,6 +238,7 @@ impl Default for MetricsOptions {
             cert_path: None,
             cert_name: "tls.crt".into(),
             cert_key: "tls.key".into(),
+            client_ca_file: None,
             enable_http2: false,
         }
     }
@@ -239,7 +248,10 @@ impl MetricsOptions {
     /// The metrics server that is asked for, if one is.
     #[must_use]
     pub fn server(&self) -> Option<MetricsServer> {
-        let server = MetricsServer::at(self.bind_address.address()?);
+        let mut server = MetricsServer::at(self.bind_address.address()?);
+        if let Some(file) = &self.client_ca_file {
+            server = server.client_authorities(file);
+        }
         if !self.secure {
             return Some(server);
         }
@@ -429,6 +441,15 @@ mod tests {
             assert!(
                 files.contains(r#"chain: "/certs/a.crt", key: "/certs/a.key""#),
                 "{files}"
+            );
+            assert!(files.contains("client_authorities: None"), "{files}");
+            let clients = shown(&[
+                "--metrics-bind-address=:8443",
+                "--metrics-client-ca-file=/certs/ca.crt",
+            ]);
+            assert!(
+                clients.contains(r#"client_authorities: Some("/certs/ca.crt")"#),
+                "{clients}"
             );
         }
 

@@ -30,6 +30,15 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 /// How long it may take to say so.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How many HTTP/2 requests may be taken back before they were looked at (CVE-2023-44487); more end the connection.
+const UNSEEN_RESETS: usize = 20;
+/// How many HTTP/2 requests a connection may have refused, for being one too many or against the protocol; more end it.
+const REFUSALS: usize = 256;
+/// What an HTTP/2 client may send of bodies before somebody reads them, of a connection and of each request.
+const WINDOW: u32 = 64 * 1024;
+/// How much of an answer is kept for an HTTP/2 client that does not read, beside the answer itself.
+const SEND_BUFFER: usize = 64 * 1024;
+
 /// What is spoken on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
@@ -50,10 +59,24 @@ struct Times {
     reading: Option<Instant>,
     /// Since when no request was answered.
     idle: Instant,
+    /// Requests that were given up before they were answered, less those that were answered.
+    given_up: u32,
 }
 
 /// A request being answered.
-struct Flight(Arc<Watch>);
+struct Flight {
+    watch: Arc<Watch>,
+    answered: bool,
+}
+
+/// Why a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The peer takes too long.
+    Late,
+    /// The peer gives up its requests.
+    GivesUp,
+}
 
 /// Bytes from the peer, noticed.
 struct Noticed<IO> {
@@ -75,6 +98,7 @@ impl Watch {
                 in_flight: 0,
                 reading: Some(now),
                 idle: now,
+                given_up: 0,
             }),
             changed: Notify::new(),
         })
@@ -84,7 +108,10 @@ impl Watch {
         let mut times = self.times.lock();
         times.in_flight += 1;
         times.reading = None;
-        Flight(Arc::clone(self))
+        Flight {
+            watch: Arc::clone(self),
+            answered: false,
+        }
     }
 
     fn read(&self) {
@@ -95,11 +122,14 @@ impl Watch {
         }
     }
 
-    /// Returns when the peer has taken too long.
-    async fn overdue(&self, protocol: Protocol, limits: &Limits) {
+    /// Returns when the peer has taken too long, or has given up too many requests.
+    async fn abused(&self, protocol: Protocol, limits: &Limits) -> Cause {
         loop {
             let due = {
                 let times = self.times.lock();
+                if times.given_up > limits.given_up {
+                    return Cause::GivesUp;
+                }
                 let idle = times.idle + limits.idle;
                 // HTTP/2 sends frames that are no requests at any time.
                 let reading = times.reading.filter(|_| protocol == Protocol::Http1);
@@ -108,7 +138,7 @@ impl Watch {
                 (times.in_flight == 0).then_some(due)
             };
             match due {
-                Some(due) if due <= Instant::now() => return,
+                Some(due) if due <= Instant::now() => return Cause::Late,
                 Some(due) => tokio::select! {
                     () = sleep_until(due) => {}
                     () = self.changed.notified() => {}
@@ -121,10 +151,15 @@ impl Watch {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        let mut times = self.0.times.lock();
+        let mut times = self.watch.times.lock();
         times.in_flight -= 1;
         times.idle = Instant::now();
-        self.0.changed.notify_one();
+        times.given_up = if self.answered {
+            times.given_up.saturating_sub(1)
+        } else {
+            times.given_up.saturating_add(1)
+        };
+        self.watch.changed.notify_one();
     }
 }
 
@@ -232,7 +267,7 @@ impl Connection {
         let watch = Watch::new();
         let noted = Arc::clone(&watch);
         let service = service_fn(move |mut request: Request<Incoming>| {
-            let flight = noted.begin();
+            let mut flight = noted.begin();
             request.extensions_mut().insert(peer);
             let answer = timeout(limits.answer_timeout, handler(request));
             async move {
@@ -242,6 +277,7 @@ impl Connection {
                         "the answer took too long\n",
                     )
                 });
+                flight.answered = true;
                 drop(flight);
                 Ok::<_, std::convert::Infallible>(answer)
             }
@@ -271,9 +307,12 @@ impl Connection {
                     }
                     return;
                 }
-                // One that takes too long is told so; one that does not hear is left.
-                () = watch.overdue(protocol, &limits) => {
-                    tracing::debug!(peer = %peer.0, "a connection took too long and is closed");
+                cause = watch.abused(protocol, &limits) => {
+                    tracing::debug!(peer = %peer.0, ?cause, "a connection is closed");
+                    if cause == Cause::GivesUp {
+                        return;
+                    }
+                    // One that takes too long is told so; one that does not hear is left.
                     connection.as_mut().graceful_shutdown();
                     let _ = timeout(limits.drain.min(Duration::from_secs(1)), connection.as_mut()).await;
                     return;
@@ -297,6 +336,11 @@ fn builder(streams: Streams, protocol: Protocol, limits: &Limits) -> auto::Build
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_TIMEOUT)
         .max_concurrent_streams(limits.streams)
+        .max_pending_accept_reset_streams(UNSEEN_RESETS)
+        .max_local_error_reset_streams(REFUSALS)
+        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX));
     match protocol {
         Protocol::Http1 => builder.http1_only(),

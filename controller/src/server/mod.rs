@@ -66,15 +66,19 @@ pub struct Limits {
     pub answer_timeout: Duration,
     /// Connections at once. Further ones wait in the kernel.
     pub connections: usize,
-    /// Requests at once on one connection (HTTP/2).
+    /// Requests at once on one connection (HTTP/2). Further ones are refused, and the connection ends when they are many.
     pub streams: u32,
+    /// How many more requests a client may give up on one connection than it waits for (HTTP/2, "rapid reset"); the
+    /// connection is closed then.
+    pub given_up: u32,
     /// How long requests under way may go on when the server stops.
     pub drain: Duration,
 }
 
 impl Default for Limits {
     /// 10 s for a header of at most 64 KiB and 100 lines, 90 s idle, 10 s for the answer, 256 connections with 100
-    /// requests each, 5 s to drain. (controller-runtime: 32 s, 1 MiB, 90 s, none, none, 250, 60 s.)
+    /// requests each, of which 100 may be given up, 5 s to drain. (controller-runtime: 32 s, 1 MiB, 90 s, none, none, 250,
+    /// 60 s.)
     fn default() -> Self {
         Self {
             header_timeout: Duration::from_secs(10),
@@ -84,6 +88,7 @@ impl Default for Limits {
             answer_timeout: Duration::from_secs(10),
             connections: 256,
             streams: 100,
+            given_up: 100,
             drain: Duration::from_secs(5),
         }
     }

@@ -1,11 +1,12 @@
 //! The servers of a manager: who is let in, and what they see.
 
+mod client;
+mod floods;
+mod tls;
+
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Empty};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -17,101 +18,10 @@ use reeve_controller::debug::Pages;
 use reeve_controller::metrics_server::Certificate;
 use reeve_controller::testing::{Cluster, Rule, Running, Server, Setup};
 use reeve_controller::{Context, Controller, MetricsServer, Outcome, Request, reconcile};
-use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
 use tokio::time::sleep;
-use tokio_rustls::TlsConnector;
 
-/// What a GET is answered with.
-struct Got {
-    code: u16,
-    body: String,
-    http2: bool,
-}
-
-/// A GET over plain HTTP, or over HTTPS by who trusts `trusted` and offers HTTP/2 first.
-async fn get(
-    address: SocketAddr,
-    path: &str,
-    headers: &[(&str, &str)],
-    trusted: Option<&Certificates>,
-) -> Result<Got, std::io::Error> {
-    let mut request = http::Request::get(path);
-    if !headers.iter().any(|(name, _)| *name == "host") {
-        request = request.header("host", "localhost");
-    }
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    let request = request.body(Empty::<bytes::Bytes>::new()).unwrap();
-    let stream = TcpStream::connect(address).await?;
-    let (response, http2) = match trusted {
-        None => (over_http1(TokioIo::new(stream), request).await, false),
-        Some(certificates) => {
-            let mut roots = rustls::RootCertStore::empty();
-            roots.add(certificates.chain().remove(0)).unwrap();
-            let provider = Arc::new(rustls::crypto::ring::default_provider());
-            let mut config = rustls::ClientConfig::builder_with_provider(provider)
-                .with_safe_default_protocol_versions()
-                .unwrap()
-                .with_root_certificates(roots)
-                .with_no_client_auth();
-            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-            let connector = TlsConnector::from(Arc::new(config));
-            let name = ServerName::try_from("localhost").unwrap();
-            let stream = connector.connect(name, stream).await?;
-            let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-            let io = TokioIo::new(stream);
-            let response = if http2 {
-                over_http2(io, request, path).await
-            } else {
-                over_http1(io, request).await
-            };
-            (response, http2)
-        }
-    };
-    let (code, body) = response.map_err(std::io::Error::other)?;
-    Ok(Got { code, body, http2 })
-}
-
-async fn over_http1<IO>(
-    io: IO,
-    request: http::Request<Empty<bytes::Bytes>>,
-) -> hyper::Result<(u16, String)>
-where
-    IO: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-{
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await?;
-    let driving = tokio::spawn(connection);
-    let answer = read(sender.send_request(request).await?).await;
-    driving.abort();
-    answer
-}
-
-async fn over_http2<IO>(
-    io: IO,
-    mut request: http::Request<Empty<bytes::Bytes>>,
-    path: &str,
-) -> hyper::Result<(u16, String)>
-where
-    IO: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-{
-    request.headers_mut().remove("host");
-    *request.uri_mut() = format!("https://localhost{path}").parse().unwrap();
-    let (mut sender, connection) =
-        hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await?;
-    let driving = tokio::spawn(connection);
-    let answer = read(sender.send_request(request).await?).await;
-    driving.abort();
-    answer
-}
-
-async fn read(response: http::Response<hyper::body::Incoming>) -> hyper::Result<(u16, String)> {
-    let code = response.status().as_u16();
-    let bytes = response.into_body().collect().await?.to_bytes();
-    Ok((code, String::from_utf8(bytes.to_vec()).unwrap()))
-}
+use client::get;
 
 fn anywhere() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
@@ -257,6 +167,8 @@ async fn https_offers_http2_if_told_to_and_takes_no_plain_requests() {
             "{}",
             got.body
         );
+        let got = get(address, "/debug/queues", &[], Some(&certificates)).await;
+        assert_eq!(got.unwrap().code, 200, "asked for localhost");
         assert!(get(address, "/metrics", &[], None).await.is_err());
         let other = Certificates::self_signed(cluster.clock()).unwrap();
         assert!(get(address, "/metrics", &[], Some(&other)).await.is_err());
