@@ -168,3 +168,7 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/guides/cache-options.md")]
 struct CacheOptionsGuide;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guides/servers.md")]
+struct ServersGuide;

@@ -17,7 +17,7 @@ use reeve_controller::certificates::Certificates;
 use reeve_controller::debug::Pages;
 use reeve_controller::metrics_server::Certificate;
 use reeve_controller::testing::{Cluster, Rule, Running, Server, Setup};
-use reeve_controller::{Context, Controller, MetricsServer, Outcome, Request, reconcile};
+use reeve_controller::{Client, Context, Controller, MetricsServer, Outcome, Request, reconcile};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -176,11 +176,31 @@ async fn https_offers_http2_if_told_to_and_takes_no_plain_requests() {
     }
 }
 
-/// A token of a ServiceAccount that may scrape, and one of an account that may not.
-async fn tokens(cluster: &Cluster) -> (String, String) {
+/// Creates the ClusterRole of the guide with this name, and its binding.
+async fn apply(cluster: &Cluster, name: &str) {
+    let guide = include_str!("../../../docs/guides/servers.md");
+    let (_, rest) = guide.split_once("```yaml\n").unwrap();
+    let (yaml, _) = rest.split_once("```").unwrap();
+    let mut created = 0;
+    for document in yaml.split("---\n") {
+        let object: Value = serde_yaml_ng::from_str(document).unwrap();
+        if object["metadata"]["name"] != name {
+            continue;
+        }
+        created += 1;
+        match object["kind"].as_str() {
+            Some("ClusterRole") => drop(cluster.create::<ClusterRole>(object).await),
+            _ => drop(cluster.create::<ClusterRoleBinding>(object).await),
+        }
+    }
+    assert_eq!(created, 2, "{name}");
+}
+
+/// The tokens of three ServiceAccounts: of one that may scrape, of one that may not, and of a program.
+async fn tokens(cluster: &Cluster) -> [String; 3] {
     let accounts: Api<ServiceAccount> = Api::namespaced(cluster.kube(), "default");
     let mut tokens = Vec::new();
-    for name in ["scraper", "stranger"] {
+    for name in ["scraper", "stranger", "greeter"] {
         let account = json!({"metadata": {"name": name, "namespace": "default"}});
         cluster.create::<ServiceAccount>(account).await;
         let request = TokenRequest {
@@ -193,25 +213,12 @@ async fn tokens(cluster: &Cluster) -> (String, String) {
             .unwrap();
         tokens.push(answered.status.unwrap().token.unwrap());
     }
-    cluster
-        .create::<ClusterRole>(json!({
-            "metadata": {"name": "metrics-reader"},
-            "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
-        }))
-        .await;
-    cluster
-        .create::<ClusterRoleBinding>(json!({
-            "metadata": {"name": "metrics-reader"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "metrics-reader"},
-            "subjects": [{"kind": "ServiceAccount", "name": "scraper", "namespace": "default"}]
-        }))
-        .await;
-    let [scraper, stranger] = <[String; 2]>::try_from(tokens).unwrap();
-    (scraper, stranger)
+    apply(cluster, "metrics-reader").await;
+    <[String; 3]>::try_from(tokens).unwrap()
 }
 
 async fn who_may_scrape_is_let_in(cluster: Cluster) {
-    let (scraper, stranger) = tokens(&cluster).await;
+    let [scraper, stranger, _] = tokens(&cluster).await;
     let certificates = Certificates::self_signed(cluster.clock()).unwrap();
     let server = MetricsServer::at(anywhere())
         .secure(Certificate::Ready(certificates.clone()))
@@ -280,6 +287,26 @@ fn who_may_scrape_is_let_in_as_a_real_server_says() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_roles_of_the_guide_are_enough_and_needed() {
+    let setup = Setup::new().server(Server::BuiltIn);
+    let cluster = setup
+        .api_server(reeve_apiserver::Builder::rbac)
+        .cluster()
+        .await;
+    let cluster = cluster.unwrap();
+    let [scraper, _, program] = tokens(&cluster).await;
+    let asks = cluster.built_in().unwrap().client_with(Some(&program));
+    let access = Access::new(Client::new(asks), cluster.clock().clone());
+    let refused = check(&access, &scraper).await;
+    assert!(
+        matches!(refused, Err(Refusal::Authentication(_))),
+        "{refused:?}"
+    );
+    apply(&cluster, "metrics-auth").await;
+    check(&access, &scraper).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn reviews_are_remembered_as_long_as_controller_runtime_does() {
     let setup = Setup::new().server(Server::BuiltIn);
     let cluster = setup
@@ -287,7 +314,7 @@ async fn reviews_are_remembered_as_long_as_controller_runtime_does() {
         .cluster()
         .await;
     let cluster = cluster.unwrap();
-    let (scraper, stranger) = tokens(&cluster).await;
+    let [scraper, stranger, _] = tokens(&cluster).await;
     let access = Access::new(cluster.client(), cluster.clock().clone());
     cluster.requests().clear();
     // After so many seconds: who, and how many reviews of each kind there were in all.
@@ -328,7 +355,7 @@ async fn a_review_that_fails_is_tried_five_times_and_then_nobody_is_let_in() {
         .cluster()
         .await;
     let cluster = cluster.unwrap();
-    let (scraper, _) = tokens(&cluster).await;
+    let [scraper, ..] = tokens(&cluster).await;
     let access = Access::new(cluster.client(), cluster.clock().clone());
     let busy = Rule::new().resource("tokenreviews").status(503, "busy");
     let four = cluster.faults().add(busy.clone().times(4));
