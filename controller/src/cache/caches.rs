@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use jiff::SignedDuration;
-use kube_core::{DynamicObject, GroupVersionKind, PartialObjectMeta};
+use kube_core::{DynamicObject, GroupVersionKind, ObjectMeta, PartialObjectMeta};
 use parking_lot::Mutex;
 use reeve_clock::Clock;
 use reeve_informer::{
@@ -22,7 +22,7 @@ use super::slot::{Interest, Slot};
 use super::store::{Making, RowIndex, Store, StoreForm};
 use super::view::Need;
 use super::{CacheOptions, Kind, Kinds, Lister, OptionsError, Resolved, View, resolve};
-use crate::client::writes::{self, Effect, Write};
+use crate::client::writes::{self, Effect, Standing, Write};
 use crate::client::{self, Client, GroupKind, Object};
 
 /// How often the start looks whether caches are filled.
@@ -613,6 +613,15 @@ impl Caches {
             .all(|store| write.effect.is_seen(&seen(&**store, write)))
     }
 
+    /// How the object of a write stands in the caches; `None` if none would hold it, or it is not known to be there.
+    pub(crate) fn standing(&self, write: &Write) -> Option<Standing> {
+        let holding = self.holding(write);
+        let stores = holding.iter().filter(|store| store.may_hold(&write.key));
+        stores
+            .filter_map(|store| write.effect.standing(&seen(&**store, write)))
+            .max()
+    }
+
     /// Asks the server what became of a write whose answer was lost. `None` when it does not answer either.
     pub(crate) async fn ask(
         &self,
@@ -620,6 +629,28 @@ impl Caches {
         write: &Write,
         limit: Duration,
     ) -> Option<Effect> {
+        match self.live(client, write, limit).await? {
+            Ok(live) => Some(live.map_or(
+                Effect::Gone {
+                    uid: None,
+                    after: None,
+                },
+                |meta| Effect::of_written(&meta),
+            )),
+            Err(error) => {
+                tracing::debug!(key = %write.key, %error, "a write may have happened; the server does not say");
+                None
+            }
+        }
+    }
+
+    /// The object of a write as the server has it, within `limit` and 5 s. `None` if the kind is not cached.
+    pub(crate) async fn live(
+        &self,
+        client: &Client,
+        write: &Write,
+        limit: Duration,
+    ) -> Option<Result<Option<ObjectMeta>, client::Error>> {
         let slots = self.slots();
         let mut served = slots
             .iter()
@@ -628,20 +659,8 @@ impl Caches {
         let client = client
             .clone()
             .with_deadline(limit.min(Duration::from_secs(5)));
-        let asked = client.dynamic_metadata(kind).get(&write.key).await;
-        match client::optional(asked) {
-            Ok(object) => Some(object.map_or(
-                Effect::Gone {
-                    uid: None,
-                    after: None,
-                },
-                |object| Effect::of_written(&object.metadata),
-            )),
-            Err(error) => {
-                tracing::debug!(key = %write.key, %error, "a write may have happened; the server does not say");
-                None
-            }
-        }
+        let live = client.dynamic_metadata(kind).get(&write.key).await;
+        Some(client::optional(live).map(|live| live.map(|live| live.metadata)))
     }
 
     /// The stores of the objects of a write, in whatever version of the API.

@@ -196,6 +196,17 @@ impl Error {
         }
     }
 
+    /// Whether the server could not be reached or could not answer (a broken connection, no answer in time, 408, 429 or
+    /// any 5xx), so that nothing is known to be wrong with the request.
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Api { status, .. } => status.code >= 500 || matches!(status.code, 408 | 429),
+            Self::Deadline { .. } | Self::Transport { .. } => true,
+            _ => false,
+        }
+    }
+
     /// How long the server asks not to be called again, if it does (429, or 503, with `retryAfterSeconds`).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {

@@ -68,6 +68,19 @@ pub(crate) struct View {
     pub(crate) through: Option<String>,
 }
 
+/// What a store tells of an object that a write of ours made or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Standing {
+    /// It holds the object, so there will be an event when that is deleted.
+    Shown,
+    /// It has not come to the write.
+    Behind,
+    /// It has come to the write and has not the object: it is gone, or outside the selector.
+    Passed,
+    /// It holds another object of the name, made later: ours is gone.
+    Replaced,
+}
+
 /// Where a client notes its writes.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
@@ -129,7 +142,8 @@ impl Notes {
 }
 
 impl Write {
-    fn is_of(&self, other: &Self) -> bool {
+    /// Whether both are of one object.
+    pub(crate) fn is_of(&self, other: &Self) -> bool {
         self.kind == other.kind && self.key == other.key
     }
 }
@@ -235,6 +249,21 @@ impl Effect {
             }
         }
     }
+
+    /// How the written object stands in a store that shows `view`. `None` if it is not known to be there: deleted, or
+    /// a write whose answer was lost.
+    pub(crate) fn standing(&self, view: &View) -> Option<Standing> {
+        let Self::Version { uid, version } = self else {
+            return None;
+        };
+        let reached = |seen: Option<&String>| seen.is_some_and(|seen| at_least(seen, version));
+        Some(match &view.object {
+            Some((held, _)) if uid.is_none() || held == uid => Standing::Shown,
+            Some((_, held)) if reached(held.as_ref()) => Standing::Replaced,
+            _ if reached(view.through.as_ref()) => Standing::Passed,
+            _ => Standing::Behind,
+        })
+    }
 }
 
 /// Whether version `seen` is `wanted` or later. Decimal strings of any length compare as numbers; what is not
@@ -329,6 +358,40 @@ mod tests {
         ] {
             assert_eq!(effect.is_seen(&view), seen, "{case}");
         }
+    }
+
+    #[test]
+    fn how_a_written_object_stands_in_a_store() {
+        let at = |uid: &str, held: &str, through: &str| View {
+            object: Some((Some(uid.into()), Some(held.into()))),
+            through: Some(through.into()),
+        };
+        for (case, view, standing) in [
+            ("shown", at("u", "10", "10"), Standing::Shown),
+            ("an older state", at("u", "9", "9"), Standing::Shown),
+            (
+                "made again by another",
+                at("v", "12", "12"),
+                Standing::Replaced,
+            ),
+            ("the one before ours", at("t", "8", "9"), Standing::Behind),
+            (
+                "the one before ours, deleted unseen",
+                at("t", "8", "12"),
+                Standing::Passed,
+            ),
+            ("behind", through("9"), Standing::Behind),
+            ("passed", through("10"), Standing::Passed),
+            ("not filled", View::default(), Standing::Behind),
+        ] {
+            assert_eq!(version("10").standing(&view), Some(standing), "{case}");
+        }
+        let gone = Effect::Gone {
+            uid: None,
+            after: None,
+        };
+        assert_eq!(gone.standing(&through("10")), None);
+        assert_eq!(Effect::Unknown.standing(&through("10")), None);
     }
 
     #[test]

@@ -256,6 +256,12 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
 
     /// How long a request waits for the caches to show what its last reconcile wrote, [`OWN_WRITES_TIMEOUT`] unless
     /// said; after that it is reconciled all the same, and counted. Zero does not wait at all.
+    ///
+    /// An object that a reconcile made may be deleted before any watch tells of it: when lists are made again, neither
+    /// its creation nor its deletion is an event. So each written object that the cache does not hold although it has
+    /// come to the version of the write is asked for at the server, once, eight a second at most. Is it gone, the
+    /// request is reconciled again, for the reason "own object gone". That needs the right to `get` the kind, and is
+    /// not done with a time-out of zero.
     pub fn own_writes_timeout(mut self, timeout: Duration) -> Self {
         self.settings.own_writes = (!timeout.is_zero()).then_some(timeout);
         self

@@ -2,6 +2,7 @@
 
 mod builder;
 mod defaults;
+mod own_writes;
 mod run;
 mod settle;
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! A controller at work: its sources, its handlers, its queue, and its workers when it may.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use tower::BoxError;
 
 use super::Parts;
 use super::builder::Settings;
+use super::own_writes::OwnWrites;
 use super::watch::{Asked, Filters, Watch, Watching};
 use super::worker::{AnyReconciler, Workshop};
 use crate::cache::{CacheError, Kind};
@@ -82,6 +82,9 @@ impl<R: RequestKey> Plan<R> {
             .set(i64::try_from(workers).unwrap_or(i64::MAX));
         let run = move |ticket, stop: CancellationToken| async move {
             let (_name, _shown) = (parts.name, shown);
+            let own_writes = settings
+                .own_writes
+                .map(|limit| OwnWrites::new(limit, &parts.caches, &parts.client));
             let workshop = Arc::new(Workshop {
                 around: Arc::new(Surroundings {
                     controller: name.into(),
@@ -97,8 +100,7 @@ impl<R: RequestKey> Plan<R> {
                 timeout: settings.timeout.or(defaults.reconcile_timeout),
                 recover_panic: !(settings.panics || defaults.panics),
                 give_up: settings.give_up,
-                own_writes: settings.own_writes,
-                unseen: Mutex::new(HashMap::new()),
+                own_writes,
             });
             let run = Run {
                 ticket,

@@ -2,6 +2,7 @@
 
 mod builder;
 mod outcomes;
+mod own_writes;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

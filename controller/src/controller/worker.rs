@@ -1,13 +1,12 @@
 //! Workers: take a key from the queue, hold it back while its own writes are unseen, reconcile it, settle it.
 
-use std::collections::HashMap;
+use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use reeve_workqueue::{AddOptions, Item, Queue, Reason};
 use tokio::task::JoinSet;
@@ -16,15 +15,13 @@ use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 use tracing::Instrument;
 
+use super::own_writes::{Hold, OwnWrites};
 use super::settle::{Action, Label, Settlement, settle};
 use crate::client::Client;
-use crate::client::writes::{Effect, FIRST_LOOK, LAST_LOOK, Notes, Write};
+use crate::client::writes::Notes;
 use crate::context::{Context, Inner, ReconcileId, Surroundings};
 use crate::metrics::ControllerMetrics;
 use crate::reconcile::{Error, Outcome, Reconciler, RequestKey};
-
-/// From how many keys with unseen writes on those are looked for that never came back.
-const MANY: usize = 1024;
 
 /// A reconciler with its types erased.
 pub(crate) trait AnyReconciler<R>: Send + Sync {
@@ -52,9 +49,8 @@ pub(crate) struct Workshop<R: RequestKey> {
     /// A panic costs one try; else it brings the manager down.
     pub(crate) recover_panic: bool,
     pub(crate) give_up: Option<GiveUp<R>>,
-    /// How long a key waits for its own writes; `None` does not wait.
-    pub(crate) own_writes: Option<Duration>,
-    pub(crate) unseen: Mutex<HashMap<R, Unseen>>,
+    /// What the keys wrote; `None` if they do not wait for it.
+    pub(super) own_writes: Option<OwnWrites<R>>,
 }
 
 /// After how many retries a key is given up, and who is told.
@@ -64,14 +60,6 @@ pub(crate) struct GiveUp<R> {
 }
 
 pub(crate) type Told<R> = Box<dyn Fn(&R, &Error) + Send + Sync>;
-
-/// The writes of a key that its caches have not shown yet.
-#[derive(Debug)]
-pub(crate) struct Unseen {
-    writes: Vec<Write>,
-    since: Instant,
-    look: Duration,
-}
 
 /// Counts one up while it lives.
 struct Active(Gauge);
@@ -105,12 +93,19 @@ impl<R: RequestKey> Workshop<R> {
             let workshop = Arc::clone(&self);
             tasks.spawn(async move { workshop.work().await });
         }
-        while let Some(ended) = tasks.join_next().await {
-            if let Err(panic) = ended {
-                return Err(format!("a worker panicked: {panic}").into());
+        let ended = async {
+            while let Some(ended) = tasks.join_next().await {
+                if let Err(panic) = ended {
+                    return Err(format!("a worker panicked: {panic}").into());
+                }
             }
+            Ok(())
+        };
+        tokio::select! {
+            biased;
+            result = ended => result,
+            never = self.sweep() => match never {},
         }
-        Ok(())
     }
 
     async fn work(&self) {
@@ -151,7 +146,7 @@ impl<R: RequestKey> Workshop<R> {
 
     async fn reconcile(&self, item: Item<R>, key: R, id: ReconcileId, span: tracing::Span) {
         let notes = Arc::new(Notes::default());
-        let client = match self.own_writes {
+        let client = match &self.own_writes {
             Some(_) => self.client.clone().with_notes(Arc::clone(&notes)),
             None => self.client.clone(),
         };
@@ -175,7 +170,9 @@ impl<R: RequestKey> Workshop<R> {
         drop((active, over));
         self.metrics.time.observe(started.elapsed().as_secs_f64());
         // Before the item is settled: the key may be handed out the moment it is.
-        self.remember(&key, notes.take());
+        if let Some(own_writes) = &self.own_writes {
+            own_writes.remember(&key, notes.take());
+        }
         self.finish(item, &key, settle(result));
     }
 
@@ -273,58 +270,39 @@ impl<R: RequestKey> Workshop<R> {
         }
     }
 
-    fn remember(&self, key: &R, mut writes: Vec<Write>) {
-        if self.own_writes.is_none() {
-            return;
-        }
-        writes.retain(|write| self.around.caches.covers(write));
-        if writes.is_empty() {
-            return;
-        }
-        let unseen = Unseen {
-            writes,
-            since: Instant::now(),
-            look: FIRST_LOOK,
-        };
-        let mut all = self.unseen.lock();
-        if all.len() >= MANY && all.len().is_power_of_two() {
-            // Keys that never came back: past the time-out nothing waits for them any more.
-            let limit = self.own_writes.unwrap_or_default();
-            all.retain(|_, unseen| unseen.since.elapsed() < limit);
-        }
-        all.insert(key.clone(), unseen);
-    }
-
     /// How long to put `key` back for, because its own writes are not in the caches yet.
     async fn hold(&self, key: &R) -> Option<Duration> {
-        let limit = self.own_writes?;
-        let mut unseen = self.unseen.lock().remove(key)?;
-        for write in &mut unseen.writes {
-            if write.effect == Effect::Unknown
-                && let Some(effect) = self.around.caches.ask(&self.client, write, limit).await
-            {
-                write.effect = effect;
+        let own_writes = self.own_writes.as_ref()?;
+        match own_writes.hold(key).await {
+            Hold::Go => None,
+            Hold::Wait(pause) => {
+                self.metrics.own_write_waits.inc();
+                Some(pause)
+            }
+            Hold::Late(written) => {
+                self.metrics.own_write_timeouts.inc();
+                tracing::warn!(
+                    controller = %self.around.controller, key = %key, %written,
+                    "the cache does not show an own write in time; reconciling all the same"
+                );
+                None
             }
         }
-        unseen
-            .writes
-            .retain(|write| !self.around.caches.has_seen(write));
-        let first = unseen.writes.first()?;
-        if unseen.since.elapsed() >= limit {
-            self.metrics.own_write_timeouts.inc();
-            tracing::warn!(
-                controller = %self.around.controller, key = %key, written = %first.key, waited = ?limit,
-                "the cache does not show an own write in time; reconciling all the same"
-            );
-            return None;
-        }
-        self.metrics.own_write_waits.inc();
-        let pause = unseen
-            .look
-            .min(limit.saturating_sub(unseen.since.elapsed()));
-        unseen.look = (unseen.look * 2).min(LAST_LOOK);
-        self.unseen.lock().insert(key.clone(), unseen);
-        Some(pause)
+    }
+
+    /// Brings keys back whose objects are gone without an event, for ever.
+    async fn sweep(&self) -> Infallible {
+        let Some(own_writes) = &self.own_writes else {
+            return std::future::pending().await;
+        };
+        let gone = |key| {
+            let options = AddOptions {
+                reason: Some(Reason::Custom("own object gone")),
+                ..AddOptions::default()
+            };
+            self.queue.add_with(key, options);
+        };
+        own_writes.sweep(gone).await
     }
 }
 

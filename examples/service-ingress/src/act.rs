@@ -17,11 +17,6 @@ use crate::plan::Step;
 /// cache has not seen usually comes first.
 pub(crate) const STALE: Duration = Duration::from_secs(2);
 
-/// When a key is looked at again that was written and that the cache does not show yet. If the Ingress was deleted
-/// before the cache ever showed it, there is no event to bring the key back. Usually the event of the write comes
-/// first, and nothing is left to do.
-pub(crate) const UNSEEN: Duration = Duration::from_secs(5);
-
 /// What came of a step.
 #[derive(Debug)]
 pub(crate) enum Acted {

@@ -9,7 +9,7 @@ use reeve_controller::{
     Context, Controller, Manager, Outcome, Reconciler, Request, Runnable, handler, reconcile,
 };
 
-use crate::act::{Acted, STALE, UNSEEN, act, give_up, is_refusal};
+use crate::act::{Acted, STALE, act, give_up, is_refusal};
 use crate::desired::Defaults;
 use crate::plan::plan;
 use crate::{Error, NAME, Settings};
@@ -35,8 +35,7 @@ impl Reconciler for ServiceIngress {
         )
         .await
         {
-            Ok(Acted::Done) => Ok(Outcome::done()),
-            Ok(Acted::Wrote(_)) => Ok(Outcome::requeue_after(UNSEEN)),
+            Ok(Acted::Done | Acted::Wrote(_)) => Ok(Outcome::done()),
             Ok(Acted::Stale) => Ok(Outcome::requeue_after(STALE)),
             Err(error) if is_refusal(&error) && ctx.attempt() > self.max_retry => {
                 give_up(ctx.events(), &request, service.as_deref(), &error);

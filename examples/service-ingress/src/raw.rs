@@ -20,11 +20,15 @@ use reeve_workqueue::{Item, OnDrop, Queue};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::act::{Acted, STALE, UNSEEN, act, give_up, is_refusal};
+use crate::act::{Acted, STALE, act, give_up, is_refusal};
 use crate::desired::Defaults;
 use crate::plan::plan;
 use crate::{NAME, Settings};
 
+/// When a key is looked at again that was written and that the cache does not show yet. If the Ingress was deleted
+/// before the cache ever showed it, there is no event to bring the key back. Usually the event of the write comes
+/// first, and nothing is left to do.
+const UNSEEN: Duration = Duration::from_secs(5);
 /// How often is said what the start waits for.
 const REPORT: Duration = Duration::from_secs(30);
 /// How many Ingresses are remembered that were written and that the watch has not shown yet.

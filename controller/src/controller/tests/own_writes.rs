@@ -1,0 +1,240 @@
+//! Objects that a reconcile made, and that are gone before any watch told of them.
+
+use kube_core::ObjectMeta;
+use reeve_workqueue::Reason;
+
+use super::*;
+use crate::cache::View;
+use crate::client::GroupKind;
+use crate::client::writes::{Effect, Write};
+use crate::controller::own_writes::{Hold, OwnWrites};
+use crate::reconcile::Reconciler;
+
+fn secret(name: &str) -> String {
+    format!("/api/v1/namespaces/ns/secrets/{name}")
+}
+
+/// Makes the Secret of its request's name when the cache shows none, and notes why it runs.
+fn making(seen: &Seen) -> impl Reconciler {
+    let seen = Arc::clone(seen);
+    reconcile::function(move |ctx: Context, request: Request| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let reasons: Vec<String> = ctx.reasons().iter().map(Reason::to_string).collect();
+            seen.lock().push(reasons.join(" and "));
+            if ctx.lister::<Secret>()?.get(&request)?.is_none() {
+                let metadata = ObjectMeta {
+                    name: Some(request.name.to_string()),
+                    namespace: Some("ns".into()),
+                    ..ObjectMeta::default()
+                };
+                let made = Secret {
+                    metadata,
+                    ..Secret::default()
+                };
+                let made = ctx.client().create(&made).await;
+                if let Err(error) = made
+                    && !error.is_already_exists()
+                {
+                    return Err(error.into());
+                }
+            }
+            Ok::<_, reconcile::Error>(Outcome::done())
+        }
+    })
+}
+
+fn asked(fake: &Fake) -> usize {
+    let log = fake.log();
+    log.iter().filter(|line| line.starts_with("GET ")).count()
+}
+
+/// A controller for ConfigMaps that made the Secrets of `names`, the events of which do not come.
+async fn made(fake: &Fake, seen: &Seen, names: &[&str]) -> Running {
+    for name in names {
+        fake.put(&path(name), map("1"));
+    }
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .owns::<Secret>()
+        .complete(making(seen));
+    fake.hold_watches(true);
+    let running = start(fake, [controller.unwrap()]).await;
+    eventually("made", || seen.lock().len() == names.len()).await;
+    eventually("answered", || {
+        fake.objects("/api/v1/secrets").len() == names.len()
+    })
+    .await;
+    running
+}
+
+/// Lets the watch go past all that was held back, and shows none of `names`.
+fn pass(fake: &Fake, names: &[&str]) {
+    for name in names {
+        fake.drop_held(&secret(name));
+    }
+    fake.hold_watches(false);
+    fake.put(&secret("of-somebody-else"), json!({"metadata": {}}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_object_that_is_gone_before_any_watch_told_of_it_brings_its_key_back() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    let running = made(&fake, &seen, &["a"]).await;
+    fake.remove(&secret("a"));
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(seen.lock().len(), 1, "the store has not come so far");
+    assert_eq!(asked(&fake), 0);
+    pass(&fake, &["a"]);
+    eventually("made again", || fake.object(&secret("a")).is_some()).await;
+    assert_eq!(seen.lock()[1], "own object gone");
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(asked(&fake), 1);
+    assert_eq!(seen.lock().len(), 2);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_object_that_no_cache_selects_is_asked_for_once() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    let running = made(&fake, &seen, &["a"]).await;
+    pass(&fake, &["a"]);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(asked(&fake), 1);
+    assert_eq!(seen.lock().len(), 1, "it is there");
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_object_that_the_cache_shows_is_not_asked_for() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    let running = made(&fake, &seen, &["a"]).await;
+    fake.hold_watches(false);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(asked(&fake), 0);
+    fake.remove(&secret("a"));
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(
+        seen.lock().len(),
+        1,
+        "nobody owns it, so its event is of no key"
+    );
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_own_object_whose_place_another_has_taken_brings_its_key_back() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    let running = made(&fake, &seen, &["a"]).await;
+    fake.remove(&secret("a"));
+    fake.drop_held(&secret("a"));
+    fake.hold_watches(false);
+    fake.put(&secret("a"), json!({"metadata": {}}));
+    eventually("again", || seen.lock().len() == 2).await;
+    assert_eq!(seen.lock()[1], "own object gone");
+    assert_eq!(asked(&fake), 0, "the cache says it");
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_answer_is_asked_again_and_who_refuses_is_not() {
+    for (code, again, asks) in [(503, 2, 11..70), (403, 1, 1..2)] {
+        let (fake, seen) = (Fake::default(), Seen::default());
+        let running = made(&fake, &seen, &["a"]).await;
+        fake.remove(&secret("a"));
+        fake.hook(move |method, path| {
+            let get = *method == Method::GET && path.ends_with("/secrets/a");
+            get.then_some(Fate::Refuse(code))
+        });
+        pass(&fake, &["a"]);
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(seen.lock().len(), 1, "{code}: nobody knows");
+        fake.no_hook();
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(seen.lock().len(), again, "{code}");
+        assert!(asks.contains(&asked(&fake)), "{code}: {}", asked(&fake));
+        running.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_than_eight_are_asked_for_in_a_second() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    let names: Vec<String> = (0..20).map(|number| format!("a{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let running = made(&fake, &seen, &names).await;
+    for name in &names {
+        fake.remove(&secret(name));
+    }
+    pass(&fake, &names);
+    let mut before = 0;
+    for _ in 0..4 {
+        sleep(Duration::from_secs(1)).await;
+        assert!(asked(&fake) - before <= 8, "{before} and {}", asked(&fake));
+        before = asked(&fake);
+    }
+    eventually("all come back", || seen.lock().len() == 40).await;
+    assert_eq!(asked(&fake), 20);
+    running.end().await;
+}
+
+fn changed(name: &str, uid: &str, version: &str) -> Write {
+    Write {
+        kind: GroupKind::new("", "Secret"),
+        key: Request::namespaced("ns", name),
+        effect: Effect::Version {
+            uid: Some(uid.into()),
+            version: version.into(),
+        },
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_keys_that_never_come_back_wrote_is_forgotten_after_the_time_out() {
+    let fake = Fake::default();
+    let stored = fake.put(&secret("a"), json!({"metadata": {}}));
+    let uid = stored["metadata"]["uid"].as_str().unwrap().to_owned();
+    let running = start(&fake, []).await;
+    let caches = running.manager.caches();
+    let _kept = caches.keep(&View::<Secret>::typed()).unwrap();
+    eventually("filled", || {
+        let health = caches.health();
+        health.len() == 1 && health[0].synced
+    })
+    .await;
+    let limit = Duration::from_secs(10);
+    let own = Arc::new(OwnWrites::<u32>::new(
+        limit,
+        caches,
+        running.manager.client(),
+    ));
+    let swept = Arc::clone(&own);
+    let sweep = tokio::spawn(async move { swept.sweep(|_| {}).await });
+    // The store holds the objects, in an older state.
+    for key in 0..5000 {
+        own.remember(&key, vec![changed("a", &uid, "100")]);
+    }
+    assert_eq!(own.hold(&0).await, Hold::Wait(Duration::from_millis(2)));
+    sleep(limit - Duration::from_secs(1)).await;
+    assert!(!own.is_empty());
+    sleep(Duration::from_secs(3)).await;
+    let late = Hold::Late(Request::namespaced("ns", "a"));
+    assert_eq!(
+        own.hold(&0).await,
+        late,
+        "a key that was put back will come"
+    );
+    assert!(own.is_empty());
+    // An object that no cache shows is followed for as long as the store is behind; ten minutes, if the server has it.
+    own.remember(
+        &1,
+        vec![changed("a", &uid, "100"), changed("b", "other", "101")],
+    );
+    fake.put(&path("traffic"), map("1"));
+    sleep(Duration::from_secs(590)).await;
+    assert!(!own.is_empty());
+    sleep(Duration::from_secs(30)).await;
+    assert!(own.is_empty());
+    sweep.abort();
+    running.end().await;
+}
