@@ -11,8 +11,8 @@ use reeve_clock::Clock;
 use reeve_controller::cache::{CacheOptions, KindOptions, Selected};
 use reeve_controller::source::{Sender, Wanted};
 use reeve_controller::{
-    Controller, Manager, Request, Runnable, controller, leader_election, manager, metrics,
-    predicate, source,
+    Controller, Manager, MetricsServer, Request, Runnable, controller, leader_election, manager,
+    metrics, predicate, source,
 };
 use reeve_workqueue::ItemExponentialFailure;
 use tokio_util::sync::CancellationToken;
@@ -53,8 +53,8 @@ pub struct Settings {
     pub watch_namespace: Option<String>,
     /// Who holds the lease; unset, nobody is elected.
     pub identity: Option<String>,
-    /// Where metrics are served.
-    pub metrics_address: Option<SocketAddr>,
+    /// How metrics are served, if they are.
+    pub metrics_server: Option<MetricsServer>,
     /// Where health is served.
     pub health_address: Option<SocketAddr>,
     /// Blocks worked on at once.
@@ -108,7 +108,7 @@ impl Settings {
             namespace: "default".into(),
             watch_namespace: None,
             identity: None,
-            metrics_address: None,
+            metrics_server: None,
             health_address: None,
             workers: 32,
             allow_loopback: false,
@@ -150,8 +150,8 @@ impl Operator {
         if let Some(address) = settings.health_address {
             builder = builder.health_address(address);
         }
-        if let Some(address) = settings.metrics_address {
-            builder = builder.metrics_address(address);
+        if let Some(server) = &settings.metrics_server {
+            builder = builder.metrics_server(server.clone());
         }
         let manager = builder.build().await?;
         let triggers = assemble(&manager, client, &settings)?;

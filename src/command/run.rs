@@ -5,14 +5,17 @@ use reeve_controller::client::connect;
 use reeve_controller::client::location::Location;
 use reeve_controller::leader_election;
 use reeve_controller::metrics::Metrics;
-use reeve_controller::options::{BindAddress, LogOptions};
+use reeve_controller::options::{BindAddress, LogOptions, MetricsOptions};
 
 use super::client;
 use crate::operator::{self, Operator, Settings};
 use crate::policy::Protected;
 use crate::target::Target;
 
+// Metrics are plain, and served, unless something else is said: that is what scrapes the operator now.
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_arg("bind_address", |flag| flag.default_value(":8080")))]
+#[command(mut_arg("secure", |flag| flag.default_value("false")))]
 pub(super) struct Arguments {
     #[command(flatten)]
     location: Location,
@@ -30,9 +33,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAMESPACE")]
     watch_namespace: Option<String>,
 
-    /// Where /metrics is served: ADDRESS:PORT, :PORT for every address, 0 for nowhere.
-    #[arg(long, default_value = ":8080", value_name = "ADDRESS")]
-    metrics_bind_address: BindAddress,
+    #[command(flatten)]
+    metrics: MetricsOptions,
 
     /// Where /healthz and /readyz are served: ADDRESS:PORT, :PORT for every address, 0 for nowhere.
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
@@ -78,7 +80,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     settings.identity = arguments
         .leader_elect
         .then(|| leader_election::identity(&clock));
-    settings.metrics_address = arguments.metrics_bind_address.address();
+    settings.metrics_server = arguments.metrics.server();
     settings.health_address = arguments.health_probe_bind_address.address();
     settings.workers = usize::from(arguments.workers);
     settings.allow_loopback = arguments.allow_loopback_gateway;
@@ -113,4 +115,37 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     operator.run_until_signal().await?;
     tracing::info!("stopped");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn server(flags: &[&str]) -> String {
+        let command = Command::try_parse_from(["run"].iter().chain(flags)).unwrap();
+        format!("{:?}", command.arguments.metrics.server())
+    }
+
+    #[test]
+    fn metrics_are_plain_for_everybody_unless_flags_say_otherwise() {
+        let plain = server(&[]);
+        for text in [":8080", "secure: None", "protected: false"] {
+            assert!(plain.contains(text), "{plain}");
+        }
+        assert_eq!(server(&["--metrics-bind-address=0"]), "None");
+        let secure = server(&["--metrics-bind-address=:8443", "--metrics-secure"]);
+        for text in [":8443", "SelfSigned", "protected: true"] {
+            assert!(secure.contains(text), "{secure}");
+        }
+        let files = server(&["--metrics-secure", "--metrics-cert-path=/certs"]);
+        assert!(files.contains("/certs/tls.crt"), "{files}");
+    }
 }
