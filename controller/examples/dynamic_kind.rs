@@ -15,7 +15,7 @@ use reeve_apiserver::ApiServer;
 use reeve_clock::Clock;
 use reeve_controller::cache::{Kind, View};
 use reeve_controller::{
-    Client, Context, Controller, Event, Manager, ObjectKey, Outcome, Request, reconcile, source,
+    Client, Context, Controller, Manager, ObjectKey, Outcome, Request, reconcile,
 };
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let server = ApiServer::builder().start().await?;
     let client = Client::new(server.client());
     let manager = Manager::builder(server.client())
@@ -50,32 +50,26 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let caches = manager.caches();
     caches.kinds().add(kind.clone());
 
-    // A handler names requests, and a controller that is added while the manager runs reconciles them.
-    let (requests, stream) = source::channel::<Request>(100);
+    // A controller for it, added while the manager runs.
     let dynamic = View::dynamic(&kind);
     caches.add_index(&dynamic, "spec.colour", |widget: &DynamicObject| {
         let colour = widget.data["spec"]["colour"].as_str();
         colour.map(Arc::from).into_iter().collect()
     })?;
-    let handler = caches.add_handler(&dynamic, "widgets", move |event: Event<DynamicObject>| {
-        if requests.try_send(event.key()).is_err() {
-            println!("too many requests at once");
-        }
-    })?;
     let (reconciled, mut seen) = mpsc::channel(100);
-    let (read, known) = (caches.clone(), gvk.clone());
-    let reconciler = reconcile::function(move |_: Context, request: Request| {
-        let (read, known, reconciled) = (read.clone(), known.clone(), reconciled.clone());
+    let shown = dynamic.clone();
+    let reconciler = reconcile::function(move |ctx: Context, request: Request| {
+        let (shown, reconciled) = (shown.clone(), reconciled.clone());
         async move {
-            let widget = read.dynamic(&known)?.get(&request)?;
+            let widget = ctx.view(&shown)?.get(&request)?;
             let colour = widget.map(|widget| widget.data["spec"]["colour"].to_string());
             let _ = reconciled.send((request, colour)).await;
             Ok::<_, reconcile::Error>(Outcome::done())
         }
     });
-    let controller = Controller::builder("widgets").watches_source(stream);
+    let controller = Controller::builder("widgets").for_view(dynamic);
     manager.add_controller(controller.complete(reconciler)?)?;
-    handler.synced().await;
+    caches.wait_synced(SOON).await?;
 
     let widgets = client.dynamic(&kind);
     for (name, colour) in [("a", "red"), ("b", "blue"), ("c", "red")] {
@@ -106,8 +100,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let watches = server.requests().count("watch", &names.plural);
     println!("watches of {}: {watches}", names.plural);
 
-    // Nobody uses the kind any more: it is let go of after the linger.
-    drop((handler, lister, metadata));
     stop.cancel();
     run.await??;
     Ok(())

@@ -8,7 +8,7 @@ use reeve_workqueue::Reason;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::{Caches, Lister, NotCached};
+use crate::cache::{Caches, Lister, NotCached, View};
 use crate::client::{Client, Error, Object};
 use crate::cluster::Cluster;
 use crate::events::Recorder;
@@ -86,6 +86,14 @@ impl Context {
     /// [`Caches::keep`](crate::Caches::keep).
     pub fn lister<K: Object>(&self) -> Result<Lister<K>, NotCached> {
         self.0.around.caches.lister()
+    }
+
+    /// As [`Context::lister`], through a view: of a kind that is known only when the program runs, for example.
+    ///
+    /// # Errors
+    /// As [`Context::lister`].
+    pub fn view<V: 'static>(&self, view: &View<V>) -> Result<Lister<V>, NotCached> {
+        self.0.around.caches.view(view)
     }
 
     /// Records events under the controller's name.

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::events::v1::Event;
 use kube_core::params::{DeleteParams, ListParams};
+use reeve_controller::cache::{CacheOptions, Kind, Selected, View};
 use reeve_controller::events::EventType;
 use reeve_controller::leader_election;
 use reeve_controller::testing::{Cluster, Rule, Server, Setup};
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 mod greeter;
@@ -157,4 +159,108 @@ fn a_refused_write_is_tried_again_by_the_built_in_server() {
 fn a_refused_write_is_tried_again_by_a_real_server() {
     let setup = Setup::new().server(Server::Assets);
     setup.run(a_refused_write_is_tried_again);
+}
+
+/// One namespace is selected from, and all others are cached whole by one watch that leaves it out: the server knows the
+/// selector, and serves by it from the first list on.
+async fn all_others_leave_out_what_is_named(cluster: Cluster) {
+    let map = |namespace: &str, name: &str, tier: &str| json!({"metadata": {"namespace": namespace, "name": name, "labels": {"tier": tier, "suite": "others"}}});
+    for namespace in ["red", "blue"] {
+        let named = json!({"metadata": {"name": namespace}});
+        cluster.create::<Namespace>(named).await;
+        for (name, tier) in [("a", "front"), ("b", "back")] {
+            cluster
+                .create::<ConfigMap>(map(namespace, name, tier))
+                .await;
+        }
+    }
+    cluster.requests().clear();
+    let options = CacheOptions::new()
+        .in_namespace("red", Selected::new().labels("tier=front"))
+        .in_all_others(Selected::new());
+    let manager = cluster.manager().cache(options).build().await.unwrap();
+    let caches = manager.caches().clone();
+    let maps = caches.keep(&View::<ConfigMap>::typed()).unwrap();
+    let running = cluster.start(&manager);
+    caches.wait_synced(Duration::from_secs(30)).await.unwrap();
+    // Others of a real cluster have ConfigMaps, too.
+    let held = || -> String {
+        let ours = |map: &ConfigMap| {
+            let labels = map.metadata.labels.as_ref();
+            labels.is_some_and(|labels| labels.contains_key("suite"))
+        };
+        let all = maps.list_where(ours).unwrap();
+        let keys = all.iter().map(|map| {
+            let meta = &map.metadata;
+            format!(
+                "{}/{}",
+                meta.namespace.as_deref().unwrap(),
+                meta.name.as_deref().unwrap()
+            )
+        });
+        keys.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(held(), "blue/a blue/b red/a");
+    assert_eq!(caches.resolved(&Kind::of::<ConfigMap>()).unwrap().len(), 2);
+    let mut asked: Vec<String> = cluster
+        .requests()
+        .all()
+        .iter()
+        .filter(|request| request.resource == "configmaps")
+        .map(|request| {
+            let selector = request
+                .query
+                .split('&')
+                .find(|pair| pair.contains("Selector="));
+            format!("{} {}", request.path, selector.unwrap_or_default())
+        })
+        .collect();
+    asked.sort();
+    asked.dedup();
+    assert_eq!(
+        asked,
+        [
+            "/api/v1/configmaps fieldSelector=metadata.namespace%21%3Dred",
+            "/api/v1/namespaces/red/configmaps labelSelector=tier%3Dfront",
+        ]
+    );
+
+    // What comes later, in a namespace that was not there, too.
+    let named = json!({"metadata": {"name": "green"}});
+    cluster.create::<Namespace>(named).await;
+    for (namespace, tier) in [("green", "back"), ("red", "back"), ("red", "front")] {
+        cluster
+            .create::<ConfigMap>(map(namespace, &format!("later-{tier}"), tier))
+            .await;
+    }
+    let all = "blue/a blue/b green/later-back red/a red/later-front";
+    cluster
+        .eventually_eq("the watches bring it", all, async || held())
+        .await;
+
+    // Another one is left out from now on, the first one no more.
+    caches.namespaces().set_with_others(["blue"]);
+    let all = "blue/a blue/b green/later-back red/a red/b red/later-back red/later-front";
+    cluster
+        .eventually_eq("the others are those of now", all.to_owned(), async || {
+            if maps.has_synced() {
+                held()
+            } else {
+                String::new()
+            }
+        })
+        .await;
+    running.end().await;
+}
+
+#[test]
+fn all_others_leave_out_what_is_named_at_the_built_in_server() {
+    let setup = Setup::new().server(Server::BuiltIn);
+    setup.run(all_others_leave_out_what_is_named);
+}
+
+#[test]
+fn all_others_leave_out_what_is_named_at_a_real_server() {
+    let setup = Setup::new().server(Server::Assets);
+    setup.run(all_others_leave_out_what_is_named);
 }

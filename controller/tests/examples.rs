@@ -1,11 +1,18 @@
 //! The examples run, and end by themselves; the guide shows the code that runs here.
 
+#[path = "../examples/dynamic_kind.rs"]
+mod dynamic_kind;
 #[path = "../examples/external_source.rs"]
 mod external_source;
 #[path = "../examples/multi_queue.rs"]
 mod multi_queue;
 #[path = "../examples/write_a_controller.rs"]
 mod write_a_controller;
+
+#[test]
+fn dynamic_kind_ends_well() {
+    dynamic_kind::main().unwrap();
+}
 
 #[test]
 fn external_source_ends_well() {

@@ -25,8 +25,8 @@ use super::{CacheOptions, Kind, Kinds, Lister, OptionsError, Resolved, View, res
 use crate::client::writes::{self, Effect, Standing, Write};
 use crate::client::{self, Client, GroupKind, Object};
 
-/// How often the start looks whether caches are filled.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often somebody who waits looks whether caches are filled.
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// How long a cache that was filled may fail before readiness says so.
 const TOLERATED: SignedDuration = SignedDuration::from_secs(30);
 
@@ -551,7 +551,7 @@ impl Caches {
     }
 
     /// Those in use.
-    fn slots(&self) -> Vec<Arc<Slot>> {
+    pub(super) fn slots(&self) -> Vec<Arc<Slot>> {
         self.shared.state.lock().in_use()
     }
 

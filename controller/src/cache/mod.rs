@@ -10,6 +10,7 @@ mod registration;
 mod resolve;
 mod slot;
 mod store;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -23,4 +24,5 @@ pub use options::{CacheOptions, KindOptions, Selected};
 pub use registration::Registration;
 pub use resolve::{OptionsError, Resolved, resolve};
 pub use store::StoreForm;
+pub use sync::{NotSynced, Unsynced};
 pub use view::View;
