@@ -73,10 +73,7 @@ async fn show(server: &ApiServer, options: CacheOptions) -> Result<(), Box<dyn E
     let stop = CancellationToken::new();
     let (running, stopped) = (manager.clone(), stop.clone());
     let run = tokio::spawn(async move { running.run(stopped).await });
-    maps.wait_synced(SOON).await?;
-    secrets.wait_synced(SOON).await?;
-    pods.wait_synced(SOON).await?;
-    nodes.wait_synced(SOON).await?;
+    caches.wait_synced(SOON).await?;
     print_requests(server);
     println!("-- held");
     println!(
