@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | `Err` | one more | again after its back-off | `error` |
 //! | `Err`, [rate-limited](Error::rate_limited) | one more | again after its back-off, and not before it was asked for | `error` |
-//! | `Err`, and [`max_retries`](crate::controller::Builder::max_retries) are over | forgotten | not again until something changes | `error` |
+//! | `Err`, no [outage](Error::outage), and [`max_retries`](crate::controller::Builder::max_retries) are over | forgotten | not again until something changes | `error` |
 //! | `Err`, terminal, or [`Outcome::terminal`] | forgotten | not again until something changes | `error` |
 //! | [`Outcome::requeue_after`] a delay | forgotten | again after the delay | `requeue_after` |
 //! | [`Outcome::retry`] | one more | again after its back-off | `requeue` |
@@ -29,6 +29,8 @@ use std::time::Duration;
 use reeve_informer::ObjectKey;
 use reeve_workqueue::Cause;
 
+use crate::cache::ReadError;
+use crate::client;
 use crate::context::Context;
 
 /// What a controller is asked to reconcile unless it says otherwise: the key of an object.
@@ -176,6 +178,7 @@ impl Outcome {
 pub struct Error {
     source: Box<dyn StdError + Send + Sync>,
     class: Class,
+    outage: bool,
     priority: Option<i32>,
 }
 
@@ -218,15 +221,32 @@ impl Error {
         source: impl Into<Box<dyn StdError + Send + Sync>>,
         retry_after: Duration,
     ) -> Self {
-        Self::of_class(source.into(), Class::RateLimited { retry_after })
+        Self::of_class(source.into(), Class::RateLimited { retry_after }).with_outage(true)
+    }
+
+    /// An error of a system that is down or out of reach: no fault of the request, which is never given up for it
+    /// ([`max_retries`](crate::controller::Builder::max_retries)).
+    ///
+    /// An error of this crate's client that says so ([`client::Error::is_outage`](crate::client::Error::is_outage)), or
+    /// that its cache is not filled or its lease not held, converts into this by itself, wherever it is in the chain of
+    /// sources.
+    #[must_use]
+    pub fn outage(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::of_class(source.into(), Class::Transient).with_outage(true)
     }
 
     fn of_class(source: Box<dyn StdError + Send + Sync>, class: Class) -> Self {
         Self {
             source,
             class,
+            outage: false,
             priority: None,
         }
+    }
+
+    fn with_outage(mut self, outage: bool) -> Self {
+        self.outage = outage;
+        self
     }
 
     /// Gives the request this priority when it comes back. Unset, it keeps the one it was handed out with.
@@ -248,6 +268,13 @@ impl Error {
         self.class == Class::Terminal
     }
 
+    /// Whether a system that is down or out of reach is to blame, and not the request: [`Error::outage`], and whatever is
+    /// rate-limited.
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        self.outage
+    }
+
     pub(crate) fn priority(&self) -> Option<i32> {
         self.priority
     }
@@ -261,6 +288,7 @@ impl Error {
     pub(crate) fn cause(&self) -> Cause {
         let cause = Cause::new(self);
         match self.class {
+            Class::Transient if self.outage => cause.class("outage"),
             Class::Transient => cause,
             Class::RateLimited { retry_after } => {
                 cause.class("rate limited").retry_after(retry_after)
@@ -284,8 +312,8 @@ impl fmt::Display for Error {
 
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     fn from(error: E) -> Self {
-        let class = class_of(&error);
-        Self::of_class(Box::new(error), class)
+        let (class, outage) = (class_of(&error), is_outage(&error));
+        Self::of_class(Box::new(error), class).with_outage(outage)
     }
 }
 
@@ -337,8 +365,8 @@ fn class_of(error: &(dyn StdError + 'static)) -> Class {
             .downcast_ref::<RateLimited>()
             .map(|error| error.retry_after);
         let answered = || {
-            let error = error.downcast_ref::<crate::client::Error>();
-            error.and_then(crate::client::Error::retry_after)
+            let error = error.downcast_ref::<client::Error>();
+            error.and_then(client::Error::retry_after)
         };
         if let Some(retry_after) = limited.or_else(answered) {
             return Class::RateLimited { retry_after };
@@ -346,6 +374,32 @@ fn class_of(error: &(dyn StdError + 'static)) -> Class {
         next = error.source();
     }
     Class::Transient
+}
+
+/// Whether anything in the chain of sources says that the request is not to blame.
+fn is_outage(error: &(dyn StdError + 'static)) -> bool {
+    let unread = |error: &ReadError| {
+        matches!(
+            error,
+            ReadError::NotStarted { .. } | ReadError::NotSynced { .. }
+        )
+    };
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let client = error.downcast_ref::<client::Error>();
+        let cache = error.downcast_ref::<ReadError>();
+        let outage = match client {
+            Some(client::Error::NotLeader { .. }) => true,
+            Some(client::Error::Unread(error)) => unread(error),
+            Some(error) => error.is_outage(),
+            None => cache.is_some_and(unread) || error.is::<RateLimited>(),
+        };
+        if outage {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 #[cfg(test)]
@@ -379,7 +433,7 @@ mod tests {
         let answer = |code, seconds| {
             let status = serde_json::from_value(serde_json::json!({
                 "code": code, "message": "slow down", "details": {"retryAfterSeconds": seconds}}));
-            crate::client::Error::Api {
+            client::Error::Api {
                 request: "get a".into(),
                 status: Box::new(status.unwrap()),
             }
@@ -391,6 +445,66 @@ mod tests {
         assert_eq!(Error::from(answer(429, 0)).class(), Class::Transient);
         let both = Error::from(Terminal::new(answer(429, 7)));
         assert_eq!(both.class(), Class::Terminal, "the outermost mark counts");
+    }
+
+    #[test]
+    fn a_server_that_is_away_is_an_outage_through_wrapping() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("the child was not written")]
+        struct Wrapped(#[source] client::Error);
+        let request = || "create a".to_owned();
+        let answer = |code| {
+            let status = serde_json::json!({"code": code, "message": "no"});
+            client::Error::Api {
+                request: request(),
+                status: Box::new(serde_json::from_value(status).unwrap()),
+            }
+        };
+        let late = client::Error::Deadline {
+            request: request(),
+            after: Duration::from_secs(30),
+        };
+        let transport = client::Error::Transport {
+            request: request(),
+            sent: true,
+            source: Box::new(kube_client::Error::LinesCodecMaxLineLengthExceeded),
+        };
+        let unfilled = client::Error::Unread(ReadError::NotSynced {
+            kind: "ConfigMap".into(),
+            cause: "connection".into(),
+        });
+        let elsewhere = client::Error::Unread(ReadError::Namespace {
+            kind: "ConfigMap".into(),
+            namespace: "a".into(),
+            cached: Vec::new(),
+        });
+        let deposed = client::Error::NotLeader { request: request() };
+        let invalid = client::Error::Invalid {
+            request: request(),
+            message: "no name".into(),
+        };
+        for (case, error, outage) in [
+            ("internal error", answer(500), true),
+            ("unavailable", answer(503), true),
+            ("too many requests", answer(429), true),
+            ("request timeout", answer(408), true),
+            ("no answer", late, true),
+            ("broken connection", transport, true),
+            ("cache not filled", unfilled, true),
+            ("deposed", deposed, true),
+            ("not cached there", elsewhere, false),
+            ("forbidden", answer(403), false),
+            ("conflict", answer(409), false),
+            ("refused as it is", answer(422), false),
+            ("no request", invalid, false),
+        ] {
+            assert_eq!(Error::from(Wrapped(error)).is_outage(), outage, "{case}");
+        }
+        assert!(Error::from(RateLimited::new("busy", Duration::ZERO)).is_outage());
+        assert!(Error::rate_limited("busy", Duration::ZERO).is_outage());
+        assert!(Error::outage("the gateway is gone").is_outage());
+        assert!(!Error::message("no such unit").is_outage());
+        assert!(!Error::from(fmt::Error).is_outage());
     }
 
     #[test]

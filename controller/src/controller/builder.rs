@@ -293,16 +293,19 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     /// left alone until something changes, its failures are forgotten, and `told` is called with it and the last error.
     /// Never unless said. An [`Outcome::retry`](crate::Outcome::retry) counts as a failure, but never is the last.
     ///
+    /// Only failures count that may be the request's fault. Not counted is an [outage](Error::outage): the API server
+    /// cannot be reached, does not answer in time, answers 408, 429 or 5xx, or asks to wait; a cache is not filled; the
+    /// lease is lost. Such a request is tried for as long as it takes, its back-off growing all the same, for when the
+    /// server is back no event would bring it back. A [time-out of the reconcile](Builder::reconcile_timeout) counts,
+    /// whatever it waited for.
+    ///
     /// `told` runs where the request was reconciled: it does not wait.
     pub fn max_retries(
         mut self,
         retries: u32,
         told: impl Fn(&R, &Error) + Send + Sync + 'static,
     ) -> Self {
-        self.settings.give_up = Some(GiveUp {
-            retries,
-            told: Box::new(told),
-        });
+        self.settings.give_up = Some(GiveUp::new(retries, Box::new(told)));
         self
     }
 

@@ -1,5 +1,6 @@
 //! Workers: take a key from the queue, hold it back while its own writes are unseen, reconcile it, settle it.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use reeve_workqueue::{AddOptions, Item, Queue, Reason};
 use tokio::task::JoinSet;
@@ -55,11 +57,42 @@ pub(crate) struct Workshop<R: RequestKey> {
 
 /// After how many retries a key is given up, and who is told.
 pub(crate) struct GiveUp<R> {
-    pub(crate) retries: u32,
-    pub(crate) told: Told<R>,
+    retries: u32,
+    told: Told<R>,
+    /// How many of its failures in a row are no fault of the key. Of keys that will be tried again only.
+    outages: Mutex<HashMap<R, u32>>,
 }
 
 pub(crate) type Told<R> = Box<dyn Fn(&R, &Error) + Send + Sync>;
+
+// === impl GiveUp ===
+
+impl<R: RequestKey> GiveUp<R> {
+    pub(crate) fn new(retries: u32, told: Told<R>) -> Self {
+        Self {
+            retries,
+            told,
+            outages: Mutex::default(),
+        }
+    }
+
+    /// Whether `key`, which had failed `attempts` times in a row, has failed for the last time.
+    fn is_last(&self, key: &R, attempts: u32, error: &Error) -> bool {
+        let mut outages = self.outages.lock();
+        if error.is_outage() {
+            let count = outages.entry(key.clone()).or_default();
+            // No more than there were: the queue may have forgotten some.
+            *count = (*count).min(attempts) + 1;
+            return false;
+        }
+        let outages = outages.get(key).copied().unwrap_or(0);
+        attempts.saturating_sub(outages) >= self.retries
+    }
+
+    fn forget(&self, key: &R) {
+        self.outages.lock().remove(key);
+    }
+}
 
 /// Counts one up while it lives.
 struct Active(Gauge);
@@ -223,13 +256,16 @@ impl<R: RequestKey> Workshop<R> {
                     metrics.terminal_errors.inc();
                     tracing::error!(%error, "reconciling failed; not tried again until something changes");
                 }
+                self.absolve(key);
                 item.forget();
             }
             Action::RequeueAfter(delay) => {
                 tracing::trace!(?delay, "reconciled; wanted again later");
+                self.absolve(key);
                 item.requeue_after(delay);
             }
             Action::Retry if self.gives_up(&item, &settled) => {
+                self.absolve(key);
                 item.forget();
                 self.tell(key, settled.error.as_ref());
             }
@@ -248,8 +284,17 @@ impl<R: RequestKey> Workshop<R> {
 
     /// Whether the key has failed for the last time.
     fn gives_up(&self, item: &Item<R>, settled: &Settlement) -> bool {
-        let over = |give_up: &GiveUp<R>| item.attempts() >= give_up.retries;
-        settled.error.is_some() && self.give_up.as_ref().is_some_and(over)
+        match (&self.give_up, &settled.error) {
+            (Some(give_up), Some(error)) => give_up.is_last(item, item.attempts(), error),
+            _ => false,
+        }
+    }
+
+    /// Its failures do not count any more. Before the item is settled: the key may be handed out the moment it is.
+    fn absolve(&self, key: &R) {
+        if let Some(give_up) = &self.give_up {
+            give_up.forget(key);
+        }
     }
 
     /// Says that a key is given up.

@@ -1,5 +1,6 @@
 //! Carrying out a [`Step`]: the writes, the log lines and the Events. Both forms of the controller share it.
 
+use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
@@ -190,26 +191,8 @@ fn namespace_ends(error: &Error) -> bool {
     })
 }
 
-/// Whether a key may be given up for this error: the API server looked at the request and said no. One that cannot be
-/// reached, or is overloaded, is tried for as long as it takes, for when it is back no event would bring the key back.
-pub(crate) fn is_refusal(error: &Error) -> bool {
-    match error {
-        Error::Api { status, .. } => {
-            (400..500).contains(&status.code) && !matches!(status.code, 408 | 429)
-        }
-        Error::Invalid { .. } => true,
-        _ => false,
-    }
-}
-
-/// Reports a key that is given up.
-pub(crate) fn give_up(
-    events: &Recorder,
-    key: &ObjectKey,
-    service: Option<&Service>,
-    error: &Error,
-) {
-    tracing::error!(%key, %error, "given up until something changes");
+/// Reports on the Service that its key is given up.
+pub(crate) fn give_up(events: &Recorder, service: Option<&Service>, error: &dyn fmt::Display) {
     if let Some(service) = service {
         let note = format!("Given up until something changes: {error}");
         events.event(service, EventType::Warning, "SyncFailed", "Sync", note);

@@ -9,13 +9,12 @@ use reeve_controller::{
     Context, Controller, Manager, Outcome, Reconciler, Request, Runnable, handler, reconcile,
 };
 
-use crate::act::{Acted, STALE, act, give_up, is_refusal};
+use crate::act::{Acted, STALE, act, give_up};
 use crate::desired::Defaults;
 use crate::plan::plan;
 use crate::{Error, NAME, Settings};
 
 struct ServiceIngress {
-    max_retry: u32,
     defaults: Defaults,
 }
 
@@ -26,42 +25,37 @@ impl Reconciler for ServiceIngress {
         let service = ctx.lister::<Service>()?.get(&request)?;
         let ingress = ctx.lister::<Ingress>()?.get(&request)?;
         let step = plan(service.as_deref(), ingress.as_deref(), &self.defaults);
-        match act(
-            ctx.client(),
-            ctx.events(),
-            &request,
-            service.as_deref(),
-            step,
-        )
-        .await
-        {
-            Ok(Acted::Done | Acted::Wrote(_)) => Ok(Outcome::done()),
-            Ok(Acted::Stale) => Ok(Outcome::requeue_after(STALE)),
-            Err(error) if is_refusal(&error) && ctx.attempt() > self.max_retry => {
-                give_up(ctx.events(), &request, service.as_deref(), &error);
-                Ok(Outcome::terminal(error))
-            }
-            Err(error) => Err(error.into()),
+        let (client, events) = (ctx.client(), ctx.events());
+        match act(client, events, &request, service.as_deref(), step).await? {
+            Acted::Done | Acted::Wrote(_) => Ok(Outcome::done()),
+            Acted::Stale => Ok(Outcome::requeue_after(STALE)),
         }
     }
 }
 
-fn controller(settings: &Settings) -> Result<Controller, BuildError> {
+fn controller(manager: &Manager, settings: &Settings) -> Result<Controller, BuildError> {
+    let (events, caches) = (manager.recorder(NAME), manager.caches().clone());
+    let told = move |request: &Request, error: &reconcile::Error| {
+        let services = caches.lister::<Service>().ok();
+        let service = services.and_then(|services| services.get(request).ok().flatten());
+        give_up(&events, service.as_deref(), error);
+    };
     Controller::builder(NAME)
         .for_kind::<Service>()
         .owns::<Ingress>()
         // An Ingress of somebody else that has the Service's name is in the way, and may be gone one day.
         .watches::<Ingress>(handler::for_object())
         .workers(settings.workers)
+        // The seed's program counts from the second try.
+        .max_retries(settings.max_retry.saturating_add(1), told)
         .complete(ServiceIngress {
-            max_retry: settings.max_retry,
             defaults: settings.defaults.clone(),
         })
 }
 
 /// Adds the controller, and what says that the caches hold what there is.
 pub(crate) fn add(manager: &Manager, settings: &Settings) -> Result<(), Error> {
-    manager.add_controller(controller(settings)?)?;
+    manager.add_controller(controller(manager, settings)?)?;
     let services = manager.caches().informer::<Service>()?;
     let ingresses = manager.caches().informer::<Ingress>()?;
     let announce = Runnable::new("start", async move |stop| {

@@ -20,7 +20,7 @@ use reeve_workqueue::{Item, OnDrop, Queue};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::act::{Acted, STALE, act, give_up, is_refusal};
+use crate::act::{Acted, STALE, act, give_up};
 use crate::desired::Defaults;
 use crate::plan::plan;
 use crate::{NAME, Settings};
@@ -205,9 +205,11 @@ impl Controller {
             }
             Ok(Acted::Done | Acted::Wrote(_)) => item.requeue_after(UNSEEN),
             Ok(Acted::Stale) => item.requeue_after(STALE),
-            Err(Error::Write(error)) if is_refusal(&error) && item.attempts() > self.max_retry => {
+            // A server that is away is waited for, for when it is back no event would bring the key back.
+            Err(Error::Write(error)) if !error.is_outage() && item.attempts() > self.max_retry => {
                 let service = self.services.get(&item).ok().flatten();
-                give_up(&self.events, &item, service.as_deref(), &error);
+                tracing::error!(key = %*item, %error, "given up until something changes");
+                give_up(&self.events, service.as_deref(), &error);
                 item.forget();
             }
             Err(error) => {

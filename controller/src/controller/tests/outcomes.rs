@@ -449,3 +449,66 @@ async fn the_reasons_of_a_key_are_merged_until_it_runs() {
     assert_eq!(*reasons.lock(), [vec![Reason::Added], all.to_vec()]);
     running.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_gives_no_key_up() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (tried, noted) = (Arc::clone(&seen), Arc::clone(&told));
+    let reconciler = reconcile::function(move |ctx: Context, request: Request| {
+        let tried = Arc::clone(&tried);
+        async move {
+            let patch = Patch::Merge(json!({"data": {"key": "2"}}));
+            let options = PatchParams::default();
+            let written = ctx
+                .client()
+                .patch::<ConfigMap, _>(&request, &options, &patch);
+            let written = written.await.map(drop).map_err(Error::from);
+            let attempt = ctx.attempt();
+            let end = written.as_ref().map_or_else(Error::is_outage, |()| true);
+            tried.lock().push(format!("{attempt} {end}"));
+            written.map(|()| Outcome::done())
+        }
+    });
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .max_retries(2, move |_: &Request, error| {
+            noted.lock().push(error.to_string());
+        })
+        .complete(reconciler);
+    let refusing = |code| {
+        fake.hook(move |method, _| (*method == Method::PATCH).then_some(Fate::Refuse(code)));
+    };
+    refusing(503);
+    let running = start(&fake, [controller.unwrap()]).await;
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(*told.lock(), [""; 0]);
+    let during = seen.lock().len();
+    assert!(during > 10, "{during} tries");
+    // One failure of its own in between, and another outage.
+    refusing(403);
+    eventually("refused", || seen.lock().len() == during + 1).await;
+    refusing(500);
+    eventually("away again", || seen.lock().len() == during + 2).await;
+    refusing(403);
+    eventually("given up", || told.lock().len() == 1).await;
+    let tries = seen.lock().split_off(during);
+    let expected = |number: usize, outage: bool| format!("{} {outage}", during + number);
+    assert_eq!(
+        tries,
+        [
+            expected(0, false),
+            expected(1, true),
+            expected(2, false),
+            expected(3, false)
+        ],
+        "three failures of its own, whatever there was in between; the back-off counts all"
+    );
+    assert!(told.lock()[0].contains("403"), "{told:?}");
+    // What is forgotten is forgotten: again three tries.
+    fake.put(&path("a"), map("3"));
+    eventually("given up again", || told.lock().len() == 2).await;
+    assert_eq!(seen.lock().len(), during + 3);
+    running.end().await;
+}
