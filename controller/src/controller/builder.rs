@@ -95,6 +95,7 @@ pub(super) struct Settings<R> {
     pub(super) panics: bool,
     pub(super) give_up: Option<GiveUp<R>>,
     pub(super) limit: Option<Limit<R>>,
+    pub(super) min_interval: Duration,
 }
 
 // === impl Builder ===
@@ -121,6 +122,7 @@ impl<R: RequestKey> Builder<R> {
                 panics: false,
                 give_up: None,
                 limit: None,
+                min_interval: Duration::ZERO,
             },
             marker: PhantomData,
         }
@@ -286,6 +288,18 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     /// How long failed requests wait; [`reeve_workqueue::default_controller_rate_limiter`] unless said.
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<R>) -> Self {
         self.settings.limit = Some(Box::new(move |queue| queue.rate_limiter(limiter)));
+        self
+    }
+
+    /// Reconciles one request no more often than every `interval`, whatever asks for it: the first change is handled at
+    /// once, those that come within `interval` of that together at its end. None unless said; zero is none. For work
+    /// that is expensive, not for work that is urgent.
+    ///
+    /// It counts from one hand-out to the next, so retries, [`Outcome::requeue_after`](crate::Outcome::requeue_after) and
+    /// requests whose [own writes](Builder::own_writes_timeout) are not shown yet wait that long at least, too
+    /// ([`reeve_workqueue::Builder::min_interval`]).
+    pub fn min_interval(mut self, interval: Duration) -> Self {
+        self.settings.min_interval = interval;
         self
     }
 

@@ -54,6 +54,7 @@ impl<R: RequestKey> Plan<R> {
             .name(self.name.as_str())
             .clock(parts.clock.clone())
             .on_drop(OnDrop::Retry)
+            .min_interval(self.settings.min_interval)
             .metrics(parts.metrics.queues());
         let Self {
             name,

@@ -365,6 +365,39 @@ async fn a_timer_requests_every_period() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_request_is_reconciled_no_more_often_than_its_interval_allows() {
+    let fake = Fake::default();
+    let runs: Arc<Mutex<Vec<(String, Duration)>>> = Arc::default();
+    let (noted, begin) = (Arc::clone(&runs), Instant::now());
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .min_interval(Duration::from_secs(30))
+        .complete(reconcile::function(move |_: Context, request: Request| {
+            let run = (request.to_string(), begin.elapsed());
+            noted.lock().push(run);
+            async { Ok::<_, reconcile::Error>(Outcome::done()) }
+        }));
+    let running = start(&fake, [controller.unwrap()]).await;
+    sleep(Duration::from_secs(1)).await;
+    for value in 0..50 {
+        fake.put(&path("busy"), map(&value.to_string()));
+        if value == 20 {
+            fake.put(&path("other"), map("1"));
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+    sleep(Duration::from_secs(300)).await;
+    let of = |name: &str| -> Vec<u64> {
+        let runs = runs.lock();
+        let of = runs.iter().filter(|(request, _)| request == name);
+        of.map(|(_, at)| at.as_secs()).collect()
+    };
+    assert_eq!(of("ns/busy"), [1, 31, 61], "at once, and then together");
+    assert_eq!(of("ns/other"), [21], "each has its own");
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panic_brings_the_manager_down_if_that_is_wanted() {
     let fake = Fake::default();
     fake.put(&path("a"), map("1"));
