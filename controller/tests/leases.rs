@@ -1,10 +1,14 @@
 //! Controllers with a lease each, in two replicas on the built-in API server, under virtual time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_core::params::{Patch, PatchParams};
+use parking_lot::Mutex;
+use reeve_apiserver::faults::Rule;
+use reeve_apiserver::record::RequestRecord;
 use reeve_controller::manager::{Error, Handle, State};
 use reeve_controller::testing::{Cluster, Running};
 use reeve_controller::{
@@ -150,25 +154,165 @@ async fn replicas_share_the_work_when_each_controller_has_its_lease() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_controller_that_loses_its_lease_brings_the_manager_down_and_the_others_end_well() {
-    let cluster = Cluster::in_process().await;
-    let one = replica(&cluster, "pod-0").await;
-    cluster
-        .eventually("both leading", async || {
-            let all = states(one.running.manager());
-            all.iter().all(|(_, state)| *state == State::Running)
-        })
-        .await;
-    let mut stolen = cluster.client().get::<Lease>(&key("a")).await.unwrap();
-    stolen.spec.as_mut().unwrap().holder_identity = Some("thief".into());
+async fn steal(cluster: &Cluster, name: &str, holder: &str) {
+    let mut stolen = cluster.client().get::<Lease>(&key(name)).await.unwrap();
+    stolen.spec.as_mut().unwrap().holder_identity = Some(holder.into());
     cluster.client().update(&stolen).await.unwrap();
-    let error = one.running.ended().await.unwrap_err();
-    assert_eq!(error.to_string(), "a failed: the lease was taken by thief");
+}
+
+/// How often ConfigMaps were listed or watched.
+fn follows(cluster: &Cluster) -> usize {
+    let follows = |one: &&RequestRecord| {
+        one.resource == "configmaps" && matches!(&*one.verb, "list" | "watch")
+    };
+    cluster.requests().all().iter().filter(follows).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_loses_its_lease_stands_by_and_leads_again_and_the_others_go_on() {
+    let cluster = Cluster::in_process().await;
+    cluster
+        .create::<ConfigMap>(
+            json!({"metadata": {"namespace": "default", "name": "work"}, "data": {}}),
+        )
+        .await;
+    let one = replica(&cluster, "pod-0").await;
+    for name in ["a", "b"] {
+        cluster
+            .eventually_eq("signed", Some("pod-0".to_owned()), async || {
+                signed(&cluster, name).await
+            })
+            .await;
+    }
+    let before = follows(&cluster);
+    assert!(before > 0);
+    let state = |name: &str, state| (name.to_owned(), state);
+    for round in 1..=2 {
+        let lost = Instant::now();
+        steal(&cluster, "a", "thief").await;
+        cluster
+            .eventually("a stands by", async || {
+                states(one.running.manager())[0].1 == State::Standby
+            })
+            .await;
+        assert!(lost.elapsed() < Duration::from_secs(1));
+        sign(&cluster.client(), &key("work"), "a", "thief")
+            .await
+            .unwrap();
+        sign(&cluster.client(), &key("work"), "b", "nobody")
+            .await
+            .unwrap();
+        // The thief's lease lasts 15 s, and nobody renews it.
+        sleep(Duration::from_secs(14)).await;
+        assert_eq!(
+            states(one.running.manager()),
+            [state("a", State::Standby), state("b", State::Running)]
+        );
+        assert_eq!(signed(&cluster, "a").await.as_deref(), Some("thief"));
+        assert_eq!(signed(&cluster, "b").await.as_deref(), Some("pod-0"));
+        let led = one
+            .running
+            .metric("leader_election_master_status{name=\"a\"}");
+        assert_eq!(led, Some(0.0), "round {round}");
+        cluster
+            .eventually_eq("a leads again", Some("pod-0".to_owned()), async || {
+                signed(&cluster, "a").await
+            })
+            .await;
+        assert!(lost.elapsed() < Duration::from_secs(18));
+    }
+    assert_eq!(follows(&cluster), before, "the caches stayed warm");
+    one.running.end().await;
     assert_eq!(
         (holder(&cluster, "a").await, holder(&cluster, "b").await),
-        ("thief".into(), String::new())
+        (String::new(), String::new())
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_stands_by_while_its_lease_cannot_be_renewed() {
+    let cluster = Cluster::in_process().await;
+    let one = replica(&cluster, "pod-0").await;
+    let led = async |state: State| {
+        let both = || {
+            let all = states(one.running.manager());
+            all.iter().all(|(_, now)| *now == state)
+        };
+        cluster.eventually("both", async || both()).await;
+    };
+    led(State::Running).await;
+    let away = cluster
+        .faults()
+        .add(Rule::new().resource("leases").status(503, "later"));
+    led(State::Standby).await;
+    sleep(Duration::from_secs(600)).await;
+    led(State::Standby).await;
+    away.remove();
+    led(State::Running).await;
+    one.running.end().await;
+}
+
+/// Says `end` when it is dropped.
+struct AtEnd<'a> {
+    log: &'a Mutex<Vec<(&'static str, Instant)>>,
+    end: &'static str,
+}
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.log.lock().push((self.end, Instant::now()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_controller_is_at_is_dropped_with_its_lease_and_done_again_under_the_next() {
+    let cluster = Cluster::in_process().await;
+    cluster
+        .create::<ConfigMap>(
+            json!({"metadata": {"namespace": "default", "name": "work"}, "data": {}}),
+        )
+        .await;
+    let log: Arc<Mutex<Vec<(&'static str, Instant)>>> = Arc::default();
+    let noted = Arc::clone(&log);
+    let reconciler = reconcile::function(move |_: Context, _: Request| {
+        let log = Arc::clone(&noted);
+        async move {
+            log.lock().push(("begun", Instant::now()));
+            let mut end = AtEnd {
+                log: &log,
+                end: "dropped",
+            };
+            sleep(Duration::from_secs(30)).await;
+            end.end = "done";
+            drop(end);
+            Ok::<_, reconcile::Error>(Outcome::done())
+        }
+    });
+    let manager = cluster.manager().namespace("default").build().await;
+    let manager = manager.unwrap();
+    let controller = Controller::builder("a")
+        .for_kind::<ConfigMap>()
+        .lease(lease("a", "pod-0"))
+        .complete(reconciler);
+    manager.add_controller(controller.unwrap()).unwrap();
+    let running = cluster.start(&manager);
+    cluster
+        .eventually("begun", async || log.lock().len() == 1)
+        .await;
+    let lost = Instant::now();
+    steal(&cluster, "a", "thief").await;
+    cluster
+        .eventually("done", async || log.lock().len() == 4)
+        .await;
+    let log = log.lock().clone();
+    let what: Vec<&str> = log.iter().map(|(what, _)| *what).collect();
+    assert_eq!(what, ["begun", "dropped", "begun", "done"]);
+    assert!(log[1].1 - lost < Duration::from_secs(1));
+    assert!(
+        log[2].1 - lost >= Duration::from_secs(15),
+        "the thief's lease"
+    );
+    running.end().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -174,6 +174,12 @@ impl Interest {
     }
 }
 
+impl Clone for Interest {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.slot), self.required)
+    }
+}
+
 impl Drop for Interest {
     fn drop(&mut self) {
         self.slot

@@ -278,8 +278,9 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     /// Leads by a lease of its own instead of the manager's, so that replicas share the work: one leads this
     /// controller, another that. No two controllers of a manager may have the same lease.
     ///
-    /// Stopped alone, the controller gives its lease up, and another replica leads it. Losing the lease brings the
-    /// manager down, as losing the manager's does; the others of its controllers end first.
+    /// Stopped alone, the controller gives its lease up, and another replica leads it. When it loses the lease, what its
+    /// workers are at is dropped at once, and it stands by and contends again, its caches warm, while the other
+    /// controllers go on; losing the manager's lease ends the manager. When it leads again it is told of every object.
     pub fn lease(mut self, options: leader_election::Options) -> Self {
         self.settings.lease = Some(options);
         self

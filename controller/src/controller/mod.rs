@@ -13,7 +13,6 @@ mod worker;
 use std::fmt;
 
 use reeve_clock::Clock;
-use tokio::sync::watch as signal;
 
 pub use builder::{BuildError, Builder, NoWatch, OneKind};
 pub use defaults::Defaults;
@@ -23,7 +22,7 @@ use crate::cache::{CacheError, Caches};
 use crate::client::Client;
 use crate::debug::Queues;
 use crate::events::Recorder;
-use crate::leader_election;
+use crate::leader_election::{self, Term};
 use crate::manager::Runnable;
 use crate::manager::names::Name;
 use crate::metrics::Metrics;
@@ -52,7 +51,7 @@ pub(crate) struct Parts {
     pub(crate) recorder: Recorder,
     pub(crate) defaults: Defaults,
     /// Whether this replica leads; `None` for a controller that runs on every replica.
-    pub(crate) leads: Option<signal::Receiver<bool>>,
+    pub(crate) term: Option<Term>,
     /// Its name, taken for as long as it lives.
     pub(crate) name: Name,
 }

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, select_all};
-use parking_lot::Mutex;
 use reeve_workqueue::{AddOptions, OnDrop, Queue, Reason};
-use tokio::sync::watch;
 use tokio::time::{Instant, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
@@ -16,9 +14,10 @@ use super::Parts;
 use super::builder::Settings;
 use super::own_writes::OwnWrites;
 use super::watch::{Asked, Filters, Watch, Watching};
-use super::worker::{AnyReconciler, Workshop};
+use super::worker::{AnyReconciler, End, Workshop};
 use crate::cache::{CacheError, Kind};
 use crate::context::Surroundings;
+use crate::leader_election::Term;
 use crate::manager::{Inspect, Runnable, State, Ticket};
 use crate::reconcile::RequestKey;
 use crate::source::Wanted;
@@ -45,7 +44,8 @@ impl<R: RequestKey> Plan<R> {
     ///
     /// Sources are read from the start, on a standby too. Handlers are registered when this replica leads, and are
     /// told of every object there is then: a standby keeps its caches warm and its queue empty. With
-    /// [`Builder::warm_up`](super::Builder::warm_up) they are registered at the start.
+    /// [`Builder::warm_up`](super::Builder::warm_up) they are registered at the start. When a lease of its own is lost
+    /// the workers end, the handlers go, and it waits to lead again; the queue and the caches stay.
     ///
     /// # Errors
     /// When a kind cannot be cached as the controller wants it.
@@ -106,8 +106,8 @@ impl<R: RequestKey> Plan<R> {
             let run = Run {
                 ticket,
                 watching: Arc::new(Watching::new(queue.clone())),
-                watches: Mutex::new(watches),
-                leads: parts.leads,
+                watches,
+                term: parts.term,
                 warm_up: settings.warm_up || defaults.warm_up,
                 sync_timeout: settings.sync_timeout.or(defaults.cache_sync_timeout),
                 stop,
@@ -129,9 +129,9 @@ impl<R: RequestKey> Plan<R> {
 struct Run<R: RequestKey> {
     ticket: Arc<Ticket>,
     watching: Arc<Watching<R>>,
-    watches: Mutex<Vec<Asked<R>>>,
+    watches: Vec<Asked<R>>,
     /// Whether this replica leads; `None` without election.
-    leads: Option<watch::Receiver<bool>>,
+    term: Option<Term>,
     warm_up: bool,
     /// After how long without the first objects it gives up.
     sync_timeout: Option<Duration>,
@@ -142,32 +142,30 @@ struct Run<R: RequestKey> {
 
 impl<R: RequestKey> Run<R> {
     /// From the start of the controller to its end.
-    async fn work(self, workshop: &Arc<Workshop<R>>, workers: usize) -> Result<(), BoxError> {
-        let around = &workshop.around;
+    async fn work(mut self, workshop: &Arc<Workshop<R>>, workers: usize) -> Result<(), BoxError> {
+        let name = &*workshop.around.controller;
         let inspect: Arc<dyn Inspect> = Arc::<Watching<R>>::clone(&self.watching);
         self.ticket.inspected_by(inspect);
-        let attach = || {
-            let watches = std::mem::take(&mut *self.watches.lock());
-            self.watching.attach(&around.controller, watches);
-        };
         if self.warm_up {
-            attach();
+            self.watching.attach(name, &self.watches);
         }
         let mut result = Ok(());
-        if self.leads().await {
+        while self.leads().await {
             if !self.warm_up {
-                attach();
+                self.watching.attach(name, &self.watches);
             }
-            self.ticket.enter(State::Syncing);
-            // No reconcile before every handler has seen the objects that were there at the start.
-            match self.synced_in_time(&around.controller).await {
-                Ok(true) => {
-                    tracing::info!(controller = %around.controller, workers, "starting workers");
-                    self.ticket.enter(State::Running);
-                    result = Arc::clone(workshop).run(workers).await;
-                }
-                Ok(false) => {}
-                Err(late) => result = Err(late),
+            let end = self.serve(workshop, workers).await;
+            if !matches!(end, Ok(End::Lost)) {
+                result = end.map(drop);
+                break;
+            }
+            // Another may see to all that was seen here: whoever leads next, and be it this one, is told of every object.
+            self.watching.detach().await;
+            if self.warm_up {
+                self.watching.attach(name, &self.watches);
+            }
+            if let Some(term) = &mut self.term {
+                term.rest();
             }
         }
         workshop.queue.shut_down();
@@ -176,18 +174,43 @@ impl<R: RequestKey> Run<R> {
     }
 
     /// Waits until this replica leads; false if the stop came first.
-    async fn leads(&self) -> bool {
-        let Some(mut leads) = self.leads.clone() else {
+    async fn leads(&mut self) -> bool {
+        let Some(term) = &mut self.term else {
             return true;
         };
-        if !*leads.borrow() {
+        if !term.leads() {
             self.ticket.enter(State::Standby);
         }
         tokio::select! {
             biased;
             () = self.stop.cancelled() => false,
-            leads = leads.wait_for(|leads| *leads) => leads.is_ok(),
+            leads = term.begin() => leads,
         }
+    }
+
+    /// Starts the workers when the caches are filled, and returns when they have ended.
+    async fn serve(&self, workshop: &Arc<Workshop<R>>, workers: usize) -> Result<End, BoxError> {
+        let name = &*workshop.around.controller;
+        let lost = async {
+            match &self.term {
+                Some(term) => term.lost().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(lost);
+        self.ticket.enter(State::Syncing);
+        // No reconcile before every handler has seen the objects that were there at the start.
+        let synced = tokio::select! {
+            biased;
+            () = &mut lost => return Ok(End::Lost),
+            synced = self.synced_in_time(name) => synced?,
+        };
+        if !synced {
+            return Ok(End::Stopped);
+        }
+        tracing::info!(controller = name, workers, "starting workers");
+        self.ticket.enter(State::Running);
+        workshop.run(workers, lost).await
     }
 
     /// As [`Run::synced`].

@@ -21,8 +21,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) type Filters = Arc<[Box<dyn Filter>]>;
 /// Asks for the cache of a watch.
 type Ask<R> = Box<dyn FnOnce(&Caches, &Filters) -> Result<Attach<R>, CacheError> + Send>;
-/// Registers the handler of a watch, which adds to the queue.
-type Attach<R> = Box<dyn FnOnce(&str, &Queue<R>) -> Registration + Send>;
+/// Registers the handler of a watch, which adds to the queue; each time the replica begins to lead.
+type Attach<R> = Box<dyn Fn(&str, &Queue<R>) -> Registration + Send + Sync>;
 
 /// A watch with its kind erased.
 pub(super) struct Watch<R> {
@@ -31,7 +31,7 @@ pub(super) struct Watch<R> {
     optional: bool,
 }
 
-/// A watch whose cache fills, and whose handler is not registered yet.
+/// A watch whose cache fills, whether or not its handler is registered.
 pub(super) struct Asked<R> {
     attach: Attach<R>,
     optional: bool,
@@ -70,14 +70,16 @@ impl<R: RequestKey> Watch<R> {
             let caches = others.unwrap_or_else(|| caches.clone());
             let interest = caches.watch(&view, !optional)?;
             let filters = Filters::clone(filters);
+            let (handler, predicates) = (Arc::new(handler), Arc::new(predicates));
             let attach: Attach<R> = Box::new(move |name, queue| {
-                let queue = queue.clone();
-                caches.register(interest, &view, name, move |event| {
+                let (queue, filters) = (queue.clone(), Filters::clone(&filters));
+                let (handler, predicates) = (Arc::clone(&handler), Arc::clone(&predicates));
+                caches.register(interest.clone(), &view, name, move |event| {
                     let meta = MetaEvent::of(&event);
                     if filters.iter().all(|filter| filter.passes(&meta))
                         && predicates.iter().all(|predicate| predicate.allows(&event))
                     {
-                        enqueue(&queue, &handler, &event, changed);
+                        enqueue(&queue, &*handler, &event, changed);
                     }
                 })
             });
@@ -129,7 +131,7 @@ impl<R: RequestKey> Watching<R> {
     }
 
     /// Registers every handler, which are then told of every object there is.
-    pub(super) fn attach(&self, name: &str, watches: Vec<Asked<R>>) {
+    pub(super) fn attach(&self, name: &str, watches: &[Asked<R>]) {
         for watch in watches {
             let registration = (watch.attach)(name, &self.queue);
             self.registered.lock().push(Arc::new(Registered {

@@ -55,6 +55,15 @@ pub(crate) struct Workshop<R: RequestKey> {
     pub(super) own_writes: Option<OwnWrites<R>>,
 }
 
+/// Why the workers ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// They were to stop.
+    Stopped,
+    /// Their lease is lost.
+    Lost,
+}
+
 /// After how many retries a key is given up, and who is told.
 pub(crate) struct GiveUp<R> {
     retries: u32,
@@ -115,15 +124,19 @@ impl Drop for Active {
 // === impl Workshop ===
 
 impl<R: RequestKey> Workshop<R> {
-    /// Runs `workers` until the stop, and then lets each end what it is at. Dropped, it drops what they are at;
-    /// those keys are counted as to be retried.
+    /// Runs `workers` until the stop, and then lets each end what it is at. When the lease is `lost`, it drops what they
+    /// are at, and returns when that is dropped; those keys are counted as to be retried.
     ///
     /// # Errors
     /// When a reconcile panics, and that is not to be recovered from.
-    pub(crate) async fn run(self: Arc<Self>, workers: usize) -> Result<(), BoxError> {
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        workers: usize,
+        lost: impl Future<Output = ()>,
+    ) -> Result<End, BoxError> {
         let mut tasks = JoinSet::new();
         for _ in 0..workers {
-            let workshop = Arc::clone(&self);
+            let workshop = Arc::clone(self);
             tasks.spawn(async move { workshop.work().await });
         }
         let ended = async {
@@ -132,13 +145,16 @@ impl<R: RequestKey> Workshop<R> {
                     return Err(format!("a worker panicked: {panic}").into());
                 }
             }
-            Ok(())
+            Ok(End::Stopped)
         };
-        tokio::select! {
+        let end = tokio::select! {
             biased;
-            result = ended => result,
+            () = lost => Ok(End::Lost),
+            end = ended => end,
             never = self.sweep() => match never {},
-        }
+        };
+        tasks.shutdown().await;
+        end
     }
 
     async fn work(&self) {

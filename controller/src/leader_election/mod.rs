@@ -30,8 +30,10 @@
 //! A manager has one lease ([`Builder::leader_election`](crate::manager::Builder::leader_election)), or a controller
 //! has one of its own ([`Builder::lease`](crate::controller::Builder::lease)), so that replicas share the work. Its
 //! client asks the fence of that lease; when the controller is stopped the lease is released, and another replica
-//! leads that controller. Losing any lease is an error of the manager: the process should exit, and come back as a
-//! standby.
+//! leads that controller. Losing the manager's lease is an error of the manager: the process should exit, and come back
+//! as a standby. A controller that loses its own becomes a standby again, and the others go on: what its workers are at
+//! is dropped at once, and when that has ended it contends again. Its caches stay warm. When it leads again it is told of
+//! every object, as at the first time.
 //!
 //! As in Kubernetes itself there is no fencing on the server. A request that was sent before the renew deadline and
 //! is on its way for longer than LeaseDuration − RenewDeadline may arrive under the next leader; and so may one of
@@ -54,5 +56,5 @@ pub(crate) use elector::{Elector, Marks};
 pub use fence::{Fence, TOLERANCE};
 pub(crate) use fence::{Gated, Passage, add_checks, remove_checks};
 pub use options::{Error, JITTER, Options, identity};
-pub(crate) use own::Own;
+pub(crate) use own::{Own, Term};
 pub use record::Record;

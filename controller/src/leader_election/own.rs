@@ -6,9 +6,8 @@ use reeve_clock::Clock;
 use tokio::pin;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tower::BoxError;
 
-use super::{Elector, Fence, Options, add_checks, remove_checks};
+use super::{Elector, Fence, Marks, Options, add_checks, remove_checks};
 use crate::client::Client;
 use crate::health::Health;
 use crate::manager::Runnable;
@@ -17,13 +16,67 @@ use crate::metrics::Metrics;
 
 /// The lease of one controller: contended for while it runs, given up after it has ended.
 pub(crate) struct Own {
-    elector: Elector,
-    lease: String,
+    client: Client,
+    options: Options,
+    clock: Clock,
+    marks: Marks,
     health: Health,
     fence: Fence,
     leading: watch::Sender<bool>,
+    /// Whether the controller has ended all it does as the leader.
+    rests: watch::Sender<bool>,
     /// Nobody else in this manager contends for it.
+    #[expect(dead_code, reason = "held, so that it is taken")]
     name: Name,
+}
+
+/// What a controller knows of the lease it works under, and tells of its work.
+pub(crate) struct Term {
+    leading: watch::Receiver<bool>,
+    /// `None` for the manager's lease, the loss of which ends the manager and all that it runs.
+    rests: Option<watch::Sender<bool>>,
+}
+
+// === impl Term ===
+
+impl Term {
+    /// Under the lease of the manager.
+    pub(crate) fn shared(leading: watch::Receiver<bool>) -> Self {
+        Self {
+            leading,
+            rests: None,
+        }
+    }
+
+    /// Whether this replica leads.
+    pub(crate) fn leads(&self) -> bool {
+        *self.leading.borrow()
+    }
+
+    /// Waits until this replica leads; false if it never will.
+    pub(crate) async fn begin(&mut self) -> bool {
+        let leads = self.leading.wait_for(|leads| *leads).await.is_ok();
+        if leads && let Some(rests) = &self.rests {
+            rests.send_replace(false);
+        }
+        leads
+    }
+
+    /// Returns when the lease is lost, if that is to be survived.
+    pub(crate) async fn lost(&self) {
+        let mut leading = self.leading.clone();
+        let lost = async { leading.wait_for(|leads| !*leads).await.is_ok() };
+        if self.rests.is_none() || !lost.await {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// All that was done as the leader has ended.
+    pub(crate) fn rest(&self) {
+        if let Some(rests) = &self.rests {
+            rests.send_replace(true);
+        }
+    }
 }
 
 // === impl Own ===
@@ -37,14 +90,15 @@ impl Own {
         metrics: &Metrics,
         health: &Health,
     ) -> Self {
-        let (lease, fence) = (options.name.clone(), Fence::closed(clock.clone()));
-        let marks = metrics.leader(&lease);
         Self {
-            elector: Elector::new(client, options, clock.clone(), fence.clone(), marks),
-            lease,
+            marks: metrics.leader(&options.name),
+            fence: Fence::closed(clock.clone()),
+            client,
+            options,
+            clock: clock.clone(),
             health: health.clone(),
-            fence,
             leading: watch::channel(false).0,
+            rests: watch::channel(true).0,
             name,
         }
     }
@@ -54,45 +108,65 @@ impl Own {
         &self.fence
     }
 
-    /// Whether the lease is ours.
-    pub(crate) fn leads(&self) -> watch::Receiver<bool> {
-        self.leading.subscribe()
+    /// For the runnable.
+    pub(crate) fn term(&self) -> Term {
+        Term {
+            leading: self.leading.subscribe(),
+            rests: Some(self.rests.clone()),
+        }
     }
 
     /// `runnable`, contending for the lease while it runs. Told to stop, it ends and then the lease is given up; when
-    /// the lease is lost, it is dropped, and the loss is its error.
+    /// the lease is lost, it stands by and contends again.
     pub(crate) fn around(self, runnable: Runnable) -> Runnable {
         let name = runnable.name().to_owned();
         Runnable::told(name, move |ticket, stop| async move {
-            let Self {
-                elector,
-                lease,
-                health,
-                fence,
-                leading,
-                name: _name,
-            } = self;
-            add_checks(&health, &lease, &fence);
+            let lease = self.options.name.clone();
+            add_checks(&self.health, &lease, &self.fence);
             let ended = CancellationToken::new();
-            let lead = elector.lead(ended.clone(), leading);
-            pin!(lead);
+            let contend = self.contend(&ended);
+            pin!(contend);
             let mut run = (runnable.run)(Arc::clone(&ticket), stop);
             let result = tokio::select! {
                 biased;
-                lost = &mut lead => {
-                    // At once: another may lead soon.
-                    drop(run);
-                    lost.map_err(BoxError::from)
-                }
+                // It does not end before it is told to.
+                () = &mut contend => Ok(()),
                 result = &mut run => {
                     drop(run);
                     ended.cancel();
-                    let released = lead.await.map_err(BoxError::from);
-                    result.and(released)
+                    contend.await;
+                    result
                 }
             };
-            remove_checks(&health, &lease);
+            remove_checks(&self.health, &lease);
             result
         })
+    }
+
+    /// Takes the lease, keeps it, and takes it again when it was lost, until `ended`; then gives it up.
+    async fn contend(&self, ended: &CancellationToken) {
+        loop {
+            let elector = Elector::new(
+                self.client.clone(),
+                self.options.clone(),
+                self.clock.clone(),
+                self.fence.clone(),
+                self.marks.clone(),
+            );
+            let lead = elector.lead(ended.clone(), self.leading.clone());
+            let Err(lost) = lead.await else {
+                return;
+            };
+            tracing::warn!(lease = self.options.name, cause = %lost, "standing by: the controller's lease is lost");
+            // What was decided under the old lease is not to be written under the next.
+            let mut rests = self.rests.subscribe();
+            tokio::select! {
+                biased;
+                () = ended.cancelled() => return,
+                rests = rests.wait_for(|rests| *rests) => if rests.is_err() {
+                    return;
+                },
+            }
+        }
     }
 }

@@ -47,7 +47,7 @@ use crate::controller::{Controller, Defaults, Parts};
 use crate::debug::Queues;
 use crate::events::Recorder;
 use crate::health::Health;
-use crate::leader_election::{Fence, Options as ElectionOptions, Own};
+use crate::leader_election::{Fence, Options as ElectionOptions, Own, Term};
 use crate::metrics::Metrics;
 use names::Names;
 use run::End;
@@ -232,10 +232,13 @@ impl Manager {
             .filter(|_| elects)
             .map(|options| shared.contend(options))
             .transpose()?;
-        let (fence, leads) = match &own {
+        let (fence, term) = match &own {
             _ if !elects => (None, None),
-            Some(own) => (Some(own.fence().clone()), Some(own.leads())),
-            None => (shared.fence.clone(), Some(shared.leading.subscribe())),
+            Some(own) => (Some(own.fence().clone()), Some(own.term())),
+            None => {
+                let leading = shared.leading.subscribe();
+                (shared.fence.clone(), Some(Term::shared(leading)))
+            }
         };
         let parts = Parts {
             clock: shared.clock.clone(),
@@ -254,7 +257,7 @@ impl Manager {
             queues: shared.queues.clone(),
             recorder: self.recorder(&controller.name),
             defaults: shared.defaults.clone(),
-            leads,
+            term,
             name,
         };
         let runnable = (controller.prepare)(parts).map_err(|source| Error::Cache {
