@@ -6,6 +6,35 @@
 //! A [`Predicate`] is of one watch. A [`Filter`] looks at metadata only, so that it applies to every kind: it is a
 //! predicate of one watch too, and [`Builder::with_event_filter`](crate::controller::Builder::with_event_filter) makes
 //! it one of all watches.
+//!
+//! # What lies between old and new
+//! `old` is what this controller was told last of the object, `new` is the state now. There may have been others in
+//! between, which nobody sees:
+//!
+//! * a **list made again** (reason [`Relist`](UpdateReason::Relist)), after a watch broke and the server had forgotten
+//!   what came since, shows the last state only;
+//! * a controller that is **more than 1,024 events behind** gets those that wait for one object as one
+//!   ([`Policy::Coalesce`](reeve_informer::Policy::Coalesce), which each watch of a controller has): two updates are one
+//!   from the first old to the last new, an addition and an update are an addition of the new, an update and a deletion
+//!   are the deletion, an addition and a deletion are nothing.
+//!
+//! So A → B → A comes as A → A, which no predicate that compares lets through. Nothing is missed: a reconcile acts on
+//! the state, and has seen this one. That is so for every *level-triggered* predicate: one that lets a change through
+//! whenever the two states differ in what the reconcile reads, however many steps were in between. Comparisons
+//! ([`generation_changed`] and its like), conditions on either state ([`labels`], [`object`], [`namespaces`]), and those
+//! with [`or`] are.
+//!
+//! **[`not`] and [`and`] of comparisons are not.** `not(generation_changed())` is meant to let changes of the status
+//! through. A change of the status and one of the spec that come as one update are none to it, and the status is not
+//! looked at. Compare what is wanted instead: `|event| match event { Event::Updated { old, new, .. } => old.status !=
+//! new.status, _ => true }`. Nor can a predicate count changes, or find that B was there.
+//!
+//! # What `generation_changed` does not see
+//! * Kinds **without a generation** have no update at all for it: ConfigMap, Secret and others.
+//! * Custom kinds without the status subresource count every change of the status, too.
+//! * Labels, annotations, finalizers and owners have no generation: `or(generation_changed(), labels_changed())`.
+//! * A **resync** shows the same generation again, and a status that somebody else spoilt has the same, too. What is to
+//!   be looked at from time to time says [`Outcome::requeue_after`](crate::Outcome::requeue_after).
 
 use std::fmt;
 
@@ -196,7 +225,7 @@ enum Aspect {
 }
 
 /// Updates of the spec: `metadata.generation` changed. Marking for deletion counts, for it does change it; status
-/// and metadata do not.
+/// and metadata do not. [Not for every kind](self#what-generation_changed-does-not-see).
 #[must_use]
 pub fn generation_changed() -> Changed {
     Changed(Aspect::Generation)
@@ -281,7 +310,8 @@ pub struct Or<A, B>(A, B);
 #[derive(Clone, Copy, Debug)]
 pub struct Not<P>(P);
 
-/// Events that both `one` and `other` allow.
+/// Events that both `one` and `other` allow. If both compare, changes [that come as one
+/// update](self#what-lies-between-old-and-new) may pass that would not have passed one by one.
 #[must_use]
 pub fn and<A, B>(one: A, other: B) -> And<A, B> {
     And(one, other)
@@ -293,7 +323,8 @@ pub fn or<A, B>(one: A, other: B) -> Or<A, B> {
     Or(one, other)
 }
 
-/// Events that `predicate` does not allow.
+/// Events that `predicate` does not allow. Of a predicate that compares, it [misses
+/// changes](self#what-lies-between-old-and-new) that come together with others.
 #[must_use]
 pub fn not<P>(predicate: P) -> Not<P> {
     Not(predicate)
