@@ -8,11 +8,7 @@ mod managed;
 pub mod plan;
 mod raw;
 
-use std::net::SocketAddr;
-
-use reeve_clock::Clock;
-use reeve_controller::metrics::Metrics;
-use reeve_controller::{Manager, cache, controller, leader_election, manager};
+use reeve_controller::{Manager, cache, controller, manager};
 
 use desired::Defaults;
 
@@ -28,7 +24,7 @@ pub enum Form {
     Managed,
 }
 
-/// What the program is told.
+/// What the program is told, beside what every program is.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How the controller is put together.
@@ -39,16 +35,6 @@ pub struct Settings {
     pub max_retry: u32,
     /// What an Ingress gets that the annotation does not say.
     pub defaults: Defaults,
-    /// Wall time and randomness.
-    pub clock: Clock,
-    /// Where is counted.
-    pub metrics: Metrics,
-    /// The lease, if one of several replicas is to lead.
-    pub leader_election: Option<leader_election::Options>,
-    /// Where `/healthz` and `/readyz` are served.
-    pub health_address: Option<SocketAddr>,
-    /// Where `/metrics` is served.
-    pub metrics_address: Option<SocketAddr>,
 }
 
 /// Why the program cannot be put together.
@@ -68,40 +54,23 @@ pub enum Error {
 // === impl Settings ===
 
 impl Settings {
-    /// The defaults of the seed's program: 8 workers, 8 retries; no election, nothing served.
+    /// The defaults of the seed's program: 8 workers, 8 retries.
     #[must_use]
-    pub fn new(form: Form, clock: Clock) -> Self {
+    pub fn new(form: Form) -> Self {
         Self {
             form,
             workers: 8,
             max_retry: 8,
             defaults: Defaults::default(),
-            clock,
-            metrics: Metrics::new(),
-            leader_election: None,
-            health_address: None,
-            metrics_address: None,
         }
     }
 }
 
-/// Puts the program together: a manager with the controller in it, ready to run.
+/// Completes the program: the manager, with the controller in it, ready to run.
 ///
 /// # Errors
 /// When an address cannot be bound, or settings do not fit together.
-pub async fn build(client: kube_client::Client, settings: Settings) -> Result<Manager, Error> {
-    let mut builder = Manager::builder(client)
-        .clock(settings.clock.clone())
-        .metrics(settings.metrics.clone());
-    if let Some(lease) = &settings.leader_election {
-        builder = builder.leader_election(lease.clone());
-    }
-    if let Some(address) = settings.health_address {
-        builder = builder.health_address(address);
-    }
-    if let Some(address) = settings.metrics_address {
-        builder = builder.metrics_address(address);
-    }
+pub async fn build(builder: manager::Builder, settings: Settings) -> Result<Manager, Error> {
     let manager = builder.build().await?;
     match settings.form {
         Form::Raw => raw::add(&manager, &settings)?,

@@ -1,29 +1,20 @@
 //! The program: see `service-ingress --help`.
 
-use std::io::IsTerminal as _;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use kube_client::Config;
-use kube_client::config::{KubeConfigOptions, Kubeconfig};
-use reeve_clock::Clock;
-use reeve_controller::client::connect;
-use reeve_controller::metrics::Metrics;
-use reeve_controller::{Manager, leader_election};
+use reeve_controller::Manager;
+use reeve_controller::options::{Options, Program};
 use service_ingress::desired::Defaults;
 use service_ingress::{Form, NAME, Settings};
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 
 /// Gives every Service with the annotation `ingress/http` an Ingress of its name.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
-    /// The kubeconfig to use. Unset: that of KUBECONFIG, ~/.kube/config, or the service account of the Pod.
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    options: Options,
 
     /// How the controller is put together: by hand, or on the controller builder. Both do the same.
     #[arg(long, value_enum, default_value = "managed")]
@@ -44,46 +35,20 @@ struct Arguments {
     /// The IngressClass of an Ingress whose Service names none.
     #[arg(long, default_value = "nginx", value_name = "NAME")]
     ingress_class: String,
-
-    /// Let one of several copies work, by the Lease `service-ingress`. A copy is known by POD_NAME.
-    #[arg(long)]
-    leader_elect: bool,
-
-    /// The namespace of the Lease.
-    #[arg(
-        long,
-        env = "POD_NAMESPACE",
-        default_value = "default",
-        value_name = "NAMESPACE"
-    )]
-    leader_election_namespace: String,
-
-    /// Where /healthz and /readyz are served. Unset: nowhere.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    health_probe_bind_address: Option<SocketAddr>,
-
-    /// Where /metrics is served. Unset: nowhere.
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    metrics_bind_address: Option<SocketAddr>,
 }
 
 type BoxError = Box<dyn std::error::Error>;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
     // The flag package of Go takes one dash as well as two.
     let arguments = std::env::args().map(|argument| match argument.strip_prefix("-kubeconfig") {
         Some(rest) => format!("--kubeconfig{rest}"),
         None => argument,
     });
-    match run(Arguments::parse_from(arguments)).await {
+    let arguments = Arguments::parse_from(arguments);
+    arguments.options.log.start();
+    match run(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error, "ended");
@@ -93,48 +58,20 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> Result<(), BoxError> {
-    let clock = Clock::system();
-    let metrics = Metrics::new();
-    let client = client(arguments.kubeconfig, &metrics).await?;
-    let lease = arguments.leader_elect.then(|| {
-        let namespace = arguments.leader_election_namespace;
-        leader_election::Options::new(namespace, NAME, leader_election::identity(&clock))
-    });
-    let manager = service_ingress::build(
-        client,
-        Settings {
-            workers: usize::from(arguments.workers),
-            max_retry: arguments.max_retry,
-            defaults: Defaults {
-                host: arguments.host,
-                class: arguments.ingress_class,
-                ..Defaults::default()
-            },
-            metrics,
-            leader_election: lease,
-            health_address: arguments.health_probe_bind_address,
-            metrics_address: arguments.metrics_bind_address,
-            ..Settings::new(arguments.form, clock)
+    let program = Program::new(NAME, env!("CARGO_PKG_VERSION"));
+    let builder = Manager::from_options(&arguments.options, program).await?;
+    let settings = Settings {
+        workers: usize::from(arguments.workers),
+        max_retry: arguments.max_retry,
+        defaults: Defaults {
+            host: arguments.host,
+            class: arguments.ingress_class,
+            ..Defaults::default()
         },
-    );
-    run_until_signal(&manager.await?).await
-}
-
-async fn client(
-    kubeconfig: Option<PathBuf>,
-    metrics: &Metrics,
-) -> Result<kube_client::Client, BoxError> {
-    let options = connect::Options::new()
-        .user_agent(concat!("service-ingress/", env!("CARGO_PKG_VERSION")))
-        .metrics(metrics);
-    let Some(path) = kubeconfig else {
-        return Ok(connect::infer(&options).await?);
+        ..Settings::new(arguments.form)
     };
-    let unusable = |error| format!("the kubeconfig {} cannot be used: {error}", path.display());
-    let kubeconfig = Kubeconfig::read_from(&path).map_err(unusable)?;
-    let defaults = KubeConfigOptions::default();
-    let config = Config::from_custom_kubeconfig(kubeconfig, &defaults).await;
-    Ok(connect::connect(config.map_err(unusable)?, &options)?)
+    let manager = service_ingress::build(builder, settings).await?;
+    run_until_signal(&manager).await
 }
 
 /// Runs until SIGINT, SIGTERM or SIGQUIT, as the program that this one follows; a second one exits at once.
@@ -164,5 +101,28 @@ async fn run_until_signal(manager: &Manager) -> Result<(), BoxError> {
         biased;
         ended = run => Ok(ended?),
         () = asked => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_deployment_says_flags_that_there_are() {
+        Arguments::command().debug_assert();
+        let deployment = include_str!("../manifests/deploy.yaml");
+        let flags = deployment.lines().filter_map(|line| {
+            let flag = line.trim().strip_prefix("- ")?;
+            flag.starts_with("--").then_some(flag)
+        });
+        let arguments = Arguments::try_parse_from([NAME].into_iter().chain(flags)).unwrap();
+        let options = arguments.options;
+        assert!(options.leader_elect && !options.metrics.secure);
+        let metrics = options.metrics.bind_address.address().unwrap();
+        assert_eq!(metrics.port(), 8080);
+        assert_eq!((arguments.workers, arguments.max_retry), (8, 8));
     }
 }

@@ -13,7 +13,7 @@ use k8s_openapi::api::networking::v1::Ingress;
 use reeve_controller::events::Recorder;
 use reeve_controller::{Client, Manager, Runnable, client, manager};
 use reeve_informer::{
-    Event, HandlerHandle, HandlerOptions, InformerFactory, Lister, MutationCache, ObjectKey,
+    Event, HandlerHandle, HandlerOptions, InformerFactory, Lister, MutationCache, ObjectKey, Scope,
     Selection, SharedInformer, lister,
 };
 use reeve_workqueue::{Item, OnDrop, Queue};
@@ -63,7 +63,7 @@ enum Error {
 /// Adds the informers, on every replica, and the controller, on the one that leads.
 pub(crate) fn add(manager: &Manager, settings: &Settings) -> Result<(), manager::Error> {
     let factory = InformerFactory::builder(manager.client().kube().clone())
-        .clock(settings.clock.clone())
+        .clock(manager.clock().clone())
         .metrics(manager.metrics().informers())
         .build();
     let checked = factory.clone();
@@ -104,15 +104,28 @@ async fn run_informers(
     Ok(())
 }
 
+/// Of the namespace that the manager watches, if it is one; else of all.
+fn selection(manager: &Manager) -> Selection {
+    let scope = match manager.caches().namespaces().names().as_deref() {
+        Some([name]) => Scope::namespace(&**name),
+        _ => Scope::Cluster,
+    };
+    Selection {
+        scope,
+        ..Selection::default()
+    }
+}
+
 // === impl Controller ===
 
 impl Controller {
     fn new(manager: &Manager, factory: &InformerFactory, settings: &Settings) -> Self {
-        let service_informer = factory.informer::<Service>(Selection::default());
-        let ingress_informer = factory.informer::<Ingress>(Selection::default());
+        let selection = selection(manager);
+        let service_informer = factory.informer::<Service>(selection.clone());
+        let ingress_informer = factory.informer::<Ingress>(selection);
         let queue = Queue::builder()
             .name("ingressManager")
-            .clock(settings.clock.clone())
+            .clock(manager.clock().clone())
             // A worker that panics has not brought its key to an end.
             .on_drop(OnDrop::Retry)
             // As in client-go: what is to be looked at later is, though an event came in between.

@@ -1,7 +1,8 @@
 //! What the annotation may say, seen from outside.
 
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Namespace, Service};
 use serde_json::json;
+use service_ingress::desired::ANNOTATION;
 
 use crate::world::World;
 
@@ -68,7 +69,34 @@ async fn a_mistake_is_an_event_and_what_serves_goes_on_serving(world: World) {
     program.end().await;
 }
 
+/// `--watch-namespace`: what is in other namespaces is not asked for.
+async fn the_one_namespace_that_is_named_is_looked_after(world: World) {
+    let builder = world.builder().namespace("default");
+    let program = world.run(builder, world.settings()).await;
+    program.ready(&world).await;
+    let annotations = json!({ANNOTATION: "on"});
+    let _: Namespace = world.create(json!({"metadata": {"name": "other"}})).await;
+    let _: Service = world
+        .create(json!({
+            "metadata": {"namespace": "other", "name": "web", "annotations": annotations},
+            "spec": {"ports": [{"port": 80}]},
+        }))
+        .await;
+    world.service("web", Some("on")).await;
+    world.until_ingress("web").await;
+    world.quiet().await;
+    assert_eq!(world.done("create"), 1);
+    let kinds = ["services", "ingresses"];
+    for request in world.requests() {
+        if kinds.contains(&request.resource.as_str()) {
+            assert!(request.path.contains("/namespaces/default/"), "{request}");
+        }
+    }
+    program.end().await;
+}
+
 on_both_forms!(
+    the_one_namespace_that_is_named_is_looked_after,
     the_settings_in_an_annotation_are_followed,
     a_mistake_is_an_event_and_what_serves_goes_on_serving,
 );

@@ -6,7 +6,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::networking::v1::Ingress;
 use reeve_apiserver::faults::{Handle, Rule};
-use reeve_controller::leader_election;
 use serde_json::json;
 use service_ingress::desired::ANNOTATION;
 use service_ingress::{NAME, Settings};
@@ -311,10 +310,6 @@ async fn c9_an_ingress_in_the_way_is_told_of_and_waited_for(world: World) {
 
 /// C10: there was no election. Of two copies one works, and the other takes over, at once or after the lease.
 async fn c10_of_two_copies_one_works_and_the_other_takes_over(world: World) {
-    let replica = |name: &str| Settings {
-        leader_election: Some(leader_election::Options::new("default", NAME, name)),
-        ..world.settings()
-    };
     let holder = async || {
         let lease: Lease = world.client.get(&key(NAME)).await.unwrap();
         lease
@@ -322,9 +317,9 @@ async fn c10_of_two_copies_one_works_and_the_other_takes_over(world: World) {
             .and_then(|spec| spec.holder_identity)
             .unwrap_or_default()
     };
-    let one = world.start_with(replica("pod-0")).await;
+    let one = world.start_copy("pod-0").await;
     one.ready(&world).await;
-    let two = world.start_with(replica("pod-1")).await;
+    let two = world.start_copy("pod-1").await;
     two.ready(&world).await;
     world.service("a", Some("on")).await;
     world.until_ingress("a").await;
@@ -342,7 +337,7 @@ async fn c10_of_two_copies_one_works_and_the_other_takes_over(world: World) {
     );
     assert_eq!(holder().await, "pod-1");
 
-    let three = world.start_with(replica("pod-2")).await;
+    let three = world.start_copy("pod-2").await;
     three.ready(&world).await;
     let killed = Instant::now();
     two.kill().await;

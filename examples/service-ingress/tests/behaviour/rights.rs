@@ -8,8 +8,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use reeve_apiserver::faults::Rule;
-use reeve_controller::leader_election;
-use service_ingress::{Form, NAME, Settings};
+use service_ingress::{Form, NAME};
 
 use crate::world::{World, manifest};
 
@@ -36,10 +35,6 @@ fn granted() -> BTreeSet<String> {
 async fn used(form: Form) -> BTreeSet<String> {
     let clock = World::new(form).await.clock;
     let world = World::with(form, clock, |server| server.garbage_collection(false)).await;
-    let settings = |name: &str| Settings {
-        leader_election: Some(leader_election::Options::new("default", NAME, name)),
-        ..world.settings()
-    };
     // A first run that finds what was left behind, and lists page by page.
     world.server.faults().refuse_streaming_lists(true);
     let owner = serde_json::json!({"apiVersion": "v1", "kind": "Service", "name": "left", "uid": "gone", "controller": true});
@@ -48,9 +43,9 @@ async fn used(form: Form) -> BTreeSet<String> {
         "spec": {"defaultBackend": {"service": {"name": "left", "port": {"number": 80}}}},
     });
     let _: Ingress = world.create(left).await;
-    let program = world.start_with(settings("pod-0")).await;
+    let program = world.start_copy("pod-0").await;
     world.until_no_ingress("left").await;
-    let standby = world.start_with(settings("pod-1")).await;
+    let standby = world.start_copy("pod-1").await;
     // A whole life, with an answer that is lost.
     world.server.faults().add(
         Rule::new()

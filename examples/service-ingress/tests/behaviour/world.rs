@@ -13,11 +13,11 @@ use reeve_apiserver::rbac::User;
 use reeve_apiserver::record::RequestRecord;
 use reeve_clock::Clock;
 use reeve_controller::client::{self, Client, Object};
-use reeve_controller::{Manager, manager};
+use reeve_controller::{Manager, leader_election, manager};
 use reeve_informer::ObjectKey;
 use serde_json::{Value, json};
 use service_ingress::desired::ANNOTATION;
-use service_ingress::{Form, Settings};
+use service_ingress::{Form, NAME, Settings};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -119,7 +119,7 @@ impl World {
     // --- programs
 
     pub(crate) fn settings(&self) -> Settings {
-        Settings::new(self.form, self.clock.clone())
+        Settings::new(self.form)
     }
 
     /// Starts the program, with the rights of the manifests.
@@ -128,8 +128,23 @@ impl World {
     }
 
     pub(crate) async fn start_with(&self, settings: Settings) -> Running {
-        let client = self.server.client_with(Some(TOKEN));
-        let manager = service_ingress::build(client, settings).await.unwrap();
+        self.run(self.builder(), settings).await
+    }
+
+    /// Starts one of several copies.
+    pub(crate) async fn start_copy(&self, name: &str) -> Running {
+        let lease = leader_election::Options::new("default", NAME, name);
+        let builder = self.builder().leader_election(lease);
+        self.run(builder, self.settings()).await
+    }
+
+    /// A manager with the rights of the manifests.
+    pub(crate) fn builder(&self) -> manager::Builder {
+        Manager::builder(self.server.client_with(Some(TOKEN))).clock(self.clock.clone())
+    }
+
+    pub(crate) async fn run(&self, builder: manager::Builder, settings: Settings) -> Running {
+        let manager = service_ingress::build(builder, settings).await.unwrap();
         let stop = CancellationToken::new();
         let (running, token) = (manager.clone(), stop.clone());
         let run = tokio::spawn(async move { running.run(token).await });

@@ -249,6 +249,7 @@ impl World {
                 "--form",
                 form,
                 "--leader-elect",
+                "--leader-election-namespace=default",
                 &format!("--health-probe-bind-address={health}"),
             ])
             .env("POD_NAME", format!("pod-{form}"))
