@@ -166,6 +166,10 @@ impl fmt::Display for Chain<'_> {
 struct Readme;
 
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/guides/controller.md")]
+struct ControllerGuide;
+
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/guides/cache-options.md")]
 struct CacheOptionsGuide;
 
