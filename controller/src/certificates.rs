@@ -278,6 +278,9 @@ impl Certificates {
 
     /// Reads the files every [`LOOK_EVERY`], for ever.
     pub async fn watch(&self) {
+        if self.shared.files.is_none() && self.clients.is_none() {
+            return std::future::pending().await;
+        }
         loop {
             sleep(LOOK_EVERY).await;
             if let Some(files) = &self.shared.files {
