@@ -294,16 +294,23 @@ impl std::fmt::Debug for Access {
 impl User {
     /// What a decision about this user is remembered under.
     fn key(&self, verb: &str, path: &str) -> Key {
+        // Each list after its length, so that no part of one is taken for a part of another.
+        let lengths: Vec<String> = std::iter::once(self.groups.len())
+            .chain(self.extra.values().map(Vec::len))
+            .map(|length| length.to_string())
+            .collect();
+        let mut lengths = lengths.iter().map(String::as_str);
         let mut parts = vec![
             verb,
             path,
             &self.name,
             self.uid.as_deref().unwrap_or_default(),
         ];
-        parts.push("groups");
+        parts.extend(lengths.next());
         parts.extend(self.groups.iter().map(String::as_str));
         for (name, values) in &self.extra {
-            parts.extend(["extra", name]);
+            parts.push(name);
+            parts.extend(lengths.next());
             parts.extend(values.iter().map(String::as_str));
         }
         digest(parts)
@@ -372,4 +379,42 @@ fn digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> Key {
         digest.update(part);
     }
     digest.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_about_one_user_is_not_remembered_for_another() {
+        let user = |groups: &[&str], extra: &[(&str, &[&str])]| User {
+            name: "scraper".into(),
+            uid: None,
+            groups: groups.iter().map(ToString::to_string).collect(),
+            extra: extra
+                .iter()
+                .map(|(name, values)| {
+                    let values = values.iter().map(ToString::to_string);
+                    ((*name).to_owned(), values.collect())
+                })
+                .collect(),
+        };
+        let users = [
+            user(&[], &[]),
+            user(&["k"], &[]),
+            user(&["extra", "k", "v"], &[]),
+            user(&["0"], &[("k", &["v"])]),
+            user(&[], &[("k", &["v"])]),
+            user(&[], &[("k", &[]), ("v", &[])]),
+            user(&[], &[("extra", &["k", "v"])]),
+            user(&["groups"], &[]),
+        ];
+        let keys: Vec<Key> = users
+            .iter()
+            .map(|user| user.key("get", "/metrics"))
+            .collect();
+        for (place, key) in keys.iter().enumerate() {
+            assert!(!keys[..place].contains(key), "{:?}", users[place]);
+        }
+    }
 }
