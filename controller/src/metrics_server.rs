@@ -24,18 +24,14 @@ const PROTECTED_ANSWER: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct MetricsServer {
     address: SocketAddr,
-    secure: Option<Secure>,
+    /// HTTPS, with this.
+    secure: Option<Certificate>,
+    http2: bool,
     client_authorities: Option<PathBuf>,
     protected: bool,
     pages: Pages,
     more: Vec<(String, Handler)>,
     limits: Limits,
-}
-
-#[derive(Clone, Debug)]
-struct Secure {
-    certificate: Certificate,
-    http2: bool,
 }
 
 /// The certificate of a metrics server.
@@ -75,6 +71,7 @@ impl MetricsServer {
         Self {
             address,
             secure: None,
+            http2: false,
             client_authorities: None,
             protected: false,
             pages: Pages::default(),
@@ -85,16 +82,13 @@ impl MetricsServer {
 
     /// Serves HTTPS (controller-runtime: `SecureServing`), without HTTP/2 unless [`MetricsServer::http2`] says so.
     pub fn secure(mut self, certificate: Certificate) -> Self {
-        let http2 = self.secure.is_some_and(|secure| secure.http2);
-        self.secure = Some(Secure { certificate, http2 });
+        self.secure = Some(certificate);
         self
     }
 
-    /// Whether to offer HTTP/2 over HTTPS (kubebuilder: `--enable-http2`, off).
+    /// Whether to offer HTTP/2 over HTTPS (kubebuilder: `--enable-http2`, off). Of no effect in plain HTTP.
     pub fn http2(mut self, offered: bool) -> Self {
-        if let Some(secure) = &mut self.secure {
-            secure.http2 = offered;
-        }
+        self.http2 = offered;
         self
     }
 
@@ -159,12 +153,12 @@ impl MetricsServer {
             limits.answer_timeout = limits.answer_timeout.max(PROTECTED_ANSWER);
         }
         let mut server = Server::bind("metrics", self.address, handler).await?;
-        if let Some(Secure { certificate, http2 }) = self.secure {
+        if let Some(certificate) = self.secure {
             let mut certificates = certificate.load(&sources.clock).await?;
             if let Some(file) = self.client_authorities {
                 certificates = certificates.with_client_authorities(file).await?;
             }
-            server = server.tls(certificates.counted_in(metrics), http2)?;
+            server = server.tls(certificates.counted_in(metrics), self.http2)?;
         }
         Ok(server.limits(limits))
     }
@@ -186,6 +180,7 @@ impl std::fmt::Debug for MetricsServer {
         f.debug_struct("MetricsServer")
             .field("address", &self.address)
             .field("secure", &self.secure)
+            .field("http2", &self.http2)
             .field("client_authorities", &self.client_authorities)
             .field("protected", &self.protected)
             .field("pages", &self.pages)

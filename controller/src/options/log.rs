@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// How log lines look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -20,8 +21,8 @@ pub enum LogFormat {
 #[group(skip)]
 #[non_exhaustive]
 pub struct LogOptions {
-    /// What is logged: error, warn, info, debug or trace, also by module as in info,reeve_informer=debug. Unset: what
-    /// the environment variable RUST_LOG says, or info.
+    /// What is logged: error, warn, info, debug or trace, also by module as in info,reeve_informer=debug; or zap's
+    /// numbers, 1 for debug and more for trace. Unset: what the environment variable RUST_LOG says, or info.
     #[arg(long, alias = "zap-log-level", value_name = "LEVEL", value_parser = directives)]
     pub log_level: Option<String>,
 
@@ -66,18 +67,44 @@ impl LogOptions {
 
     fn directives(&self, variable: Option<&str>, default: &str) -> String {
         let said = self.log_level.as_deref().or(variable);
-        let said = said.filter(|said| EnvFilter::try_new(said).is_ok_and(|_| !said.is_empty()));
-        said.unwrap_or(default).to_owned()
+        let said = said.and_then(|said| directives(said).ok());
+        said.unwrap_or_else(|| default.to_owned())
     }
 }
 
-/// What tracing understands.
+/// What tracing understands, of what it or zap would.
 fn directives(text: &str) -> Result<String, String> {
-    match EnvFilter::try_new(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!(
-            "{error}; use for example debug, or info,reeve_informer=debug"
-        )),
+    let all: Result<Vec<String>, String> = text.split(',').map(directive).collect();
+    let problem = match all.map(|all| all.join(",")) {
+        Ok(all) => match EnvFilter::try_new(&all) {
+            Ok(_) => return Ok(all),
+            Err(error) => error.to_string(),
+        },
+        Err(problem) => problem,
+    };
+    Err(format!(
+        "{problem}; use for example debug, or info,reeve_informer=debug"
+    ))
+}
+
+/// One of them. A word alone is a level: tracing would take any other for a module, log that in full, and nothing else.
+/// A number is zap's verbosity, which counts the other way than tracing's.
+fn directive(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if text.contains(['=', '[']) || text.contains("::") {
+        return Ok(text.to_owned());
+    }
+    if let Ok(verbosity) = text.parse::<u32>() {
+        let level = ["info", "debug"].get(verbosity as usize);
+        return Ok((*level.unwrap_or(&"trace")).to_owned());
+    }
+    let level = match text.to_lowercase().as_str() {
+        "dpanic" | "panic" | "fatal" => "error".to_owned(),
+        level => level.to_owned(),
+    };
+    match level.parse::<LevelFilter>() {
+        Ok(_) if !level.is_empty() => Ok(level),
+        _ => Err(format!("{text:?} is no level")),
     }
 }
 
@@ -98,12 +125,39 @@ mod tests {
             ),
             (None, Some(""), "info"),
             (None, Some("a=b=c"), "info"),
+            (None, Some("verbose"), "info"),
+            (None, Some("reeve_informer::store"), "reeve_informer::store"),
+            (Some("2"), None, "trace"),
         ] {
             let options = LogOptions {
                 log_level: flag.map(str::to_owned),
                 log_format: LogFormat::Text,
             };
             assert_eq!(options.directives(variable, "info"), expected);
+        }
+    }
+
+    #[test]
+    fn a_level_is_tracings_or_zaps_and_anything_else_is_refused() {
+        for (said, expected) in [
+            ("trace", Some("trace")),
+            ("WARN", Some("warn")),
+            ("off", Some("off")),
+            ("0", Some("info")),
+            ("1", Some("debug")),
+            ("2", Some("trace")),
+            ("10", Some("trace")),
+            ("panic", Some("error")),
+            ("fatal", Some("error")),
+            ("warn, hyper=info", Some("warn,hyper=info")),
+            ("inof", None),
+            ("info,verbose", None),
+            ("-1", None),
+            ("", None),
+            ("info,", None),
+            ("hyper=loud", None),
+        ] {
+            assert_eq!(directives(said).ok().as_deref(), expected, "{said}");
         }
     }
 }

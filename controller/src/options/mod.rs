@@ -35,7 +35,7 @@
 //! | flag | environment | default |
 //! |---|---|---|
 //! | `--kubeconfig`, `--context` | `KUBECONFIG` | see [`location`](crate::client::location) |
-//! | `--watch-namespace` | `WATCH_NAMESPACE` | every namespace |
+//! | `--watch-namespace` | `WATCH_NAMESPACE` | every namespace; `a,b` for two |
 //! | `--health-probe-bind-address` | | `:8081` |
 //! | `--metrics-bind-address` | | `0`: not served; `:8443` for HTTPS, `:8080` with `--metrics-secure=false` |
 //! | `--metrics-secure` | | `true`: HTTPS, and only who the API server says may read: [`MetricsServer::protected`] |
@@ -85,7 +85,7 @@ pub struct Options {
     #[cfg_attr(feature = "clap", command(flatten))]
     pub location: Location,
 
-    /// Watch objects of this namespace only; unset, of every namespace.
+    /// Watch objects of this namespace only, or of several with commas between them; unset, of every namespace.
     #[cfg_attr(
         feature = "clap",
         arg(long, env = "WATCH_NAMESPACE", value_name = "NAMESPACE")
@@ -299,8 +299,12 @@ impl Options {
         namespace_of_pod: impl FnOnce() -> Option<String>,
     ) -> Result<manager::Builder, Error> {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        if let Some(namespace) = given(&self.watch_namespace) {
-            builder = builder.namespace(namespace);
+        // As operator-sdk reads the variable.
+        let namespaces = self.watch_namespace.as_deref().unwrap_or_default();
+        for namespace in namespaces.split(',').map(str::trim) {
+            if !namespace.is_empty() {
+                builder = builder.namespace(namespace);
+            }
         }
         if let Some(address) = self.health_probe_bind_address.address() {
             builder = builder.health_address(address);
@@ -361,6 +365,28 @@ mod tests {
             let text = format!("{:?}", built.unwrap());
             assert!(text.contains(&format!("namespace: {expected:?}")), "{text}");
             assert!(text.contains("name: \"greeter\""), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn several_namespaces_have_commas_between_them() {
+        for (said, expected) in [
+            (None, &[][..]),
+            (Some(""), &[]),
+            (Some("a"), &["a"]),
+            (Some("a, b,"), &["a", "b"]),
+        ] {
+            let options = Options {
+                watch_namespace: said.map(str::to_owned),
+                ..Options::default()
+            };
+            let builder = Manager::builder(Fake::default().client());
+            let built = options.apply(PROGRAM, builder, || None).unwrap();
+            let mut one_by_one = Manager::builder(Fake::default().client());
+            for namespace in expected {
+                one_by_one = one_by_one.namespace(*namespace);
+            }
+            assert_eq!(format!("{built:?}"), format!("{one_by_one:?}"), "{said:?}");
         }
     }
 
@@ -429,7 +455,7 @@ mod tests {
                 "{plain}"
             );
             let signed = shown(&["--metrics-bind-address=:8443", "--enable-http2"]);
-            assert!(signed.contains("SelfSigned, http2: true"), "{signed}");
+            assert!(signed.contains("SelfSigned), http2: true"), "{signed}");
             assert!(signed.contains("protected: true"), "{signed}");
             let files = shown(&[
                 "--metrics-bind-address=:8443",

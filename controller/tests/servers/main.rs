@@ -155,8 +155,8 @@ async fn https_offers_http2_if_told_to_and_takes_no_plain_requests() {
     for http2 in [false, true] {
         let certificates = Certificates::self_signed(cluster.clock()).unwrap();
         let server = MetricsServer::at(anywhere())
-            .secure(Certificate::Ready(certificates.clone()))
-            .http2(http2);
+            .http2(http2)
+            .secure(Certificate::Ready(certificates.clone()));
         let (running, address) = serving(&cluster, server).await;
         let got = get(address, "/metrics", &[], Some(&certificates))
             .await
