@@ -4,6 +4,9 @@
 //! One [`Metrics`] belongs to one manager; there is no global registry. A program adds its own with
 //! [`Metrics::register`], and `/metrics` shows them all.
 //!
+//! A controller that is stopped while its manager goes on takes its series with it, and so does a queue that is gone;
+//! one that is added again under the same name begins at zero.
+//!
 //! Beyond controller-runtime's: `reeve_read_your_writes_waits_total` and `…_timeouts_total` (how often a key
 //! was held back for its own writes, and how often in vain), `reeve_events_dropped_total`, and those of the informers
 //! and reflectors ([`reeve_informer::prometheus`]).
@@ -42,6 +45,9 @@ pub const RECONCILE_TIME_BUCKETS: [f64; 40] = [
 /// Priorities told apart in `workqueue_depth`; the rest are summed up under
 /// `exceeded_cardinality_limit` (controller-runtime#3419).
 const PRIORITIES: usize = 25;
+
+/// What the label `result` of a reconcile may be.
+const RESULTS: [&str; 4] = ["success", "error", "requeue", "requeue_after"];
 
 /// The metrics of one manager. Clones share them.
 #[derive(Clone)]
@@ -167,6 +173,29 @@ pub(crate) struct ControllerMetrics {
     pub(crate) own_write_timeouts: Counter,
 }
 
+/// The series of one controller, which end when it is removed: names may be made up at run time.
+pub(crate) struct Series {
+    families: Arc<Families>,
+    controller: Option<String>,
+}
+
+// === impl Series ===
+
+impl Series {
+    /// Leaves them as they are, to be scraped once more.
+    pub(crate) fn keep(&mut self) {
+        self.controller = None;
+    }
+}
+
+impl Drop for Series {
+    fn drop(&mut self) {
+        if let Some(controller) = &self.controller {
+            self.families.forget_controller(controller);
+        }
+    }
+}
+
 // === impl Metrics ===
 
 impl Metrics {
@@ -200,11 +229,13 @@ impl Metrics {
     /// Everything, in the OpenMetrics text format ([`CONTENT_TYPE`]).
     #[must_use]
     pub fn encode(&self) -> String {
+        // From here on: another scrape would clear what this one is about to show, or add to it.
+        let registry = self.registry.lock();
         self.queues.refresh();
         self.refresh_controllers();
         let mut text = String::new();
         // Writing to a String does not fail; a collector that does leaves the text short, and scrapes say so.
-        if prometheus_client::encoding::text::encode(&mut text, &self.registry.lock()).is_err() {
+        if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {
             tracing::warn!("a metrics collector failed; the scrape is incomplete");
         }
         text
@@ -246,18 +277,18 @@ impl Metrics {
         let label = ControllerLabel {
             controller: name.to_owned(),
         };
-        let result = |result| {
+        let [success, error, requeue, requeue_after] = RESULTS.map(|result| {
             let labels = ResultLabels {
                 controller: name.to_owned(),
                 result,
             };
             families.reconciles.get_or_create_owned(&labels)
-        };
+        });
         ControllerMetrics {
-            success: result("success"),
-            error: result("error"),
-            requeue: result("requeue"),
-            requeue_after: result("requeue_after"),
+            success,
+            error,
+            requeue,
+            requeue_after,
             errors: families.errors.get_or_create_owned(&label),
             terminal_errors: families.terminal_errors.get_or_create_owned(&label),
             panics: families.panics.get_or_create_owned(&label),
@@ -268,6 +299,14 @@ impl Metrics {
             active: families.active.get_or_create_owned(&label),
             own_write_waits: families.own_write_waits.get_or_create_owned(&label),
             own_write_timeouts: families.own_write_timeouts.get_or_create_owned(&label),
+        }
+    }
+
+    /// Removes the series of the controller `name` when it is dropped. Those of its queue go with that.
+    pub(crate) fn series(&self, name: &str) -> Series {
+        Series {
+            families: Arc::clone(&self.families),
+            controller: Some(name.to_owned()),
         }
     }
 
@@ -498,6 +537,36 @@ impl Families {
         self.register_queues(registry);
     }
 
+    fn forget_queue(&self, labels: &QueueLabels) {
+        self.adds.remove(labels);
+        self.retries.remove(labels);
+        self.queued.remove(labels);
+        self.worked.remove(labels);
+        self.unfinished.remove(labels);
+        self.longest.remove(labels);
+    }
+
+    fn forget_controller(&self, name: &str) {
+        for result in RESULTS {
+            let controller = name.to_owned();
+            self.reconciles.remove(&ResultLabels { controller, result });
+        }
+        let label = ControllerLabel {
+            controller: name.to_owned(),
+        };
+        self.errors.remove(&label);
+        self.terminal_errors.remove(&label);
+        self.panics.remove(&label);
+        self.timeouts.remove(&label);
+        self.given_up.remove(&label);
+        self.time.remove(&label);
+        self.workers.remove(&label);
+        self.active.remove(&label);
+        self.own_write_waits.remove(&label);
+        self.own_write_timeouts.remove(&label);
+        self.events_dropped.remove(&label);
+    }
+
     fn register_queues(&self, registry: &mut Registry) {
         registry.register(
             "workqueue_depth",
@@ -550,10 +619,10 @@ impl Queues {
         let families = &self.families;
         families.depth.clear();
         let mut queues = self.gauges.lock();
+        let mut gone = Vec::new();
         queues.retain(|(labels, gauges)| {
             let Some(gauges) = gauges.upgrade() else {
-                families.unfinished.remove(labels);
-                families.longest.remove(labels);
+                gone.push(labels.clone());
                 return false;
             };
             let readings = gauges.read();
@@ -583,6 +652,11 @@ impl Queues {
             }
             true
         });
+        // A queue of the same name that came after it counts on.
+        gone.retain(|labels| queues.iter().all(|(others, _)| others != labels));
+        for labels in &gone {
+            families.forget_queue(labels);
+        }
     }
 }
 
@@ -698,6 +772,58 @@ mod tests {
             !text.contains("workqueue_depth{")
                 && !text.contains("workqueue_unfinished_work_seconds{")
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_is_gone_leaves_no_series_unless_another_has_its_name() {
+        let metrics = Metrics::new();
+        let queue = || {
+            Queue::<u32>::builder()
+                .name("web")
+                .metrics(metrics.queues())
+                .build()
+        };
+        let (first, second) = (queue(), queue());
+        first.add(1);
+        second.add(1);
+        let adds = "workqueue_adds_total{name=\"web\",controller=\"web\"} 2";
+        drop(first);
+        let text = metrics.encode();
+        assert!(text.contains(adds), "{text}");
+        second.add(2);
+        assert!(!metrics.encode().contains(adds), "it counts on");
+        drop(second);
+        let text = metrics.encode();
+        let left: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("{name="))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    #[test]
+    fn scrapes_at_once_each_show_every_queue_once() {
+        let metrics = Metrics::new();
+        let queue = Queue::<u32>::builder()
+            .name("web")
+            .metrics(metrics.queues())
+            .build();
+        for item in 0..40 {
+            queue.add(item);
+        }
+        let scrape = || {
+            for _ in 0..100 {
+                let text = metrics.encode();
+                let mut lines = text.lines();
+                let depth = lines.find(|line| line.starts_with("workqueue_depth{"));
+                let depth = depth.and_then(|line| line.rsplit_once(' '));
+                assert_eq!(depth.map(|(_, depth)| depth), Some("40"));
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(scrape);
+            scope.spawn(scrape);
+        });
     }
 
     #[tokio::test(start_paused = true)]

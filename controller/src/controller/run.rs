@@ -18,7 +18,9 @@ use super::worker::{AnyReconciler, End, Workshop};
 use crate::cache::{CacheError, Kind};
 use crate::context::Surroundings;
 use crate::leader_election::Term;
+use crate::manager::names::Name;
 use crate::manager::{Inspect, Runnable, State, Ticket};
+use crate::metrics::Series;
 use crate::reconcile::RequestKey;
 use crate::source::Wanted;
 
@@ -78,11 +80,16 @@ impl<R: RequestKey> Plan<R> {
         let named = name.clone();
         let workers = defaults.workers_of(settings.workers, kind.as_ref());
         let metrics = parts.metrics.controller(&name);
+        let held = Held {
+            series: parts.metrics.series(&name),
+            _name: parts.name,
+        };
         metrics
             .workers
             .set(i64::try_from(workers).unwrap_or(i64::MAX));
-        let run = move |ticket, stop: CancellationToken| async move {
-            let (_name, _shown) = (parts.name, shown);
+        let run = move |ticket: Arc<Ticket>, stop: CancellationToken| async move {
+            let alone = Arc::clone(&ticket);
+            let (mut held, _shown) = (held, shown);
             let own_writes = settings
                 .own_writes
                 .map(|limit| OwnWrites::new(limit, &parts.caches, &parts.client));
@@ -112,17 +119,28 @@ impl<R: RequestKey> Plan<R> {
                 sync_timeout: settings.sync_timeout.or(defaults.cache_sync_timeout),
                 stop,
             };
-            tokio::select! {
+            let result = tokio::select! {
                 biased;
                 result = run.work(&workshop, workers) => {
                     workshop.metrics.workers.set(0);
                     result
                 }
                 () = pump(streams, queue) => Ok(()),
+            };
+            if !alone.is_asked_to_stop() {
+                // The manager stops, too.
+                held.series.keep();
             }
+            result
         };
         Ok(Runnable::told(named, run))
     }
+}
+
+/// What ends with a controller, in this order: who has its name next begins its own series.
+struct Held {
+    series: Series,
+    _name: Name,
 }
 
 /// A controller that was started.

@@ -147,6 +147,11 @@ impl Ticket {
         &self.stop
     }
 
+    /// Whether somebody stops this one alone.
+    pub(crate) fn is_asked_to_stop(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
     /// Notes a state; what stops does not run again, and what is over stays so.
     pub(crate) fn enter(&self, state: State) {
         let now = self.clock.now();
