@@ -22,8 +22,9 @@ impl Reconciler for Greeter {
     async fn reconcile(&self, ctx: Context, request: Request) -> Result<Outcome, Self::Error> {
         let maps = ctx.lister::<ConfigMap>()?;
         let map = maps.get(&request)?;
-        // When it is gone, or going, the API server deletes what it owns.
-        let Some(map) = map.filter(|map| !finalizer::is_deleting(&**map)) else {
+        // When it is gone, or going, the API server deletes what it owns. Without the label, it is not ours any more.
+        let ours = |map: &ConfigMap| map.labels().contains_key("greet");
+        let Some(map) = map.filter(|map| ours(map) && !finalizer::is_deleting(&**map)) else {
             return Ok(Outcome::done());
         };
         let Some(name) = map.data.as_ref().and_then(|data| data.get("name")) else {
