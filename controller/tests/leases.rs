@@ -9,6 +9,8 @@ use kube_core::params::{Patch, PatchParams};
 use parking_lot::Mutex;
 use reeve_apiserver::faults::Rule;
 use reeve_apiserver::record::RequestRecord;
+use reeve_clock::Clock;
+use reeve_controller::controller::Defaults;
 use reeve_controller::manager::{Error, Handle, State};
 use reeve_controller::testing::{Cluster, Running};
 use reeve_controller::{
@@ -316,6 +318,87 @@ async fn what_a_controller_is_at_is_dropped_with_its_lease_and_done_again_under_
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_controller_says_of_its_election_goes_before_the_defaults() {
+    let cluster = Cluster::in_process().await;
+    let mut replicas = Vec::new();
+    for replica in ["pod-0", "pod-1"] {
+        let manager = cluster
+            .manager()
+            .leader_election(lease("shared", replica))
+            .controllers(Defaults::new().without_leader_election())
+            .build()
+            .await
+            .unwrap();
+        let add = |controller: &'static str, own: bool| {
+            let signer = Signer {
+                controller,
+                replica,
+            };
+            let builder = Controller::builder(controller).for_kind::<ConfigMap>();
+            let builder = if own {
+                builder.lease(lease("own", replica))
+            } else {
+                builder.with_leader_election()
+            };
+            let controller = builder.complete(signer).unwrap();
+            manager.add_controller(controller).unwrap();
+        };
+        add("a", true);
+        add("b", false);
+        replicas.push(cluster.start(&manager));
+        sleep(Duration::from_secs(30)).await;
+    }
+    let all = |state: State| ["a", "b"].map(|name| (name.to_owned(), state)).to_vec();
+    assert_eq!(states(replicas[0].manager()), all(State::Running));
+    assert_eq!(states(replicas[1].manager()), all(State::Standby));
+    for replica in replicas {
+        replica.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_processes_with_one_identity_the_first_stands_by_while_the_second_leads() {
+    let cluster = Cluster::in_process().await;
+    let mut twins = Vec::new();
+    for (number, start) in ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000123Z"]
+        .into_iter()
+        .enumerate()
+    {
+        // No two clocks agree to the microsecond.
+        let clock = Clock::simulated(start.parse().unwrap(), number as u64);
+        let manager = cluster.manager().clock(clock).build().await.unwrap();
+        let signer = Signer {
+            controller: "a",
+            replica: "pod-0",
+        };
+        let controller = Controller::builder("a")
+            .for_kind::<ConfigMap>()
+            .lease(lease("a", "pod-0"))
+            .complete(signer);
+        manager.add_controller(controller.unwrap()).unwrap();
+        twins.push(cluster.start(&manager));
+        sleep(Duration::from_millis(30_700)).await;
+    }
+    let all = |twin: &Running| states(twin.manager())[0].1;
+    for _ in 0..100 {
+        assert_eq!(
+            (all(&twins[0]), all(&twins[1])),
+            (State::Standby, State::Running)
+        );
+        sleep(Duration::from_millis(700)).await;
+    }
+    // When the second is gone, the first leads again: at once, for it was released.
+    twins.remove(1).end().await;
+    let first = twins.remove(0);
+    cluster
+        .eventually("the first leads again", async || {
+            all(&first) == State::Running
+        })
+        .await;
+    first.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_is_contended_for_once_in_a_manager() {
     let cluster = Cluster::in_process().await;
     let manager = cluster
@@ -336,10 +419,19 @@ async fn a_lease_is_contended_for_once_in_a_manager() {
         manager.add_controller(controller.unwrap())
     };
     let _first = add("first", lease("own", "pod-0")).unwrap();
-    for (name, taken) in [("second", "own"), ("third", "shared")] {
-        let refused = add(name, lease(taken, "pod-0")).unwrap_err();
-        assert!(matches!(refused, Error::DuplicateLease(key) if key == format!("default/{taken}")));
+    let elsewhere = |name| leader_election::Options::new("elsewhere", name, "pod-0");
+    for (name, taken) in [
+        ("second", lease("own", "pod-0")),
+        ("third", lease("shared", "pod-0")),
+        ("fourth", elsewhere("own")),
+        ("fifth", elsewhere("shared")),
+    ] {
+        let taken_key = taken.key();
+        let refused = add(name, taken).unwrap_err();
+        assert!(matches!(refused, Error::DuplicateLease(key) if key == taken_key));
     }
-    let refused = add("fourth", lease("other", "")).unwrap_err();
+    // What was refused has kept no name.
+    let _again = add("second", lease("other", "pod-0")).unwrap();
+    let refused = add("sixth", lease("yet-another", "")).unwrap_err();
     assert!(matches!(refused, Error::LeaderElection(_)), "{refused}");
 }

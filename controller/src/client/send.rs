@@ -95,10 +95,12 @@ impl Client {
                 request: request.to_owned(),
             });
         }
-        if let Some(passage) = &mut passage
-            && !answer.as_ref().is_err_and(Error::is_ambiguous)
-        {
-            passage.settle();
+        if let Some(passage) = &mut passage {
+            match &answer {
+                Ok(_) => passage.answered(),
+                Err(error) if error.is_ambiguous() => {}
+                Err(_) => passage.settle(),
+            }
         }
         let response = answer?;
         let status = response.status();

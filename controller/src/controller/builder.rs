@@ -36,6 +36,9 @@ pub enum BuildError {
     /// It has no workers.
     #[error("the controller {0} needs at least one worker")]
     NoWorkers(String),
+    /// It is to run on every replica, and to have a lease.
+    #[error("the controller {0} has a lease and no leader election: say one of them")]
+    LeaseWithoutElection(String),
 }
 
 /// The type of a builder that has no watch yet.
@@ -275,8 +278,16 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         self
     }
 
+    /// Runs on the leader only, also where the manager's [`Defaults`](super::Defaults) say every replica
+    /// (controller-runtime: `NeedLeaderElection`). Of this and [`Builder::without_leader_election`] the last one counts.
+    pub fn with_leader_election(mut self) -> Self {
+        self.settings.needs_leader_election = Some(true);
+        self
+    }
+
     /// Leads by a lease of its own instead of the manager's, so that replicas share the work: one leads this
-    /// controller, another that. No two controllers of a manager may have the same lease.
+    /// controller, another that. No two controllers of a manager may have leases of one name. Whatever the manager's
+    /// [`Defaults`](super::Defaults) say, it then runs on the leader only.
     ///
     /// Stopped alone, the controller gives its lease up, and another replica leads it. When it loses the lease, what its
     /// workers are at is dropped at once, and it stands by and contends again, its caches warm, while the other
@@ -342,7 +353,7 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     /// Finishes the controller.
     ///
     /// # Errors
-    /// When it has no name, no worker, or nothing to watch.
+    /// When it has no name, no worker, or nothing to watch; or a lease without leader election.
     pub fn complete(self, reconciler: impl Reconciler<R>) -> Result<Controller, BuildError> {
         let Builder {
             name,
@@ -361,6 +372,9 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         }
         if settings.workers == Some(0) {
             return Err(BuildError::NoWorkers(name));
+        }
+        if settings.lease.is_some() && settings.needs_leader_election == Some(false) {
+            return Err(BuildError::LeaseWithoutElection(name));
         }
         let needs_leader_election = settings.needs_leader_election;
         let lease = settings.lease.take();

@@ -64,7 +64,8 @@ impl Defaults {
         self
     }
 
-    /// See [`Builder::without_leader_election`](super::Builder::without_leader_election).
+    /// See [`Builder::without_leader_election`](super::Builder::without_leader_election). A controller with a
+    /// [lease](super::Builder::lease) elects all the same.
     #[must_use]
     pub fn without_leader_election(mut self) -> Self {
         self.every_replica = true;

@@ -111,6 +111,22 @@ fn a_controller_without_name_watch_or_worker_is_refused() {
         .workers(0);
     let idle = idle.complete(done(&seen));
     assert_eq!(idle.unwrap_err(), BuildError::NoWorkers("idle".into()));
+    let leased = || {
+        let lease = crate::leader_election::Options::new("ns", "lock", "me");
+        Controller::builder("both")
+            .for_kind::<ConfigMap>()
+            .lease(lease)
+            .without_leader_election()
+    };
+    let both = leased().complete(done(&seen));
+    let contradiction = BuildError::LeaseWithoutElection("both".into());
+    assert_eq!(both.unwrap_err(), contradiction);
+    assert!(
+        leased()
+            .with_leader_election()
+            .complete(done(&seen))
+            .is_ok()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,7 +236,7 @@ async fn a_reconcile_that_hangs_is_named_when_the_grace_period_ends() {
     let error = running.run.await.unwrap().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "still running when the grace period of 30s ended: test (reconciling ns/a for 84 s)"
+        "still running when the grace period of 30s ended: test (reconciling ns/a for 79 s)"
     );
 }
 
@@ -843,4 +859,31 @@ async fn every_line_of_a_reconcile_bears_its_id_and_key() {
         .filter(|line| line.contains("said by the"))
         .count();
     assert_eq!(said, 4, "and no such line without");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_is_removed_takes_its_series_with_it_and_begins_anew() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    let running = start(&fake, []).await;
+    for round in 1..=2 {
+        let controller = Controller::builder("test")
+            .for_kind::<ConfigMap>()
+            .complete(done(&seen));
+        let handle = running.manager.add_controller(controller.unwrap()).unwrap();
+        let series = "controller_runtime_reconcile_total{controller=\"test\",result=\"success\"} 1";
+        eventually("reconciled", || {
+            running.manager.metrics().encode().contains(series)
+        })
+        .await;
+        assert_eq!(seen.lock().len(), round);
+        handle.stop().await;
+        let text = running.manager.metrics().encode();
+        let left: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("\"test\""))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+    running.end().await;
 }

@@ -1,7 +1,10 @@
 //! Takes the lease, keeps it, and gives it up.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -15,6 +18,9 @@ use super::record::{Decision, Observed, Record, decide};
 use super::standby::{News, Pace, Watch};
 use super::{Fence, JITTER, Options};
 use crate::client::{self, Client};
+
+/// How many of its own writes a candidate remembers.
+const TRIED: usize = 64;
 
 /// One candidate for one lease.
 #[derive(Debug)]
@@ -36,8 +42,18 @@ pub(crate) struct Elector {
     unsettled: bool,
     /// The last read of the lease told something new.
     read_news: bool,
+    /// The `renewTime`, in microseconds, of the last write that was acknowledged and of those that were tried since. Once
+    /// it leads, a lease in its name with another is that of a twin: a write from before cannot arrive any more, for it
+    /// has an older resourceVersion.
+    tried: VecDeque<i64>,
+    /// It was taken, and not lost since.
+    leads: bool,
+    /// Another process has the same identity.
+    wary: bool,
     /// Log each holder once.
     reported: String,
+    /// Until when the lease may be released, once that is known.
+    release_by: Arc<OnceLock<Instant>>,
 }
 
 /// What an elector shows in metrics.
@@ -56,13 +72,21 @@ pub(crate) enum Lost {
     Deadline { deadline: Duration, cause: String },
     #[error("the lease was taken by {holder}")]
     Taken { holder: String },
+    #[error(
+        "another process holds the lease as {identity}, too; identities must differ between processes"
+    )]
+    Twin { identity: String },
 }
 
 /// What one try came to.
 #[derive(Debug)]
 enum Try {
     Ours,
-    Held { holder: String },
+    Held {
+        holder: String,
+    },
+    /// Held in our name, by a write that was none of ours.
+    Twin,
 }
 
 // === impl Elector ===
@@ -92,8 +116,24 @@ impl Elector {
             renewed: Duration::ZERO,
             unsettled: false,
             read_news: false,
+            tried: VecDeque::new(),
+            leads: false,
+            wary: false,
             reported: String::new(),
+            release_by: Arc::default(),
         }
+    }
+
+    /// Takes a lease in its own name that it did not write for that of another, if `wary`: a twin was met.
+    pub(crate) fn wary(mut self, wary: bool) -> Self {
+        self.wary = wary;
+        self
+    }
+
+    /// Gives the lease up by the time that `by` says when it is to stop, or not at all.
+    pub(crate) fn releasing_by(mut self, by: Arc<OnceLock<Instant>>) -> Self {
+        self.release_by = by;
+        self
     }
 
     /// Contends for the lease and keeps it until `stop`; then gives it up. `leading` tells whether it is ours.
@@ -141,6 +181,7 @@ impl Elector {
             match self.attempt().await {
                 Ok(Try::Ours) => break,
                 Ok(Try::Held { holder }) => self.report(&holder),
+                Ok(Try::Twin) => {}
                 Err(error) if error.is_conflict() || error.is_already_exists() => {
                     tracing::debug!(lease = %self.key, %error, "another was faster");
                 }
@@ -154,6 +195,7 @@ impl Elector {
             }
             self.stand_by(&mut watch, &mut pace).await;
         }
+        self.leads = true;
         self.marks.leads.set(1);
         tracing::info!(lease = %self.key, identity = %self.options.identity, "leading");
     }
@@ -219,9 +261,13 @@ impl Elector {
     /// How much longer another's lease must be respected; `None` when nobody else holds it.
     fn held_for(&self) -> Option<Duration> {
         let observed = self.observed.as_ref()?;
-        let holder = &observed.record.holder;
-        let another = !holder.is_empty() && *holder != self.options.identity;
+        let another = self.is_anothers(&observed.record);
         another.then(|| observed.remaining(self.clock.since_boot()))
+    }
+
+    fn is_anothers(&self, record: &Record) -> bool {
+        let twins = self.wary && !self.is_written_here(record);
+        !record.holder.is_empty() && (record.holder != self.options.identity || twins)
     }
 
     fn next_poll(&self) -> Instant {
@@ -239,6 +285,7 @@ impl Elector {
                 break lost;
             }
         };
+        self.leads = false;
         self.stopped();
         tracing::error!(lease = %self.key, cause = %lost, "leading ended");
         lost
@@ -274,7 +321,14 @@ impl Elector {
     }
 
     fn is_ours(&self, lease: &Lease) -> bool {
-        Record::of(lease).holder == self.options.identity
+        let record = Record::of(lease);
+        record.holder == self.options.identity && self.is_written_here(&record)
+    }
+
+    /// Whether this process tried to write `record`, which is in its name.
+    fn is_written_here(&self, record: &Record) -> bool {
+        let renewed = record.renewed.map(Timestamp::as_microsecond);
+        renewed.is_some_and(|renewed| self.tried.contains(&renewed))
     }
 
     /// Tries to renew until the deadline, counted from when the last renewal was asked for.
@@ -291,6 +345,10 @@ impl Elector {
                 Err(_) => continue,
                 Ok(Ok(Try::Ours)) => return Ok(()),
                 Ok(Ok(Try::Held { holder })) => return Err(Lost::Taken { holder }),
+                Ok(Ok(Try::Twin)) => {
+                    let identity = self.options.identity.clone();
+                    return Err(Lost::Twin { identity });
+                }
                 Ok(Err(error)) => {
                     tracing::warn!(lease = %self.key, %error, "the lease could not be renewed");
                     cause = error.to_string();
@@ -307,15 +365,25 @@ impl Elector {
     }
 
     /// Gives the lease up, if it is ours: read, then written with nobody in it (client-go: `release`), when no write
-    /// of ours can arrive any more. Tries for the renew deadline; after that the lease ends by itself.
+    /// of ours can arrive any more. Tries for the renew deadline, and a little less than a stop allows; after that the
+    /// lease ends by itself.
     pub(crate) async fn release(&mut self) {
         self.stopped();
         if !self.options.release_on_stop {
             return;
         }
-        let limit = self.options.renew_deadline;
-        let margin = self.options.lease_duration - limit;
+        let renew = self.options.renew_deadline;
+        let margin = self.options.lease_duration - renew;
+        let limit = self.release_by.get().map_or(renew, |by| {
+            let left = by.saturating_duration_since(Instant::now());
+            // It ends by itself, and not by being dropped.
+            renew.min(left - left / 20)
+        });
         let fence = self.fence.clone();
+        if fence.lands_in(margin).is_some_and(|left| left > limit) {
+            tracing::warn!(lease = %self.key, "the lease is not released: what was sent may arrive after the stop");
+            return;
+        }
         let released = async {
             fence.landed(margin).await;
             self.try_release().await
@@ -332,7 +400,7 @@ impl Elector {
             let result = async {
                 let mut lease: Lease = self.client.get(&self.key).await?;
                 let record = Record::of(&lease);
-                if record.holder != self.options.identity {
+                if !self.is_ours(&lease) {
                     return Ok(false);
                 }
                 record.released(self.clock.now()).apply(&mut lease);
@@ -367,6 +435,7 @@ impl Elector {
     async fn attempt(&mut self) -> Result<Try, client::Error> {
         if let (Some(lease), Some(observed)) = (self.lease.clone(), &self.observed)
             && observed.record.holder == self.options.identity
+            && !self.is_anothers(&observed.record)
             && !observed.remaining(self.clock.since_boot()).is_zero()
         {
             match self.write(Some(lease)).await {
@@ -380,7 +449,14 @@ impl Elector {
         let lease = client::optional(self.client.get::<Lease>(&self.key).await)?;
         if let Some(lease) = &lease {
             let now = self.clock.since_boot();
-            self.read_news = Observed::note(&mut self.observed, Record::of(lease), now);
+            let record = Record::of(lease);
+            let twin = self.leads
+                && record.holder == self.options.identity
+                && !self.is_written_here(&record);
+            self.read_news = Observed::note(&mut self.observed, record, now);
+            if twin {
+                return Ok(Try::Twin);
+            }
         }
         self.lease.clone_from(&lease);
         self.write(lease).await
@@ -389,6 +465,10 @@ impl Elector {
     /// Writes what is decided over `lease`, or creates it.
     async fn write(&mut self, lease: Option<Lease>) -> Result<Try, client::Error> {
         let asked = self.clock.since_boot();
+        if self.wary && self.held_for().is_some_and(|left| !left.is_zero()) {
+            let holder = self.options.identity.clone();
+            return Ok(Try::Held { holder });
+        }
         let decision = decide(
             lease.is_some(),
             self.observed.as_ref(),
@@ -404,6 +484,11 @@ impl Elector {
             Decision::Update(record) => (record, false),
         };
         self.read_news = false;
+        self.tried
+            .extend(record.renewed.map(Timestamp::as_microsecond));
+        if !self.leads && self.tried.len() > TRIED {
+            self.tried.pop_front();
+        }
         record.apply(&mut lease);
         if !self.options.labels.is_empty() {
             let labels = lease.metadata.labels.get_or_insert_default();
@@ -419,6 +504,7 @@ impl Elector {
         };
         self.unsettled = result.as_ref().is_err_and(client::Error::is_ambiguous);
         let written = result?;
+        self.tried.drain(..self.tried.len().saturating_sub(1));
         self.fence.renewed(
             asked,
             self.options.renew_deadline,

@@ -26,7 +26,7 @@ pub const TOLERANCE: Duration = Duration::from_secs(20);
 /// It is open from when the lease is taken until the renew deadline after the last renewal, on a clock that counts
 /// suspend: nobody has to close it, so a process that stood still finds it closed.
 #[derive(Clone, Debug)]
-pub struct Fence {
+pub(crate) struct Fence {
     clock: Clock,
     state: Arc<State>,
 }
@@ -41,6 +41,8 @@ struct State {
     sent: Mutex<Sent>,
     /// A write was answered, or given up.
     landed: Notify,
+    /// A write was answered though nobody asked on its way out: once, it is said.
+    bypassed: AtomicBool,
 }
 
 /// The writes that were sent.
@@ -61,7 +63,15 @@ pub(crate) struct Closed;
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     fence: Fence,
-    refused: Arc<AtomicBool>,
+    passed: Arc<Passed>,
+}
+
+/// What became of a write at its connection.
+#[derive(Debug, Default)]
+struct Passed {
+    /// Whether the fence was asked there.
+    asked: AtomicBool,
+    refused: AtomicBool,
 }
 
 /// A write on its way, as its sender knows it. Dropped without an answer it may still arrive.
@@ -83,7 +93,7 @@ impl Fence {
 
     /// Whether the lease is ours right now, as far as anyone can know.
     #[must_use]
-    pub fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.clock.since_boot() < millis(self.state.until.load(Ordering::Acquire))
     }
 
@@ -91,22 +101,23 @@ impl Fence {
     pub(crate) async fn landed(&self, margin: Duration) {
         loop {
             let landed = self.state.landed.notified();
-            let left = {
-                let sent = self.state.sent.lock();
-                if sent.waiting == 0 {
-                    let passed = |at| self.clock.since_boot().saturating_sub(at);
-                    let left = sent.given_up.map(|at| margin.saturating_sub(passed(at)));
-                    Some(left.unwrap_or_default())
-                } else {
-                    None
-                }
-            };
-            match left {
+            match self.lands_in(margin) {
                 Some(Duration::ZERO) => return,
                 Some(left) => sleep(left).await,
                 None => landed.await,
             }
         }
+    }
+
+    /// How long until every write that was sent was given up at least `margin` ago; `None` while one waits for its answer.
+    pub(crate) fn lands_in(&self, margin: Duration) -> Option<Duration> {
+        let sent = self.state.sent.lock();
+        if sent.waiting > 0 {
+            return None;
+        }
+        let passed = |at| self.clock.since_boot().saturating_sub(at);
+        let left = sent.given_up.map(|at| margin.saturating_sub(passed(at)));
+        Some(left.unwrap_or_default())
     }
 
     /// Marks `request`, if it is a write, as one to be asked about again when it goes out.
@@ -119,7 +130,7 @@ impl Fence {
         }
         let gate = Gate {
             fence: self.clone(),
-            refused: Arc::default(),
+            passed: Arc::default(),
         };
         request.extensions_mut().insert(gate.clone());
         self.state.sent.lock().waiting += 1;
@@ -145,12 +156,23 @@ impl Fence {
                     return Err(Closed.into());
                 }
                 if answer.is_ok() {
-                    passage.settle();
+                    passage.answered();
                 }
                 answer.map_err(BoxError::from)
             }
         });
         kube_client::Client::new(service, client.default_namespace())
+    }
+
+    /// Whether a write was answered that nobody had asked about on its way out.
+    #[cfg(test)]
+    pub(super) fn is_bypassed(&self) -> bool {
+        self.state.bypassed.load(Ordering::Acquire)
+    }
+
+    #[cfg(test)]
+    pub(super) fn forget_bypassed(&self) {
+        self.state.bypassed.store(false, Ordering::Release);
     }
 
     /// Whether this process still counts itself as the leader, `tolerance` after its lease ended
@@ -220,7 +242,7 @@ impl Gate {
         if self.fence.is_open() {
             return Ok(());
         }
-        self.refused.store(true, Ordering::Release);
+        self.passed.refused.store(true, Ordering::Release);
         Err(Closed)
     }
 }
@@ -230,7 +252,22 @@ impl Gate {
 impl Passage {
     /// Whether the request was stopped on its way out.
     pub(crate) fn refused(&self) -> bool {
-        self.gate.refused.load(Ordering::Acquire)
+        self.gate.passed.refused.load(Ordering::Acquire)
+    }
+
+    /// The write was answered. If the fence was not asked on its way out, the client cannot do that; it is said once.
+    pub(crate) fn answered(&mut self) {
+        self.settle();
+        let Gate { fence, passed } = &self.gate;
+        if passed.asked.load(Ordering::Acquire) {
+            return;
+        }
+        if !fence.state.bypassed.swap(true, Ordering::AcqRel) {
+            tracing::warn!(
+                "this client asks for the lease when a write is made, and not again when it goes out; a write that is \
+                 held up in between may be sent after the lease is lost. Make the client with client::connect"
+            );
+        }
     }
 
     /// The write was answered, or certainly not sent.
@@ -267,6 +304,7 @@ impl<B> Gated<B> {
     pub(crate) fn request(mut request: Request<B>) -> Result<Request<Self>, Closed> {
         let gate = request.extensions_mut().remove::<Gate>();
         if let Some(gate) = &gate {
+            gate.passed.asked.store(true, Ordering::Release);
             gate.check()?;
         }
         Ok(request.map(|body| Self { body, gate }))

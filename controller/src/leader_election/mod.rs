@@ -13,9 +13,11 @@
 //! * *the API server does not answer*: the leader goes on until the renew deadline, then stops; nobody leads
 //!   until the server is back, for the others cannot take the lease either;
 //! * *the process is paused or the machine suspended*: leases are judged on a clock that counts suspend, and
-//!   the [`Fence`] of the clients is closed at the renew deadline, before the process has noticed anything. The
+//!   the fence of the clients ([`Context::check_fence`](crate::Context::check_fence)) is closed at the renew deadline, before the process has noticed anything. The
 //!   fence is asked once more when the body of a request goes out to the connection, so what was prepared before a
-//!   pause is not sent after it;
+//!   pause is not sent after it. That second question is put by a client of [`connect`](crate::client::connect) only:
+//!   any other kube client is asked when a call begins, and may retry inside for as long as the call may take. A
+//!   manager with such a client says so in its log, once for each lease, when the first write is answered;
 //! * *another took the lease*: the leader watches it, too, and stops when it sees that, or at its next renewal;
 //! * *somebody deleted the lease, or emptied it* (client-go does that to its successor when it was paused and is to
 //!   release its lease at the end): the leader takes it back when it sees that. Whoever saw it held waits out its
@@ -25,7 +27,9 @@
 //! * *clocks differ*: no time in the lease is ever compared with a clock here. Only a clock that *runs* slower than
 //!   another's, by more than RenewDeadline to LeaseDuration (10 to 15 by default), would do harm;
 //! * *the process dies*: another leads after the lease duration. A restarted Pod with the same identity takes
-//!   its own lease back at once.
+//!   its own lease back at once;
+//! * *another process has the same identity* and takes the lease as its own: the leader sees that it was not the one
+//!   who wrote it, and stops ([`identity`]). It does not take the lease from the other, if it goes on.
 //!
 //! A manager has one lease ([`Builder::leader_election`](crate::manager::Builder::leader_election)), or a controller
 //! has one of its own ([`Builder::lease`](crate::controller::Builder::lease)), so that replicas share the work. Its
@@ -52,9 +56,8 @@ mod standby;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use elector::{Elector, Marks};
-pub use fence::{Fence, TOLERANCE};
-pub(crate) use fence::{Gated, Passage, add_checks, remove_checks};
+pub(crate) use elector::{Elector, Lost, Marks};
+pub use fence::TOLERANCE;
+pub(crate) use fence::{Fence, Gated, Passage, add_checks, remove_checks};
 pub use options::{Error, JITTER, Options, identity};
 pub(crate) use own::{Own, Term};
-pub use record::Record;

@@ -168,6 +168,12 @@ impl Options {
 
 /// The identity to hold a lease with: the Pod's name from `POD_NAME`, which a restarted Pod keeps; else the
 /// host's name and something random, so that two processes on one host differ.
+///
+/// No two processes may hold one lease in one name at a time: not two containers of a Pod, not a Pod of a StatefulSet
+/// that was deleted by force while its node could not be reached, and not a second process with `POD_NAME` exported.
+/// The second takes the lease at once, for it is taken for the first one, restarted. The first notices at its next
+/// renewal at the latest, or as soon as its watch shows it, and stops leading; in between, both write
+/// (controller-runtime's identity differs with every start, so there the second waits for the lease to end).
 #[must_use]
 pub fn identity(clock: &Clock) -> String {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());

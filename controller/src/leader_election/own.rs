@@ -7,7 +7,7 @@ use tokio::pin;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{Elector, Fence, Marks, Options, add_checks, remove_checks};
+use super::{Elector, Fence, Lost, Marks, Options, add_checks, remove_checks};
 use crate::client::Client;
 use crate::health::Health;
 use crate::manager::Runnable;
@@ -145,6 +145,7 @@ impl Own {
 
     /// Takes the lease, keeps it, and takes it again when it was lost, until `ended`; then gives it up.
     async fn contend(&self, ended: &CancellationToken) {
+        let mut wary = false;
         loop {
             let elector = Elector::new(
                 self.client.clone(),
@@ -152,12 +153,14 @@ impl Own {
                 self.clock.clone(),
                 self.fence.clone(),
                 self.marks.clone(),
-            );
+            )
+            .wary(wary);
             let lead = elector.lead(ended.clone(), self.leading.clone());
             let Err(lost) = lead.await else {
                 return;
             };
             tracing::warn!(lease = self.options.name, cause = %lost, "standing by: the controller's lease is lost");
+            wary = matches!(lost, Lost::Twin { .. });
             // What was decided under the old lease is not to be written under the next.
             let mut rests = self.rests.subscribe();
             tokio::select! {

@@ -12,17 +12,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 /// What a Lease says about who leads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub(crate) struct Record {
     /// Who holds the lease; empty when nobody does.
-    pub holder: String,
+    pub(crate) holder: String,
     /// How long the others wait after the last change they saw.
-    pub duration: Duration,
+    pub(crate) duration: Duration,
     /// When the holder took it.
-    pub acquired: Option<Timestamp>,
+    pub(crate) acquired: Option<Timestamp>,
     /// When the holder last renewed it.
-    pub renewed: Option<Timestamp>,
+    pub(crate) renewed: Option<Timestamp>,
     /// How often it changed hands.
-    pub transitions: i32,
+    pub(crate) transitions: i32,
 }
 
 /// A record, and when this process first saw it so.

@@ -311,6 +311,95 @@ async fn a_renewal_whose_answer_is_lost_is_still_ours() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_two_processes_with_one_identity_the_first_stops_when_the_second_takes_the_lease() {
+    for (case, watched, within) in [
+        ("seen by the watch", true, Duration::from_millis(10)),
+        ("seen at the renewal", false, Duration::from_secs(2)),
+    ] {
+        let fake = Fake::default();
+        // No two clocks agree to the microsecond.
+        let other = Clock::simulated("2026-01-01T00:00:00.000123Z".parse().unwrap(), 2);
+        let mut one = candidate(&fake, &clock(), "web-0");
+        let mut two = candidate(&fake, &other, "web-0");
+        if !watched {
+            fake.hook(|method, path| {
+                (*method == Method::GET && path == LEASES).then_some(Fate::Refuse(403))
+            });
+        }
+        one.elector.acquire().await;
+        let first = tokio::spawn(async move { (one.elector.keep().await, Instant::now()) });
+        sleep(Duration::from_millis(4300)).await;
+        two.elector.acquire().await;
+        let taken = Instant::now();
+        let kept = timeout(Duration::from_secs(60), two.elector.keep()).await;
+        assert!(kept.is_err(), "{case}: the second goes on");
+        assert_eq!(
+            (two.fence.is_open(), one.fence.is_open()),
+            (true, false),
+            "{case}"
+        );
+        let (lost, at) = first.await.unwrap();
+        let identity = "web-0".to_owned();
+        assert_eq!(lost, Lost::Twin { identity }, "{case}");
+        assert!(at.duration_since(taken) <= within, "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn releasing_leaves_the_lease_of_a_twin_alone() {
+    let (fake, clock) = (Fake::default(), clock());
+    let mut one = candidate(&fake, &clock, "web-0");
+    one.elector.acquire().await;
+    fake.put(LEASE, held_by("web-0"));
+    one.elector.release().await;
+    assert_eq!(spec(&fake)["holderIdentity"], "web-0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_ask_on_the_way_out_is_known_by_its_first_answer() {
+    let (fake, clock) = (Fake::default(), clock());
+    let mut one = candidate(&fake, &clock, "one");
+    one.elector.acquire().await;
+    let server = fake.client();
+    let asking = kube_client::Client::new(
+        tower::service_fn(move |request| {
+            let server = server.clone();
+            async move {
+                let (parts, body) = Gated::request(request)?.into_parts();
+                let bytes = http_body_util::BodyExt::collect(body).await?.to_bytes();
+                let request = http::Request::from_parts(parts, bytes.into());
+                server.send(request).await.map_err(tower::BoxError::from)
+            }
+        }),
+        "ns",
+    );
+    let names = std::cell::Cell::new(0);
+    let write = async |kube: kube_client::Client, through_kube: bool| {
+        let client = Client::new(kube).with_fence(Some(one.fence.clone()));
+        let mut map = ConfigMap::default();
+        map.metadata.namespace = Some("ns".into());
+        map.metadata.name = Some(format!("work-{}", names.replace(names.get() + 1)));
+        if through_kube {
+            let raw = kube_core::Request::new("/api/v1/namespaces/ns/configmaps")
+                .create(&Default::default(), serde_json::to_vec(&map).unwrap());
+            let written = client.kube().request::<ConfigMap>(raw.unwrap()).await;
+            written.unwrap();
+        } else {
+            client.create(&map).await.unwrap();
+        }
+    };
+    for through_kube in [false, true] {
+        write(asking.clone(), through_kube).await;
+        assert!(!one.fence.is_bypassed());
+    }
+    for through_kube in [false, true] {
+        write(fake.client(), through_kube).await;
+        assert!(one.fence.is_bypassed(), "{through_kube}");
+        one.fence.forget_bypassed();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_process_that_was_paused_finds_its_fence_closed() {
     let (fake, clock) = (Fake::default(), clock());
     let mut one = candidate(&fake, &clock, "one");

@@ -9,7 +9,7 @@ use reeve_clock::Clock;
 use tokio::sync::{Notify, watch};
 
 use super::names::Names;
-use super::{Addresses, Error, GRACE_PERIOD, Group, Manager, Runnable, Shared, Stage};
+use super::{Addresses, Error, FOR_EVER, GRACE_PERIOD, Group, Manager, Runnable, Shared, Stage};
 use crate::cache::{CacheOptions, Caches, Selected};
 use crate::client::measure::measured;
 use crate::client::{Client, Reading};
@@ -116,9 +116,10 @@ impl Builder {
         self
     }
 
-    /// How long a stop may take, [`GRACE_PERIOD`] unless said. Zero drops everything at once.
+    /// How long a stop may take, [`GRACE_PERIOD`] unless said. Zero drops everything at once; [`Duration::MAX`] waits for
+    /// ever (controller-runtime: a negative `GracefulShutdownTimeout`).
     pub fn grace_period(mut self, grace: Duration) -> Self {
-        self.grace = grace;
+        self.grace = grace.min(FOR_EVER);
         self
     }
 
@@ -234,6 +235,7 @@ impl Builder {
                 clusters: Mutex::default(),
                 cluster_names: Names::default(),
                 leading,
+                release_by: Arc::default(),
             }),
         };
         for runnable in runnables {

@@ -23,8 +23,9 @@ pub enum Error {
     /// Two controllers have one name.
     #[error("there is a controller {0} already; metrics and logs need distinct names")]
     DuplicateController(String),
-    /// Two controllers, or a controller and the manager, contend for one lease.
-    #[error("the lease {0} is contended for already; share it, or name another")]
+    /// Two controllers, or a controller and the manager, contend for leases of one name. Their namespaces may differ:
+    /// checks and metrics are called after the name.
+    #[error("a lease of the name of {0} is contended for already; share it, or name another")]
     DuplicateLease(String),
     /// Two clusters have one name.
     #[error("there is a cluster {0} already")]
@@ -88,7 +89,9 @@ impl Error {
         }
     }
 
-    /// Whether it says that leadership was lost, alone or among others.
+    /// Whether it says that the manager's lease was lost, alone or among others. A program may take that for a restart
+    /// like any other: `std::process::exit`, for to drop a runtime is to wait for threads that something blocks. (A
+    /// controller that loses a lease of its own stands by, and nothing ends.)
     #[must_use]
     pub fn is_leadership_lost(&self) -> bool {
         match self {

@@ -3,10 +3,13 @@
 //! Start: HTTP servers, so that probes are answered; caches, until each is filled or known to be failing; what runs
 //! on every replica; the election; on the leader the workers. Stop, on a signal or the first failure: workers (each
 //! ends what it is at), then the lease is released, then the rest in reverse, HTTP servers last. Whatever still runs
-//! when the grace period ends is dropped, and named in the error.
+//! when its part of the grace period ends ([`GRACE_PERIOD`]) is dropped, and named in the error.
 //!
 //! When the lease is lost there is no grace: the workers' reconciles are dropped at their next await, before another
-//! replica may take the lease, and [`Manager::run`] returns an error. The process should exit then.
+//! replica may take the lease, and [`Manager::run`] returns an error. The process should exit then, by
+//! [`std::process::exit`] ([`Error::is_leadership_lost`]): what blocks its thread has no next await, so it cannot be
+//! dropped. It is named in the log after a second, [`Manager::run`] returns all the same, and a runtime that is dropped
+//! at the end of `main` would wait for it.
 //!
 //! Runnables and controllers are added at any time before the stop, and [`Handle::stop`] ends one of them while the
 //! others go on; a controller's handlers go with it, and its name is free again. [`Manager::health`] names the state of
@@ -25,12 +28,13 @@ mod supervisor;
 mod tests;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use reeve_clock::Clock;
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use builder::Builder;
@@ -56,8 +60,12 @@ use signals::Signals;
 use status::Ending;
 use supervisor::Supervisor;
 
-/// How long a stop may take, unless the builder says otherwise. Workers get five sixths of it.
+/// How long a stop may take, unless the builder says otherwise. Workers get two thirds of it; what is left is for the
+/// lease to be released when nothing they sent can arrive any more, and, a twelfth at least, for the last events.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(30);
+
+/// As long as anybody waits: 30 years, which can be multiplied and added to a time.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// Runs controllers and what they need. Cheap to clone; clones are one manager.
 #[derive(Clone)]
@@ -87,6 +95,8 @@ struct Shared {
     clusters: Mutex<Vec<Cluster>>,
     cluster_names: Names,
     leading: watch::Sender<bool>,
+    /// Until when the lease is to be released, known when it stops.
+    release_by: Arc<OnceLock<Instant>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,6 +117,10 @@ enum Stage {
 
 impl Manager {
     /// Begins a manager whose parts talk to the API server through `client`.
+    ///
+    /// With leader election, make it with [`client::connect`](crate::client::connect): only such a client asks for the
+    /// lease once more when a write goes out. kube-client's own (`Client::try_default`) may send a write again, or hold
+    /// it up, after the lease is lost; the log says so at the first write.
     pub fn builder(client: kube_client::Client) -> Builder {
         Builder::new(client)
     }
@@ -185,7 +199,8 @@ impl Manager {
         self.shared.leading.subscribe()
     }
 
-    /// Adds a runnable; to a running manager, it starts at once (on a standby, when it leads).
+    /// Adds a runnable; to a running manager, it starts at once (on a standby, when it leads; while the caches fill for
+    /// the first time, servers only).
     ///
     /// # Errors
     /// When the manager stops.
@@ -224,12 +239,12 @@ impl Manager {
         let Some(name) = shared.controllers.take(&controller.name) else {
             return Err(Error::DuplicateController(controller.name));
         };
-        let elects = controller
-            .needs_leader_election
-            .unwrap_or_else(|| shared.defaults.needs_leader_election());
+        // A lease is of use only to who elects; what the controller says itself goes before the defaults.
+        let elects = controller.needs_leader_election.unwrap_or_else(|| {
+            controller.lease.is_some() || shared.defaults.needs_leader_election()
+        });
         let own = controller
             .lease
-            .filter(|_| elects)
             .map(|options| shared.contend(options))
             .transpose()?;
         let (fence, term) = match &own {
@@ -342,21 +357,17 @@ impl Manager {
     /// What failed, and what did not stop in time.
     pub async fn run(&self, stop: CancellationToken) -> Result<(), Error> {
         let shared = &self.shared;
-        let planned = {
+        {
             let mut stage = shared.state.lock();
             match &mut *stage {
-                Stage::Building(planned) => {
-                    let planned = std::mem::take(planned);
-                    *stage = Stage::Running(Vec::new());
-                    planned
-                }
+                Stage::Building(planned) => *stage = Stage::Running(std::mem::take(planned)),
                 Stage::Running(_) | Stage::Stopped => return Err(Error::AlreadyRun),
             }
-        };
+        }
         // If this future is dropped, so is everything it runs.
         let end = End(shared);
         let mut supervisor = Supervisor::new(shared.leading.subscribe());
-        let cause = self.drive(&mut supervisor, planned, &stop).await;
+        let cause = self.drive(&mut supervisor, &stop).await;
         shared.close();
         shared
             .health
@@ -391,8 +402,10 @@ impl Shared {
     fn contend(&self, options: ElectionOptions) -> Result<Own, Error> {
         options.validate()?;
         let key = options.key();
-        let taken = self.election.as_ref().is_some_and(|own| own.key() == key);
-        let name = self.leases.take(&key).filter(|_| !taken);
+        // The checks and the metric of a lease have its name, and not its namespace.
+        let own = self.election.as_ref();
+        let taken = own.is_some_and(|own| own.name == options.name);
+        let name = self.leases.take(&options.name).filter(|_| !taken);
         let Some(name) = name else {
             return Err(Error::DuplicateLease(key));
         };

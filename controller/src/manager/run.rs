@@ -1,5 +1,8 @@
 //! One run of a manager: the order of the start, the watch over what runs, the order of the stop.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use futures::future::join_all;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -15,28 +18,29 @@ impl Manager {
     pub(super) async fn drive(
         &self,
         supervisor: &mut Supervisor,
-        planned: Vec<Planned>,
         stop: &CancellationToken,
     ) -> Result<(), Error> {
         let shared = &self.shared;
-        let (early, mut later): (Vec<_>, Vec<_>) = planned
-            .into_iter()
-            .partition(|planned| planned.runnable.group <= Group::Events);
-        for planned in early {
-            supervisor.start(planned);
-        }
+        shared.start_added(supervisor, Group::Events);
         shared.start_caches();
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ok(()),
-            error = failure(supervisor) => return Err(error),
-            () = shared.caches_settled() => {}
+        {
+            let settled = shared.caches_settled();
+            tokio::pin!(settled);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return Ok(()),
+                    error = failure(supervisor) => return Err(error),
+                    () = &mut settled => break,
+                    () = shared.added.notified() => {
+                        shared.start_added(supervisor, Group::Events);
+                        shared.start_caches();
+                    }
+                }
+            }
         }
         // What is for the leader waits for that by itself.
-        later.sort_by_key(|planned| planned.runnable.group);
-        for planned in later {
-            supervisor.start(planned);
-        }
+        shared.start_added(supervisor, Group::Leader);
         self.start_election(supervisor);
         loop {
             tokio::select! {
@@ -45,9 +49,7 @@ impl Manager {
                 error = failure(supervisor) => return Err(error),
                 () = shared.added.notified() => {
                     shared.start_caches();
-                    for planned in shared.take_added() {
-                        supervisor.start(planned);
-                    }
+                    shared.start_added(supervisor, Group::Leader);
                 }
             }
         }
@@ -66,7 +68,8 @@ impl Manager {
             shared.clock.clone(),
             fence,
             marks,
-        );
+        )
+        .releasing_by(Arc::clone(&shared.release_by));
         let leading = shared.leading.clone();
         let election = Runnable::new("leader election", move |stop| elector.lead(stop, leading));
         supervisor.start(shared.plan(election.in_group(Group::Election)));
@@ -83,13 +86,16 @@ impl Manager {
         let mut names = Vec::new();
         let mut errors = Vec::new();
         if matches!(cause, Err(Error::LeadershipLost(_))) {
-            let dropped = supervisor.abort(Group::Leader).await;
-            tracing::warn!(dropped = dropped.join(", "), "dropped with the lease");
+            let aborted = supervisor.abort(Group::Leader).await;
+            note(&mut errors, aborted.failed);
+            let dropped = aborted.names.join(", ");
+            tracing::warn!(dropped, "dropped with the lease");
         }
         for group in Group::STOP {
-            // Stubborn workers must leave time to release the lease and to write events.
-            let share = if group == Group::Leader { 5 } else { 6 };
-            let deadline = begin + shared.grace * share / 6;
+            let deadline = begin + share(shared.grace, group);
+            if group == Group::Election {
+                let _ = shared.release_by.set(deadline);
+            }
             if group == Group::Servers {
                 let late = timeout_at(deadline, shared.stop_caches()).await.is_err();
                 if late {
@@ -97,20 +103,15 @@ impl Manager {
                     names.push("caches".to_owned());
                 }
             }
-            for ended in supervisor.stop(group, deadline).await {
-                if let Err(error) = outcome(ended) {
-                    tracing::error!(%error, "failed while stopping");
-                    errors.push(error);
-                }
-            }
-            let dropped = supervisor.abort(group).await;
-            let lost = errors
-                .iter()
-                .any(|error| matches!(error, Error::LeadershipLost(_)));
-            if lost && !dropped.is_empty() {
-                tracing::warn!(dropped = dropped.join(", "), "dropped with the lease");
+            note(&mut errors, supervisor.stop(group, deadline).await);
+            let lost = errors.iter().any(Error::is_leadership_lost);
+            let aborted = supervisor.abort(group).await;
+            note(&mut errors, aborted.failed);
+            if lost && !aborted.names.is_empty() {
+                let dropped = aborted.names.join(", ");
+                tracing::warn!(dropped, "dropped with the lease");
             } else {
-                names.extend(dropped);
+                names.extend(aborted.names);
             }
         }
         if !names.is_empty() {
@@ -120,6 +121,27 @@ impl Manager {
             });
         }
         Error::all(errors)
+    }
+}
+
+/// How long after the begin of a stop a group may run. What is stubborn leaves time for those that come after it: the
+/// release of the lease waits for writes that may still arrive, 5 s by default, and the last events are to be written.
+fn share(grace: Duration, group: Group) -> Duration {
+    let twelfths = match group {
+        Group::Leader => 8,
+        Group::Election => 11,
+        Group::Others | Group::Events | Group::Servers => 12,
+    };
+    grace * twelfths / 12
+}
+
+/// Logs the failures of a stop and keeps them.
+fn note(errors: &mut Vec<Error>, failed: Vec<Ended>) {
+    for ended in failed {
+        if let Err(error) = outcome(ended) {
+            tracing::error!(%error, "failed while stopping");
+            errors.push(error);
+        }
     }
 }
 
@@ -142,11 +164,18 @@ impl Drop for End<'_> {
 // === impl Shared ===
 
 impl Shared {
-    /// What was added since the last look.
-    fn take_added(&self) -> Vec<Planned> {
-        match &mut *self.state.lock() {
-            Stage::Running(added) => std::mem::take(added),
+    /// Starts what was added since the last look, in the order of the groups up to `last`.
+    fn start_added(&self, supervisor: &mut Supervisor, last: Group) {
+        let mut added = match &mut *self.state.lock() {
+            Stage::Running(added) => {
+                let due = |planned: &mut Planned| planned.runnable.group <= last;
+                added.extract_if(.., due).collect::<Vec<_>>()
+            }
             Stage::Building(_) | Stage::Stopped => Vec::new(),
+        };
+        added.sort_by_key(|planned| planned.runnable.group);
+        for planned in added {
+            supervisor.start(planned);
         }
     }
 

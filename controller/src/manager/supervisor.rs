@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
@@ -12,6 +13,9 @@ use tower::BoxError;
 use super::runnable::{Group, Planned};
 use super::status::{State, Ticket};
 
+/// How long tasks may take to be dropped. One that blocks its thread is not waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Every task of one manager.
 #[derive(Debug)]
 pub(super) struct Supervisor {
@@ -20,6 +24,7 @@ pub(super) struct Supervisor {
     stops: HashMap<Group, CancellationToken>,
     leads: watch::Receiver<bool>,
     sequence: u64,
+    patience: Duration,
 }
 
 #[derive(Debug)]
@@ -29,6 +34,17 @@ struct Known {
     ticket: Arc<Ticket>,
     abort: AbortHandle,
     sequence: u64,
+    /// It was to be dropped, and is not. Nobody waits for it any more.
+    stuck: bool,
+}
+
+/// What [`Supervisor::abort`] came to.
+#[derive(Debug, Default)]
+pub(super) struct Aborted {
+    /// What still ran, and what it was at.
+    pub(super) names: Vec<String>,
+    /// What ended with an error meanwhile, of any group.
+    pub(super) failed: Vec<Ended>,
 }
 
 /// A task that ended.
@@ -50,6 +66,7 @@ impl Supervisor {
             stops: HashMap::new(),
             leads,
             sequence: 0,
+            patience: PATIENCE,
         }
     }
 
@@ -66,6 +83,7 @@ impl Supervisor {
             ticket,
             abort: abort.clone(),
             sequence: self.sequence,
+            stuck: false,
         };
         self.known.insert(abort.id(), known);
     }
@@ -83,7 +101,7 @@ impl Supervisor {
     pub(super) async fn stop(&mut self, group: Group, deadline: Instant) -> Vec<Ended> {
         self.stops.entry(group).or_default().cancel();
         let mut failed = Vec::new();
-        while self.known.values().any(|task| task.group == group) {
+        while self.awaits(group) {
             let next = self.tasks.join_next_with_id();
             let Ok(Some(joined)) = timeout_at(deadline, next).await else {
                 break;
@@ -101,22 +119,39 @@ impl Supervisor {
         failed
     }
 
-    /// Drops what still runs in `group`, and returns the names and what they were at, once it is dropped.
-    pub(super) async fn abort(&mut self, group: Group) -> Vec<String> {
-        let chosen = |task: &Known| task.group == group;
+    /// Drops what still runs in `group`, and returns once it is dropped. What blocks its thread cannot be dropped; after
+    /// [`PATIENCE`] it is left alone.
+    pub(super) async fn abort(&mut self, group: Group) -> Aborted {
         let mut names: Vec<(u64, String)> = Vec::new();
-        for task in self.known.values().filter(|task| chosen(task)) {
+        for task in self.known.values().filter(|task| task.is_of(group)) {
             names.push((task.sequence, task.ticket.described()));
             task.abort.abort();
         }
         names.sort();
-        while self.known.values().any(chosen) {
-            let Some(joined) = self.tasks.join_next_with_id().await else {
+        let mut failed = Vec::new();
+        let deadline = Instant::now() + self.patience;
+        while self.awaits(group) {
+            let next = self.tasks.join_next_with_id();
+            let Ok(Some(joined)) = timeout_at(deadline, next).await else {
                 break;
             };
-            self.ended(joined);
+            let ended = self.ended(joined);
+            if ended.result.is_err() {
+                failed.push(ended);
+            }
         }
-        names.into_iter().map(|(_, name)| name).collect()
+        for task in self.known.values_mut().filter(|task| task.is_of(group)) {
+            task.stuck = true;
+            let name = &task.name;
+            tracing::error!(name, "cannot be dropped: it blocks its thread");
+        }
+        let names = names.into_iter().map(|(_, name)| name).collect();
+        Aborted { names, failed }
+    }
+
+    /// Whether a task of `group` is still to end.
+    fn awaits(&self, group: Group) -> bool {
+        self.known.values().any(|task| task.is_of(group))
     }
 
     fn ended(&mut self, joined: Result<(Id, Result<(), BoxError>), JoinError>) -> Ended {
@@ -145,13 +180,23 @@ impl Supervisor {
     }
 }
 
+// === impl Known ===
+
+impl Known {
+    /// Whether it is of `group`, and may be waited for.
+    fn is_of(&self, group: Group) -> bool {
+        self.group == group && !self.stuck
+    }
+}
+
 /// The task of a runnable: waits until it may start, and passes on that it alone is to stop.
 async fn run(
     planned: Planned,
     stop: CancellationToken,
     mut leads: watch::Receiver<bool>,
 ) -> Result<(), BoxError> {
-    let Planned { runnable, ending } = planned;
+    // In this order, for locals are dropped in the reverse: who hears that it has ended may take its name.
+    let Planned { ending, runnable } = planned;
     let ticket = &ending.0;
     if runnable.waits_to_lead {
         ticket.enter(State::Standby);
@@ -189,4 +234,94 @@ async fn run(
         ticket.enter(State::Failed);
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use reeve_clock::Clock;
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::manager::{Runnable, status::Ending};
+
+    fn planned(runnable: Runnable) -> Planned {
+        let ticket = Ticket::new(runnable.name().to_owned(), Clock::system());
+        let ending = Ending(ticket);
+        Planned { runnable, ending }
+    }
+
+    fn supervisor() -> (Supervisor, watch::Sender<bool>) {
+        let (leading, leads) = watch::channel(true);
+        (Supervisor::new(leads), leading)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_blocks_its_thread_is_named_and_not_waited_for() {
+        let (mut supervisor, _leading) = supervisor();
+        supervisor.patience = Duration::from_millis(20);
+        let (unblock, blocked) = std::sync::mpsc::channel::<()>();
+        let (started, mut starts) = tokio::sync::mpsc::channel(1);
+        supervisor.start(planned(Runnable::new("blocking", move |_| async move {
+            started.send(()).await?;
+            let _ = blocked.recv();
+            Ok::<_, BoxError>(())
+        })));
+        starts.recv().await.unwrap();
+        let dropped = supervisor.abort(Group::Leader).await;
+        assert_eq!(dropped.names, ["blocking"]);
+        // Neither is it waited for once more.
+        let far = Instant::now() + Duration::from_secs(3600);
+        assert!(supervisor.stop(Group::Leader, far).await.is_empty());
+        assert!(supervisor.abort(Group::Leader).await.names.is_empty());
+        drop(unblock);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_fails_while_others_are_dropped_is_told() {
+        let (mut supervisor, _leading) = supervisor();
+        let failing = Runnable::new("failing", |_| async { Err::<(), _>("it broke") });
+        supervisor.start(planned(failing.in_group(Group::Election)));
+        supervisor.start(planned(Runnable::new("stubborn", |_| async {
+            sleep(Duration::from_secs(3600)).await;
+            Ok::<_, BoxError>(())
+        })));
+        let dropped = supervisor.abort(Group::Leader).await;
+        assert_eq!(dropped.names, ["stubborn"]);
+        let failed: Vec<&str> = dropped.failed.iter().map(|ended| &*ended.name).collect();
+        assert_eq!(failed, ["failing"]);
+    }
+
+    /// Notes, when it is dropped, whether its runnable counts as ended already.
+    struct Held(Arc<Ticket>, Arc<AtomicBool>);
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            let over = self.0.health().state.is_over();
+            self.1.store(over, Ordering::Release);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_hears_of_the_end_before_what_is_held_is_dropped() {
+        let (mut supervisor, leading) = supervisor();
+        leading.send_replace(false);
+        let too_early = Arc::new(AtomicBool::new(false));
+        for stopped in ["while it waits to lead", "before it starts"] {
+            let mut planned = planned(Runnable::new("held", |_| async { Ok::<_, BoxError>(()) }));
+            let ticket = Arc::clone(&planned.ending.0);
+            let held = Held(Arc::clone(&ticket), Arc::clone(&too_early));
+            planned.runnable.run = Box::new(move |_, _| {
+                drop(held);
+                Box::pin(async { Ok(()) })
+            });
+            planned.runnable.waits_to_lead = stopped == "while it waits to lead";
+            ticket.stop().cancel();
+            supervisor.start(planned);
+            supervisor.next().await;
+            assert!(ticket.health().state.is_over());
+            assert!(!too_early.load(Ordering::Acquire), "{stopped}");
+        }
+    }
 }

@@ -35,7 +35,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::certificates::{self, Certificates};
-use crate::manager::Runnable;
+use crate::manager::{FOR_EVER, Runnable};
 use connection::{Connection, Protocol};
 pub use router::{RouteError, Router};
 
@@ -94,6 +94,22 @@ impl Default for Limits {
     }
 }
 
+// === impl Limits ===
+
+impl Limits {
+    /// The same limits, each of which can be added to a time or counted.
+    fn countable(self) -> Self {
+        Self {
+            header_timeout: self.header_timeout.min(FOR_EVER),
+            idle: self.idle.min(FOR_EVER),
+            answer_timeout: self.answer_timeout.min(FOR_EVER),
+            drain: self.drain.min(FOR_EVER),
+            connections: self.connections.min(Semaphore::MAX_PERMITS),
+            ..self
+        }
+    }
+}
+
 /// A server that does not serve yet.
 pub struct Server {
     name: String,
@@ -144,10 +160,10 @@ impl Server {
         }
     }
 
-    /// Sets other limits.
+    /// Sets other limits. A time may be [`Duration::MAX`] for none.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.limits = limits.countable();
         self
     }
 
@@ -333,6 +349,23 @@ mod tests {
         let mut answer = String::new();
         let _ = stream.read_to_string(&mut answer).await;
         answer
+    }
+
+    #[tokio::test]
+    async fn limits_may_be_none() {
+        let limits = Limits {
+            header_timeout: Duration::MAX,
+            idle: Duration::MAX,
+            answer_timeout: Duration::MAX,
+            drain: Duration::MAX,
+            connections: usize::MAX,
+            ..Limits::default()
+        };
+        let (address, stop, mut tasks) = started(limits).await;
+        let request = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        assert!(exchange(address, request).await.contains("hello"));
+        stop.cancel();
+        tasks.join_next().await.unwrap().unwrap();
     }
 
     #[tokio::test]
