@@ -128,7 +128,8 @@ impl<S: Stored> Builder<S> {
     }
 
     /// Changes every object before it is stored or shown, to drop what is not needed. It runs once an object
-    /// (client-go: `SetTransform`).
+    /// (client-go: `SetTransform`). An object at which it panics is quarantined, as one that cannot be read: it is counted
+    /// and logged, and what the store held of it before stays.
     pub fn transform(mut self, transform: impl Fn(&mut S) + Send + Sync + 'static) -> Self {
         self.transform = Some(Arc::new(transform));
         self

@@ -268,9 +268,7 @@ impl<S: Stored> SharedInformer<S> {
     /// watched.
     #[must_use]
     pub fn has_synced_in(&self, scope: &Scope) -> bool {
-        let feeds = self.inner.feeds.borrow();
-        let mut of_scope = feeds.iter().filter(|feed| feed.meets(scope)).peekable();
-        self.covers(scope) && of_scope.peek().is_some() && of_scope.all(|feed| feed.has_synced())
+        self.inner.has_synced_in(scope)
     }
 
     /// True once the informer has ended, or its run was dropped.
@@ -284,6 +282,13 @@ impl<S: Stored> SharedInformer<S> {
     #[must_use]
     pub fn last_sync_resource_version(&self) -> ResourceVersion {
         self.inner.version.borrow().clone()
+    }
+
+    /// The version of what the store holds of `scope`, whatever it holds of others: the oldest of the watches that may
+    /// bring something of it. Empty until they are listed, and of what is not watched.
+    #[must_use]
+    pub fn resource_version_in(&self, scope: &Scope) -> ResourceVersion {
+        self.inner.oldest_of(|feed| feed.meets(scope))
     }
 
     /// Tells of each new [version](Self::last_sync_resource_version) of the store's content, after handlers' queues
@@ -365,10 +370,22 @@ impl<S: Stored> Inner<S> {
             })
     }
 
+    fn has_synced_in(&self, scope: &Scope) -> bool {
+        let feeds = self.feeds.borrow();
+        let mut of_scope = feeds.iter().filter(|feed| feed.meets(scope)).peekable();
+        self.covers(scope) && of_scope.peek().is_some() && of_scope.all(|feed| feed.has_synced())
+    }
+
     /// What is in the store is at least of this version.
     fn oldest_version(&self) -> ResourceVersion {
+        self.oldest_of(|_| true)
+    }
+
+    /// The oldest version of those watches; empty if one was not listed, or there is none.
+    fn oldest_of(&self, wanted: impl Fn(&Feed<S>) -> bool) -> ResourceVersion {
         let feeds = self.feeds.borrow();
-        let mut versions = feeds.iter().map(|feed| feed.version());
+        let wanted = feeds.iter().filter(|feed| wanted(feed));
+        let mut versions = wanted.map(|feed| feed.version());
         let first = versions.next().unwrap_or_default();
         versions.fold(first, |oldest, version| {
             let older = version.is_empty() || version.is_older_than(&oldest);

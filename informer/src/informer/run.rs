@@ -187,11 +187,13 @@ impl<S: Stored> Inner<S> {
         for delta in batch.deltas {
             match delta {
                 Delta::ReplacedAll(snapshot) => {
-                    feed.set_version(snapshot.resource_version.clone());
+                    let version = snapshot.resource_version.clone();
                     events.extend(match &feed.part {
                         Part::Whole => self.indexer.replace(snapshot, initial),
                         part => self.replace_within(part, snapshot, initial),
                     });
+                    // Who reads the version may read the store next.
+                    feed.set_version(version);
                 }
                 Delta::SyncAll => processor.resync(&self.indexer),
                 Delta::Bookmark(version) => {
@@ -214,11 +216,13 @@ impl<S: Stored> Inner<S> {
                         Change::Recreated(deleted, added) => events.extend([deleted, added]),
                     }
                 }
-                if let Some(version) = batch.resource_version {
-                    feed.advance(&version);
-                    change.advance_part(feed.part.name(), version);
+                if let Some(version) = &batch.resource_version {
+                    change.advance_part(feed.part.name(), version.clone());
                 }
             });
+            if let Some(version) = &batch.resource_version {
+                feed.advance(version);
+            }
         }
         processor.distribute(events);
         drop(processor);

@@ -37,6 +37,24 @@ impl<S: Stored> SharedInformer<S> {
             .await
     }
 
+    /// Returns once what is watched of `scope` is in the store, whatever else is still to be listed.
+    ///
+    /// # Errors
+    /// [`WaitError::OutOfScope`] if the informer does not watch there (any more), [`WaitError::Stopped`] if it ends
+    /// before.
+    pub async fn wait_synced_in(&self, scope: &Scope) -> Result<(), WaitError> {
+        self.until(|inner| {
+            if !inner.covers(scope) {
+                return Some(Err(WaitError::OutOfScope {
+                    name: Arc::clone(&inner.name),
+                    scope: scope.clone(),
+                }));
+            }
+            inner.has_synced_in(scope).then_some(Ok(()))
+        })
+        .await
+    }
+
     /// Returns once the store holds what happened in `scope` up to `version`, which an object or a list
     /// bears: after that, readers see it. Without other changes of the kind this may take until the next
     /// bookmark, about a minute, unless `version` is of an object that this informer watches.

@@ -159,11 +159,12 @@ impl<S: Stored> Reflector<S> {
             paginated: page.continue_token.is_some(),
         };
         loop {
-            listed.objects.extend(
-                page.items
-                    .into_iter()
-                    .map(|object| self.reuse(progress, object)),
-            );
+            for object in page.items {
+                match self.reuse(progress, object) {
+                    Ok(object) => listed.objects.push(object),
+                    Err(object) => listed.undecodable.push(object),
+                }
+            }
             listed.undecodable.append(&mut page.undecodable);
             let Some(token) = page.continue_token else {
                 return Ok(listed);
@@ -264,9 +265,21 @@ impl<S: Stored> Reflector<S> {
             let Some(line) = line else {
                 return Err(Error::Incomplete);
             };
-            match decode_frame::<S>(&line, &self.decoding).map_err(transport::Error::from)? {
+            let frame = decode_frame::<S>(&line, &self.decoding).map_err(transport::Error::from)?;
+            let frame = match frame {
                 Frame::Added(object) | Frame::Modified(object) => {
-                    let object = self.reuse(progress, object);
+                    match self.reuse(progress, object) {
+                        Ok(object) => Frame::Modified(object),
+                        Err(object) => Frame::Undecodable {
+                            object,
+                            deleted: false,
+                        },
+                    }
+                }
+                frame => frame,
+            };
+            match frame {
+                Frame::Added(object) | Frame::Modified(object) => {
                     let key = object.key();
                     if !undecodable.is_empty() {
                         undecodable.swap_remove(&Some(key.clone()));

@@ -13,7 +13,7 @@
 //! | 410, as HTTP status or in the stream | lists again, after a back-off |
 //! | 429, 5xx, no connection | backs off (at least `Retry-After`) and watches again, without listing |
 //! | the watch is silent for 90 s | opens a second at the last version, then drops the first |
-//! | an object cannot be read | quarantines it; the others go on |
+//! | an object cannot be read, or a transform panics at it | quarantines it; the others go on |
 //! | a list is older than what is known | refuses it; after three in a row, accepts that history began anew |
 //! | an event is not newer than what is known | drops it |
 //!
@@ -28,6 +28,7 @@ mod watch;
 
 pub use options::{FirstList, ReflectorOptions};
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,7 +48,8 @@ use crate::transport::{self, Endpoint, Scope, Selection, Transport};
 use crate::version::ResourceVersion;
 use pace::Pace;
 
-/// Changes an object before anyone sees it: to drop what is not needed.
+/// Changes an object before anyone sees it: to drop what is not needed. An object at which it panics is quarantined,
+/// as one that cannot be read; what the store held of it before stays.
 pub type Transform<S> = Arc<dyn Fn(&mut S) + Send + Sync>;
 
 /// Lists and watches one selection of one kind, into one queue.
@@ -279,22 +281,37 @@ impl<S: Stored> Reflector<S> {
 
     /// An object of a list: the entry that is held already, if it is of the same version, so that a list does
     /// not double what is kept. Not while the server seems to be behind: a version then may come twice.
-    fn reuse(&self, progress: &Progress, object: Arc<S>) -> Arc<S> {
+    fn reuse(&self, progress: &Progress, object: Arc<S>) -> Result<Arc<S>, Undecodable> {
         let known = self
             .known
             .as_ref()
             .filter(|_| progress.behind == 0)
             .and_then(|known| known.known(object.key_ref()))
             .filter(|known| is_same::<S>(known, &object));
-        known.unwrap_or_else(|| self.prepare(object))
+        known.map_or_else(|| self.prepare(object), Ok)
     }
 
-    fn prepare(&self, mut object: Arc<S>) -> Arc<S> {
+    /// Transforms an object. One that the transform panics at is as one that cannot be read.
+    fn prepare(&self, mut object: Arc<S>) -> Result<Arc<S>, Undecodable> {
+        let Some(transform) = &self.transform else {
+            return Ok(object);
+        };
+        // Taken before: the transform may leave anything.
+        let (key, version) = (object.key(), object.resource_version().to_owned());
         // Nobody else has it yet.
-        if let (Some(transform), Some(object)) = (&self.transform, Arc::get_mut(&mut object)) {
-            transform(object);
+        let Some(changed) = Arc::get_mut(&mut object) else {
+            return Ok(object);
+        };
+        match catch_unwind(AssertUnwindSafe(|| transform(changed))) {
+            Ok(()) => Ok(object),
+            Err(_) => Err(Undecodable {
+                key: Some(key),
+                resource_version: Some(version),
+                // The text of the panic may hold values of the object.
+                error: "the transform panicked at it".to_owned(),
+                outline: String::new(),
+            }),
         }
-        object
     }
 
     /// Hands a complete state on, unless it is older than what is known. `consistent` says that the server

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::options::MINIMUM_WATCH_TIMEOUT;
 use super::react::{Reaction, SHORT, react};
 use super::{Error, Progress, Reflector};
-use crate::decode::{Frame, decode_frame};
+use crate::decode::{Frame, Undecodable, decode_frame};
 use crate::entry::Stored;
 use crate::fifo::{Deletion, Delta};
 use crate::health::Activity;
@@ -294,36 +294,17 @@ impl<S: Stored> Reflector<S> {
                 self.health.stale();
                 self.recorder.record(Measurement::StaleEvent);
             }
-            Frame::Added(object) => self.push(progress, object, session, Delta::Added),
-            Frame::Modified(object) => self.push(progress, object, session, Delta::Updated),
+            Frame::Added(object) => self.push(progress, object, session, false, Delta::Added),
+            Frame::Modified(object) => self.push(progress, object, session, false, Delta::Updated),
             // The store knows whether an old deletion still means something: some servers send the object's
             // last version and not the deletion's.
             Frame::Deleted(object) => {
-                self.push(progress, object, session, |object| {
+                self.push(progress, object, session, true, |object| {
                     Delta::Deleted(Deletion::Seen(object))
                 });
             }
             Frame::Undecodable { object, deleted } => {
-                self.report(&object);
-                let version = object.resource_version.clone().unwrap_or_default();
-                let advanced = progress.advance(&version);
-                session.events += u64::from(advanced);
-                if deleted {
-                    if let Some(key) = object.key {
-                        self.health.release(key.as_ref());
-                        self.fifo.push(Delta::Deleted(Deletion::FinalStateUnknown {
-                            key,
-                            last: None,
-                        }));
-                    }
-                } else {
-                    self.health.quarantine(&object);
-                }
-                if advanced {
-                    // All that can be known of this version is.
-                    self.fifo.bookmark(version.into());
-                }
-                self.proceed(progress);
+                self.set_aside(progress, object, deleted, session);
             }
             Frame::Bookmark {
                 resource_version, ..
@@ -358,12 +339,47 @@ impl<S: Stored> Reflector<S> {
         progress: &mut Progress,
         object: Arc<S>,
         session: &mut Session,
+        deleted: bool,
         delta: impl FnOnce(Arc<S>) -> Delta<S>,
     ) {
-        session.events += u64::from(progress.advance(object.resource_version()));
-        let object = self.prepare(object);
-        self.health.release(object.key_ref());
-        self.fifo.push(delta(object));
+        match self.prepare(object) {
+            Ok(object) => {
+                session.events += u64::from(progress.advance(object.resource_version()));
+                self.health.release(object.key_ref());
+                self.fifo.push(delta(object));
+                self.proceed(progress);
+            }
+            Err(object) => self.set_aside(progress, object, deleted, session),
+        }
+    }
+
+    /// Quarantines what cannot be read; of what is deleted no more is needed than that.
+    fn set_aside(
+        &self,
+        progress: &mut Progress,
+        object: Undecodable,
+        deleted: bool,
+        session: &mut Session,
+    ) {
+        self.report(&object);
+        let version = object.resource_version.clone().unwrap_or_default();
+        let advanced = progress.advance(&version);
+        session.events += u64::from(advanced);
+        if deleted {
+            if let Some(key) = object.key {
+                self.health.release(key.as_ref());
+                self.fifo.push(Delta::Deleted(Deletion::FinalStateUnknown {
+                    key,
+                    last: None,
+                }));
+            }
+        } else {
+            self.health.quarantine(&object);
+        }
+        if advanced {
+            // All that can be known of this version is.
+            self.fifo.bookmark(version.into());
+        }
         self.proceed(progress);
     }
 

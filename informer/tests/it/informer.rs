@@ -7,9 +7,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_informer::{
-    Event, Filtered, Gauges, HandlerOptions, InformerIdentity, InformerMetrics, Measurement,
-    MetricsProvider, ObjectKey, Policy, ResourceVersion, RunError, Scope, SharedInformer, Stored,
-    WaitError, indexer,
+    Activity, Event, Filtered, Gauges, HandlerOptions, InformerIdentity, InformerMetrics,
+    Measurement, MetricsProvider, ObjectKey, Policy, ResourceVersion, RunError, Scope,
+    SharedInformer, Stored, WaitError, indexer,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -747,6 +747,51 @@ async fn a_transform_runs_once_an_object_before_anyone_sees_it() {
                 .all(|map| map.data.is_none())
         );
         assert_eq!(runs.load(Ordering::SeqCst), 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_at_which_the_transform_panics_is_quarantined_and_the_others_go_on() {
+    for script in [
+        Script::new([
+            no_streaming(),
+            list("10", &[object("a", "1"), object("bad", "2")]),
+            watch([
+                added("c", "11"),
+                modified("a", "12"),
+                added("worse", "13"),
+                modified("c", "14"),
+                deleted("worse", "15"),
+            ]),
+        ]),
+        Script::new([watch([
+            added("a", "1"),
+            added("bad", "2"),
+            initial_end("10"),
+            added("c", "11"),
+            modified("a", "12"),
+            added("worse", "13"),
+            modified("c", "14"),
+            deleted("worse", "15"),
+        ])]),
+    ] {
+        let informer = builder(&script)
+            .transform(|map: &mut ConfigMap| {
+                let good = !["bad", "worse"].contains(&map.name());
+                // Once it has been good, too.
+                assert!(good && map.resource_version() != "12", "on purpose");
+            })
+            .build();
+        let running = run(informer);
+        seconds(2).await;
+        assert_eq!(running.store(), "a@1 c@14");
+        let health = running.informer.health();
+        assert_eq!(health.activity, Activity::Watching);
+        let quarantined = health.quarantined.iter();
+        let quarantined: Vec<_> = quarantined.map(|object| object.key.to_string()).collect();
+        assert_eq!(quarantined, ["n/bad", "n/a"]);
+        assert_eq!(health.quarantined[0].error, "the transform panicked at it");
+        running.stop().await;
     }
 }
 
