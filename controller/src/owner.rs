@@ -8,7 +8,8 @@
 //! | controller-runtime (`controllerutil`) | here |
 //! |---|---|
 //! | `SetControllerReference`, `WithBlockOwnerDeletion(false)` | [`set_controller`], [`Owner::without_blocking_deletion`] |
-//! | `SetOwnerReference` | [`set_owner`]: keeps that it is the controller, if it is |
+//! | `SetOwnerReference` | [`set_owner`]: keeps that it is the controller, if it is, and whether it blocks the owner's deletion |
+//! | `SetOwnerReference`, `WithBlockOwnerDeletion(true)` | [`Owner::blocking_deletion`], [`Owner::own`] |
 //! | `RemoveOwnerReference`, `RemoveControllerReference` | [`remove_owner`], [`remove_controller`]: false where those fail |
 //! | `HasOwnerReference`, `HasControllerReference` | [`is_owned_by`], [`is_controlled_by`], [`controller_of`] |
 //!
@@ -89,8 +90,11 @@ pub enum Error {
 /// An owner, as a reference names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Owner {
+    /// Without flags.
     reference: OwnerReference,
     namespace: Option<String>,
+    /// Whether its deletion in the foreground waits for the object's, if that was said.
+    blocks: Option<bool>,
 }
 
 // === impl Owner ===
@@ -116,24 +120,35 @@ impl Owner {
         let filled =
             |reference: &OwnerReference| !reference.name.is_empty() && !reference.uid.is_empty();
         let reference = object.owner_ref(dynamic_type).filter(filled);
-        let Some(mut reference) = reference else {
+        let Some(reference) = reference else {
             let kind = O::kind(dynamic_type);
             return Err(Error::NotStored {
                 owner: format!("{kind} {}", name_of(object)),
             });
         };
-        reference.block_owner_deletion = Some(true);
         Ok(Self {
             reference,
             namespace: namespace_of(object).map(str::to_owned),
+            blocks: None,
         })
+    }
+
+    /// The same owner, whose deletion in the foreground waits for the object's (controller-runtime:
+    /// `WithBlockOwnerDeletion(true)`). A controller's does unless said otherwise; that of a mere owner does not.
+    ///
+    /// Where the admission plugin `OwnerReferencesPermissionEnforcement` is on, as in OpenShift, who sets this needs the
+    /// right to update the `finalizers` of the owner.
+    #[must_use]
+    pub fn blocking_deletion(mut self) -> Self {
+        self.blocks = Some(true);
+        self
     }
 
     /// The same owner, whose deletion in the foreground does not wait for the object's (controller-runtime:
     /// `WithBlockOwnerDeletion(false)`).
     #[must_use]
     pub fn without_blocking_deletion(mut self) -> Self {
-        self.reference.block_owner_deletion = None;
+        self.blocks = Some(false);
         self
     }
 
@@ -165,10 +180,12 @@ impl Owner {
         }
         let mut reference = self.reference.clone();
         reference.controller = Some(true);
+        reference.block_owner_deletion = self.blocks.unwrap_or(true).then_some(true);
         Ok(self.put(object, reference))
     }
 
-    /// Makes it an owner of `object`, its controller if it is that already. True if that changed the object.
+    /// Makes it an owner of `object`, its controller if it is that already. True if that changed the object. Whether its
+    /// deletion in the foreground waits for the object's is as the object says already, else it does not, unless said.
     ///
     /// # Errors
     /// When the namespaces do not allow it; the object is unchanged then.
@@ -177,6 +194,10 @@ impl Owner {
         let mut reference = self.reference.clone();
         let known = references(object).iter().find(|known| self.is(known));
         reference.controller = known.and_then(|known| known.controller);
+        reference.block_owner_deletion = match self.blocks {
+            None => known.and_then(|known| known.block_owner_deletion),
+            Some(blocks) => blocks.then_some(true),
+        };
         Ok(self.put(object, reference))
     }
 
@@ -370,6 +391,26 @@ mod tests {
         let gently = Owner::of(&owner("1")).unwrap().without_blocking_deletion();
         assert!(gently.control(&mut pod).unwrap());
         assert_eq!(controller_of(&pod).unwrap().block_owner_deletion, None);
+    }
+
+    #[test]
+    fn a_mere_owner_does_not_block_unless_said_and_what_others_said_stays() {
+        let blocks = |pod: &Pod| references(pod)[0].block_owner_deletion;
+        let mut pod = pod();
+        assert!(set_owner(&owner("1"), &mut pod).unwrap());
+        assert_eq!(blocks(&pod), None);
+        let owner = Owner::of(&owner("1")).unwrap();
+        assert!(owner.clone().blocking_deletion().own(&mut pod).unwrap());
+        assert_eq!(blocks(&pod), Some(true));
+        assert!(!owner.own(&mut pod).unwrap(), "it stays");
+        for other in [Some(false), Some(true), None] {
+            pod.metadata.owner_references.as_mut().unwrap()[0].block_owner_deletion = other;
+            assert!(!owner.own(&mut pod).unwrap());
+            assert_eq!(blocks(&pod), other);
+        }
+        pod.metadata.owner_references.as_mut().unwrap()[0].block_owner_deletion = Some(true);
+        assert!(owner.without_blocking_deletion().own(&mut pod).unwrap());
+        assert_eq!(blocks(&pod), None);
     }
 
     #[test]
