@@ -7,6 +7,9 @@ use futures::{Stream, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+/// The shortest period of a timer: without end it would take a whole processor.
+const SHORTEST: Duration = Duration::from_millis(1);
+
 /// A request and how urgent it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted<R> {
@@ -94,7 +97,8 @@ impl<R> Clone for Sender<R> {
 }
 
 /// `request`, every `period`: for what must be looked at though nothing tells that it changed. The first comes after
-/// one period; one that comes while the last waits or runs is merged with it.
+/// one period; one that comes while the last waits or runs is merged with it. A period of less than a millisecond is
+/// one of a millisecond, and one that goes beyond all time never ends.
 ///
 /// Give it to [`Builder::watches_source`](crate::controller::Builder::watches_source).
 #[must_use]
@@ -104,7 +108,10 @@ pub fn every<R: Clone + Send + 'static>(
 ) -> BoxStream<'static, Wanted<R>> {
     let first = None::<Instant>;
     futures::stream::unfold((first, request), move |(last, request)| async move {
-        let next = last.unwrap_or_else(Instant::now) + period;
+        let from = last.unwrap_or_else(Instant::now);
+        let Some(next) = from.checked_add(period.max(SHORTEST)) else {
+            return std::future::pending().await;
+        };
         sleep_until(next).await;
         Some((Wanted::from(request.clone()), (Some(next), request)))
     })

@@ -58,7 +58,7 @@ type Limit<R> = Box<dyn FnOnce(reeve_workqueue::Builder<R>) -> reeve_workqueue::
 /// says whether it is for a kind ([`Builder::for_kind`]).
 ///
 /// What cannot be does not compile: two kinds to be for, [`Builder::owns`] without one, either of them with requests
-/// that are not object keys, a predicate of another type than the watch.
+/// that are not object keys, a predicate of another type than the watch, or what is said of a watch before there is one.
 ///
 /// ```compile_fail,E0599
 /// # use k8s_openapi::api::core::v1::ConfigMap;
@@ -71,6 +71,15 @@ type Limit<R> = Box<dyn FnOnce(reeve_workqueue::Builder<R>) -> reeve_workqueue::
 /// ```compile_fail,E0599
 /// # use k8s_openapi::api::core::v1::ConfigMap;
 /// reeve_controller::Controller::typed::<String>("texts").for_kind::<ConfigMap>();
+/// ```
+/// ```compile_fail,E0599
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// reeve_controller::Controller::builder("too soon").optional().for_kind::<ConfigMap>();
+/// ```
+/// ```compile_fail,E0599
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use reeve_controller::predicate;
+/// reeve_controller::Controller::builder("too soon").with_predicate(predicate::generation_changed()).for_kind::<ConfigMap>();
 /// ```
 #[must_use = "a builder does nothing until `complete` is called and the controller is added to a manager"]
 pub struct Builder<R: RequestKey, K = NoWatch, F = NoWatch> {
@@ -175,6 +184,24 @@ impl<K: 'static> Builder<Request, K, OneKind> {
     }
 }
 
+/// What is said of the last watch.
+impl<R: RequestKey, K: Watched, F> Builder<R, K, F> {
+    /// Handles only events of the last named kind that `predicate` allows. Several must all allow it.
+    pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self {
+        self.predicates.push(Box::new(predicate));
+        self
+    }
+
+    /// Starts without the last named kind while the server does not have it, as before its CRD is installed, and takes
+    /// its objects up when it appears. A kind that is there and cannot be read is waited for all the same.
+    ///
+    /// A server that lacks the kind is asked again with growing delays, a minute at most.
+    pub fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+}
+
 impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     /// Watches the objects of kind `N` and requests what `handler` names (controller-runtime: `Watches`).
     pub fn watches<N: Object>(self, handler: impl Handler<N, R>) -> Builder<R, N, F> {
@@ -220,21 +247,6 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         S::Item: Into<Wanted<R>>,
     {
         self.streams.push(source::boxed(stream));
-        self
-    }
-
-    /// Handles only events of the last named kind that `predicate` allows. Several must all allow it.
-    pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self {
-        self.predicates.push(Box::new(predicate));
-        self
-    }
-
-    /// Starts without the last named kind while the server does not have it, as before its CRD is installed, and takes
-    /// its objects up when it appears. A kind that is there and cannot be read is waited for all the same.
-    ///
-    /// A server that lacks the kind is asked again with growing delays, a minute at most.
-    pub fn optional(mut self) -> Self {
-        self.optional = true;
         self
     }
 

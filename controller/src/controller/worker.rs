@@ -210,7 +210,7 @@ impl<R: RequestKey> Workshop<R> {
             attempt: item.attempts(),
             priority: item.priority(),
             reasons: item.reasons(),
-            deadline: self.timeout.map(|limit| started + limit),
+            deadline: self.timeout.and_then(|limit| started.checked_add(limit)),
             cancelled,
             span,
         });

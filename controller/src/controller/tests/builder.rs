@@ -398,6 +398,41 @@ async fn one_request_is_reconciled_no_more_often_than_its_interval_allows() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn as_long_as_it_takes_may_be_said_of_every_time() {
+    let (fake, deadlines) = (Fake::default(), Arc::new(Mutex::new(Vec::new())));
+    fake.put(&path("a"), map("1"));
+    let noted = Arc::clone(&deadlines);
+    let reconciler = noting(&Seen::default(), move |ctx, _| {
+        noted.lock().push(ctx.deadline());
+        Ok(Outcome::done())
+    });
+    let never = Request::cluster("never");
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .reconcile_timeout(Duration::MAX)
+        .own_writes_timeout(Duration::MAX)
+        .cache_sync_timeout(Duration::MAX)
+        .watches_source(source::every(Duration::MAX, never))
+        .complete(reconciler);
+    let running = start(&fake, [controller.unwrap()]).await;
+    eventually("a reconcile", || !deadlines.lock().is_empty()).await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(*deadlines.lock(), [None]);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_without_a_period_does_not_spin() {
+    use futures::StreamExt;
+    let mut timer = source::every(Duration::ZERO, Request::cluster("sweep"));
+    let begin = Instant::now();
+    for _ in 0..10 {
+        timer.next().await.unwrap();
+    }
+    assert_eq!(begin.elapsed(), Duration::from_millis(10));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panic_brings_the_manager_down_if_that_is_wanted() {
     let fake = Fake::default();
     fake.put(&path("a"), map("1"));
