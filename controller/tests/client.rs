@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, PodDNSConfig, ServiceAccount};
 use kube_core::metadata::PartialObjectMeta;
 use kube_core::params::{DeleteParams, ListParams, Preconditions};
 use kube_core::{ApiResource, DynamicObject};
@@ -839,4 +839,96 @@ async fn conflicts_are_tried_again_in_a_task() {
     disturb.await.unwrap();
     let map: ConfigMap = client.get(&key("a")).await.unwrap();
     assert_eq!(map.data.unwrap()["count"], "5");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_says_what_would_change_and_does_not_keep_it_from_being_changed() {
+    let (server, client) = server().await;
+    client.create(&map("a")).await.unwrap();
+    client.create(&deployment()).await.unwrap();
+    let dry = client.clone().dry_run();
+    let update = async |client: &Client, value: &str| {
+        let value = value.to_owned();
+        let mutate = |map: &mut ConfigMap| {
+            let data = map.data.get_or_insert_default();
+            data.insert("key".to_owned(), value.clone());
+        };
+        client.create_or_update(map("a"), mutate).await.unwrap().1
+    };
+    let patch = async |client: &Client, name: &str, replicas: i32, observed: i64| {
+        let mut web = deployment();
+        web.metadata.name = Some(name.to_owned());
+        let mutate = |web: &mut Deployment| {
+            web.spec.as_mut().unwrap().replicas = Some(replicas);
+            web.status.get_or_insert_default().observed_generation = Some(observed);
+        };
+        client.create_or_patch(web, mutate).await.unwrap().1
+    };
+    patch(&client, "web", 1, 1).await;
+    let version = server.resource_version();
+    for (value, change) in [
+        ("1", Change::Updated),
+        ("1", Change::Updated),
+        ("0", Change::Unchanged),
+    ] {
+        assert_eq!(update(&dry, value).await, change, "{value}");
+    }
+    for (name, replicas, observed, change) in [
+        ("web", 1, 1, Change::Unchanged),
+        ("web", 2, 1, Change::Updated),
+        ("web", 1, 2, Change::UpdatedStatusOnly),
+        ("web", 2, 2, Change::UpdatedStatus),
+        ("new", 2, 2, Change::Created),
+    ] {
+        let case = format!("{name} {replicas} {observed}");
+        assert_eq!(
+            patch(&dry, name, replicas, observed).await,
+            change,
+            "{case}"
+        );
+    }
+    assert_eq!(server.resource_version(), version, "nothing was kept");
+    assert_eq!(update(&client, "1").await, Change::Updated);
+    assert_eq!(patch(&client, "web", 2, 2).await, Change::UpdatedStatus);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_says_something_by_being_there_is_written() {
+    let (server, client) = server().await;
+    for patched in [false, true] {
+        client.create(&deployment()).await.unwrap();
+        let mutate = |web: &mut Deployment| {
+            let pods = &mut web.spec.as_mut().unwrap().template;
+            pods.spec.as_mut().unwrap().dns_config = Some(PodDNSConfig::default());
+        };
+        let upsert = async || {
+            let upserted = if patched {
+                client.create_or_patch(deployment(), mutate).await
+            } else {
+                client.create_or_update(deployment(), mutate).await
+            };
+            upserted.unwrap().1
+        };
+        assert_eq!(upsert().await, Change::Updated, "{patched}");
+        let web: Deployment = client.get(&key("web")).await.unwrap();
+        let pods = web.spec.unwrap().template.spec.unwrap();
+        assert_eq!(pods.dns_config, Some(PodDNSConfig::default()), "{patched}");
+        assert_eq!(upsert().await, Change::Unchanged, "{patched}");
+        // No labels are no labels, however that is said.
+        let version = server.resource_version();
+        let none = |web: &mut Deployment| {
+            web.metadata.labels.get_or_insert_default();
+            web.metadata.annotations.get_or_insert_default();
+        };
+        server.requests().clear();
+        let (_, change) = client.create_or_update(deployment(), none).await.unwrap();
+        assert_eq!(change, Change::Unchanged);
+        assert_eq!(server.resource_version(), version);
+        assert_eq!(server.requests().count("update", "deployments"), 0);
+        let params = DeleteParams::default();
+        client
+            .delete::<Deployment>(&key("web"), &params)
+            .await
+            .unwrap();
+    }
 }

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use super::options::Namespaces;
 use super::registration::Registration;
 use super::slot::{Interest, Slot};
-use super::store::{Making, RowIndex, Store, StoreForm};
+use super::store::{Making, RowIndex, Store, StoreForm, scope_of};
 use super::view::Need;
 use super::{CacheOptions, Kind, Kinds, Lister, OptionsError, Resolved, View, resolve};
 use crate::client::writes::{self, Effect, Standing, Write};
@@ -265,6 +265,14 @@ impl Caches {
         Ok(places)
     }
 
+    /// Whether the objects of a kind are stored as the server sends them, as far as the options tell: nothing is
+    /// skipped, and nothing transformed, in any place.
+    pub(crate) fn keeps_whole(&self, kind: &Kind) -> bool {
+        let places = self.resolved(kind).unwrap_or_default();
+        let whole = |place: &Resolved| place.skip.is_empty() && place.transform.is_none();
+        places.iter().all(whole)
+    }
+
     /// Reads of kind `K`.
     ///
     /// # Errors
@@ -419,6 +427,11 @@ impl Caches {
             };
             let health = store.health();
             if health.activity == Activity::Missing && !slot.is_required() {
+                continue;
+            }
+            if health.activity == Activity::Stopped {
+                // Whatever ended it: the store says the last it knew, for ever.
+                problems.push(format!("{}: stopped", health.name));
                 continue;
             }
             let failure = health.failure.as_ref();
@@ -606,10 +619,11 @@ impl Caches {
             .any(|store| store.may_hold(&write.key))
     }
 
-    /// Whether the caches show what `write` did; true for a kind that is not cached.
+    /// Whether the caches show what `write` did; true for what is not cached, or not any more.
     pub(crate) fn has_seen(&self, write: &Write) -> bool {
         self.holding(write)
             .iter()
+            .filter(|store| store.may_hold(&write.key))
             .all(|store| write.effect.is_seen(&seen(&**store, write)))
     }
 
@@ -691,7 +705,8 @@ fn set_of(namespaces: Option<&Namespaces>) -> NamespaceSet {
 
 /// What a store shows of the object of a write.
 fn seen(store: &dyn Store, write: &Write) -> writes::View {
-    let through = store.resource_version();
+    // What happens in other namespaces says nothing of this one.
+    let through = store.resource_version_in(&scope_of(&write.key));
     let object = store.get(write.key.as_ref()).ok().flatten();
     let object = object.and_then(|row| {
         let meta = row.metadata().ok()?;

@@ -212,6 +212,19 @@ async fn a_kind_that_is_not_there_yet_attaches_and_readiness_minds_only_if_it_is
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_informer_that_ended_is_no_ready_cache() {
+    let cluster = tiers().await;
+    let caches = cluster.caches();
+    let maps = caches.keep(&View::<ConfigMap>::typed()).unwrap();
+    caches.start();
+    maps.wait_synced(SOON).await.unwrap();
+    assert_eq!(caches.check(), Ok(()));
+    // However it comes about.
+    caches.stop().await;
+    assert_eq!(caches.check(), Err("configmaps: stopped".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_wait_for_a_read_is_bounded() {
     let cluster = tiers().await;
     cluster

@@ -223,6 +223,36 @@ impl<V: 'static> Lister<V> {
         }
     }
 
+    /// Whether the cache can say what is in `namespace`, or in all that is watched; true, too, of a namespace that is
+    /// not watched, for that is an answer.
+    pub(crate) fn answers(&self, namespace: Option<&str>) -> bool {
+        let (Some(store), scope) = (self.slot.store(), self.scope(namespace)) else {
+            return false;
+        };
+        match scope {
+            None => store.has_synced(),
+            Some(scope) => !store.covers(&scope) || store.has_synced_in(&scope),
+        }
+    }
+
+    /// Waits until it can, at most for `limit`. What it waited for in vain, the next read tells.
+    pub(crate) async fn wait_to_answer(&self, namespace: Option<&str>, limit: Duration) {
+        let answers = async {
+            let store = self.slot.made().await;
+            match self.scope(namespace) {
+                None => store.synced().await,
+                Some(scope) => store.synced_in(scope).await,
+            }
+        };
+        let _ = tokio::time::timeout(limit, answers).await;
+    }
+
+    /// For a kind without namespaces a namespace means nothing.
+    fn scope(&self, namespace: Option<&str>) -> Option<Scope> {
+        let namespace = namespace.filter(|_| self.slot.kind.is_namespaced())?;
+        Some(Scope::namespace(namespace))
+    }
+
     /// How the cache is doing; `None` before the manager has started it.
     #[must_use]
     pub fn health(&self) -> Option<CacheHealth> {

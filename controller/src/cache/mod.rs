@@ -2,6 +2,8 @@
 
 mod caches;
 #[cfg(test)]
+mod client_tests;
+#[cfg(test)]
 mod health_tests;
 mod kind;
 mod lister;

@@ -124,10 +124,7 @@ pub fn resolve(
     let mut terms: Vec<String> = terms(&fields).map(str::to_owned).collect();
     let mut scope = scope.clone();
     if kind.is_namespaced() {
-        let named_by = |term: &str| {
-            let name = term.strip_prefix("metadata.namespace=")?;
-            Some(name.strip_prefix('=').unwrap_or(name).to_owned())
-        };
+        let named_by = |term: &str| equal_to(term, "metadata.namespace").map(str::to_owned);
         // The path says it, for which a Role of the namespace is enough.
         if scope == Scope::Cluster
             && named.is_empty()
@@ -164,6 +161,12 @@ pub(super) fn terms(fields: &str) -> impl Iterator<Item = &str> {
         splits
     });
     parts.filter(|term| !term.is_empty())
+}
+
+/// What a term says that `field` is equal to: `field=value` or `field==value`.
+pub(super) fn equal_to<'a>(term: &'a str, field: &str) -> Option<&'a str> {
+    let value = term.strip_prefix(field)?.strip_prefix('=')?;
+    Some(value.strip_prefix('=').unwrap_or(value))
 }
 
 impl CacheOptions {

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 
 use super::Kind;
 use super::options::{Function, Transform};
-use super::resolve::terms;
+use super::resolve::{equal_to, terms};
 use super::view::Row;
 
 /// What a store keeps of each object.
@@ -75,7 +75,11 @@ pub(super) trait Store: Send + Sync {
     fn has_synced_in(&self, scope: &Scope) -> bool;
     /// Waits for the first lists; false if the informer stopped before.
     fn synced(&self) -> BoxFuture<'_, bool>;
+    /// Waits for the first lists of `scope`; false if the informer stopped before, or does not watch there.
+    fn synced_in(&self, scope: Scope) -> BoxFuture<'_, bool>;
     fn resource_version(&self) -> ResourceVersion;
+    /// How far the store has come in `scope`; empty before its first list.
+    fn resource_version_in(&self, scope: &Scope) -> ResourceVersion;
     fn len(&self) -> usize;
     fn get(&self, key: KeyRef<'_>) -> Result<Option<Arc<dyn Row>>, lister::Error>;
     fn find(&self, query: &Query<'_>) -> Result<Vec<Arc<dyn Row>>, lister::Error>;
@@ -199,6 +203,14 @@ fn transforming<S: Stored + Resource>(builder: Builder<S>, transforms: Transform
     })
 }
 
+/// Where an object of this key is.
+pub(super) fn scope_of(key: &ObjectKey) -> Scope {
+    match &key.namespace {
+        Some(namespace) => Scope::Namespace(Arc::clone(namespace)),
+        None => Scope::Cluster,
+    }
+}
+
 // === impl Held ===
 
 fn erased<S: Stored>(objects: Vec<Arc<S>>) -> Vec<Arc<dyn Row>> {
@@ -226,10 +238,7 @@ impl<S: Stored> Store for Held<S> {
     }
 
     fn may_hold(&self, key: &ObjectKey) -> bool {
-        let scope = match &key.namespace {
-            Some(namespace) => Scope::Namespace(Arc::clone(namespace)),
-            None => Scope::Cluster,
-        };
+        let scope = scope_of(key);
         if !self.informer.covers(&scope) {
             return false;
         }
@@ -240,7 +249,7 @@ impl<S: Stored> Store for Held<S> {
             .is_some_and(|name| namespaces.is_some_and(|namespaces| namespaces.is_named(name)));
         let fields = (self.within)(if by_itself { &scope } else { &Scope::Cluster }).fields;
         terms(&fields)
-            .filter_map(|term| term.strip_prefix("metadata.name="))
+            .filter_map(|term| equal_to(term, "metadata.name"))
             .all(|name| name == &*key.name)
     }
 
@@ -256,8 +265,16 @@ impl<S: Stored> Store for Held<S> {
         async { self.informer.wait_synced().await.is_ok() }.boxed()
     }
 
+    fn synced_in(&self, scope: Scope) -> BoxFuture<'_, bool> {
+        async move { self.informer.wait_synced_in(&scope).await.is_ok() }.boxed()
+    }
+
     fn resource_version(&self) -> ResourceVersion {
         self.informer.last_sync_resource_version()
+    }
+
+    fn resource_version_in(&self, scope: &Scope) -> ResourceVersion {
+        self.informer.resource_version_in(scope)
     }
 
     fn len(&self) -> usize {

@@ -17,6 +17,9 @@ use crate::metrics::Metrics;
 /// How long a cached read waits for own writes, and for a cache that is not filled yet, unless said.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 
+/// What is added where a limit goes beyond all time: thirty years.
+const FOREVER: Duration = Duration::from_secs(30 * 365 * 86_400);
+
 /// The caches a client reads, and where its waiting is counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
@@ -66,7 +69,8 @@ impl Client {
     /// |---|---|
     /// | create, update, patch, apply, of a subresource too | holds the answered version of the object or a later one, or has passed that version: the object is outside its selector then, or gone |
     /// | one that changes nothing | as above, so at once |
-    /// | delete | does not hold that uid any more; one that waits for finalizers is a change like others |
+    /// | delete | does not hold that uid any more; one that waits for finalizers is a change like others, and so is that of a Namespace |
+    /// | one that takes the last finalizer of a deleted object away | as a delete |
     /// | one that was refused, or never sent | at once: nothing happened |
     /// | one that may have happened (no answer, a server error, cancelled) | shows what one live read of the object found |
     /// | of an object outside the cached namespaces, or a dry run | at once |
@@ -125,7 +129,8 @@ impl<V: 'static> Cached<V> {
         self
     }
 
-    /// Waits for own writes for `limit` at most, and as long again for a cache that is not filled.
+    /// Waits for own writes for `limit` at most, and as long again for a cache that is not filled. [`Duration::MAX`]
+    /// waits for as long as it takes.
     pub fn wait_at_most(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);
         self
@@ -136,8 +141,10 @@ impl<V: 'static> Cached<V> {
     /// # Errors
     /// [`Error::Unread`] when the cache cannot say: it is not filled, or does not watch the namespace.
     pub async fn get(&self, key: &ObjectKey) -> Result<Option<Arc<V>>, Error> {
-        self.settled(|written| written.name == key.name && same_namespace(written, key))
-            .await;
+        self.settled(key.namespace.as_deref(), |written| {
+            written.name == key.name && same_namespace(written, key)
+        })
+        .await;
         Ok(self.lister.get(key)?)
     }
 
@@ -172,7 +179,7 @@ impl<V: 'static> Cached<V> {
         labels: &Selector,
         fields: &FieldSelector,
     ) -> Result<Vec<Arc<V>>, Error> {
-        self.settled(|written| {
+        self.settled(namespace, |written| {
             namespace.is_none_or(|namespace| written.namespace.as_deref() == Some(namespace))
         })
         .await;
@@ -182,25 +189,26 @@ impl<V: 'static> Cached<V> {
     /// The lister of the kind, once it shows everything that this client wrote of it: for several reads of one state,
     /// and for those that are only there.
     pub async fn lister(&self) -> &Lister<V> {
-        self.settled(|_| true).await;
+        self.settled(None, |_| true).await;
         &self.lister
     }
 
-    /// Returns when the cache is filled and shows this client's writes of the objects `concerned`, or the time is over.
-    async fn settled(&self, concerned: impl Fn(&ObjectKey) -> bool) {
+    /// Returns when the cache is filled where it is read and shows this client's writes of the objects `concerned`, or
+    /// the time is over.
+    async fn settled(&self, namespace: Option<&str>, concerned: impl Fn(&ObjectKey) -> bool) {
         let (Some(limit), Some(reading)) = (self.wait, &self.client.reading) else {
             return;
         };
-        if !self.lister.has_synced() {
-            // What it waits for is told by the read.
-            let _ = self.lister.wait_synced(limit).await;
+        if !self.lister.answers(namespace) {
+            self.lister.wait_to_answer(namespace, limit).await;
         }
         let Some(notes) = &self.client.notes else {
             return;
         };
         // Later writes are not waited for.
         let mut writes = notes.of(&self.kind, concerned);
-        let deadline = Instant::now() + limit;
+        let now = Instant::now();
+        let deadline = now.checked_add(limit).unwrap_or_else(|| now + FOREVER);
         let mut look = FIRST_LOOK;
         let mut waited = false;
         loop {

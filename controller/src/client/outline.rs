@@ -13,6 +13,9 @@ pub(super) struct Outline {
     kind: Option<String>,
     #[serde(default)]
     metadata: Meta,
+    /// It is a Namespace, and the namespace controller has not let go of it.
+    #[serde(skip)]
+    kept: bool,
     /// Of a Status: the object a delete was about.
     #[serde(default)]
     details: Option<Details>,
@@ -39,6 +42,19 @@ struct Meta {
     finalizers: Vec<String>,
 }
 
+/// What more a Namespace waits for when it is deleted.
+#[derive(Deserialize)]
+struct Kept {
+    /// `None` where only metadata was asked for.
+    spec: Option<Spec>,
+}
+
+#[derive(Deserialize)]
+struct Spec {
+    #[serde(default)]
+    finalizers: Vec<String>,
+}
+
 #[derive(Debug, Deserialize)]
 struct Details {
     uid: Option<String>,
@@ -51,6 +67,8 @@ pub(super) struct Subject {
     key: ObjectKey,
     /// Whether its objects end gracefully: a delete marks them first.
     graceful: bool,
+    /// Whether they are namespaces, which have finalizers in their spec, too.
+    namespaces: bool,
 }
 
 // === impl Subject ===
@@ -58,10 +76,12 @@ pub(super) struct Subject {
 impl Subject {
     pub(super) fn of(call: &Call) -> Self {
         let resource = call.resource();
+        let is = |kind: &str| resource.group.is_empty() && resource.kind == kind;
         Self {
             verb: call.verb,
             key: call.object_key(),
-            graceful: resource.group.is_empty() && resource.kind == "Pod",
+            graceful: is("Pod"),
+            namespaces: is("Namespace"),
         }
     }
 }
@@ -69,9 +89,15 @@ impl Subject {
 // === impl Outline ===
 
 impl Outline {
-    /// Reads an answer; `None` if it is none that can be.
-    pub(super) fn of(body: &[u8]) -> Option<Self> {
-        serde_json::from_slice(body).ok()
+    /// Reads an answer about `subject`; `None` if it is none that can be.
+    pub(super) fn of(body: &[u8], subject: &Subject) -> Option<Self> {
+        let mut outline: Self = serde_json::from_slice(body).ok()?;
+        if subject.namespaces {
+            let kept: Option<Kept> = serde_json::from_slice(body).ok();
+            let spec = kept.and_then(|kept| kept.spec);
+            outline.kept = spec.is_none_or(|spec| !spec.finalizers.is_empty());
+        }
+        Some(outline)
     }
 
     /// What a write to `subject`, answered with this, did to which objects.
@@ -92,8 +118,29 @@ impl Outline {
             _ if self.is_status() => vec![(key(), Effect::Unknown)],
             // A token or a review changed no object.
             _ if self.metadata.resource_version.is_none() => Vec::new(),
-            _ => vec![(key(), self.metadata.written())],
+            _ => vec![(key(), self.written())],
         }
+    }
+
+    /// What another write did: another version, or, if it took away what a deleted object waited for, the end of it.
+    fn written(&self) -> Effect {
+        let meta = &self.metadata;
+        if meta.deletion_timestamp.is_none() || self.waits() {
+            return meta.written();
+        }
+        // The answer bears the version the object had before. So it is no sign of the write itself, but a store that
+        // has not come so far may not hold the object yet.
+        Effect::Gone {
+            uid: meta.uid.clone(),
+            after: meta.resource_version.clone(),
+        }
+    }
+
+    /// Whether a deleted object is there for a while yet.
+    fn waits(&self) -> bool {
+        let meta = &self.metadata;
+        let graceful = meta.deletion_grace_period_seconds.unwrap_or(0) > 0;
+        self.kept || graceful || !meta.finalizers.is_empty()
     }
 
     fn is_status(&self) -> bool {
@@ -110,9 +157,7 @@ impl Outline {
                 .and_then(|details| details.uid.clone());
             return Effect::Gone { uid, after: None };
         }
-        let waits = meta.deletion_timestamp.is_some()
-            && (!meta.finalizers.is_empty() || meta.deletion_grace_period_seconds.unwrap_or(0) > 0);
-        if waits {
+        if meta.deletion_timestamp.is_some() && self.waits() {
             meta.written()
         } else {
             Effect::Gone {
@@ -161,7 +206,7 @@ impl Meta {
 mod tests {
     use std::sync::Arc;
 
-    use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+    use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
     use kube_core::Resource;
     use serde_json::{Value, json};
 
@@ -177,8 +222,9 @@ mod tests {
         let call = Call::new(verb, &Arc::new(Endpoint::of::<K>(&())))
             .key(&ObjectKey::namespaced("ns", name))
             .subresource(subresource);
-        let outline = Outline::of(answer.to_string().as_bytes()).unwrap();
-        let effects = outline.effects(&Subject::of(&call)).into_iter();
+        let subject = Subject::of(&call);
+        let outline = Outline::of(answer.to_string().as_bytes(), &subject).unwrap();
+        let effects = outline.effects(&subject).into_iter();
         effects
             .map(|(key, effect)| (key.to_string(), effect))
             .collect()
@@ -291,6 +337,64 @@ mod tests {
                 "{case}"
             );
         }
+    }
+
+    #[test]
+    fn a_write_after_which_a_deleted_object_waits_for_nothing_is_its_end() {
+        let meta = |more: Value| {
+            let mut meta = json!({"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "7",
+                "deletionTimestamp": "2026-01-01T00:00:00Z"});
+            let more = more.as_object().unwrap().clone();
+            meta.as_object_mut().unwrap().extend(more);
+            json!({"kind": "ConfigMap", "metadata": meta})
+        };
+        // The server answers with the version before.
+        let gone = Effect::Gone {
+            uid: Some("u".into()),
+            after: Some("7".into()),
+        };
+        for (case, more, expected) in [
+            ("no finalizer is left", json!({}), gone.clone()),
+            (
+                "nor a grace",
+                json!({"deletionGracePeriodSeconds": 0}),
+                gone,
+            ),
+            ("one is left", json!({"finalizers": ["f/g"]}), version("7")),
+            (
+                "it ends gracefully",
+                json!({"deletionGracePeriodSeconds": 30}),
+                version("7"),
+            ),
+        ] {
+            for verb in [Verb::Update, Verb::Patch, Verb::Apply] {
+                let found = effects::<ConfigMap>(verb, None, "a", meta(more.clone()));
+                assert_eq!(found, [("ns/a".to_owned(), expected.clone())], "{case}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_there_until_its_controller_lets_go_of_it() {
+        let answer = |spec: Value| {
+            json!({"kind": "Namespace", "spec": spec, "metadata": {"name": "a", "uid": "u",
+                "resourceVersion": "7", "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+        };
+        let waits = answer(json!({"finalizers": ["kubernetes"]}));
+        let found = effects::<Namespace>(Verb::Delete, None, "a", waits.clone());
+        assert_eq!(found[0].1, version("7"));
+        let found = effects::<Namespace>(Verb::Update, None, "a", waits);
+        assert_eq!(found[0].1, version("7"));
+        // Of metadata alone nobody can tell.
+        let found = effects::<Namespace>(Verb::Patch, None, "a", answer(Value::Null));
+        assert_eq!(found[0].1, version("7"));
+        let last = effects::<Namespace>(Verb::Update, Some("finalize"), "a", answer(json!({})));
+        assert!(matches!(last[0].1, Effect::Gone { .. }), "{last:?}");
+        // A spec of another kind may have anything of that name.
+        let other =
+            json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"finalizers": 3}});
+        let found = effects::<ConfigMap>(Verb::Update, None, "a", other);
+        assert_eq!(found[0].1, version("7"));
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl Client {
         let answer = Next::new(self.clone()).send(call).await;
         if let Some((begun, subject)) = begun {
             match &answer {
-                Ok(answer) => match Outline::of(&answer.0) {
+                Ok(answer) => match Outline::of(&answer.0, &subject) {
                     Some(outline) => begun.settle(outline.effects(&subject)),
                     // Something happened; what, the server says when asked.
                     None => drop(begun),

@@ -96,6 +96,11 @@ impl Client {
         self
     }
 
+    /// Whether the server keeps nothing of what it writes.
+    pub(super) fn is_dry_run(&self) -> bool {
+        self.settings.dry_run
+    }
+
     fn settings_mut(&mut self) -> &mut Settings {
         Arc::make_mut(&mut self.settings)
     }
@@ -111,6 +116,10 @@ impl Client {
     /// Applies the settings to a call.
     pub(super) async fn shape(&self, call: &mut Call) -> Result<(), Error> {
         let settings = &self.settings;
+        if call.endpoint.namespaced == Some(false) {
+            // Whatever its key says: a note under that key would be of what no cache holds.
+            call.namespace = None;
+        }
         if let Some(namespace) = &settings.namespace
             && self.is_namespaced(call).await?
         {

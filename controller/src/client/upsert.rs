@@ -10,13 +10,14 @@ use kube_core::Resource;
 use lru::LruCache;
 use parking_lot::Mutex;
 use reeve_informer::ObjectKey;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::endpoint::GroupKind;
 use super::objects::{AnyObject, Objects};
 use super::options::WriteOptions;
 use super::patch::{Patch, difference};
 use super::{Client, Error, Object, key_of, optional};
+use crate::cache::Kind;
 
 /// How many changes without effect are remembered; past it those that were not met for longest go, which costs a request.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4096).expect("more than none");
@@ -117,18 +118,21 @@ impl Client {
     /// Makes `object`, or makes what there is of its name as `mutate` leaves it, in one update that is refused when
     /// somebody changed the object meanwhile. Returns the object as it is then.
     ///
-    /// The object is read from the cache if the kind is cached (after this client's own writes are seen), else from the
-    /// server; and from the server, too, when the cache knows none and the server says there is one, because the cache
-    /// does not select it. `mutate` is given `object` when there is none, so it says all that is wanted either way; it
+    /// The object is read from the cache if the kind is cached whole (after this client's own writes are seen), else
+    /// from the server: an update writes all that was read, so what [options](crate::cache::Selected) with `skip` or a
+    /// transform keep out of the cache would be deleted (controller-runtime: it is). It is read from the server, too,
+    /// when the cache knows none and the server says there is one, because the cache does not select it. `mutate` is given `object` when there is none, so it says all that is wanted either way; it
     /// may run twice. Changes of the status are not written (controller-runtime: `CreateOrUpdate`).
     ///
     /// # What counts as a difference
     /// The object as it is and as `mutate` leaves it are compared as JSON, in which null, an empty list and nothing are
-    /// the same. A `mutate` that writes a whole part, such as `spec`, leaves out what the server fills in, or says
+    /// the same, and so are no labels and no annotations, however that is said. `{}` elsewhere is a value: what is
+    /// told by being there, as `emptyDir: {}`, is written. A `mutate` that writes a whole part, such as `spec`, leaves out what the server fills in, or says
     /// `1000m` where the server keeps `1`: a difference that no update makes go away (controller-runtime sends one on
     /// every reconcile). Here the client remembers: a change that the server answered with the version the object had
     /// before is not sent again to that version. So such a `mutate` costs one request more after each real change of
-    /// the object, and none in between.
+    /// the object, and none in between. A [dry run](Client::dry_run) remembers nothing and goes by nothing remembered:
+    /// it says what would change.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -156,7 +160,7 @@ impl Client {
         object: K,
         mutate: impl FnMut(&mut K) -> M + Send,
     ) -> Result<(K, Change), Error> {
-        let known = self.known(&object).await?;
+        let known = self.known(Form::Update, &object).await?;
         self.objects()
             .upsert(Form::Update, object, known, mutate)
             .await
@@ -173,17 +177,21 @@ impl Client {
         object: K,
         mutate: impl FnMut(&mut K) -> M + Send,
     ) -> Result<(K, Change), Error> {
-        let known = self.known(&object).await?;
+        let known = self.known(Form::Patch, &object).await?;
         self.objects()
             .upsert(Form::Patch, object, known, mutate)
             .await
     }
 
     /// What is known of the object without asking the server.
-    async fn known<K: Object>(&self, object: &K) -> Result<Known<K>, Error> {
-        let Ok(cached) = self.cached::<K>() else {
+    async fn known<K: Object>(&self, form: Form, object: &K) -> Result<Known<K>, Error> {
+        let (Ok(cached), Some(reading)) = (self.cached::<K>(), &self.reading) else {
             return Ok(Known::Nothing);
         };
+        // What is not in the cache would be deleted by an update. A patch leaves it alone.
+        if form == Form::Update && !reading.caches.keeps_whole(&Kind::of::<K>()) {
+            return Ok(Known::Nothing);
+        }
         let key = self.key_in_namespace(&key_of(object.meta()));
         match cached.get(&key).await {
             Ok(found) => Ok(Known::Cached(found.map(Arc::unwrap_or_clone))),
@@ -302,7 +310,7 @@ impl<K: AnyObject> Objects<K> {
             return Ok((found, Change::Unchanged));
         }
         let updated = self.update(&wanted).await?;
-        if same_version(&found, &updated) {
+        if !self.took_effect(key, &found, &updated, false)? {
             memory.remember(tried, digest);
             return Ok((updated, Change::Unchanged));
         }
@@ -366,7 +374,7 @@ impl<K: AnyObject> Objects<K> {
         } else {
             self.patch(key, options, patch).await?
         };
-        if same_version(&found, &patched) {
+        if !self.took_effect(key, &found, &patched, status)? {
             memory.remember(tried, digest);
             return Ok((patched, false));
         }
@@ -380,6 +388,10 @@ impl<K: AnyObject> Objects<K> {
         created: K,
         wanted: &K,
     ) -> Result<(K, Change), Error> {
+        // Of what a dry run made there is no status to write.
+        if self.client().is_dry_run() {
+            return Ok((created, Change::Created));
+        }
         let (is, should) = (self.plain(key, &created)?, self.plain(key, wanted)?);
         let Some(should) = should.get("status") else {
             return Ok((created, Change::Created));
@@ -387,6 +399,9 @@ impl<K: AnyObject> Objects<K> {
         let is = is.get("status").cloned().unwrap_or_else(|| json!({}));
         // What the server put there stays.
         let change = added(&is, should);
+        if is_empty(&change) {
+            return Ok((created, Change::Created));
+        }
         let (now, _) = self
             .patch_part(key, created, json!({ "status": change }), true)
             .await?;
@@ -407,8 +422,28 @@ impl<K: AnyObject> Objects<K> {
         }
     }
 
-    /// `None` for an object that says no version: nothing can be remembered of it.
+    /// Whether the answer to a write of the object, or of its status, says that something changed.
+    fn took_effect(
+        &self,
+        key: &ObjectKey,
+        found: &K,
+        answer: &K,
+        status: bool,
+    ) -> Result<bool, Error> {
+        if !self.client().is_dry_run() {
+            return Ok(!same_version(found, answer));
+        }
+        // A dry run is answered with the version there was, whatever it would change.
+        let (found, answer) = (self.plain(key, found)?, self.plain(key, answer)?);
+        Ok(part(found, status) != part(answer, status))
+    }
+
+    /// `None` for an object that says no version, and for a dry run, whose answer says nothing of what a write does:
+    /// nothing can be remembered of it.
     fn tried(&self, found: &K, status: bool) -> Option<Tried> {
+        if self.client().is_dry_run() {
+            return None;
+        }
         let meta = found.meta();
         Some(Tried {
             kind: self.endpoint().group_kind(),
@@ -434,19 +469,34 @@ fn added(from: &Value, to: &Value) -> Value {
 }
 
 fn is_empty(change: &Value) -> bool {
-    match change {
-        Value::Object(fields) => fields
-            .values()
-            .all(|value| is_empty(value) && value.is_object()),
-        _ => false,
-    }
+    change.as_object().is_some_and(Map::is_empty)
 }
 
-/// Removes what is null and lists that are empty.
+/// The status of an object, or all else of it, without what a write changes by itself.
+fn part(mut object: Value, status: bool) -> Value {
+    if status {
+        return object["status"].take();
+    }
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("resourceVersion");
+        metadata.remove("managedFields");
+    }
+    object
+}
+
+/// Removes what is null, lists that are empty, and labels and annotations without any.
 fn prune(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             fields.values_mut().for_each(prune);
+            if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.retain(|name, value| {
+                    !matches!(&**name, "labels" | "annotations") || !is_empty(value)
+                });
+            }
             fields.retain(|_, value| {
                 !value.is_null() && !value.as_array().is_some_and(Vec::is_empty)
             });

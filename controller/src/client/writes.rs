@@ -7,6 +7,8 @@
 //! * **create, update, patch**: seen when the store holds the object at the answered resourceVersion or later,
 //!   or has passed that version altogether (the object is outside its selector, or was deleted since);
 //! * **a write that changes nothing** answers the version the object already had, so it is seen at once;
+//! * **a write that ends a deleted object** (it took the last finalizer away) is answered with the version there was
+//!   before, and is a delete;
 //! * **delete**: seen when the store no longer holds the uid, and has come to the version of our own write to it
 //!   before, if there was one: a store that has not seen our create yet does not hold it either. An object that waits
 //!   for finalizers or for its grace period is answered with a new version, and is a change like another;

@@ -301,6 +301,17 @@ async fn when_the_time_is_over_the_read_goes_on_and_is_counted_and_does_not_wait
         took(world.read("a")).await,
         (Some("0".into()), Duration::ZERO)
     );
+    // Or as long as it takes.
+    world.write("a", "1.5").await.unwrap();
+    let maps = world.maps().wait_at_most(Duration::MAX);
+    let a = key("a");
+    let mut reading = pin!(maps.get(&a));
+    let day = Duration::from_secs(86_400);
+    assert!(timeout(day, &mut reading).await.is_err());
+    world.fake.hold_watches(false);
+    let data = reading.await.unwrap().unwrap().data.clone().unwrap();
+    assert_eq!(data["n"], "1.5");
+    world.fake.hold_watches(true);
     // Unless said, it is ten seconds.
     world.write("a", "2").await.unwrap();
     assert_eq!(took(world.read("a")).await.1, DEFAULT_WAIT);
