@@ -55,8 +55,10 @@ impl std::fmt::Display for Activity {
 pub struct CacheHealth {
     /// The informer's name.
     pub name: Arc<str>,
-    /// True once the first list is in the store.
+    /// True once the first list is in the store. With a set of namespaces false again while one that came is listed.
     pub synced: bool,
+    /// True once it was synced, whatever namespaces came since.
+    pub was_synced: bool,
     /// What it is doing.
     pub activity: Activity,
     /// Since when.
@@ -175,6 +177,7 @@ impl CacheHealth {
         Self {
             name,
             synced: false,
+            was_synced: false,
             activity: worst.map_or(Activity::Watching, |watch| watch.activity),
             since: worst.map_or(made, |watch| watch.since),
             failure: failing.min_by_key(|failure| failure.since).cloned(),

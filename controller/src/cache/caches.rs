@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use kube_core::{DynamicObject, GroupVersionKind, ObjectMeta, PartialObjectMeta};
 use parking_lot::Mutex;
 use reeve_clock::Clock;
 use reeve_informer::{
     Activity, CacheHealth, Event, HandlerOptions, InformerFactory, MetricsProvider, NamespaceSet,
-    Scope, Selection, SharedInformer, Within, indexer,
+    Scope, Selection, SharedInformer, WatchHealth, Within, indexer,
 };
 use tokio::time::{sleep, timeout};
 
@@ -105,6 +105,7 @@ struct State {
     started: bool,
 }
 
+#[derive(Clone)]
 struct Index {
     kind: Kind,
     name: Arc<str>,
@@ -147,7 +148,7 @@ impl Caches {
     }
 
     /// Caches a kind until [`Caches::release`], whoever else watches it: from the start, or if the manager runs, from
-    /// now. Say it for what is read and not watched.
+    /// now. Say it for what is read and not watched; saying it again is as saying it once.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Node;
@@ -162,8 +163,17 @@ impl Caches {
     pub fn keep<V: 'static>(&self, view: &View<V>) -> Result<Lister<V>, CacheError> {
         let interest = self.watch(view, true)?;
         let lister = Lister::new(Arc::clone(interest.slot()), view.clone());
-        self.shared.state.lock().kept.push(interest);
+        self.hold(interest);
         Ok(lister)
+    }
+
+    /// Keeps what is not kept.
+    fn hold(&self, interest: Interest) {
+        let mut state = self.shared.state.lock();
+        let same = |kept: &Interest| Arc::ptr_eq(kept.slot(), interest.slot());
+        if !state.kept.iter().any(same) {
+            state.kept.push(interest);
+        }
     }
 
     /// Lets go of what [`Caches::keep`] and [`Caches::informer`] hold of a kind. When no controller, handler or lister
@@ -185,18 +195,18 @@ impl Caches {
     /// Its store is made now, so say it after all options.
     ///
     /// # Errors
-    /// [`CacheError::OtherForm`] if the kind is not stored as `K`.
+    /// [`CacheError::OtherForm`] if the kind is not stored as `K`; it is not kept then.
     pub fn informer<K: Object>(&self) -> Result<SharedInformer<K>, CacheError> {
         let view = View::<K>::typed();
         let interest = self.watch(&view, true)?;
-        let slot = Arc::clone(interest.slot());
-        self.shared.state.lock().kept.push(interest);
-        let store = self.make(&slot);
+        let store = self.make(interest.slot());
         let informer = store.informer().downcast_ref::<SharedInformer<K>>();
-        informer.cloned().ok_or_else(|| CacheError::OtherForm {
+        let informer = informer.cloned().ok_or_else(|| CacheError::OtherForm {
             kind: view.kind.to_string(),
             form: store.form(),
-        })
+        })?;
+        self.hold(interest);
+        Ok(informer)
     }
 
     /// The namespaces of all kinds that are in namespaces and have none of their own in the options. Change them while
@@ -366,24 +376,27 @@ impl Caches {
     }
 
     fn index(&self, index: Index) -> Result<(), indexer::Error> {
-        let mut state = self.shared.state.lock();
-        let slots = state.in_use();
-        let label = index.function.is_none();
-        let same = |known: &&Index| {
-            known.kind.is(&index.kind)
-                && known.name == index.name
-                && known.function.is_none() == label
+        let stores: Vec<_> = {
+            let mut state = self.shared.state.lock();
+            if state.indexes.iter().any(|known| known.is(&index)) {
+                return Err(indexer::Error::Exists {
+                    name: Arc::clone(&index.name),
+                });
+            }
+            // A store that is made from now on gets it.
+            state.indexes.push(index.clone());
+            let slots = state.in_use().into_iter();
+            let of_kind = slots.filter(|slot| slot.kind.is(&index.kind));
+            of_kind.filter_map(|slot| slot.store().cloned()).collect()
         };
-        if state.indexes.iter().any(|known| same(&known)) {
-            return Err(indexer::Error::Exists {
-                name: Arc::clone(&index.name),
-            });
+        // Not under the lock: the function is the user's, and is run for every object there is.
+        for store in stores {
+            if let Err(error) = index.add_to(&*store) {
+                let mut state = self.shared.state.lock();
+                state.indexes.retain(|known| !known.is(&index));
+                return Err(error);
+            }
         }
-        let stores = slots.iter().filter(|slot| slot.kind.is(&index.kind));
-        for store in stores.filter_map(|slot| slot.store()) {
-            index.add_to(&**store)?;
-        }
-        state.indexes.push(index);
         Ok(())
     }
 
@@ -412,8 +425,9 @@ impl Caches {
             .collect()
     }
 
-    /// Whether every cache is filled and kept up to date. A failure shorter than 30 s is let pass, and so is a kind
-    /// that the server does not have, if all who watch it can do without.
+    /// Whether every cache is filled and kept up to date. A failure shorter than 30 s is let pass, and so is a namespace
+    /// that came to a filled cache less than 30 s ago, and a kind that the server does not have, if all who watch it can
+    /// do without.
     ///
     /// # Errors
     /// A line for each that is not, with the cause.
@@ -435,7 +449,7 @@ impl Caches {
                 continue;
             }
             let failure = health.failure.as_ref();
-            if !health.synced
+            if is_late(&health, now)
                 || failure.is_some_and(|failure| now.duration_since(failure.since) > TOLERATED)
             {
                 problems.extend(health.trouble());
@@ -670,8 +684,9 @@ impl Caches {
             .iter()
             .filter(|slot| slot.kind.is_of_objects(&write.kind));
         let kind = &served.next()?.kind;
+        // The note may be of a clone for another namespace, and it is no call of the program.
         let client = client
-            .clone()
+            .unbound()
             .with_deadline(limit.min(Duration::from_secs(5)));
         let live = client.dynamic_metadata(kind).get(&write.key).await;
         Some(client::optional(live).map(|live| live.map(|live| live.metadata)))
@@ -686,6 +701,15 @@ impl Caches {
             .filter_map(|slot| slot.store().cloned())
             .collect()
     }
+}
+
+/// Whether a cache is not filled that should be. One that was, and lists a namespace that came since, has a while.
+fn is_late(health: &CacheHealth, now: Timestamp) -> bool {
+    let since = |watch: &WatchHealth| watch.failure.as_ref().map_or(watch.since, |it| it.since);
+    let mut unfilled = health.watches.iter().filter(|watch| !watch.synced);
+    let late =
+        !health.was_synced || unfilled.any(|watch| now.duration_since(since(watch)) > TOLERATED);
+    !health.synced && late
 }
 
 /// The set of the namespaces that options name.
@@ -725,6 +749,13 @@ impl State {
 }
 
 impl Index {
+    /// Whether both are the index of one name, or of one label.
+    fn is(&self, other: &Self) -> bool {
+        self.kind.is(&other.kind)
+            && self.name == other.name
+            && self.function.is_none() == other.function.is_none()
+    }
+
     fn add_to(&self, store: &dyn Store) -> Result<(), indexer::Error> {
         let name = Arc::clone(&self.name);
         match &self.function {

@@ -212,6 +212,37 @@ async fn a_kind_that_is_not_there_yet_attaches_and_readiness_minds_only_if_it_is
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_namespace_that_comes_has_a_while_before_readiness_minds() {
+    let cluster = tiers().await;
+    let stall = Rule::new().namespace("red").stall();
+    cluster.server.faults().add(stall);
+    let caches = cluster.caches_with(CacheOptions::new().in_namespace("blue", Selected::new()));
+    let maps = caches.keep(&View::<ConfigMap>::typed()).unwrap();
+    caches.start();
+    maps.wait_synced(SOON).await.unwrap();
+    caches.namespaces().insert("red");
+    sleep(SOON).await;
+    assert!(maps.list().is_err(), "it is not filled");
+    assert_eq!(caches.check(), Ok(()), "but it was");
+    sleep(LONG).await;
+    let problem = caches.check().unwrap_err();
+    assert!(problem.contains("configmaps in red: "), "{problem}");
+    caches.stop().await;
+
+    // One that never was filled has none.
+    let both = CacheOptions::new()
+        .in_namespace("blue", Selected::new())
+        .in_namespace("red", Selected::new());
+    let caches = cluster.caches_with(both);
+    caches.keep(&View::<ConfigMap>::typed()).unwrap();
+    caches.start();
+    sleep(SOON).await;
+    let problem = caches.check().unwrap_err();
+    assert!(problem.contains("configmaps in red: "), "{problem}");
+    caches.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_informer_that_ended_is_no_ready_cache() {
     let cluster = tiers().await;
     let caches = cluster.caches();

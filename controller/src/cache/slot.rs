@@ -153,8 +153,8 @@ impl Asked {
     /// Whether a store that is made now gives the view.
     fn serves<V>(&self, view: &View<V>) -> bool {
         match view.need {
-            Need::Typed if self.fixed => view.reads(self.model),
-            Need::Typed => self.need == Need::Typed && self.model == view.model,
+            // As of the store that is made: of a dynamic object any type can be read.
+            Need::Typed => self.need >= Need::Dynamic && view.reads(self.model),
             need => self.need >= need,
         }
     }

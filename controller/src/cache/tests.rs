@@ -221,6 +221,65 @@ async fn what_nobody_uses_stops_after_the_linger_and_who_comes_later_has_a_new_o
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_informer_of_another_form_is_not_kept() {
+    let cluster = Cluster::start().await;
+    let own = KindOptions::new().form(StoreForm::Compact);
+    let caches = cluster.caches_with(CacheOptions::new().for_kind::<ConfigMap>(own));
+    caches.start();
+    let refused = caches.informer::<ConfigMap>().map(drop).unwrap_err();
+    assert!(matches!(refused, CacheError::OtherForm { .. }), "{refused}");
+    assert!(caches.lister::<ConfigMap>().is_err(), "nobody uses it");
+    assert_eq!(caches.check(), Ok(()), "nor misses it");
+    // What is kept is kept once, and let go of once.
+    let view = View::<ConfigMap>::typed();
+    for _ in 0..3 {
+        caches.keep(&view).unwrap();
+    }
+    caches.release(view.kind());
+    assert!(caches.lister::<ConfigMap>().is_err());
+    caches.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_type_is_read_of_a_kind_that_is_watched_dynamically_before_the_start_too() {
+    let cluster = Cluster::start().await;
+    cluster.create("a").await;
+    let caches = cluster.caches();
+    let dynamic = View::dynamic(&Kind::of::<ConfigMap>());
+    let dynamic = caches.keep(&dynamic).unwrap();
+    let typed = caches.lister::<ConfigMap>().unwrap();
+    caches.start();
+    dynamic.wait_synced(SOON).await.unwrap();
+    let map = typed.get(&key("a")).unwrap().unwrap();
+    assert_eq!(map.data.as_ref().unwrap()["key"], "a");
+    assert!(caches.lister::<ConfigMap>().is_ok(), "as after it");
+    assert_eq!(cluster.watches(), 1);
+    caches.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_function_of_an_index_may_use_the_caches() {
+    let cluster = Cluster::start().await;
+    cluster.create("a").await;
+    let caches = cluster.caches();
+    let view = View::<ConfigMap>::typed();
+    let lister = caches.keep(&view).unwrap();
+    caches.start();
+    lister.wait_synced(SOON).await.unwrap();
+    let inside = caches.clone();
+    let named = move |_: &ConfigMap| {
+        let cached = inside.lister::<ConfigMap>().is_ok();
+        vec![Arc::from(if cached { "cached" } else { "not" })]
+    };
+    caches.add_index(&view, "state", named).unwrap();
+    assert_eq!(lister.by_index("state", "cached").unwrap().len(), 1);
+    // One that is refused does not stand in the way of another.
+    assert!(caches.add_index(&view, "state", |_| Vec::new()).is_err());
+    assert_eq!(lister.by_index("state", "cached").unwrap().len(), 1);
+    caches.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_read_before_the_cache_is_filled_says_so() {
     let cluster = Cluster::start().await;
     let caches = cluster.caches();

@@ -96,6 +96,14 @@ impl Client {
         self
     }
 
+    /// The same client of any namespace, and without interceptors: for what the library asks by itself.
+    pub(crate) fn unbound(&self) -> Self {
+        let mut client = self.clone();
+        client.settings_mut().namespace = None;
+        client.intercepted = None;
+        client
+    }
+
     /// Whether the server keeps nothing of what it writes.
     pub(super) fn is_dry_run(&self) -> bool {
         self.settings.dry_run

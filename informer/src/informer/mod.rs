@@ -14,7 +14,7 @@ pub use run::RunError;
 pub use wait::WaitError;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -333,6 +333,7 @@ impl<S: Stored> Gauges for Inner<S> {
             health.queued += feed.fifo.len();
         }
         health.synced = self.has_synced();
+        health.was_synced = health.synced || self.told_synced.load(Ordering::Relaxed);
         health.objects = self.indexer.len();
         health.bytes = self.indexer.bytes();
         health.unreadable = self.source.reading.unreadable_count();

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::cache::{Kind, ReadError};
 use crate::client::writes::Notes;
-use crate::client::{Patch, WriteOptions};
+use crate::client::{Interceptor, Patch, WriteOptions};
 use crate::fake::{Fake, Fate, clock};
 use crate::metrics::Metrics;
 
@@ -270,6 +270,23 @@ async fn of_a_write_whose_answer_was_lost_the_server_is_asked() {
         assert_eq!(asked, 1, "{fate:?}: once");
         world.end().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_of_a_lost_write_is_no_call_of_the_program() {
+    let world = World::start().await;
+    world
+        .fake
+        .hook(|method, _| (*method == http::Method::PATCH).then_some(Fate::Refuse(500)));
+    world.write("a", "1").await.unwrap_err();
+    world.fake.no_hook();
+    // A clone for another namespace asks, too, and no interceptor sees it.
+    let refusing = Interceptor::new()
+        .get(|_, call| async move { Err(Error::refused(&call, 403, "Forbidden", "not today")) });
+    let other = world.client.clone().in_namespace("other");
+    let maps = other.intercepted(refusing).cached::<ConfigMap>().unwrap();
+    assert_eq!(took(maps.list(None)).await.1, Duration::ZERO);
+    world.end().await;
 }
 
 #[tokio::test(start_paused = true)]
