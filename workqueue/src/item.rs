@@ -92,13 +92,24 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
         self.settle(Outcome::After { delay, priority });
     }
 
+    /// Not processed: back in the queue after `delay` as it was handed out, with its priority, its reasons and its
+    /// failures. If the item was added again meanwhile it is back at once.
+    pub fn put_back(mut self, delay: Duration) {
+        let (priority, reasons) = (self.priority, self.reasons);
+        self.settle(Outcome::Back {
+            delay,
+            priority,
+            reasons,
+        });
+    }
+
     /// The priority it was handed out with, or was set to since.
     #[must_use]
     pub fn priority(&self) -> i32 {
         self.priority
     }
 
-    /// The priority with which [`Item::retry`] and [`Item::requeue_after`] put it back.
+    /// The priority with which [`Item::retry`], [`Item::requeue_after`] and [`Item::put_back`] put it back.
     pub fn set_priority(&mut self, priority: i32) {
         self.priority = priority;
     }

@@ -28,7 +28,7 @@
 //! | Items that become ready by themselves do so in the order of their times, whoever looks and whenever. | ours |
 //! | A failed item waits its own back-off, then takes a token, first come first served. | ours; client-go reserves at the call and never gives back |
 //! | [`Item::retry`] and [`Item::requeue_after`] keep the priority. | controller-runtime |
-//! | [`Item::forget`] and [`Item::requeue_after`] clear the failures, [`Item::done`] does not. | controller-runtime: result table |
+//! | [`Item::forget`] and [`Item::requeue_after`] clear the failures, [`Item::done`] and [`Item::put_back`] do not. | controller-runtime: result table |
 //! | After shutdown adds are refused (and counted), what waits is dropped, what is ready is handed out. | client-go: `ShutDown` |
 //! | A drain waits for all that was ready, and for what was added again while it was worked on. | client-go's intent; it returns early when nothing is in flight |
 //! | An unsettled item that is dropped does what [`OnDrop`] says. | ours |

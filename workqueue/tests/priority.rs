@@ -178,6 +178,48 @@ async fn of_a_delay_and_the_limiter_the_earlier_counts_and_so_does_the_failure()
     assert_eq!(drain(&queue), [("foo", 0)]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_is_put_back_comes_as_it_came() {
+    let queue = Queue::new();
+    let because = |reason| AddOptions {
+        reason: Some(reason),
+        ..with_priority(3)
+    };
+    queue.add_with("foo", because(Reason::Changed));
+    queue.try_get().unwrap().retry();
+    advance(10 * MS).await;
+    queue.add_with("foo", because(Reason::Changed));
+    for _ in 0..2 {
+        let item = queue.try_get().unwrap();
+        assert_eq!((item.priority(), item.attempts()), (3, 1));
+        assert_eq!(item.reasons(), [Reason::Changed, Reason::Retry]);
+        item.put_back(MS);
+        assert!(queue.try_get().is_none(), "not before");
+        advance(MS).await;
+    }
+    // What comes meanwhile is merged, and does not wait.
+    let item = queue.try_get().unwrap();
+    queue.add_with("foo", because(Reason::Owner));
+    item.put_back(MS);
+    let item = queue.try_get().unwrap();
+    assert_eq!(item.attempts(), 1);
+    let merged = item.reasons();
+    assert!(
+        [Reason::Changed, Reason::Retry, Reason::Owner]
+            .iter()
+            .all(|reason| merged.contains(reason)),
+        "{merged:?}"
+    );
+    item.done();
+    // After the shutdown nothing comes back.
+    queue.add("foo");
+    let item = queue.try_get().unwrap();
+    queue.shut_down();
+    item.put_back(MS);
+    advance(MS).await;
+    assert!(queue.try_get().is_none());
+}
+
 #[tokio::test]
 async fn reasons_of_collapsed_adds_reach_the_worker() {
     let queue = Queue::new();

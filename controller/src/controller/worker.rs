@@ -174,16 +174,8 @@ impl<R: RequestKey> Workshop<R> {
     async fn process(&self, item: Item<R>) {
         let key = R::clone(&item);
         if let Some(pause) = self.hold(&key).await {
-            // Back in the queue as it came: neither a success nor a failure.
-            let priority = Some(item.priority());
-            item.done();
-            let options = AddOptions {
-                after: Some(pause),
-                priority,
-                reason: Some(Reason::Custom("own writes unseen")),
-                ..AddOptions::default()
-            };
-            self.queue.add_with(key, options);
+            // Neither a success nor a failure.
+            item.put_back(pause);
             return;
         }
         let id = ReconcileId::new(&self.around.clock);

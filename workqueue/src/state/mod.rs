@@ -103,8 +103,20 @@ pub(crate) struct State<T> {
 pub(crate) enum Outcome {
     Done,
     Forget,
-    Retry { priority: i32, cause: Option<Cause> },
-    After { delay: Duration, priority: i32 },
+    Retry {
+        priority: i32,
+        cause: Option<Cause>,
+    },
+    After {
+        delay: Duration,
+        priority: i32,
+    },
+    /// It was not processed.
+    Back {
+        delay: Duration,
+        priority: i32,
+        reasons: ReasonBits,
+    },
 }
 
 /// An item to hand out.
@@ -340,7 +352,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             }
             _ => None,
         };
-        let again = matches!(outcome, Outcome::Retry { .. } | Outcome::After { .. });
+        let again = !matches!(outcome, Outcome::Done | Outcome::Forget);
         let double = (again && running && self.rules.keep_timers).then(|| slot.key.clone());
         if matches!(outcome, Outcome::Forget | Outcome::After { .. }) {
             self.forget_slot(index);
@@ -361,6 +373,16 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
                 after: Some(delay),
                 priority,
                 reasons: self.custom_reasons.encode(Reason::Timer),
+                ..Wish::default()
+            }),
+            Outcome::Back {
+                delay,
+                priority,
+                reasons,
+            } => Some(Wish {
+                after: Some(delay),
+                priority,
+                reasons,
                 ..Wish::default()
             }),
         };

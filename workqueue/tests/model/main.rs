@@ -56,6 +56,7 @@ enum Outcome {
     Retry,
     RetryBecause(Option<u64>),
     After(u64),
+    Back(u64),
     SetPriorityAndRetry(i32),
     Dropped,
 }
@@ -75,6 +76,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => Just(Outcome::Retry),
         2 => prop::option::of(delay.clone()).prop_map(Outcome::RetryBecause),
         2 => delay.clone().prop_map(Outcome::After),
+        2 => delay.clone().prop_map(Outcome::Back),
         1 => priority.clone().prop_map(Outcome::SetPriorityAndRetry),
         2 => Just(Outcome::Dropped),
     ];
@@ -326,6 +328,11 @@ impl<'a> Bench<'a> {
             Outcome::After(after) => {
                 item.requeue_after(Duration::from_millis(after));
                 reference.requeue_after(key, after, priority);
+            }
+            Outcome::Back(after) => {
+                let reasons = item.reasons().into_iter().map(name).collect();
+                item.put_back(Duration::from_millis(after));
+                reference.put_back(key, after, priority, reasons);
             }
             Outcome::SetPriorityAndRetry(priority) => {
                 item.set_priority(priority);

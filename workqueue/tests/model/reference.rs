@@ -594,6 +594,27 @@ impl Reference {
         self.ended(key);
     }
 
+    pub(crate) fn put_back(
+        &mut self,
+        key: u8,
+        after: u64,
+        priority: i32,
+        reasons: BTreeSet<&'static str>,
+    ) {
+        if self.shutdown == Shutdown::No {
+            let wish = Wish {
+                after: Some(after),
+                priority,
+                reasons,
+                ..Wish::default()
+            };
+            self.want(key, wish);
+        } else {
+            self.refused += 1;
+        }
+        self.ended(key);
+    }
+
     pub(crate) fn cancel(&mut self, key: u8) -> bool {
         let known = self.key(key);
         let delayed = known.delayed.take();

@@ -238,3 +238,25 @@ async fn what_keys_that_never_come_back_wrote_is_forgotten_after_the_time_out() 
     sweep.abort();
     running.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_held_keeps_why_it_is_wanted() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    let (sender, stream) = source::channel::<Request>(10);
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .owns::<Secret>()
+        .watches_source(stream)
+        .complete(making(&seen));
+    fake.hold_watches(true);
+    let running = start(&fake, [controller.unwrap()]).await;
+    eventually("made", || !fake.objects("/api/v1/secrets").is_empty()).await;
+    sender.send(Request::namespaced("ns", "a")).await.unwrap();
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(seen.lock().len(), 1, "its own write is not seen");
+    fake.hold_watches(false);
+    eventually("another", || seen.lock().len() == 2).await;
+    assert_eq!(*seen.lock(), ["added", "source"]);
+    running.end().await;
+}
