@@ -7,8 +7,11 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube_core::Resource;
 use serde::Serialize;
+use serde_json::json;
 
 use super::{add, contains, is_deleting, remove};
+use crate::client::patch::{self, Patch, difference, locked};
+use crate::client::{self, Client, Object, WriteOptions};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -95,11 +98,12 @@ pub struct Error {
 
 /// What [`Finalizers::run`] did.
 #[derive(Debug)]
-#[must_use = "the changed object is to be written, and then the result to be looked at"]
+#[must_use = "what changed is to be written (`Run::write`), and then the result to be looked at"]
 pub struct Run {
     /// Whether the object has other finalizers now: it is to be written.
     pub changed: bool,
-    /// Whether a finalizer changed the status: it is to be written, before the object.
+    /// Whether a finalizer changed the status: it is to be written, before the object, which may be gone after. The
+    /// object then has another version.
     pub status_changed: bool,
     /// Whether every finalizer whose turn it was succeeded.
     pub result: Result<(), Error>,
@@ -122,6 +126,27 @@ pub struct Run {
 /// let run = finalizers.run(&(), &mut map).await;
 /// assert!(run.changed, "it is not being deleted, so the finalizer was added");
 /// # Ok(())
+/// # }
+/// ```
+///
+/// In a reconcile, `read` is what the cache has:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use reeve_controller::{Context, Outcome, finalizer::{Finalizers, is_deleting}, reconcile};
+/// # async fn reconcile(
+/// #     finalizers: &Finalizers<ConfigMap, Context>, ctx: Context, read: Arc<ConfigMap>,
+/// # ) -> Result<Outcome, reconcile::Error> {
+/// let mut map = ConfigMap::clone(&read);
+/// let run = finalizers.run(&ctx, &mut map).await;
+/// run.write(ctx.client(), &read, &map).await?;
+/// run.result?;
+/// if is_deleting(&map) {
+///     return Ok(Outcome::done());
+/// }
+/// // What it is there for.
+/// # Ok(Outcome::done())
 /// # }
 /// ```
 pub struct Finalizers<K, C> {
@@ -164,8 +189,7 @@ where
     /// Of an object that is not being deleted: adds the finalizers it lacks. Of one that is: runs those it has, each in
     /// its turn, and takes away what is done; the first failure ends it.
     ///
-    /// Write what changed, whatever the result: [`Patch::merge_from_locked`](crate::client::Patch::merge_from_locked)
-    /// keeps the finalizers of others.
+    /// Write what changed, whatever the result, with [`Run::write`].
     pub async fn run(&self, context: &C, object: &mut K) -> Run {
         let mut run = Run {
             changed: false,
@@ -196,6 +220,56 @@ where
     }
 }
 
+impl Run {
+    /// Writes what the run changed: the status, and then the object, each by a merge patch of what differs from
+    /// `before`, as the object was read. The patch of the object keeps the finalizers of others: it is refused when
+    /// anybody but this status write changed the object meanwhile. Does nothing if nothing changed.
+    ///
+    /// By hand: a status that is written raises the version of the object, so a
+    /// [`Patch::merge_from_locked`] of the state before is always refused after it.
+    ///
+    /// # Errors
+    /// [`client::Error::is_conflict`] when somebody else changed the object: the next reconcile runs the finalizers
+    /// again. Or when a call fails, as for a kind without the subresource `status` of which a finalizer changed the
+    /// status.
+    pub async fn write<K: Object>(
+        &self,
+        client: &Client,
+        before: &K,
+        object: &K,
+    ) -> Result<(), client::Error> {
+        let key = client::key_of(before.meta());
+        let (mut before, mut object) = (before.clone(), object.clone());
+        let invalid = |error: patch::Error| client::Error::Invalid {
+            request: format!("write what the finalizers of {key} changed"),
+            message: error.to_string(),
+        };
+        if self.status_changed {
+            let status = status_patch(&before, &object).map_err(invalid)?;
+            let written: K = client
+                .patch_status(&key, WriteOptions::new(), status)
+                .await?;
+            for copy in [&mut before, &mut object] {
+                let version = &mut copy.meta_mut().resource_version;
+                version.clone_from(&written.meta().resource_version);
+            }
+        }
+        if self.changed {
+            let patch = Patch::merge_from_locked(&before, &object).map_err(invalid)?;
+            client
+                .patch::<K, _>(&key, WriteOptions::new(), patch)
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+/// The patch of what differs in the status, refused when somebody changed the object since `before`.
+fn status_patch<K: Resource + Serialize>(before: &K, object: &K) -> Result<Patch, patch::Error> {
+    let status = difference(&status_of(before), &status_of(object));
+    Ok(Patch::merge(locked(before, json!({ "status": status }))?))
+}
+
 fn status_of<K: Serialize>(object: &K) -> serde_json::Value {
     let value = serde_json::to_value(object).unwrap_or_default();
     value.get("status").cloned().unwrap_or_default()
@@ -220,6 +294,7 @@ impl<K, C> fmt::Debug for Finalizers<K, C> {
 mod tests {
     use std::sync::Arc;
 
+    use k8s_openapi::api::apps::v1::Deployment;
     use k8s_openapi::api::core::v1::{ConfigMap, Pod};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use parking_lot::Mutex;
@@ -334,5 +409,52 @@ mod tests {
         };
         let run = finalizers.run(&(), &mut pod).await;
         assert!(run.changed && run.status_changed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_status_and_then_the_finalizers_are_written_without_a_conflict() {
+        let server = reeve_apiserver::ApiServer::builder().start().await.unwrap();
+        let client = Client::new(server.client());
+        let key = reeve_informer::ObjectKey::namespaced("default", "web");
+        let web: Deployment = serde_json::from_value(json!({
+            "metadata": {"namespace": "default", "name": "web", "finalizers": ["other/x"]},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "web", "image": "web:1"}]}}}}))
+        .unwrap();
+        let created = client.create(&web).await.unwrap();
+        let finalizers = Finalizers::new().register("a/1", Report).unwrap();
+        let run = async |read: &Deployment| {
+            let mut web = read.clone();
+            let run = finalizers.run(&(), &mut web).await;
+            run.write(&client, read, &web).await
+        };
+        run(&created).await.unwrap();
+        let read: Deployment = client.get(&key).await.unwrap();
+        let names = |web: &Deployment| web.metadata.finalizers.clone().unwrap();
+        assert_eq!(names(&read), ["other/x", "a/1"]);
+        // Nothing to do is nothing written.
+        let version = server.resource_version();
+        run(&read).await.unwrap();
+        assert_eq!(server.resource_version(), version);
+
+        let params = kube_core::params::DeleteParams::default();
+        client.delete::<Deployment>(&key, &params).await.unwrap();
+        let read: Deployment = client.get(&key).await.unwrap();
+        run(&read).await.unwrap();
+        let left: Deployment = client.get(&key).await.unwrap();
+        assert_eq!(names(&left), ["other/x"]);
+        assert_eq!(left.status.unwrap().observed_generation, Some(7));
+        // Of a state that is not the present one nothing is written.
+        assert!(run(&read).await.unwrap_err().is_conflict());
+    }
+
+    impl Finalizer<Deployment, ()> for Report {
+        type Error = std::convert::Infallible;
+
+        async fn finalize(&self, (): &(), web: &mut Deployment) -> Result<(), Self::Error> {
+            web.status.get_or_insert_default().observed_generation = Some(7);
+            Ok(())
+        }
     }
 }
