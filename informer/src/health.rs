@@ -79,8 +79,9 @@ pub struct CacheHealth {
     pub quarantined: Vec<Quarantined>,
     /// How many objects cannot be read.
     pub quarantined_count: usize,
-    /// How many versions of objects are or were in the store and did not decode when somebody read them (only
-    /// forms that are decoded on reading, as [`Compact`](crate::Compact)). Each counts once.
+    /// How many versions of objects are or were in the store and did not decode when somebody read them: of forms that
+    /// are decoded on reading, as [`Compact`](crate::Compact), and of those that a reader wants as another type. Each
+    /// counts once.
     pub unreadable: u64,
     /// How many lists and events were refused because they were older than what is known.
     pub stale: u64,

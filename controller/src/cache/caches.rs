@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 use kube_core::{DynamicObject, GroupVersionKind, ObjectMeta, PartialObjectMeta};
 use parking_lot::Mutex;
@@ -14,10 +14,11 @@ use reeve_informer::{
     Activity, CacheHealth, Event, HandlerOptions, InformerFactory, MetricsProvider, NamespaceSet,
     Scope, Selection, SharedInformer, WatchHealth, Within, indexer,
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::options::Namespaces;
 use super::registration::Registration;
+use super::resolve::place;
 use super::slot::{Interest, Slot};
 use super::store::{Making, RowIndex, Store, StoreForm, scope_of};
 use super::view::Need;
@@ -27,6 +28,8 @@ use crate::client::{self, Client, GroupKind, Object};
 
 /// How often somebody who waits looks whether caches are filled.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
+/// Of how many writes the server is asked at once what became of them.
+const ASKS: usize = 8;
 /// How long a cache that was filled may fail before readiness says so.
 const TOLERATED: SignedDuration = SignedDuration::from_secs(30);
 
@@ -270,7 +273,7 @@ impl Caches {
             places.push(resolve(options, kind, &scope, &none)?);
         }
         if set.has_others() {
-            places.push(resolve(options, kind, &Scope::Cluster, &named)?);
+            places.push(place(options, kind, &Scope::Cluster, &named)?);
         }
         Ok(places)
     }
@@ -515,9 +518,12 @@ impl Caches {
     ) -> Registration {
         let store = Arc::clone(self.make(interest.slot()));
         let view = view.clone();
+        // The store holds the handler.
+        let of = Arc::downgrade(&store);
         let shown = move |event: Event<dyn super::view::Row>| {
-            // What does not decode was counted and logged by the store.
-            if let Some(event) = event.filter_map(|row| view.of(row).ok()) {
+            let Some(store) = of.upgrade() else { return };
+            // What does not decode is counted and logged by the store.
+            if let Some(event) = event.filter_map(|row| view.of_store(&*store, row).ok()) {
                 handler(event);
             }
         };
@@ -553,7 +559,8 @@ impl Caches {
         };
         let (all, of) = (options.clone(), kind.clone());
         let within = move |scope: &Scope| {
-            let place = resolved(&all, &of, scope);
+            // Where it watches was decided, and the informer says which namespaces are left out.
+            let place = place(&all, &of, scope, &BTreeSet::new()).unwrap_or_default();
             Within {
                 labels: place.selection.labels,
                 fields: place.selection.fields,
@@ -670,6 +677,27 @@ impl Caches {
                 None
             }
         }
+    }
+
+    /// Asks the server, for several at once and until `deadline`, what became of those writes whose answers were lost,
+    /// and puts that in their place. Writes to what is not cached are left alone.
+    pub(crate) async fn ask_for_lost(
+        &self,
+        client: &Client,
+        writes: &mut [Write],
+        deadline: Instant,
+    ) {
+        let lost = writes
+            .iter_mut()
+            .filter(|write| write.effect == Effect::Unknown && self.covers(write));
+        let asking = stream::iter(lost).for_each_concurrent(ASKS, async |write| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if let Some(effect) = self.ask(client, write, left).await {
+                write.effect = effect;
+            }
+        });
+        // What was answered by then is known.
+        let _ = timeout_at(deadline, asking).await;
     }
 
     /// The object of a write as the server has it, within `limit` and 5 s. `None` if the kind is not cached.

@@ -158,6 +158,51 @@ async fn an_object_that_does_not_decode_is_counted_and_the_rest_is_read() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_no_such_type_is_counted_once_in_a_store_of_another() {
+    let cluster = tiers().await;
+    let odd = json!({"metadata": {"namespace": "red", "name": "odd"}, "data": {"other": "x"}});
+    let odd: ConfigMap = serde_json::from_value(odd).unwrap();
+    cluster.client.create(&odd).await.unwrap();
+    let caches = cluster.caches();
+    caches
+        .keep(&View::dynamic(&Kind::of::<ConfigMap>()))
+        .unwrap();
+    caches.start();
+    let view = View::<Wrong>::typed();
+    let told = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&told);
+    let handler = caches.add_handler(&view, "handler", move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let wrong = caches.view(&view).unwrap();
+    wrong.wait_synced(SOON).await.unwrap();
+    sleep(SOON).await;
+    let unreadable = || wrong.health().unwrap().unreadable;
+    assert_eq!(told.load(Ordering::Relaxed), 6);
+    for _ in 0..2 {
+        assert_eq!(wrong.list().unwrap().len(), 6);
+        let key = ObjectKey::namespaced("red", "odd");
+        assert!(wrong.get(&key).is_err());
+        assert_eq!(unreadable(), 1, "once a version");
+    }
+    let label = json!({"metadata": {"labels": {"n": "1"}}});
+    let options = crate::client::WriteOptions::new();
+    cluster
+        .client
+        .patch::<ConfigMap, _>(
+            &ObjectKey::namespaced("red", "odd"),
+            options,
+            crate::client::Patch::merge(label),
+        )
+        .await
+        .unwrap();
+    sleep(SOON).await;
+    assert_eq!(unreadable(), 2);
+    drop(handler);
+    caches.stop().await;
+}
+
 fn widget() -> Kind {
     let gvk = GroupVersionKind::gvk("example.com", "v1", "Widget");
     Kind::namespaced(ApiResource::from_gvk_with_plural(&gvk, "widgets"))

@@ -94,7 +94,7 @@ impl<V: 'static> Lister<V> {
         let namespace = namespace.filter(|_| self.slot.kind.is_namespaced());
         let store = self.store(namespace)?;
         match store.get(KeyRef { namespace, name })? {
-            Some(row) => Ok(Some(self.view.of(row)?)),
+            Some(row) => Ok(Some(self.view.of_store(&**store, row)?)),
             None => Ok(None),
         }
     }
@@ -260,10 +260,11 @@ impl<V: 'static> Lister<V> {
     }
 
     fn find(&self, namespace: Option<&str>, query: &Query<'_>) -> Result<Vec<Arc<V>>, ReadError> {
-        let rows = self.store(namespace)?.find(query)?;
+        let store = self.store(namespace)?;
+        let rows = store.find(query)?;
         let mut objects = Vec::with_capacity(rows.len());
         for row in rows {
-            match self.view.of(row) {
+            match self.view.of_store(&**store, row) {
                 Ok(object) => objects.push(object),
                 Err(ViewError::Undecodable { .. }) => {}
                 Err(error) => return Err(error.into()),

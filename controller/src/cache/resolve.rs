@@ -92,6 +92,27 @@ pub fn resolve(
     scope: &Scope,
     named: &BTreeSet<Arc<str>>,
 ) -> Result<Resolved, OptionsError> {
+    let mut place = place(options, kind, scope, named)?;
+    let selection = &mut place.selection;
+    if !kind.is_namespaced() || *scope != Scope::Cluster || !named.is_empty() {
+        return Ok(place);
+    }
+    // The path says it, for which a Role of the namespace is enough.
+    let term = terms(&selection.fields).find_map(|term| equal_to(term, "metadata.namespace"));
+    if let Some(name) = term.map(Arc::<str>::from) {
+        selection.fields = without_namespace(&selection.fields, &name);
+        selection.scope = Scope::Namespace(name);
+    }
+    Ok(place)
+}
+
+/// As [`resolve`], where that it is watched in `scope` is decided.
+pub(super) fn place(
+    options: &CacheOptions,
+    kind: &Kind,
+    scope: &Scope,
+    named: &BTreeSet<Arc<str>>,
+) -> Result<Resolved, OptionsError> {
     let namespace = match scope {
         Scope::Namespace(name) => Some(&**name),
         Scope::Cluster => None,
@@ -121,29 +142,24 @@ pub fn resolve(
         said.transform = said.transform.or(level.transform);
     }
     let fields = said.fields.unwrap_or_default();
-    let mut terms: Vec<String> = terms(&fields).map(str::to_owned).collect();
-    let mut scope = scope.clone();
+    let mut fields = terms(&fields).collect::<Vec<_>>().join(",");
     if kind.is_namespaced() {
-        let named_by = |term: &str| equal_to(term, "metadata.namespace").map(str::to_owned);
-        // The path says it, for which a Role of the namespace is enough.
-        if scope == Scope::Cluster
-            && named.is_empty()
-            && let Some(name) = terms.iter().find_map(|term| named_by(term))
-        {
-            scope = Scope::namespace(name);
-        }
-        if let Scope::Namespace(name) = &scope {
-            terms.retain(|term| named_by(term).as_deref() != Some(name));
-        } else {
-            let others = named.iter();
-            terms.extend(others.map(|name| format!("metadata.namespace!={name}")));
+        match scope {
+            Scope::Namespace(name) => fields = without_namespace(&fields, name),
+            Scope::Cluster => {
+                let others = named
+                    .iter()
+                    .map(|name| format!("metadata.namespace!={name}"));
+                let said = terms(&fields).map(str::to_owned);
+                fields = said.chain(others).collect::<Vec<_>>().join(",");
+            }
         }
     }
     Ok(Resolved {
         selection: Selection {
-            scope,
+            scope: scope.clone(),
             labels: said.labels.unwrap_or_default(),
-            fields: terms.join(","),
+            fields,
         },
         skip: said.skip.unwrap_or_default(),
         transform: said
@@ -161,6 +177,12 @@ pub(super) fn terms(fields: &str) -> impl Iterator<Item = &str> {
         splits
     });
     parts.filter(|term| !term.is_empty())
+}
+
+/// A field selector without the term that the path says, too.
+fn without_namespace(fields: &str, name: &str) -> String {
+    let rest = terms(fields).filter(|term| equal_to(term, "metadata.namespace") != Some(name));
+    rest.collect::<Vec<_>>().join(",")
 }
 
 /// What a term says that `field` is equal to: `field=value` or `field==value`.

@@ -9,10 +9,12 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use kube_core::{DynamicObject, PartialObjectMeta, Resource, Selector};
+use lru::LruCache;
+use parking_lot::Mutex;
 use reeve_informer::{
     Builder, CacheHealth, Compact, Endpoint, Event, FieldSelector, HandlerHandle, HandlerOptions,
     IndexValues, InformerFactory, KeyRef, NamespaceSet, ObjectKey, ResourceVersion, Scope,
-    Selection, SharedInformer, Stored, Within, indexer, lister,
+    Selection, SharedInformer, Stored, ViewError, Within, indexer, lister,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,6 +23,10 @@ use super::Kind;
 use super::options::{Function, Transform};
 use super::resolve::{equal_to, terms};
 use super::view::Row;
+use crate::client::key_of;
+
+/// How many unreadable versions are remembered as told; past it the oldest may be told again.
+const TOLD: NonZeroUsize = NonZeroUsize::new(4096).expect("more than none");
 
 /// What a store keeps of each object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,6 +92,8 @@ pub(super) trait Store: Send + Sync {
     fn add_index(&self, name: Arc<str>, function: RowIndex) -> Result<(), indexer::Error>;
     fn add_label_index(&self, label: Arc<str>) -> Result<(), indexer::Error>;
     fn add_handler(&self, handler: RowHandler, options: HandlerOptions) -> Box<dyn Handle>;
+    /// Counts and logs, once, that an entry cannot be read as a type that is not the store's.
+    fn unreadable(&self, row: &dyn Row, error: &ViewError);
     /// The [`SharedInformer`].
     fn informer(&self) -> &dyn Any;
 }
@@ -125,6 +133,8 @@ struct Held<S: Stored> {
     form: StoreForm,
     model: TypeId,
     within: Select,
+    /// What was told to be unreadable: which object at which version.
+    told: Mutex<LruCache<(ObjectKey, String), ()>>,
 }
 
 /// Makes the store of a kind, of the Rust type `K` or of what is decoded as it.
@@ -185,6 +195,7 @@ fn held<K: 'static, S: Stored>(
         form,
         model: TypeId::of::<K>(),
         within: Arc::clone(&making.within),
+        told: Mutex::new(LruCache::new(TOLD)),
     })
 }
 
@@ -248,9 +259,12 @@ impl<S: Stored> Store for Held<S> {
             .as_deref()
             .is_some_and(|name| namespaces.is_some_and(|namespaces| namespaces.is_named(name)));
         let fields = (self.within)(if by_itself { &scope } else { &Scope::Cluster }).fields;
-        terms(&fields)
-            .filter_map(|term| equal_to(term, "metadata.name"))
-            .all(|name| name == &*key.name)
+        let allow = |field: &str, value: Option<&str>| {
+            let mut wanted = terms(&fields).filter_map(|term| equal_to(term, field));
+            wanted.all(|wanted| Some(wanted) == value)
+        };
+        allow("metadata.name", Some(&key.name))
+            && allow("metadata.namespace", key.namespace.as_deref())
     }
 
     fn has_synced(&self) -> bool {
@@ -326,6 +340,17 @@ impl<S: Stored> Store for Held<S> {
                 None
             }
         })
+    }
+
+    fn unreadable(&self, row: &dyn Row, error: &ViewError) {
+        let (ViewError::Undecodable { .. }, Ok(meta)) = (error, row.metadata()) else {
+            return;
+        };
+        let key = key_of(&meta);
+        let version = meta.resource_version.clone().unwrap_or_default();
+        if self.told.lock().put((key.clone(), version), ()).is_none() {
+            self.informer.unreadable(key.as_ref(), error);
+        }
     }
 
     fn informer(&self) -> &dyn Any {

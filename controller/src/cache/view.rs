@@ -10,7 +10,7 @@ use kube_core::{DynamicObject, ObjectMeta, PartialObjectMeta, TypeMeta};
 use reeve_informer::{Compact, Stored, ViewError};
 
 use super::Kind;
-use super::store::{Make, make};
+use super::store::{Make, Store, make};
 use crate::client::Object;
 
 /// A kind as a reader or a handler wants to see it: its objects as `V`.
@@ -202,6 +202,23 @@ impl<V> View<V> {
     /// The object as the view shows it.
     pub(super) fn of(&self, row: Arc<dyn Row>) -> Result<Arc<V>, ViewError> {
         (self.convert)(&self.kind, row)
+    }
+
+    /// The object of a row of `store` as the view shows it. One that cannot be shown so is counted there.
+    pub(super) fn of_store(
+        &self,
+        store: &dyn Store,
+        row: Arc<dyn Row>,
+    ) -> Result<Arc<V>, ViewError> {
+        // A store of the type has counted what is none.
+        if self.need != Need::Typed || store.model() == self.model {
+            return self.of(row);
+        }
+        let shown = self.of(Arc::clone(&row));
+        if let Err(error) = &shown {
+            store.unreadable(&*row, error);
+        }
+        shown
     }
 
     /// Shows `read` the object.

@@ -128,6 +128,15 @@ async fn lists_and_watches_ask_for_what_the_options_come_to_and_the_store_holds_
             "blue/a green/a red/a",
         ),
         (
+            "fields that name one of the others",
+            new()
+                .in_namespace("red", any())
+                .in_all_others(any())
+                .for_kind::<ConfigMap>(own().fields("metadata.namespace=blue")),
+            2,
+            "blue/a blue/b",
+        ),
+        (
             "labels that nothing has",
             new().selected(labels("tier=none")),
             1,

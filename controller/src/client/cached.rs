@@ -9,7 +9,7 @@ use reeve_informer::{FieldSelector, ObjectKey};
 use tokio::time::{Instant, sleep};
 
 use super::endpoint::GroupKind;
-use super::writes::{Effect, FIRST_LOOK, LAST_LOOK, Write};
+use super::writes::{FIRST_LOOK, LAST_LOOK, Notes, Write};
 use super::{Client, Error, Object};
 use crate::cache::{Caches, Lister, View};
 use crate::metrics::Metrics;
@@ -74,6 +74,8 @@ impl Client {
     /// | one that was refused, or never sent | at once: nothing happened |
     /// | one that may have happened (no answer, a server error, cancelled) | shows what one live read of the object found |
     /// | of an object outside the cached namespaces, or a dry run | at once |
+    /// | a create that leaves the name to the server and has no answer | at once: nobody can tell which object it would be. Name what must not be made twice |
+    /// | to more than 1,024 objects | for those that were written last; of one reconcile, or of one client outside of reconciles |
     ///
     /// When the time is over the read goes on with what the cache has, and
     /// `reeve_read_your_writes_timeouts_total` counts it; those writes are not waited for again. With an informer
@@ -212,13 +214,7 @@ impl<V: 'static> Cached<V> {
         let mut look = FIRST_LOOK;
         let mut waited = false;
         loop {
-            let mut unseen = Vec::new();
-            for write in writes {
-                match self.look(reading, write, deadline).await {
-                    Look::Seen(write) => notes.forget(&write),
-                    Look::Unseen(write) => unseen.push(write),
-                }
-            }
+            let unseen = self.look(reading, notes, writes, deadline).await;
             let Some(first) = unseen.first() else { return };
             let now = Instant::now();
             if now >= deadline {
@@ -240,32 +236,33 @@ impl<V: 'static> Cached<V> {
         }
     }
 
-    async fn look(&self, reading: &Reading, mut write: Write, deadline: Instant) -> Look {
+    /// Those of the writes that the caches do not show; the others are forgotten.
+    async fn look(
+        &self,
+        reading: &Reading,
+        notes: &Notes,
+        writes: Vec<Write>,
+        deadline: Instant,
+    ) -> Vec<Write> {
         let caches = &reading.caches;
-        if write.effect == Effect::Unknown {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if let Some(effect) = caches.ask(&self.client, &write, left).await {
-                let asked = Write {
-                    effect,
-                    ..write.clone()
-                };
-                if let Some(notes) = &self.client.notes {
-                    notes.replace(&write, &asked);
-                }
-                write = asked;
+        let mut asked = writes.clone();
+        caches
+            .ask_for_lost(&self.client, &mut asked, deadline)
+            .await;
+        for (write, asked) in writes.iter().zip(&asked) {
+            if write != asked {
+                notes.replace(write, asked);
             }
         }
-        if !caches.covers(&write) || caches.has_seen(&write) {
-            Look::Seen(write)
-        } else {
-            Look::Unseen(write)
-        }
+        asked.retain(|write| {
+            let seen = caches.has_seen(write);
+            if seen {
+                notes.forget(write);
+            }
+            !seen
+        });
+        asked
     }
-}
-
-enum Look {
-    Seen(Write),
-    Unseen(Write),
 }
 
 /// Whether both keys are in one namespace; of a kind that has none, a key may name one all the same.

@@ -14,7 +14,8 @@
 //!   for finalizers or for its grace period is answered with a new version, and is a change like another;
 //! * **a failed write** that certainly did not happen notes nothing; one that **may have happened** (no answer,
 //!   a server error, a cancelled call) is settled by one live read of the object before the next reconcile;
-//! * a kind that no cache of this process holds is not waited for;
+//! * a kind that no cache of this process holds is not waited for, nor a create without a name whose answer was lost;
+//!   past a thousand objects the first are forgotten;
 //! * past the **time-out** the reconcile runs anyway, and that is counted.
 
 use std::cmp::Ordering;

@@ -124,13 +124,10 @@ impl<R: RequestKey> OwnWrites<R> {
         let Some(mut unseen) = unseen else {
             return self.go(key, Hold::Go);
         };
-        for write in &mut unseen.writes {
-            if write.effect == Effect::Unknown
-                && let Some(effect) = self.caches.ask(&self.client, write, self.limit).await
-            {
-                write.effect = effect;
-            }
-        }
+        let deadline = self.deadline(&unseen);
+        self.caches
+            .ask_for_lost(&self.client, &mut unseen.writes, deadline)
+            .await;
         unseen.writes.retain(|write| !self.caches.has_seen(write));
         let Some(first) = unseen.writes.first() else {
             return self.go(key, Hold::Go);
@@ -146,6 +143,17 @@ impl<R: RequestKey> OwnWrites<R> {
         unseen.held = true;
         self.noted.lock().unseen.insert(key.clone(), unseen);
         Hold::Wait(pause)
+    }
+
+    /// Until when the server may be asked for lost writes: no longer than the key waits for all of them, but a key that
+    /// comes late for the first time asks once.
+    fn deadline(&self, unseen: &Unseen) -> Instant {
+        let over = unseen.since.checked_add(self.limit);
+        let once = Instant::now() + ANSWER.min(self.limit);
+        match over {
+            Some(over) if unseen.held => over,
+            over => over.unwrap_or(once).max(once),
+        }
     }
 
     /// What the caches show now of the objects of `key`, its next run sees.

@@ -173,7 +173,13 @@ impl<R: RequestKey> Workshop<R> {
 
     async fn process(&self, item: Item<R>) {
         let key = R::clone(&item);
-        if let Some(pause) = self.hold(&key).await {
+        let held = tokio::select! {
+            biased;
+            held = self.hold(&key) => held,
+            // The server may have to be asked, and does not answer.
+            () = self.around.stopping.cancelled() => Some(Duration::ZERO),
+        };
+        if let Some(pause) = held {
             // Neither a success nor a failure.
             item.put_back(pause);
             return;

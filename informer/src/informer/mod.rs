@@ -23,10 +23,11 @@ use kube_core::Resource;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use crate::entry::Stored;
+use crate::entry::{Stored, ViewError};
 use crate::factory::Lease;
 use crate::health::{Activity, CacheHealth, HandlerHealth};
 use crate::indexer::{self, IndexValues, Indexer};
+use crate::key::KeyRef;
 use crate::lister::Lister;
 use crate::metrics::{Gauges, Recorder};
 use crate::processor::{
@@ -296,6 +297,12 @@ impl<S: Stored> SharedInformer<S> {
     #[must_use]
     pub fn versions(&self) -> watch::Receiver<ResourceVersion> {
         self.inner.version.subscribe()
+    }
+
+    /// Counts and logs that an object of the store could not be read as a reader wanted it, for forms that do not find
+    /// that out themselves ([`CacheHealth::unreadable`]). Say it once a version of an object.
+    pub fn unreadable(&self, key: KeyRef<'_>, error: &ViewError) {
+        self.inner.source.reading.unreadable(key, error);
     }
 
     /// How the informer is doing.

@@ -260,3 +260,50 @@ async fn a_key_that_is_held_keeps_why_it_is_wanted() {
     assert_eq!(*seen.lock(), ["added", "source"]);
     running.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn lost_writes_are_asked_for_together_and_no_longer_than_the_key_waits() {
+    let fake = Fake::default();
+    let running = start(&fake, []).await;
+    let caches = running.manager.caches();
+    let _kept = caches.keep(&View::<Secret>::typed()).unwrap();
+    eventually("filled", || {
+        let health = caches.health();
+        health.len() == 1 && health[0].synced
+    })
+    .await;
+    let limit = Duration::from_secs(10);
+    let client = running.manager.client();
+    let own = OwnWrites::<u32>::new(limit, caches, client);
+    let lost = |count: usize| -> Vec<Write> {
+        let names = (0..count).map(|number| format!("s{number}"));
+        names
+            .map(|name| Write {
+                effect: Effect::Unknown,
+                ..changed(&name, "u", "1")
+            })
+            .collect()
+    };
+    // A server that takes its time is asked for eight at once.
+    fake.hook(|method, _| {
+        let get = *method == Method::GET;
+        get.then_some(Fate::Slow(Duration::from_secs(1)))
+    });
+    own.remember(&1, lost(40));
+    let begin = Instant::now();
+    assert_eq!(own.hold(&1).await, Hold::Go);
+    assert_eq!(begin.elapsed(), Duration::from_secs(5));
+    assert_eq!(asked(&fake), 40);
+    // One that hangs does not make it longer.
+    fake.hook(|method, _| (*method == Method::GET).then_some(Fate::Hang));
+    own.remember(&2, lost(40));
+    let begin = Instant::now();
+    let mut hold = own.hold(&2).await;
+    while let Hold::Wait(pause) = hold {
+        sleep(pause).await;
+        hold = own.hold(&2).await;
+    }
+    assert!(matches!(hold, Hold::Late(_)), "{hold:?}");
+    assert_eq!(begin.elapsed(), limit);
+    running.end().await;
+}
