@@ -30,7 +30,7 @@ pub struct DeltaFifo<S> {
     key_function: KeyFunction<S>,
     emit_replaced: bool,
     capacity: usize,
-    readable: Arc<Notify>,
+    readable: Notify,
     writable: Notify,
 }
 
@@ -80,7 +80,7 @@ impl<S: Stored> DeltaFifo<S> {
             key_function: Arc::new(S::key),
             emit_replaced: true,
             capacity: capacity.max(1),
-            readable: Arc::default(),
+            readable: Notify::new(),
             writable: Notify::new(),
         }
     }
@@ -90,13 +90,6 @@ impl<S: Stored> DeltaFifo<S> {
     #[must_use]
     pub fn emit_replaced(mut self, emit: bool) -> Self {
         self.emit_replaced = emit;
-        self
-    }
-
-    /// Tells `readable` when there may be something to process: one consumer of several queues waits for that.
-    #[must_use]
-    pub(crate) fn telling(mut self, readable: Arc<Notify>) -> Self {
-        self.readable = readable;
         self
     }
 

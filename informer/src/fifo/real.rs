@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -23,7 +22,7 @@ const BATCH: usize = 1000;
 pub struct RealFifo<S> {
     inner: Mutex<Inner<S>>,
     capacity: usize,
-    readable: Arc<Notify>,
+    readable: Notify,
     writable: Notify,
 }
 
@@ -56,16 +55,9 @@ impl<S: Stored> RealFifo<S> {
                 sync: Sync::Waiting,
             }),
             capacity: capacity.max(1),
-            readable: Arc::default(),
+            readable: Notify::new(),
             writable: Notify::new(),
         }
-    }
-
-    /// Tells `readable` when there may be something to process: one consumer of several queues waits for that.
-    #[must_use]
-    pub(crate) fn telling(mut self, readable: Arc<Notify>) -> Self {
-        self.readable = readable;
-        self
     }
 
     fn append(&self, delta: Delta<S>) {

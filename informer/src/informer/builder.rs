@@ -199,7 +199,6 @@ impl<S: Stored> Builder<S> {
                 clock: clock.clone(),
                 recorder: recorder.clone(),
                 indexer: Arc::clone(&indexer),
-                readable: Arc::default(),
             };
             let feeds = match &self.namespaces {
                 None => vec![source.whole(selection.scope)],

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kube_client::Client;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::namespaces::Part;
@@ -39,8 +38,6 @@ pub(super) struct Source<S: Stored> {
     pub(super) clock: Clock,
     pub(super) recorder: Recorder,
     pub(super) indexer: Arc<Indexer<S>>,
-    /// Told when there may be something in any queue.
-    pub(super) readable: Arc<Notify>,
 }
 
 /// What is selected from one namespace of a set, or from all that are watched as one.
@@ -101,11 +98,10 @@ impl<S: Stored> Source<S> {
                 part: part.clone(),
             }),
         };
-        let readable = Arc::clone(&self.readable);
         let fifo: Arc<dyn Fifo<S>> = if self.delta_fifo {
-            Arc::new(DeltaFifo::new(Arc::clone(&known), FIFO_CAPACITY).telling(readable))
+            Arc::new(DeltaFifo::new(Arc::clone(&known), FIFO_CAPACITY))
         } else {
-            Arc::new(RealFifo::new(FIFO_CAPACITY).telling(readable))
+            Arc::new(RealFifo::new(FIFO_CAPACITY))
         };
         let health = Arc::new(HealthCell::new(self.clock.clone()));
         let Within {

@@ -1,7 +1,9 @@
 //! The running informer: reflectors, store and handlers' tasks, all ended by one token.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Poll;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -53,8 +55,9 @@ impl<S: Stored> SharedInformer<S> {
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
-            () = inner.serve(&mut tasks) => {}
+            // What the one queues, the other finds when it is polled after it.
             () = inner.reflect() => {}
+            () = inner.serve(&mut tasks) => {}
         }
         drop(end);
         while tasks.join_next().await.is_some() {}
@@ -71,6 +74,19 @@ impl<S: Stored> Drop for End<S> {
         self.0.stage.send_replace(Stage::Stopped);
         processor.close();
     }
+}
+
+/// Is over when the task is polled again, for whatever reason.
+async fn next_poll() {
+    let mut polled = false;
+    poll_fn(|_| {
+        if std::mem::replace(&mut polled, true) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 // === impl Inner ===
@@ -108,6 +124,7 @@ impl<S: Stored> Inner<S> {
     /// Takes changes to the store and to handlers, and keeps handlers' tasks.
     async fn serve(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
         loop {
+            self.drain(tasks).await;
             self.start_handlers(tasks);
             let next_resync = self.processor.lock().next_resync();
             tokio::select! {
@@ -122,10 +139,10 @@ impl<S: Stored> Inner<S> {
                         }
                     }
                 }
-                () = self.source.readable.notified() => {}
+                // The reflectors share this task and were polled before: they may have queued something.
+                () = next_poll() => {}
             }
             while tasks.try_join_next().is_some() {}
-            self.drain(tasks).await;
         }
     }
 
@@ -144,7 +161,8 @@ impl<S: Stored> Inner<S> {
         }
     }
 
-    /// Processes what is queued, one batch of each watch in turn.
+    /// Processes what is queued, one batch of each watch in turn. That comes to an end: nothing is queued meanwhile,
+    /// except while a handler is waited for.
     async fn drain(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
         loop {
             let mut more = false;
@@ -165,8 +183,6 @@ impl<S: Stored> Inner<S> {
                     self.start_handlers(tasks);
                     listener.room().await;
                 }
-                // The reflectors share this task.
-                tokio::task::yield_now().await;
             }
             if !more {
                 return;
