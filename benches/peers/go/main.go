@@ -46,8 +46,9 @@ var scenarios = map[string]func() (*report, error){
 	"get":       gets,
 	"listns":    lists,
 	"relist":    relist,
-	"ctrlcold":  func() (*report, error) { return reconciled(false) },
-	"ctrlburst": func() (*report, error) { return reconciled(true) },
+	"ctrlcold":  func() (*report, error) { return reconciled(false, false) },
+	"ctrlburst": func() (*report, error) { return reconciled(true, false) },
+	"ctrlwrite": func() (*report, error) { return reconciled(false, true) },
 
 	"encode": encode,
 }

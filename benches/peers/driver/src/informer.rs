@@ -28,7 +28,8 @@ nothing happens.";
 
 const CONTROLLER_NOTES: &str = "\
 One controller that reads its object and does nothing: 10,000 ConfigMaps from the start of the program, or after a burst that changes \
-all 10,000. client-go is the loop of its own example: informer, queue, workers. kube-runtime's `Controller` hands the object over; \
+all 10,000. A *status write each*: 10,000 IPBlocks, each patched once by its reconcile and reconciled again when the \
+watch shows that; a write counts when it came back. client-go is the loop of its own example: informer, queue, workers. kube-runtime's `Controller` hands the object over; \
 workers are its `concurrency`.";
 
 const SYNC: &[Figure] = &[
@@ -65,6 +66,12 @@ const RELIST: &[Figure] = &[
 const RECONCILES: &[Figure] = &[
     Figure::value("reconciles", "rate", PerSecond),
     Figure::value("CPU a reconcile", "cpu", SecondsEach),
+    Figure::value("peak memory", "rss_mb", Megabytes),
+];
+const WRITES: &[Figure] = &[
+    Figure::value("writes", "rate", PerSecond),
+    Figure::value("CPU a write", "cpu", SecondsEach),
+    Figure::value("peak memory", "rss_mb", Megabytes),
 ];
 
 /// What most cases of these groups share.
@@ -231,6 +238,10 @@ pub(crate) fn controller() -> Group {
         figures: RECONCILES,
         ..case(title, scenario, 10_000, flags)
     };
+    let writing = |title, flags| Case {
+        figures: WRITES,
+        ..case(title, "ctrlwrite", 10_000, flags)
+    };
     Group {
         title: "Controllers",
         notes: CONTROLLER_NOTES,
@@ -246,6 +257,14 @@ pub(crate) fn controller() -> Group {
             with("from the start, 8 workers", "ctrlcold", &["-threads=8"]),
             with("after a burst, 1 worker", "ctrlburst", &["-threads=1"]),
             with("after a burst, 8 workers", "ctrlburst", &["-threads=8"]),
+            writing(
+                "a status write each, 1 worker",
+                &["-kind=ipblocks", "-threads=1"],
+            ),
+            writing(
+                "a status write each, 8 workers",
+                &["-kind=ipblocks", "-threads=8"],
+            ),
         ],
     }
 }

@@ -29,7 +29,7 @@ fn run(flags: &Flags) -> Outcome {
     match flags.scenario.as_str() {
         "sync" | "steady" | "latency" | "get" | "listns" | "relist" => informer::run(flags),
         _ if flags.peer != "kube" => Err(Stop::unknown(flags)),
-        "ctrlcold" | "ctrlburst" => reconcile::run(flags),
+        "ctrlcold" | "ctrlburst" | "ctrlwrite" => reconcile::run(flags),
         "wq" | "wqdedup" => match flags.text("key", "arc").as_str() {
             "arc" => queue::wq::<Arc<str>>(flags),
             "string" => queue::wq::<String>(flags),

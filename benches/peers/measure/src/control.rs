@@ -30,12 +30,14 @@ impl Server {
         })
     }
 
-    /// Forgets the kind and holds `count` objects.
+    /// Forgets the kind and holds `count` objects. Returns the version of the whole.
     ///
     /// # Errors
     /// If the server does not obey.
-    pub fn reset(&self, count: usize) -> Result<(), Stop> {
-        self.order("reset", &format!("n={count}")).map(drop)
+    pub fn reset(&self, count: usize) -> Result<u64, Stop> {
+        let text = self.order("reset", &format!("n={count}"))?;
+        text.parse()
+            .map_err(|_| Stop::wrong(format!("{text:?}: no version")))
     }
 
     /// Changes `count` objects, from the first on and round about; `rate` a second, or as fast as

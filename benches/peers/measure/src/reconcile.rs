@@ -1,4 +1,4 @@
-//! The scenarios of controllers: `ctrlcold`, `ctrlburst`.
+//! The scenarios of controllers: `ctrlcold`, `ctrlburst`, `ctrlwrite`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,9 +19,14 @@ pub struct Progress {
     /// Only versions above this one count.
     above: AtomicU64,
     newest: AtomicU64,
+    /// Objects up to this version are to be written once: 0, none.
+    written: u64,
     done: AtomicUsize,
     runs: AtomicUsize,
 }
+
+/// What a reconcile writes: `PATCH …/status`, as a merge patch.
+pub const STATUS: &str = r#"{"status":{"phase":"active"}}"#;
 
 /// Runs the scenario of the flags. `start` starts a controller with so many workers that notes each
 /// reconcile; dropping what it returns ends it.
@@ -32,8 +37,13 @@ pub fn run<C>(flags: &Flags, start: impl FnOnce(&Server, usize, Arc<Progress>) -
     let count = flags.get("n", 10_000)?;
     let workers = flags.get("threads", 1)?;
     let server = Server::of(flags)?;
-    server.reset(count)?;
-    let progress = Arc::new(Progress::new(count));
+    let version = server.reset(count)?;
+    let written = if flags.scenario == "ctrlwrite" {
+        version
+    } else {
+        0
+    };
+    let progress = Arc::new(Progress::new(count, written));
     let cold = Stopwatch::start();
     let controller = start(&server, workers, Arc::clone(&progress));
     progress.wait(count)?;
@@ -54,11 +64,13 @@ pub fn run<C>(flags: &Flags, start: impl FnOnce(&Server, usize, Arc<Progress>) -
 // === impl Progress ===
 
 impl Progress {
-    fn new(count: usize) -> Self {
+    /// What comes in a version up to `written` is to be written, and counts when it comes back.
+    fn new(count: usize, written: u64) -> Self {
         Self {
             versions: (0..count).map(|_| AtomicU64::new(0)).collect(),
-            above: AtomicU64::new(0),
+            above: AtomicU64::new(written),
             newest: AtomicU64::new(0),
+            written,
             done: AtomicUsize::new(0),
             runs: AtomicUsize::new(0),
         }
@@ -73,6 +85,12 @@ impl Progress {
         if last <= above && version > above {
             self.done.fetch_add(1, Ordering::AcqRel);
         }
+    }
+
+    /// Whether the object is to be written, of which this version is known.
+    #[must_use]
+    pub fn is_to_be_written(&self, version: u64) -> bool {
+        version <= self.written
     }
 
     /// From now on only versions count that are newer than all seen.
@@ -107,7 +125,7 @@ mod tests {
 
     #[test]
     fn an_object_counts_once_and_only_when_it_is_new() {
-        let progress = Progress::new(2);
+        let progress = Progress::new(2, 0);
         progress.note("name-0000000000", 5);
         progress.note("name-0000000000", 5);
         assert!(progress.done.load(Ordering::Relaxed) == 1);
@@ -119,5 +137,16 @@ mod tests {
         progress.note("name-0000000000", 7);
         assert_eq!(progress.done.load(Ordering::Relaxed), 1);
         assert_eq!(progress.runs(), 5);
+    }
+
+    #[test]
+    fn what_is_to_be_written_counts_when_it_comes_back() {
+        let progress = Progress::new(1, 7);
+        progress.note("name-0000000000", 7);
+        assert!(progress.is_to_be_written(7) && !progress.is_to_be_written(8));
+        assert_eq!(progress.done.load(Ordering::Relaxed), 0);
+        progress.note("name-0000000000", 8);
+        assert_eq!(progress.done.load(Ordering::Relaxed), 1);
+        assert!(!Progress::new(1, 0).is_to_be_written(1));
     }
 }

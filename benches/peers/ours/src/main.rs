@@ -41,7 +41,7 @@ fn run(flags: &Flags) -> Outcome {
         #[cfg(feature = "informer")]
         "sync" | "steady" | "latency" | "get" | "listns" | "relist" => informer::run(flags),
         #[cfg(feature = "informer")]
-        "ctrlcold" | "ctrlburst" if flags.peer == "ours" => reconcile::run(flags),
+        "ctrlcold" | "ctrlburst" | "ctrlwrite" if flags.peer == "ours" => reconcile::run(flags),
         _ => queues(flags),
     }
 }

@@ -1,4 +1,4 @@
-//! `ctrlcold`, `ctrlburst`: a manager with one controller that reads the object.
+//! `ctrlcold`, `ctrlburst`, `ctrlwrite`: a manager with one controller that reads the object.
 
 use std::sync::Arc;
 use std::thread;
@@ -9,7 +9,7 @@ use peer_measure::control::Server;
 use peer_measure::reconcile::{self, Progress};
 use peer_measure::{Flags, Outcome as Measured, Stop};
 use peer_objects::IpBlock;
-use reeve_controller::client::Object;
+use reeve_controller::client::{Object, Patch, WriteOptions};
 use reeve_controller::{Context, Controller, Manager, Outcome, Request};
 use reeve_informer::Stored as _;
 use tokio_util::sync::CancellationToken;
@@ -43,13 +43,21 @@ where
         runtime(2).block_on(async {
             let client = peer_objects::client(&address);
             let manager = Manager::builder(client).build().await.expect("a manager");
+            let status: Arc<serde_json::Value> =
+                Arc::new(serde_json::from_str(reconcile::STATUS).expect("JSON"));
             let reconciler =
                 reeve_controller::reconcile::function(move |ctx: Context, request: Request| {
-                    let progress = Arc::clone(&progress);
+                    let (progress, status) = (Arc::clone(&progress), Arc::clone(&status));
                     async move {
                         if let Some(object) = ctx.lister::<K>()?.get(&request)? {
                             let version = object.resource_version().parse().unwrap_or(0);
                             progress.note(&request.name, version);
+                            if progress.is_to_be_written(version) {
+                                let patch = Patch::merge(&*status);
+                                ctx.client()
+                                    .patch_status::<K, _>(&request, WriteOptions::new(), patch)
+                                    .await?;
+                            }
                         }
                         Ok::<_, reeve_controller::reconcile::Error>(Outcome::done())
                     }

@@ -269,6 +269,11 @@ impl Format {
         self.item.write(object, out);
     }
 
+    /// Appends an object that stands alone.
+    pub(crate) fn write_object(&self, object: Object, out: &mut BytesMut) {
+        self.event.write(object, out);
+    }
+
     /// Appends an event.
     pub(crate) fn write_event(&self, what: What, object: Object, out: &mut BytesMut) {
         out.extend_from_slice(&self.event_heads[usize::from(what == What::Modified)]);

@@ -7,10 +7,11 @@
 //!
 //! | request | what |
 //! |---|---|
-//! | `POST /control/reset?kind&n` | forget the kind, end its watches, hold `n` objects |
+//! | `POST /control/reset?kind&n` | forget the kind, end its watches, hold `n` objects; answers the version |
 //! | `POST /control/burst?kind&n[&start][&rate][&watches]` | change `n` objects, from `start` on and round about; `rate` a second, evenly (default: as fast as they go); begins when `watches` watches are there (default 1) |
 //! | `POST /control/expire?kind[&touch]` | end every watch with 410, and expire what was before; `touch=1` changes object 0 unseen |
 //! | `POST /control/watches?kind` | how many watches there are |
+//! | `PATCH …/status` of an object | a change of it, whatever the patch says |
 //! | `POST /control/cpu` | processor time of this server in seconds |
 
 mod burst;
@@ -25,6 +26,9 @@ mod world;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use http_body_util::BodyExt;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -62,9 +66,15 @@ async fn serve(address: &str) -> std::io::Result<()> {
         stream.set_nodelay(true)?;
         let world = Arc::clone(&world);
         tokio::spawn(async move {
-            let service = service_fn(move |request| {
+            let service = service_fn(move |mut request: Request<Incoming>| {
                 let world = Arc::clone(&world);
-                async move { Ok::<_, std::convert::Infallible>(route::answer(&world, &request)) }
+                async move {
+                    // A connection is used again only when the request was read.
+                    while let Some(frame) = request.body_mut().frame().await {
+                        frame?;
+                    }
+                    Ok::<_, hyper::Error>(route::answer(&world, &request))
+                }
             });
             // A client that goes away in the middle is no concern of the server.
             let _ = http1::Builder::new()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::header::{ACCEPT, CONTENT_TYPE};
@@ -35,10 +35,16 @@ pub(crate) fn answer<B>(world: &Arc<World>, request: &Request<B>) -> Answer {
             Err(why) => refuse(StatusCode::BAD_REQUEST, &why),
         };
     }
+    if let Some((kind, number)) = status(path) {
+        return match request.method() {
+            &Method::PATCH => write(world, kind, number),
+            _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "a status is patched"),
+        };
+    }
     let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.path() == path) else {
         return refuse(
             StatusCode::NOT_FOUND,
-            "there are the lists of configmaps, pods and ipblocks",
+            "there are the lists of configmaps, pods and ipblocks, and the status of each object",
         );
     };
     if request.method() != Method::GET {
@@ -63,6 +69,35 @@ pub(crate) fn answer<B>(world: &Arc<World>, request: &Request<B>) -> Answer {
         }
         Err(why) => refuse(StatusCode::BAD_REQUEST, &why),
     }
+}
+
+/// Whose status it is: the kind, and the object's number.
+fn status(path: &str) -> Option<(Kind, usize)> {
+    let (group, object) = path.strip_suffix("/status")?.split_once("/namespaces/")?;
+    let mut parts = object.split('/').skip(1);
+    let (plural, name) = (parts.next()?, parts.next()?);
+    let number = name.strip_prefix("name-")?.parse().ok()?;
+    let mut kinds = Kind::ALL.into_iter();
+    let kind = kinds.find(|kind| kind.path().strip_suffix(plural) == Some(&format!("{group}/")))?;
+    parts.next().is_none().then_some((kind, number))
+}
+
+/// Any patch is a change: what is in it is not looked at.
+fn write(world: &Arc<World>, kind: Kind, number: usize) -> Answer {
+    let Some(object) = world.stage(kind).update(|state| state.touch(number)) else {
+        return refuse(StatusCode::NOT_FOUND, "there is no object of this number");
+    };
+    let form = Form {
+        protobuf: false,
+        metadata: false,
+    };
+    let format = world.formats.get(kind, form).expect("JSON of every kind");
+    let mut body = BytesMut::new();
+    format.write_object(object, &mut body);
+    let mut answer = Response::new(Full::from(body.freeze()).boxed_unsync());
+    let json = "application/json".parse().expect("a media type");
+    answer.headers_mut().insert(CONTENT_TYPE, json);
+    answer
 }
 
 fn read(
@@ -112,7 +147,11 @@ fn control(world: &Arc<World>, order: &str, query: &Query) -> Result<String, Str
     match order {
         "reset" => {
             let count = number(query, "n", None)? as usize;
-            stage.update(|state| state.reset(count));
+            let version = stage.update(|state| {
+                state.reset(count);
+                state.version
+            });
+            return Ok(version.to_string());
         }
         "burst" => {
             if stage.read(|state| state.objects.is_empty()) {
@@ -225,6 +264,33 @@ mod tests {
             let (_, answer) = asked(Method::GET, path, accept);
             assert_eq!(answer.status(), StatusCode::OK, "{path}");
             assert_eq!(answer.headers()[CONTENT_TYPE], expected, "{path} {accept}");
+        }
+    }
+
+    #[test]
+    fn a_patch_of_a_status_is_a_change() {
+        const OBJECT: &str = "/apis/ops.example.io/v1/namespaces/ns-0007/ipblocks/name-0000000007";
+        let world = Arc::new(World::new());
+        let stage = world.stage(Kind::IpBlock);
+        stage.update(|state| state.reset(8));
+        let before = stage.read(|state| state.version);
+        let asked = |method: Method, path: &str| {
+            let request = Request::builder().method(method).uri(path);
+            answer(&world, &request.body(()).unwrap()).status()
+        };
+        let path = format!("{OBJECT}/status");
+        assert_eq!(asked(Method::PATCH, &path), StatusCode::OK);
+        stage.read(|state| {
+            let change = state.changes.last().unwrap();
+            assert_eq!((change.number, change.version), (7, before + 1));
+        });
+        assert_eq!(asked(Method::PUT, &path), StatusCode::METHOD_NOT_ALLOWED);
+        for path in [
+            OBJECT,
+            "/apis/ops.example.io/v1/namespaces/ns-0008/ipblocks/name-0000000008/status",
+            "/api/v1/namespaces/ns-0007/ipblocks/name-0000000007/status",
+        ] {
+            assert_eq!(asked(Method::PATCH, path), StatusCode::NOT_FOUND, "{path}");
         }
     }
 

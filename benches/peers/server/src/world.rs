@@ -136,6 +136,15 @@ impl State {
         self.waiting = waiting;
     }
 
+    /// Changes object `number`, if there is one, and gives what it is then.
+    pub(crate) fn touch(&mut self, number: usize) -> Option<Object> {
+        if number >= self.objects.len() {
+            return None;
+        }
+        self.change(number, 1);
+        self.changes.last().copied()
+    }
+
     /// Changes `count` objects from number `first` on, round about.
     pub(crate) fn change(&mut self, first: usize, count: usize) {
         let stamp = now();
