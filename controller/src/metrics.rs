@@ -803,26 +803,34 @@ mod tests {
 
     #[test]
     fn scrapes_at_once_each_show_every_queue_once() {
+        const QUEUES: usize = 30;
         let metrics = Metrics::new();
-        let queue = Queue::<u32>::builder()
-            .name("web")
-            .metrics(metrics.queues())
-            .build();
-        for item in 0..40 {
-            queue.add(item);
-        }
+        let queue = |number: usize| {
+            let queue = Queue::<usize>::builder()
+                .name(format!("queue-{number}"))
+                .metrics(metrics.queues())
+                .build();
+            queue.add(1);
+            queue.add(2);
+            queue
+        };
+        let _queues: Vec<Queue<usize>> = (0..QUEUES).map(queue).collect();
+        let together = std::sync::Barrier::new(2);
         let scrape = || {
-            for _ in 0..100 {
+            let mut wrong = 0;
+            for _ in 0..200 {
+                together.wait();
                 let text = metrics.encode();
-                let mut lines = text.lines();
-                let depth = lines.find(|line| line.starts_with("workqueue_depth{"));
-                let depth = depth.and_then(|line| line.rsplit_once(' '));
-                assert_eq!(depth.map(|(_, depth)| depth), Some("40"));
+                let depths = text
+                    .lines()
+                    .filter(|line| line.starts_with("workqueue_depth{") && line.ends_with(" 2"));
+                wrong += usize::from(depths.count() != QUEUES);
             }
+            wrong
         };
         std::thread::scope(|scope| {
-            scope.spawn(scrape);
-            scope.spawn(scrape);
+            let other = scope.spawn(scrape);
+            assert_eq!((scrape(), other.join().unwrap()), (0, 0));
         });
     }
 
