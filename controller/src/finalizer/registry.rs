@@ -140,7 +140,7 @@ pub struct Run {
 /// # ) -> Result<Outcome, reconcile::Error> {
 /// let mut map = ConfigMap::clone(&read);
 /// let run = finalizers.run(&ctx, &mut map).await;
-/// run.write(ctx.client(), &read, &map).await?;
+/// run.write(ctx.client(), &*read, &map).await?;
 /// run.result?;
 /// if is_deleting(&map) {
 ///     return Ok(Outcome::done());
