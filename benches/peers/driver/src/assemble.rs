@@ -23,16 +23,22 @@ fn binaries() -> Result<PathBuf, String> {
         .to_owned())
 }
 
-/// Builds what `group` needs.
-pub(crate) fn programs(group: &Group) -> Result<BTreeMap<Program, PathBuf>, String> {
+/// Builds what `group` needs, or, if all was `built`, finds it.
+pub(crate) fn programs(group: &Group, built: bool) -> Result<BTreeMap<Program, PathBuf>, String> {
     let all = [Program::Ours, Program::Kube, Program::Go, Program::Server];
-    build(all.into_iter().filter(|program| {
+    let needed = all.into_iter().filter(|program| {
         let asked = group
             .columns
             .iter()
             .any(|column| column.program == *program);
         asked || (group.server && *program == Program::Server)
-    }))
+    });
+    if !built {
+        return build(needed);
+    }
+    let binaries = binaries()?;
+    let there = needed.map(|program| (program, binaries.join(program.name())));
+    Ok(there.filter(|(_, path)| path.exists()).collect())
 }
 
 /// Builds `wanted`, as this program was built. Cargo and Go do nothing for what is built already.

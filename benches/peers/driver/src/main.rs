@@ -40,6 +40,9 @@ struct Args {
     /// Where the table is written, beside standard output.
     #[arg(long)]
     table: Option<PathBuf>,
+    /// Builds nothing: takes the programs that are beside this one.
+    #[arg(long)]
+    built: bool,
     /// A single run that takes longer, in seconds, is a failure.
     #[arg(long, default_value_t = 180)]
     timeout: u64,
@@ -77,7 +80,7 @@ fn compare(args: &Args) -> Result<Vec<String>, String> {
     if group.cases.is_empty() || group.columns.is_empty() {
         return Err("nothing to run".to_owned());
     }
-    let programs = assemble::programs(&group)?;
+    let programs = assemble::programs(&group, args.built)?;
     let server = group
         .server
         .then(|| run::Server::start(&programs))
