@@ -8,6 +8,7 @@
 mod assemble;
 mod faults;
 mod informer;
+mod kept;
 mod plan;
 mod queue;
 mod run;
@@ -43,6 +44,9 @@ struct Args {
     /// Builds nothing: takes the programs that are beside this one.
     #[arg(long)]
     built: bool,
+    /// Every report is kept in this file, and what is in it already is not run again.
+    #[arg(long)]
+    kept: Option<PathBuf>,
     /// A single run that takes longer, in seconds, is a failure.
     #[arg(long, default_value_t = 180)]
     timeout: u64,
@@ -88,6 +92,7 @@ fn compare(args: &Args) -> Result<Vec<String>, String> {
     let runner = run::Runner {
         programs,
         server,
+        kept: args.kept.clone().map(kept::Kept::open).transpose()?,
         scale: args.scale,
         timeout: Duration::from_secs(args.timeout),
     };
