@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use reeve_clock::Clock;
 use reeve_workqueue::Reason;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Caches, Lister, NotCached, View};
+use crate::client::writes::{Notes, Write};
 use crate::client::{Client, Error, Object};
 use crate::cluster::Cluster;
 use crate::events::Recorder;
@@ -29,6 +31,8 @@ pub(crate) struct Surroundings {
 pub(crate) struct Inner {
     pub(crate) around: Arc<Surroundings>,
     pub(crate) client: Client,
+    /// Where it writes beside that; `None` if the key does not wait for its writes.
+    pub(crate) elsewhere: Option<Arc<Elsewhere>>,
     pub(crate) id: ReconcileId,
     pub(crate) attempt: u32,
     pub(crate) priority: i32,
@@ -36,6 +40,34 @@ pub(crate) struct Inner {
     pub(crate) deadline: Option<Instant>,
     pub(crate) cancelled: CancellationToken,
     pub(crate) span: tracing::Span,
+}
+
+/// The writes of one reconcile in other clusters.
+#[derive(Default)]
+pub(crate) struct Elsewhere(Mutex<Vec<(Cluster, Arc<Notes>)>>);
+
+// === impl Elsewhere ===
+
+impl Elsewhere {
+    fn notes_of(&self, cluster: &Cluster) -> Arc<Notes> {
+        let mut all = self.0.lock();
+        let caches = cluster.caches();
+        if let Some((_, notes)) = all.iter().find(|(known, _)| known.caches().is(caches)) {
+            return Arc::clone(notes);
+        }
+        let notes = Arc::<Notes>::default();
+        all.push((cluster.clone(), Arc::clone(&notes)));
+        notes
+    }
+
+    /// The writes until now, by cluster.
+    pub(crate) fn take(&self) -> Vec<(Cluster, Vec<Write>)> {
+        let all = self.0.lock();
+        let taken = all
+            .iter()
+            .map(|(cluster, notes)| (cluster.clone(), notes.take()));
+        taken.collect()
+    }
 }
 
 /// Names one reconcile in logs; printed as a UUID.
@@ -155,11 +187,14 @@ impl Context {
     }
 
     /// A client of another cluster that writes while this process may act for its controller, as
-    /// [`Context::client`] does. The key is not held until the caches of that cluster show what it wrote, but the
-    /// client's [cached reads](Client::cached) wait for that.
+    /// [`Context::client`] does. The key is not reconciled again before the caches of that cluster show what it wrote.
     #[must_use]
     pub fn client_of(&self, cluster: &Cluster) -> Client {
-        cluster.client().clone().with_fence(self.0.client.fence())
+        let client = cluster.client().clone().with_fence(self.0.client.fence());
+        match &self.0.elsewhere {
+            Some(elsewhere) => client.with_notes(elsewhere.notes_of(cluster)),
+            None => client.without_read_your_writes(),
+        }
     }
 }
 

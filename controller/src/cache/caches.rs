@@ -633,6 +633,11 @@ impl Caches {
         slots.iter().any(|slot| slot.kind.is_of_objects(kind))
     }
 
+    /// Whether both are the same caches.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// Whether an object is cached, as far as its kind and key tell.
     pub(crate) fn covers(&self, write: &Write) -> bool {
         self.holding(write)
@@ -684,11 +689,11 @@ impl Caches {
     pub(crate) async fn ask_for_lost(
         &self,
         client: &Client,
-        writes: &mut [Write],
+        writes: impl IntoIterator<Item = &mut Write>,
         deadline: Instant,
     ) {
         let lost = writes
-            .iter_mut()
+            .into_iter()
             .filter(|write| write.effect == Effect::Unknown && self.covers(write));
         let asking = stream::iter(lost).for_each_concurrent(ASKS, async |write| {
             let left = deadline.saturating_duration_since(Instant::now());

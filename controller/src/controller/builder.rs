@@ -272,7 +272,8 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     }
 
     /// How long a request waits for the caches to show what its last reconcile wrote, [`OWN_WRITES_TIMEOUT`] unless
-    /// said; after that it is reconciled all the same, and counted. Zero does not wait at all.
+    /// said; after that it is reconciled all the same, and counted. Zero does not wait at all. Writes to [another
+    /// cluster](crate::Context::client_of) are waited for in its caches.
     ///
     /// An object that a reconcile made may be deleted before any watch tells of it: when lists are made again, neither
     /// its creation nor its deletion is an event. So each written object that the cache does not hold although it has

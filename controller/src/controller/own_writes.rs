@@ -11,6 +11,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -37,11 +38,22 @@ const LATE: Duration = Duration::from_secs(600);
 pub(super) struct OwnWrites<R> {
     /// How long a key waits for its own.
     limit: Duration,
-    caches: Caches,
-    client: Client,
     noted: Mutex<Noted<R>>,
     /// Something was noted.
     news: Notify,
+}
+
+/// Where writes go: the caches of a cluster, and a client that asks it.
+pub(super) struct Place {
+    caches: Caches,
+    client: Client,
+}
+
+/// A write and where it went.
+#[derive(Clone)]
+pub(super) struct Own {
+    place: Arc<Place>,
+    write: Write,
 }
 
 struct Noted<R> {
@@ -52,7 +64,7 @@ struct Noted<R> {
 
 /// What a key waits for.
 struct Unseen {
-    writes: Vec<Write>,
+    writes: Vec<Own>,
     since: Instant,
     look: Duration,
     /// The key was put back for it, and so will come.
@@ -61,7 +73,7 @@ struct Unseen {
 
 #[derive(Clone)]
 struct Hidden {
-    write: Write,
+    own: Own,
     since: Instant,
 }
 
@@ -86,27 +98,90 @@ enum Answer {
     Refused,
 }
 
+// === impl Place ===
+
+impl Place {
+    pub(super) fn new(caches: &Caches, client: &Client) -> Arc<Self> {
+        Arc::new(Self {
+            caches: caches.clone(),
+            client: client.clone(),
+        })
+    }
+
+    /// What was written here.
+    pub(super) fn own(self: &Arc<Self>, writes: Vec<Write>) -> Vec<Own> {
+        let own = |write| Own {
+            place: Arc::clone(self),
+            write,
+        };
+        writes.into_iter().map(own).collect()
+    }
+}
+
+// === impl Own ===
+
+impl Own {
+    /// Whether both are of one object.
+    fn is_of(&self, other: &Self) -> bool {
+        self.write.is_of(&other.write) && self.place.caches.is(&other.place.caches)
+    }
+
+    fn is_covered(&self) -> bool {
+        self.place.caches.covers(&self.write)
+    }
+
+    fn is_seen(&self) -> bool {
+        self.place.caches.has_seen(&self.write)
+    }
+
+    fn standing(&self) -> Option<Standing> {
+        self.place.caches.standing(&self.write)
+    }
+
+    /// Asks whether the written object is there.
+    async fn ask(&self) -> Answer {
+        let Effect::Version { uid, .. } = &self.write.effect else {
+            return Answer::There;
+        };
+        let Place { caches, client } = &*self.place;
+        match caches.live(client, &self.write, ANSWER).await {
+            // Nobody watches the kind any more.
+            None => Answer::There,
+            Some(Ok(live)) => match live {
+                Some(live) if live.uid == *uid => Answer::There,
+                _ => Answer::Gone,
+            },
+            Some(Err(error)) if error.is_outage() => Answer::Silent,
+            Some(Err(error)) => {
+                tracing::warn!(
+                    object = %self.write.key, %error,
+                    "whether an own object is gone that no watch told of, the server does not say"
+                );
+                Answer::Refused
+            }
+        }
+    }
+}
+
 // === impl OwnWrites ===
 
 impl<R: RequestKey> OwnWrites<R> {
-    pub(super) fn new(limit: Duration, caches: &Caches, client: &Client) -> Self {
+    pub(super) fn new(limit: Duration) -> Self {
         Self {
             limit,
-            caches: caches.clone(),
-            client: client.clone(),
             noted: Mutex::default(),
             news: Notify::new(),
         }
     }
 
     /// Notes what the last run of `key` wrote.
-    pub(super) fn remember(&self, key: &R, mut writes: Vec<Write>) {
-        writes.retain(|write| self.caches.covers(write));
+    pub(super) fn remember(&self, key: &R, mut writes: Vec<Own>) {
+        writes.retain(Own::is_covered);
         if writes.is_empty() {
             return;
         }
         let mut noted = self.noted.lock();
-        self.follow(&mut noted, key, &writes);
+        follow(&mut noted, key, &writes);
         let unseen = Unseen {
             writes,
             since: Instant::now(),
@@ -125,17 +200,15 @@ impl<R: RequestKey> OwnWrites<R> {
             return self.go(key, Hold::Go);
         };
         let deadline = self.deadline(&unseen);
-        self.caches
-            .ask_for_lost(&self.client, &mut unseen.writes, deadline)
-            .await;
-        unseen.writes.retain(|write| !self.caches.has_seen(write));
+        ask_for_lost(&mut unseen.writes, deadline).await;
+        unseen.writes.retain(|own| !own.is_seen());
         let Some(first) = unseen.writes.first() else {
             return self.go(key, Hold::Go);
         };
         let waited = unseen.since.elapsed();
         if waited >= self.limit {
-            let first = first.key.clone();
-            self.follow(&mut self.noted.lock(), key, &unseen.writes);
+            let first = first.write.key.clone();
+            follow(&mut self.noted.lock(), key, &unseen.writes);
             return self.go(key, Hold::Late(first));
         }
         let pause = unseen.look.min(self.limit.saturating_sub(waited));
@@ -160,32 +233,12 @@ impl<R: RequestKey> OwnWrites<R> {
     fn go(&self, key: &R, hold: Hold) -> Hold {
         let mut noted = self.noted.lock();
         if let Some(hidden) = noted.hidden.get_mut(key) {
-            hidden.retain(|hidden| self.caches.standing(&hidden.write) == Some(Standing::Behind));
+            hidden.retain(|hidden| hidden.own.standing() == Some(Standing::Behind));
             if hidden.is_empty() {
                 noted.hidden.remove(key);
             }
         }
         hold
-    }
-
-    /// Follows those of the written objects that no cache shows.
-    fn follow(&self, noted: &mut Noted<R>, key: &R, writes: &[Write]) {
-        let mut hidden = noted.hidden.remove(key).unwrap_or_default();
-        let since = Instant::now();
-        for write in writes {
-            if write.effect == Effect::Unknown {
-                continue;
-            }
-            hidden.retain(|hidden| !hidden.write.is_of(write));
-            let standing = self.caches.standing(write);
-            if standing.is_some_and(|standing| standing != Standing::Shown) {
-                let write = write.clone();
-                hidden.push(Hidden { write, since });
-            }
-        }
-        if !hidden.is_empty() {
-            noted.hidden.insert(key.clone(), hidden);
-        }
     }
 
     /// Looks after keys that do not come back, for ever: calls `gone` with each of which an object is gone that no
@@ -214,7 +267,7 @@ impl<R: RequestKey> OwnWrites<R> {
             if unseen.held || age < SWEEP {
                 continue;
             }
-            unseen.writes.retain(|write| !self.caches.has_seen(write));
+            unseen.writes.retain(|own| !own.is_seen());
             if unseen.writes.is_empty() || age >= self.limit {
                 noted.unseen.remove(&key);
             }
@@ -232,7 +285,7 @@ impl<R: RequestKey> OwnWrites<R> {
             };
             hidden.retain(|one| {
                 let age = one.since.elapsed();
-                let ask = match self.caches.standing(&one.write) {
+                let ask = match one.own.standing() {
                     _ if age < SWEEP => return true,
                     None | Some(Standing::Shown) => return false,
                     Some(Standing::Replaced) => {
@@ -243,7 +296,7 @@ impl<R: RequestKey> OwnWrites<R> {
                     Some(Standing::Behind) => age >= LATE,
                 };
                 if ask && asked.len() < ASKS {
-                    asked.push((key.clone(), one.write.clone()));
+                    asked.push((key.clone(), one.own.clone()));
                 }
                 true
             });
@@ -251,50 +304,28 @@ impl<R: RequestKey> OwnWrites<R> {
                 noted.hidden.remove(&key);
             }
         }
-        let answers = asked.iter().map(|(_, write)| self.ask(write));
+        let answers = asked.iter().map(|(_, own)| own.ask());
         let answers = join_all(answers).await;
-        for ((key, write), answer) in asked.into_iter().zip(answers) {
-            if matches!(answer, Answer::Silent) || !self.forget_hidden(&key, &write) {
+        for ((key, own), answer) in asked.into_iter().zip(answers) {
+            if matches!(answer, Answer::Silent) || !self.forget_hidden(&key, &own) {
                 continue;
             }
             if matches!(answer, Answer::Gone) {
-                tracing::debug!(%key, object = %write.key, "an own object is gone that no watch told of");
+                tracing::debug!(%key, object = %own.write.key, "an own object is gone that no watch told of");
                 gone.push(key);
             }
         }
         gone
     }
 
-    async fn ask(&self, write: &Write) -> Answer {
-        let Effect::Version { uid, .. } = &write.effect else {
-            return Answer::There;
-        };
-        match self.caches.live(&self.client, write, ANSWER).await {
-            // Nobody watches the kind any more.
-            None => Answer::There,
-            Some(Ok(live)) => match live {
-                Some(live) if live.uid == *uid => Answer::There,
-                _ => Answer::Gone,
-            },
-            Some(Err(error)) if error.is_outage() => Answer::Silent,
-            Some(Err(error)) => {
-                tracing::warn!(
-                    object = %write.key, %error,
-                    "whether an own object is gone that no watch told of, the server does not say"
-                );
-                Answer::Refused
-            }
-        }
-    }
-
     /// Forgets one object; false if it is not followed any more, for its key came back or wrote it again.
-    fn forget_hidden(&self, key: &R, write: &Write) -> bool {
+    fn forget_hidden(&self, key: &R, own: &Own) -> bool {
         let mut noted = self.noted.lock();
         let Some(hidden) = noted.hidden.get_mut(key) else {
             return false;
         };
         let before = hidden.len();
-        hidden.retain(|hidden| hidden.write != *write);
+        hidden.retain(|hidden| hidden.own.write != own.write || !hidden.own.is_of(own));
         let found = hidden.len() < before;
         if hidden.is_empty() {
             noted.hidden.remove(key);
@@ -310,6 +341,45 @@ impl<R: RequestKey> OwnWrites<R> {
             *noted = Noted::default();
         }
         empty
+    }
+}
+
+/// Asks each place what became of those writes to it whose answers were lost, all at once.
+async fn ask_for_lost(writes: &mut [Own], deadline: Instant) {
+    let mut places: Vec<(Arc<Place>, Vec<&mut Write>)> = Vec::new();
+    for own in writes {
+        let known = places
+            .iter_mut()
+            .find(|(place, _)| Arc::ptr_eq(place, &own.place));
+        match known {
+            Some((_, writes)) => writes.push(&mut own.write),
+            None => places.push((Arc::clone(&own.place), vec![&mut own.write])),
+        }
+    }
+    let asking = places.into_iter().map(async |(place, writes)| {
+        let Place { caches, client } = &*place;
+        caches.ask_for_lost(client, writes, deadline).await;
+    });
+    join_all(asking).await;
+}
+
+/// Follows those of the written objects that no cache shows.
+fn follow<R: RequestKey>(noted: &mut Noted<R>, key: &R, writes: &[Own]) {
+    let mut hidden = noted.hidden.remove(key).unwrap_or_default();
+    let since = Instant::now();
+    for own in writes {
+        if own.write.effect == Effect::Unknown {
+            continue;
+        }
+        hidden.retain(|hidden| !hidden.own.is_of(own));
+        let standing = own.standing();
+        if standing.is_some_and(|standing| standing != Standing::Shown) {
+            let own = own.clone();
+            hidden.push(Hidden { own, since });
+        }
+    }
+    if !hidden.is_empty() {
+        noted.hidden.insert(key.clone(), hidden);
     }
 }
 

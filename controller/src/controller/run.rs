@@ -12,7 +12,7 @@ use tower::BoxError;
 
 use super::Parts;
 use super::builder::Settings;
-use super::own_writes::OwnWrites;
+use super::own_writes::{OwnWrites, Place};
 use super::watch::{Asked, Filters, Watch, Watching};
 use super::worker::{AnyReconciler, End, Workshop};
 use crate::cache::{CacheError, Kind};
@@ -90,9 +90,7 @@ impl<R: RequestKey> Plan<R> {
         let run = move |ticket: Arc<Ticket>, stop: CancellationToken| async move {
             let alone = Arc::clone(&ticket);
             let (mut held, _shown) = (held, shown);
-            let own_writes = settings
-                .own_writes
-                .map(|limit| OwnWrites::new(limit, &parts.caches, &parts.client));
+            let place = Place::new(&parts.caches, &parts.client);
             let workshop = Arc::new(Workshop {
                 around: Arc::new(Surroundings {
                     controller: name.into(),
@@ -108,7 +106,8 @@ impl<R: RequestKey> Plan<R> {
                 timeout: settings.timeout.or(defaults.reconcile_timeout),
                 recover_panic: !(settings.panics || defaults.panics),
                 give_up: settings.give_up,
-                own_writes,
+                place,
+                own_writes: settings.own_writes.map(OwnWrites::new),
             });
             let run = Run {
                 ticket,

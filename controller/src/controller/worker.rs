@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 use tracing::Instrument;
 
-use super::own_writes::{Hold, OwnWrites};
+use super::own_writes::{Hold, OwnWrites, Place};
 use super::settle::{Action, Label, Settlement, settle};
 use crate::client::Client;
 use crate::client::writes::Notes;
-use crate::context::{Context, Inner, ReconcileId, Surroundings};
+use crate::context::{Context, Elsewhere, Inner, ReconcileId, Surroundings};
 use crate::metrics::ControllerMetrics;
 use crate::reconcile::{Error, Outcome, Reconciler, RequestKey};
 
@@ -51,6 +51,8 @@ pub(crate) struct Workshop<R: RequestKey> {
     /// A panic costs one try; else it brings the manager down.
     pub(crate) recover_panic: bool,
     pub(crate) give_up: Option<GiveUp<R>>,
+    /// Where `client` writes.
+    pub(super) place: Arc<Place>,
     /// What the keys wrote; `None` if they do not wait for it.
     pub(super) own_writes: Option<OwnWrites<R>>,
 }
@@ -197,6 +199,7 @@ impl<R: RequestKey> Workshop<R> {
             Some(_) => self.client.clone().with_notes(Arc::clone(&notes)),
             None => self.client.clone(),
         };
+        let elsewhere = self.own_writes.is_some().then(Arc::<Elsewhere>::default);
         let started = Instant::now();
         let cancelled = CancellationToken::new();
         // However the reconcile ends.
@@ -204,6 +207,7 @@ impl<R: RequestKey> Workshop<R> {
         let context = Context::new(Inner {
             around: Arc::clone(&self.around),
             client,
+            elsewhere: elsewhere.clone(),
             id,
             attempt: item.attempts(),
             priority: item.priority(),
@@ -218,7 +222,12 @@ impl<R: RequestKey> Workshop<R> {
         self.metrics.time.observe(started.elapsed().as_secs_f64());
         // Before the item is settled: the key may be handed out the moment it is.
         if let Some(own_writes) = &self.own_writes {
-            own_writes.remember(&key, notes.take());
+            let mut writes = self.place.own(notes.take());
+            for (cluster, written) in elsewhere.iter().flat_map(|elsewhere| elsewhere.take()) {
+                let place = Place::new(cluster.caches(), cluster.client());
+                writes.extend(place.own(written));
+            }
+            own_writes.remember(&key, writes);
         }
         self.finish(item, &key, settle(result));
     }

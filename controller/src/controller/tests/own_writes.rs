@@ -7,7 +7,8 @@ use super::*;
 use crate::cache::View;
 use crate::client::GroupKind;
 use crate::client::writes::{Effect, Write};
-use crate::controller::own_writes::{Hold, OwnWrites};
+use crate::cluster::Cluster;
+use crate::controller::own_writes::{Hold, Own, OwnWrites, Place};
 use crate::reconcile::Reconciler;
 
 fn secret(name: &str) -> String {
@@ -178,6 +179,59 @@ async fn no_more_than_eight_are_asked_for_in_a_second() {
     running.end().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_key_waits_for_what_it_wrote_in_another_cluster() {
+    let (here, there, seen) = (Fake::default(), Fake::default(), Seen::default());
+    here.put(&path("a"), map("1"));
+    there.put(&path("a"), map("1"));
+    let manager = Manager::builder(here.client()).clock(clock()).build().await;
+    let manager = manager.unwrap();
+    let edge = manager.add_cluster(Cluster::builder("edge", there.client()));
+    let edge = edge.unwrap();
+    let _kept = edge.caches().keep(&View::<ConfigMap>::typed()).unwrap();
+    let (noted, far) = (Arc::clone(&seen), edge.clone());
+    let reconciler = reconcile::function(move |ctx: Context, request: Request| {
+        let (seen, edge) = (Arc::clone(&noted), far.clone());
+        async move {
+            let map = edge.caches().lister::<ConfigMap>()?.get(&request)?;
+            let data = map.and_then(|map| map.data.clone()).unwrap_or_default();
+            let value = data.get("key").cloned().unwrap_or_default();
+            seen.lock().push(value.clone());
+            if value == "1" {
+                let patch = Patch::Merge(json!({"data": {"key": "2"}}));
+                let client = ctx.client_of(&edge);
+                let options = PatchParams::default();
+                let patched = client.patch::<ConfigMap, _>(&request, &options, &patch);
+                patched.await?;
+                // Of the same name in this cluster: another object.
+                let patched = ctx
+                    .client()
+                    .patch::<ConfigMap, _>(&request, &options, &patch);
+                patched.await?;
+            }
+            Ok::<_, reconcile::Error>(Outcome::requeue_after(Duration::from_millis(10)))
+        }
+    });
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .complete(reconciler);
+    manager.add_controller(controller.unwrap()).unwrap();
+    there.hold_watches(true);
+    let stop = CancellationToken::new();
+    let (running, token) = (manager.clone(), stop.clone());
+    let run = tokio::spawn(async move { running.run(token).await });
+    eventually("first", || !seen.lock().is_empty()).await;
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(*seen.lock(), ["1"], "the other cluster's cache is behind");
+    there.hold_watches(false);
+    let released = Instant::now();
+    eventually("goes on", || seen.lock().len() >= 2).await;
+    assert!(released.elapsed() <= Duration::from_millis(300));
+    assert_eq!(seen.lock()[1], "2", "and it sees its own write");
+    stop.cancel();
+    run.await.unwrap().unwrap();
+}
+
 fn changed(name: &str, uid: &str, version: &str) -> Write {
     Write {
         kind: GroupKind::new("", "Secret"),
@@ -203,16 +257,13 @@ async fn what_keys_that_never_come_back_wrote_is_forgotten_after_the_time_out() 
     })
     .await;
     let limit = Duration::from_secs(10);
-    let own = Arc::new(OwnWrites::<u32>::new(
-        limit,
-        caches,
-        running.manager.client(),
-    ));
+    let own = Arc::new(OwnWrites::<u32>::new(limit));
+    let place = Place::new(caches, running.manager.client());
     let swept = Arc::clone(&own);
     let sweep = tokio::spawn(async move { swept.sweep(|_| {}).await });
     // The store holds the objects, in an older state.
     for key in 0..5000 {
-        own.remember(&key, vec![changed("a", &uid, "100")]);
+        own.remember(&key, place.own(vec![changed("a", &uid, "100")]));
     }
     assert_eq!(own.hold(&0).await, Hold::Wait(Duration::from_millis(2)));
     sleep(limit - Duration::from_secs(1)).await;
@@ -226,10 +277,8 @@ async fn what_keys_that_never_come_back_wrote_is_forgotten_after_the_time_out() 
     );
     assert!(own.is_empty());
     // An object that no cache shows is followed for as long as the store is behind; ten minutes, if the server has it.
-    own.remember(
-        &1,
-        vec![changed("a", &uid, "100"), changed("b", "other", "101")],
-    );
+    let written = vec![changed("a", &uid, "100"), changed("b", "other", "101")];
+    own.remember(&1, place.own(written));
     fake.put(&path("traffic"), map("1"));
     sleep(Duration::from_secs(590)).await;
     assert!(!own.is_empty());
@@ -273,16 +322,15 @@ async fn lost_writes_are_asked_for_together_and_no_longer_than_the_key_waits() {
     })
     .await;
     let limit = Duration::from_secs(10);
-    let client = running.manager.client();
-    let own = OwnWrites::<u32>::new(limit, caches, client);
-    let lost = |count: usize| -> Vec<Write> {
+    let place = Place::new(caches, running.manager.client());
+    let own = OwnWrites::<u32>::new(limit);
+    let lost = |count: usize| -> Vec<Own> {
         let names = (0..count).map(|number| format!("s{number}"));
-        names
-            .map(|name| Write {
-                effect: Effect::Unknown,
-                ..changed(&name, "u", "1")
-            })
-            .collect()
+        let writes = names.map(|name| Write {
+            effect: Effect::Unknown,
+            ..changed(&name, "u", "1")
+        });
+        place.own(writes.collect())
     };
     // A server that takes its time is asked for eight at once.
     fake.hook(|method, _| {
