@@ -3,6 +3,7 @@
 //! This is what the parts do, one after the other: handlers put keys into the queue and nothing else; a worker takes a
 //! key, reads what is true now from the listers, decides, writes, and settles the key.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::networking::v1::Ingress;
+use parking_lot::Mutex;
 use reeve_controller::events::Recorder;
 use reeve_controller::{Client, Manager, Runnable, client, manager};
 use reeve_informer::{
@@ -48,6 +50,8 @@ struct Controller {
     queue: Queue<ObjectKey>,
     workers: usize,
     max_retry: u32,
+    /// How often in a row the API server refused a key. Outages do not count.
+    refusals: Mutex<HashMap<ObjectKey, u32>>,
     defaults: Defaults,
 }
 
@@ -145,6 +149,7 @@ impl Controller {
             queue,
             workers: settings.workers,
             max_retry: settings.max_retry,
+            refusals: Mutex::default(),
             defaults: settings.defaults.clone(),
         }
     }
@@ -211,7 +216,11 @@ impl Controller {
     }
 
     async fn process(&self, item: Item<ObjectKey>) {
-        match self.sync(&item).await {
+        let synced = self.sync(&item).await;
+        if synced.is_ok() {
+            self.refusals.lock().remove(&*item);
+        }
+        match synced {
             // The failures before do not count any more.
             Ok(Acted::Done | Acted::Wrote(_)) if self.shows_what_was_written(&item) => {
                 item.forget();
@@ -219,7 +228,10 @@ impl Controller {
             Ok(Acted::Done | Acted::Wrote(_)) => item.requeue_after(UNSEEN),
             Ok(Acted::Stale) => item.requeue_after(STALE),
             // A server that is away is waited for, for when it is back no event would bring the key back.
-            Err(Error::Write(error)) if !error.is_outage() && item.attempts() > self.max_retry => {
+            Err(Error::Write(error))
+                if !error.is_outage() && self.refused(&item) > self.max_retry =>
+            {
+                self.refusals.lock().remove(&*item);
                 let service = self.services.get(&item).ok().flatten();
                 tracing::error!(key = %*item, %error, "given up until something changes");
                 give_up(&self.events, service.as_deref(), &error);
@@ -230,6 +242,15 @@ impl Controller {
                 item.retry();
             }
         }
+    }
+
+    /// Counts a refusal; how many there were before it.
+    fn refused(&self, key: &ObjectKey) -> u32 {
+        let mut refusals = self.refusals.lock();
+        let count = refusals.entry(key.clone()).or_default();
+        let before = *count;
+        *count += 1;
+        before
     }
 
     /// Whether the store has come to what was last written to the Ingress.

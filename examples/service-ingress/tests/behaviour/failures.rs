@@ -65,8 +65,14 @@ async fn an_outage_that_is_longer_than_all_retries_loses_nothing(world: World) {
         sleep(Duration::from_secs(600)).await;
         assert!(away.hits() > 10, "{}", away.hits());
         away.remove();
+        // Nor does one refusal after it end the retries.
+        let refused = world
+            .server
+            .faults()
+            .add(creates().times(1).status(403, "not yet"));
         // No event comes: the back-off alone brings it back.
         sleep(Duration::from_secs(1000)).await;
+        assert_eq!(refused.hits(), 1);
         assert!(world.ingress("web").await.is_some());
         assert_eq!(world.told("web").await, ["IngressCreated"]);
         program.end().await;
