@@ -9,7 +9,7 @@ use futures::stream::{BoxStream, Stream};
 use reeve_workqueue::{RateLimiter, Reason};
 
 use super::run::Plan;
-use super::watch::Watch;
+use super::watch::AnyWatch;
 use super::worker::{Erased, GiveUp};
 use super::{Controller, OWN_WRITES_TIMEOUT};
 use crate::cache::{Caches, Kind, View};
@@ -50,7 +50,7 @@ pub enum NoWatch {}
 pub enum OneKind {}
 
 /// The last watch, to which predicates may still be added, and whether it is optional.
-type Open<R, K> = Box<dyn FnOnce(Vec<Box<dyn Predicate<K>>>, bool) -> Watch<R> + Send>;
+type Open<R, K> = Box<dyn FnOnce(Vec<Box<dyn Predicate<K>>>, bool) -> AnyWatch<R> + Send>;
 /// Sets up the queue's limiter.
 type Limit<R> = Box<dyn FnOnce(reeve_workqueue::Builder<R>) -> reeve_workqueue::Builder<R> + Send>;
 
@@ -85,7 +85,7 @@ type Limit<R> = Box<dyn FnOnce(reeve_workqueue::Builder<R>) -> reeve_workqueue::
 pub struct Builder<R: RequestKey, K = NoWatch, F = NoWatch> {
     name: String,
     kind: Option<Kind>,
-    watches: Vec<Watch<R>>,
+    watches: Vec<AnyWatch<R>>,
     open: Option<Open<R, K>>,
     predicates: Vec<Box<dyn Predicate<K>>>,
     optional: bool,
@@ -420,7 +420,7 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         H: Handler<V, R>,
     {
         self.seal(Some(Box::new(move |predicates, optional| {
-            Watch::new(view, handler, predicates, others, changed, optional)
+            AnyWatch::new(view, handler, predicates, others, changed, optional)
         })))
     }
 

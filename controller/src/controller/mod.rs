@@ -5,9 +5,11 @@ mod defaults;
 mod own_writes;
 mod run;
 mod settle;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod watching;
 mod worker;
 
 use std::fmt;
@@ -17,6 +19,9 @@ use reeve_clock::Clock;
 pub use builder::{BuildError, Builder, NoWatch, OneKind};
 pub use defaults::Defaults;
 pub use reeve_workqueue::LOW_PRIORITY;
+pub use watch::Watch;
+pub(crate) use watching::Late;
+pub use watching::WatchError;
 
 use crate::cache::{CacheError, Caches};
 use crate::client::Client;

@@ -1,19 +1,21 @@
 //! A controller at work: its sources, its handlers, its queue, and its workers when it may.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::stream::{BoxStream, select_all};
+use futures::stream::{BoxStream, SelectAll};
 use reeve_workqueue::{AddOptions, OnDrop, Queue, Reason};
-use tokio::time::{Instant, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
 use super::Parts;
 use super::builder::Settings;
 use super::own_writes::{OwnWrites, Place};
-use super::watch::{Asked, Filters, Watch, Watching};
+use super::sync::Wait;
+use super::watch::{AnyWatch, Filters};
+use super::watching::Watching;
 use super::worker::{AnyReconciler, End, Workshop};
 use crate::cache::{CacheError, Kind};
 use crate::context::Surroundings;
@@ -24,15 +26,12 @@ use crate::metrics::Series;
 use crate::reconcile::RequestKey;
 use crate::source::Wanted;
 
-/// How often a controller looks what its start waits for, and says so if that is new.
-const LOOK: Duration = Duration::from_secs(1);
-
 /// Everything a controller is made of.
 pub(super) struct Plan<R: RequestKey> {
     pub(super) name: String,
     /// The kind of which it reconciles the objects, if it is for one.
     pub(super) kind: Option<Kind>,
-    pub(super) watches: Vec<Watch<R>>,
+    pub(super) watches: Vec<AnyWatch<R>>,
     pub(super) filters: Filters,
     pub(super) streams: Vec<BoxStream<'static, Wanted<R>>>,
     pub(super) settings: Settings<R>,
@@ -73,10 +72,15 @@ impl<R: RequestKey> Plan<R> {
         }
         let queue = queue.build();
         let shown = parts.queues.add_at(&queue, parts.clock.clone());
-        let watches = watches
-            .into_iter()
-            .map(|watch| watch.ask(&parts.caches, &filters));
-        let watches: Vec<Asked<R>> = watches.collect::<Result<_, _>>()?;
+        let watching = Watching::new(&name, queue.clone(), parts.caches.clone(), filters);
+        let watching = Arc::new(watching);
+        for watch in watches {
+            watching.add(watch)?;
+        }
+        for stream in streams {
+            watching.add_source(stream);
+        }
+        let inspect: Arc<dyn Inspect> = Arc::<Watching<R>>::clone(&watching);
         let named = name.clone();
         let workers = defaults.workers_of(settings.workers, kind.as_ref());
         let metrics = parts.metrics.controller(&name);
@@ -111,8 +115,7 @@ impl<R: RequestKey> Plan<R> {
             });
             let run = Run {
                 ticket,
-                watching: Arc::new(Watching::new(queue.clone())),
-                watches,
+                watching: Arc::clone(&watching),
                 term: parts.term,
                 warm_up: settings.warm_up || defaults.warm_up,
                 sync_timeout: settings.sync_timeout.or(defaults.cache_sync_timeout),
@@ -124,7 +127,7 @@ impl<R: RequestKey> Plan<R> {
                     workshop.metrics.workers.set(0);
                     result
                 }
-                () = pump(streams, queue) => Ok(()),
+                never = pump(&watching, &queue) => match never {},
             };
             if !alone.is_asked_to_stop() {
                 // The manager stops, too.
@@ -132,7 +135,7 @@ impl<R: RequestKey> Plan<R> {
             }
             result
         };
-        Ok(Runnable::told(named, run))
+        Ok(Runnable::told(named, run).inspected_by(Some(inspect)))
     }
 }
 
@@ -146,7 +149,6 @@ struct Held {
 struct Run<R: RequestKey> {
     ticket: Arc<Ticket>,
     watching: Arc<Watching<R>>,
-    watches: Vec<Asked<R>>,
     /// Whether this replica leads; `None` without election.
     term: Option<Term>,
     warm_up: bool,
@@ -160,16 +162,13 @@ struct Run<R: RequestKey> {
 impl<R: RequestKey> Run<R> {
     /// From the start of the controller to its end.
     async fn work(mut self, workshop: &Arc<Workshop<R>>, workers: usize) -> Result<(), BoxError> {
-        let name = &*workshop.around.controller;
-        let inspect: Arc<dyn Inspect> = Arc::<Watching<R>>::clone(&self.watching);
-        self.ticket.inspected_by(inspect);
         if self.warm_up {
-            self.watching.attach(name, &self.watches);
+            self.watching.attach();
         }
         let mut result = Ok(());
         while self.leads().await {
             if !self.warm_up {
-                self.watching.attach(name, &self.watches);
+                self.watching.attach();
             }
             let end = self.serve(workshop, workers).await;
             if !matches!(end, Ok(End::Lost)) {
@@ -179,14 +178,14 @@ impl<R: RequestKey> Run<R> {
             // Another may see to all that was seen here: whoever leads next, and be it this one, is told of every object.
             self.watching.detach().await;
             if self.warm_up {
-                self.watching.attach(name, &self.watches);
+                self.watching.attach();
             }
             if let Some(term) = &mut self.term {
                 term.rest();
             }
         }
         workshop.queue.shut_down();
-        self.watching.detach().await;
+        self.watching.end().await;
         result
     }
 
@@ -215,90 +214,48 @@ impl<R: RequestKey> Run<R> {
             }
         };
         tokio::pin!(lost);
+        let wait = Wait {
+            name,
+            watching: &self.watching,
+            limit: self.sync_timeout,
+            stop: &self.stop,
+        };
         self.ticket.enter(State::Syncing);
         // No reconcile before every handler has seen the objects that were there at the start.
         let synced = tokio::select! {
             biased;
             () = &mut lost => return Ok(End::Lost),
-            synced = self.synced_in_time(name) => synced?,
+            synced = wait.at_start() => synced?,
         };
         if !synced {
             return Ok(End::Stopped);
         }
         tracing::info!(controller = name, workers, "starting workers");
         self.ticket.enter(State::Running);
-        workshop.run(workers, lost).await
-    }
-
-    /// As [`Run::synced`].
-    ///
-    /// # Errors
-    /// When that takes longer than it may.
-    async fn synced_in_time(&self, name: &str) -> Result<bool, BoxError> {
-        let Some(limit) = self.sync_timeout else {
-            return Ok(self.synced(name).await);
-        };
-        match timeout(limit, self.synced(name)).await {
-            Ok(synced) => Ok(synced),
-            Err(_) => {
-                let missing = self.watching.unavailable();
-                let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
-                let missing = missing.join("; ");
-                Err(format!("its caches were not filled within {limit:?}: {missing}").into())
-            }
-        }
-    }
-
-    /// Waits until every handler has seen its first objects; false if the stop came first.
-    async fn synced(&self, name: &str) -> bool {
-        let synced = self.watching.synced();
-        tokio::pin!(synced);
-        let mut look = interval_at(Instant::now() + LOOK, LOOK);
-        let mut said: Vec<(Arc<str>, &'static str)> = Vec::new();
-        loop {
+        let cut = async {
             tokio::select! {
                 biased;
-                () = self.stop.cancelled() => return false,
-                () = &mut synced => break,
-                _ = look.tick() => {}
+                () = lost => Ok(End::Lost),
+                late = wait.for_late() => Err(late),
             }
-            // A line for each kind and cause, not for each look.
-            let missing = self.watching.unavailable();
-            for kind in &missing {
-                let known = (Arc::clone(&kind.informer), kind.cause);
-                if !said.contains(&known) {
-                    tracing::warn!(
-                        controller = name,
-                        informer = &*kind.informer,
-                        cause = kind.cause,
-                        why = kind.message,
-                        "no worker starts before this kind can be followed"
-                    );
-                    said.push(known);
-                }
-            }
-            said.retain(|(informer, cause)| {
-                missing
-                    .iter()
-                    .any(|kind| kind.informer == *informer && kind.cause == *cause)
-            });
-        }
-        for kind in self.watching.unavailable() {
-            tracing::info!(
-                controller = name,
-                informer = &*kind.informer,
-                why = kind.message,
-                "starting without an optional kind, which is attached when it appears"
-            );
-        }
-        true
+        };
+        workshop.run(workers, cut).await
     }
 }
 
-/// Moves requests from the streams into the queue, for ever.
-async fn pump<R: RequestKey>(streams: Vec<BoxStream<'static, Wanted<R>>>, queue: Queue<R>) {
-    let mut streams = select_all(streams);
-    while let Some(Wanted { request, priority }) = streams.next().await {
+/// Moves requests from the streams, also of those that are added, into the queue, for ever.
+async fn pump<R: RequestKey>(watching: &Watching<R>, queue: &Queue<R>) -> Infallible {
+    let mut streams = SelectAll::new();
+    loop {
+        let wanted = tokio::select! {
+            biased;
+            added = watching.next_sources() => {
+                streams.extend(added);
+                continue;
+            }
+            Some(wanted) = streams.next() => wanted,
+        };
+        let Wanted { request, priority } = wanted;
         let options = AddOptions {
             priority,
             reason: Some(Reason::Custom("source")),
@@ -306,5 +263,4 @@ async fn pump<R: RequestKey>(streams: Vec<BoxStream<'static, Wanted<R>>>, queue:
         };
         queue.add_with(request, options);
     }
-    std::future::pending::<()>().await;
 }

@@ -1,6 +1,7 @@
 //! Controllers in a manager against a small API server, under paused time.
 
 mod builder;
+mod late;
 mod outcomes;
 mod own_writes;
 

@@ -1,21 +1,16 @@
 //! The watches of a controller: a kind, the predicates that let its events through, the handler that names requests.
 
+use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use parking_lot::Mutex;
-use reeve_informer::{Activity, CacheHealth, Event};
+use reeve_informer::Event;
 use reeve_workqueue::{AddOptions, LOW_PRIORITY, Queue, Reason};
-use tokio::time::sleep;
 
 use crate::cache::{CacheError, Caches, Registration, View};
+use crate::cluster::Cluster;
 use crate::handler::{Handler, Watched, is_unchanged};
-use crate::manager::{Inspect, Unavailable};
 use crate::predicate::{Filter, MetaEvent, Predicate};
-use crate::reconcile::RequestKey;
-
-/// How often it is looked whether the server has an optional kind, while the workers wait to start.
-const LOOK: Duration = Duration::from_millis(100);
+use crate::reconcile::{Request, RequestKey};
 
 /// The predicates of all watches of a controller.
 pub(super) type Filters = Arc<[Box<dyn Filter>]>;
@@ -25,7 +20,7 @@ type Ask<R> = Box<dyn FnOnce(&Caches, &Filters) -> Result<Attach<R>, CacheError>
 type Attach<R> = Box<dyn Fn(&str, &Queue<R>) -> Registration + Send + Sync>;
 
 /// A watch with its kind erased.
-pub(super) struct Watch<R> {
+pub(crate) struct AnyWatch<R> {
     ask: Ask<R>,
     /// The controller starts without it while the server does not have the kind.
     optional: bool,
@@ -33,25 +28,28 @@ pub(super) struct Watch<R> {
 
 /// A watch whose cache fills, whether or not its handler is registered.
 pub(super) struct Asked<R> {
-    attach: Attach<R>,
+    pub(super) attach: Attach<R>,
+    pub(super) optional: bool,
+}
+
+/// A watch for a controller that was added to a manager ([`Handle::watch`](crate::manager::Handle::watch)): the
+/// objects that `V` shows, and requests of type `R`. It is what [`Builder::watches_view`](super::Builder::watches_view)
+/// and what is said after it are for one that was not.
+#[must_use = "a watch does nothing until a controller is given it"]
+pub struct Watch<V, R: RequestKey = Request> {
+    close: Close<V, R>,
+    predicates: Vec<Box<dyn Predicate<V>>>,
+    others: Option<Caches>,
     optional: bool,
 }
 
-/// The watches of a running controller.
-pub(super) struct Watching<R: RequestKey> {
-    queue: Queue<R>,
-    registered: Mutex<Vec<Arc<Registered>>>,
-}
+/// Makes the watch, when all is said.
+type Close<V, R> =
+    Box<dyn FnOnce(Vec<Box<dyn Predicate<V>>>, Option<Caches>, bool) -> AnyWatch<R> + Send>;
 
-/// A handler that is registered.
-struct Registered {
-    registration: Registration,
-    optional: bool,
-}
+// === impl AnyWatch ===
 
-// === impl Watch ===
-
-impl<R: RequestKey> Watch<R> {
+impl<R: RequestKey> AnyWatch<R> {
     /// A watch through `view` by `handler`, for the events that all `predicates` allow; in the caches of another
     /// cluster if there are `others`.
     pub(super) fn new<V, H>(
@@ -120,112 +118,50 @@ fn enqueue<K: Watched, R: RequestKey>(
     handler.requests(event, &mut |request| queue.add_with(request, options));
 }
 
-// === impl Watching ===
+// === impl Watch ===
 
-impl<R: RequestKey> Watching<R> {
-    pub(super) fn new(queue: Queue<R>) -> Self {
+impl<V: Watched, R: RequestKey> Watch<V, R> {
+    /// Watches what `view` shows and requests what `handler` names.
+    pub fn new(view: View<V>, handler: impl Handler<V, R>) -> Self {
         Self {
-            queue,
-            registered: Mutex::default(),
+            close: Box::new(move |predicates, others, optional| {
+                let changed = Reason::Changed;
+                AnyWatch::new(view, handler, predicates, others, changed, optional)
+            }),
+            predicates: Vec::new(),
+            others: None,
+            optional: false,
         }
     }
 
-    /// Registers every handler, which are then told of every object there is.
-    pub(super) fn attach(&self, name: &str, watches: &[Asked<R>]) {
-        for watch in watches {
-            let registration = (watch.attach)(name, &self.queue);
-            self.registered.lock().push(Arc::new(Registered {
-                registration,
-                optional: watch.optional,
-            }));
-        }
+    /// Handles only events that `predicate` allows. Several must all allow it, and the controller's event filters.
+    pub fn with_predicate(mut self, predicate: impl Predicate<V>) -> Self {
+        self.predicates.push(Box::new(predicate));
+        self
     }
 
-    /// Returns when every handler has seen its first objects; those of an optional kind that the server does not have
-    /// are not waited for.
-    pub(super) async fn synced(&self) {
-        for registered in self.all() {
-            let waited = registered.registration.synced();
-            if !registered.optional {
-                waited.await;
-                continue;
-            }
-            tokio::select! {
-                biased;
-                () = waited => {}
-                () = registered.missing() => {}
-            }
-        }
+    /// In another cluster.
+    pub fn in_cluster(mut self, cluster: &Cluster) -> Self {
+        self.others = Some(cluster.caches().clone());
+        self
     }
 
-    /// Takes every handler away, and returns when none of them runs any more.
-    pub(super) async fn detach(&self) {
-        let all = std::mem::take(&mut *self.registered.lock());
-        for registered in all {
-            registered.registration.remove().await;
-        }
+    /// Does without the kind while the server does not have it ([`Builder::optional`](super::Builder::optional)).
+    pub fn optional(mut self) -> Self {
+        self.optional = true;
+        self
     }
 
-    fn all(&self) -> Vec<Arc<Registered>> {
-        self.registered.lock().clone()
+    pub(crate) fn close(self) -> AnyWatch<R> {
+        (self.close)(self.predicates, self.others, self.optional)
     }
 }
 
-impl<R: RequestKey> Inspect for Watching<R> {
-    fn unavailable(&self) -> Vec<Unavailable> {
-        let all = self.all();
-        all.iter()
-            .filter_map(|registered| registered.trouble())
-            .collect()
+impl<V, R: RequestKey> fmt::Debug for Watch<V, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch")
+            .field("predicates", &self.predicates.len())
+            .field("optional", &self.optional)
+            .finish_non_exhaustive()
     }
-
-    fn at_work(&self) -> Vec<String> {
-        let snapshot = self.queue.snapshot_of(10);
-        let running = snapshot
-            .items
-            .iter()
-            .filter_map(|item| match item.standing {
-                reeve_workqueue::Standing::InFlight { running, .. } => {
-                    Some(format!("{} for {} s", item.item, running.as_secs()))
-                }
-                _ => None,
-            });
-        running.collect()
-    }
-}
-
-// === impl Registered ===
-
-impl Registered {
-    /// Returns when the server does not have the kind.
-    async fn missing(&self) {
-        while self.registration.health().activity != Activity::Missing {
-            sleep(LOOK).await;
-        }
-    }
-
-    /// Why the handler has not seen its first objects.
-    fn trouble(&self) -> Option<Unavailable> {
-        if self.registration.is_synced() {
-            return None;
-        }
-        let health = self.registration.health();
-        let cause = match &health.failure {
-            _ if health.activity == Activity::Missing => "not found",
-            Some(failure) => failure.class,
-            None => "not synced",
-        };
-        let message = health.trouble().unwrap_or_else(|| waiting(&health));
-        Some(Unavailable {
-            optional: self.optional && health.activity == Activity::Missing,
-            informer: health.name,
-            cause,
-            message,
-        })
-    }
-}
-
-/// The informer is well; the handler has not come through its first objects.
-fn waiting(health: &CacheHealth) -> String {
-    format!("{}: {} objects to be shown", health.name, health.objects)
 }

@@ -126,15 +126,15 @@ impl Drop for Active {
 // === impl Workshop ===
 
 impl<R: RequestKey> Workshop<R> {
-    /// Runs `workers` until the stop, and then lets each end what it is at. When the lease is `lost`, it drops what they
-    /// are at, and returns when that is dropped; those keys are counted as to be retried.
+    /// Runs `workers` until the stop, and then lets each end what it is at. On `cut` (the lease is lost), it drops what
+    /// they are at, and returns when that is dropped; those keys are counted as to be retried.
     ///
     /// # Errors
-    /// When a reconcile panics, and that is not to be recovered from.
+    /// That of `cut`; and when a reconcile panics, and that is not to be recovered from.
     pub(super) async fn run(
         self: &Arc<Self>,
         workers: usize,
-        lost: impl Future<Output = ()>,
+        cut: impl Future<Output = Result<End, BoxError>>,
     ) -> Result<End, BoxError> {
         let mut tasks = JoinSet::new();
         for _ in 0..workers {
@@ -151,7 +151,7 @@ impl<R: RequestKey> Workshop<R> {
         };
         let end = tokio::select! {
             biased;
-            () = lost => Ok(End::Lost),
+            end = cut => end,
             end = ended => end,
             never = self.sweep() => match never {},
         };

@@ -120,7 +120,8 @@ impl Own {
     /// the lease is lost, it stands by and contends again.
     pub(crate) fn around(self, runnable: Runnable) -> Runnable {
         let name = runnable.name().to_owned();
-        Runnable::told(name, move |ticket, stop| async move {
+        let inspect = runnable.inspect.clone();
+        let led = Runnable::told(name, move |ticket, stop| async move {
             let lease = self.options.name.clone();
             add_checks(&self.health, &lease, &self.fence);
             let ended = CancellationToken::new();
@@ -140,7 +141,8 @@ impl Own {
             };
             remove_checks(&self.health, &lease);
             result
-        })
+        });
+        led.inspected_by(inspect)
     }
 
     /// Takes the lease, keeps it, and takes it again when it was lost, until `ended`; then gives it up.

@@ -12,8 +12,8 @@
 //! at the end of `main` would wait for it.
 //!
 //! Runnables and controllers are added at any time before the stop, and [`Handle::stop`] ends one of them while the
-//! others go on; a controller's handlers go with it, and its name is free again. [`Manager::health`] names the state of
-//! each. A controller that cannot follow a kind it needs starts no worker and says why, there, in the readiness check
+//! others go on; a controller's handlers go with it, and its name is free again. [`Handle::watch`] and
+//! [`Handle::watch_source`] add to what a controller watches. [`Manager::health`] names the state of each. A controller that cannot follow a kind it needs starts no worker and says why, there, in the readiness check
 //! `controllers` and in its log; the others are not touched. Nothing is global: several managers run in one process.
 
 mod builder;
@@ -422,6 +422,9 @@ impl Shared {
 
     fn plan(&self, runnable: Runnable) -> Planned {
         let ticket = Ticket::new(runnable.name.clone(), self.clock.clone());
+        if let Some(inspect) = runnable.inspect.clone() {
+            ticket.inspected_by(inspect);
+        }
         Planned {
             runnable,
             ending: Ending(ticket),

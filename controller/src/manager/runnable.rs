@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
-use super::status::{Ending, Ticket};
+use super::status::{Ending, Inspect, Ticket};
 
 /// When a runnable starts; they stop in the order [`Group::STOP`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,6 +48,8 @@ pub struct Runnable {
     /// Whether it starts only when this replica leads. A controller of the group [`Group::Leader`] is started before,
     /// and waits by itself.
     pub(crate) waits_to_lead: bool,
+    /// What to ask about it, if it is a controller.
+    pub(crate) inspect: Option<Arc<dyn Inspect>>,
     pub(crate) run: Run,
 }
 
@@ -88,8 +90,15 @@ impl Runnable {
             name: name.into(),
             group: Group::Leader,
             waits_to_lead: false,
+            inspect: None,
             run: Box::new(move |ticket, stop| Box::pin(run(ticket, stop))),
         }
+    }
+
+    /// Has `inspect` asked about it.
+    pub(crate) fn inspected_by(mut self, inspect: Option<Arc<dyn Inspect>>) -> Self {
+        self.inspect = inspect;
+        self
     }
 
     /// Runs on every replica, once the caches are filled.

@@ -1,8 +1,10 @@
 //! What became of each runnable, and the handle that stops one while the manager runs.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use futures::Stream;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
@@ -10,6 +12,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
+use crate::controller::{Late, Watch, WatchError};
+use crate::handler::Watched;
+use crate::reconcile::RequestKey;
+use crate::source::{self, Wanted};
 
 /// Where a runnable is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +74,8 @@ pub(crate) trait Inspect: Send + Sync {
     fn unavailable(&self) -> Vec<Unavailable>;
     /// What it is at.
     fn at_work(&self) -> Vec<String>;
+    /// Takes one more watch or source: a [`Late`] of its type of requests.
+    fn take(&self, late: Box<dyn Any + Send>) -> Result<(), WatchError>;
 }
 
 /// One runnable, as the manager, its task and its handles know it.
@@ -290,6 +298,43 @@ impl Handle {
     #[must_use]
     pub fn health(&self) -> RunnableHealth {
         self.ticket.health()
+    }
+
+    /// Adds a watch to a controller, whether it runs yet or not (controller-runtime: `Controller.Watch`). One that runs
+    /// is told at once of every object there is, and goes on with its work meanwhile; one that has not started its
+    /// workers waits for this watch, too.
+    ///
+    /// From then on it is one of the controller's watches: it is gone when the controller is, and on a standby it is
+    /// registered when that leads. A kind that cannot be followed fails readiness and is named there, in the log, in
+    /// [`Handle::health`] and in the metric `reeve_controller_informer_unavailable`; the controller goes on with the
+    /// others, unless it has a [`cache_sync_timeout`](crate::controller::Builder::cache_sync_timeout), which counts from
+    /// here for this watch and then brings the manager down.
+    ///
+    /// # Errors
+    /// When this is no controller or has stopped, its requests are of another type than `R`, or the kind cannot be
+    /// cached as the watch wants it.
+    pub fn watch<V: Watched, R: RequestKey>(&self, watch: Watch<V, R>) -> Result<(), WatchError> {
+        self.take(Late::Watch(watch.close()))
+    }
+
+    /// Adds a stream of requests to a controller ([`Builder::watches_source`](crate::controller::Builder::watches_source));
+    /// it is read from now on, or from the start of the controller.
+    ///
+    /// # Errors
+    /// When this is no controller or has stopped, or its requests are of another type than `R`.
+    pub fn watch_source<R: RequestKey>(
+        &self,
+        stream: impl Stream<Item: Into<Wanted<R>>> + Send + 'static,
+    ) -> Result<(), WatchError> {
+        self.take(Late::Source(source::boxed(stream)))
+    }
+
+    fn take<R: RequestKey>(&self, late: Late<R>) -> Result<(), WatchError> {
+        let inspect = self.ticket.inspect.lock().clone();
+        match inspect {
+            Some(inspect) if !self.ticket.is_asked_to_stop() => inspect.take(Box::new(late)),
+            _ => Err(WatchError::NoController(self.name().to_owned())),
+        }
     }
 
     /// Tells it to stop, and does not wait. What was not started yet never is.

@@ -1,0 +1,188 @@
+//! Watches and sources that are added to a controller that was added to a manager.
+
+use super::*;
+use crate::cache::View;
+use crate::manager::Handle;
+use crate::predicate::MetaEvent;
+
+const OTHERS: &str = "/api/v1/namespaces/ns/secrets";
+
+/// A controller for ConfigMaps that runs and has seen `a`, and its handle.
+async fn running(fake: &Fake, seen: &Seen, change: impl Change) -> (Running, Handle) {
+    fake.put(&path("a"), map("1"));
+    let controller = change(Controller::builder("test").for_kind::<ConfigMap>());
+    let running = start(fake, []).await;
+    let handle = running
+        .manager
+        .add_controller(controller.complete(done(seen)).unwrap());
+    eventually("it runs", || *seen.lock() == ["ns/a"]).await;
+    (running, handle.unwrap())
+}
+
+type Configured = Builder<Request, ConfigMap, OneKind>;
+
+trait Change: FnOnce(Configured) -> Configured {}
+
+impl<T: FnOnce(Configured) -> Configured> Change for T {}
+
+fn secrets() -> Watch<Secret> {
+    Watch::new(View::typed(), handler::for_object())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_added_while_a_controller_runs_is_like_its_others() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&format!("{OTHERS}/s"), json!({"metadata": {}}));
+    fake.put(&format!("{OTHERS}/hidden"), json!({"metadata": {}}));
+    fake.put(&format!("{OTHERS}/filtered"), json!({"metadata": {}}));
+    let (running, handle) = running(&fake, &seen, |builder: Configured| {
+        builder.with_event_filter(|event: &MetaEvent<'_>| {
+            event.any(|meta| meta.name.as_deref() != Some("filtered"))
+        })
+    })
+    .await;
+    let named =
+        predicate::object(|secret: &Secret| secret.metadata.name.as_deref() != Some("hidden"));
+    handle.watch(secrets().with_predicate(named)).unwrap();
+    eventually("what is there", || seen.lock().len() == 2).await;
+    fake.put(&format!("{OTHERS}/t"), json!({"metadata": {}}));
+    eventually("what comes", || seen.lock().len() == 3).await;
+    assert_eq!(*seen.lock(), ["ns/a", "ns/s", "ns/t"]);
+    handle.stop().await;
+    fake.put(&format!("{OTHERS}/u"), json!({"metadata": {}}));
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(seen.lock().len(), 3, "it goes with the controller");
+    let health = running.manager.caches().health();
+    assert!(health.is_empty(), "nobody watches any more: {health:?}");
+    let late = handle.watch(secrets());
+    assert!(matches!(late, Err(WatchError::NoController(_))), "{late:?}");
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_watch_that_cannot_be_followed_is_named_and_the_others_go_on() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    let (running, handle) = running(&fake, &seen, |builder| builder).await;
+    fake.hook(|_, path| path.ends_with("/secrets").then_some(Fate::Refuse(403)));
+    fake.put(&format!("{OTHERS}/s"), json!({"metadata": {}}));
+    handle.watch(secrets()).unwrap();
+    sleep(Duration::from_secs(60)).await;
+    fake.put(&path("b"), map("1"));
+    eventually("the others go on", || seen.lock().len() == 2).await;
+    assert_eq!(handle.state(), State::Running);
+    let ready = || running.manager.health().ready().failures();
+    let why = ready().remove(0).1;
+    assert!(
+        why.starts_with("test waits for secrets: failing") && why.ends_with("(forbidden)"),
+        "{why}"
+    );
+    let shown = "reeve_controller_informer_unavailable{controller=\"test\",informer=\"secrets\",cause=\"forbidden\"}";
+    assert_eq!(running.metric(shown) as u32, 1);
+    fake.no_hook();
+    eventually("it is attached", || seen.lock().last().unwrap() == "ns/s").await;
+    eventually("ready", || ready().is_empty()).await;
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_watch_may_take_as_long_as_the_controllers_caches_may() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    let (running, handle) = running(&fake, &seen, |builder: Configured| {
+        builder.cache_sync_timeout(Duration::from_secs(30))
+    })
+    .await;
+    sleep(Duration::from_secs(100)).await;
+    fake.hook(|_, path| path.ends_with("/secrets").then_some(Fate::Refuse(403)));
+    let begin = Instant::now();
+    handle.watch(secrets()).unwrap();
+    let error = running.run.await.unwrap().unwrap_err().to_string();
+    let took = begin.elapsed().as_secs();
+    assert!((30..32).contains(&took), "{took}");
+    let start = "test failed: its caches were not filled within 30s: secrets: failing";
+    assert!(error.starts_with(start), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_worker_starts_before_a_watch_is_filled_that_came_while_it_waited() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    fake.hook(|_, path| (!path.contains("leases")).then_some(Fate::Refuse(403)));
+    let controller = Controller::builder("test").for_kind::<ConfigMap>();
+    let running = start(&fake, []).await;
+    let handle = running
+        .manager
+        .add_controller(controller.complete(done(&seen)).unwrap());
+    let handle = handle.unwrap();
+    eventually("it waits", || handle.state() == State::Syncing).await;
+    handle.watch(secrets()).unwrap();
+    fake.hook(|_, path| path.ends_with("/secrets").then_some(Fate::Refuse(403)));
+    sleep(Duration::from_secs(300)).await;
+    assert!(seen.lock().is_empty());
+    fake.no_hook();
+    eventually("it runs", || !seen.lock().is_empty()).await;
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_added_to_a_standby_is_registered_when_it_leads() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&format!("{OTHERS}/s"), json!({"metadata": {}}));
+    fake.hook(|_, path| path.contains("leases").then_some(Fate::Refuse(500)));
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .lease(Election::new("ns", "lock", "me"))
+        .complete(done(&seen));
+    let running = start(&fake, []).await;
+    let handle = running.manager.add_controller(controller.unwrap()).unwrap();
+    eventually("it stands by", || handle.state() == State::Standby).await;
+    handle.watch(secrets()).unwrap();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(running.metric("workqueue_depth{name=\"test\""), 0.0);
+    assert!(
+        fake.log().iter().any(|line| line.contains("/secrets")),
+        "its cache fills"
+    );
+    fake.no_hook();
+    eventually("it leads", || *seen.lock() == ["ns/s"]).await;
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_does_not_fit_is_not_added() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    let (running, handle) = running(&fake, &seen, |builder| builder).await;
+    let texts = Watch::<Secret, String>::new(
+        View::typed(),
+        handler::map(|_: &Secret| vec!["text".to_owned()]),
+    );
+    let late = handle.watch(texts);
+    assert!(
+        matches!(late, Err(WatchError::OtherRequests(_))),
+        "{late:?}"
+    );
+    let runnable = crate::Runnable::new("runnable", |stop| async move {
+        stop.cancelled().await;
+        Ok::<_, std::convert::Infallible>(())
+    });
+    let runnable = running.manager.add(runnable).unwrap();
+    let late = runnable.watch(secrets());
+    assert!(matches!(late, Err(WatchError::NoController(_))), "{late:?}");
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_is_added_is_read_at_once() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    let (running, handle) = running(&fake, &seen, |builder| builder).await;
+    let (sender, requests) = source::channel::<Request>(1);
+    handle.watch_source::<Request>(requests).unwrap();
+    sender
+        .send(Request::namespaced("ns", "asked"))
+        .await
+        .unwrap();
+    eventually("it is read", || seen.lock().len() == 2).await;
+    handle.stop().await;
+    let late = sender.send(Request::namespaced("ns", "late")).await;
+    assert_eq!(late, Err(source::SendError::Stopped));
+    running.end().await;
+}
