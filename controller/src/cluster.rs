@@ -8,7 +8,7 @@ use reeve_clock::Clock;
 use reeve_informer::{Gauges, InformerIdentity, InformerMetrics, MetricsProvider};
 
 use crate::cache::{CacheOptions, Caches, OptionsError, Selected};
-use crate::client::measure::measured;
+use crate::client::measure::Counted;
 use crate::client::{Client, Reading};
 use crate::manager::names::Name;
 use crate::metrics::Metrics;
@@ -121,9 +121,10 @@ impl Builder {
             cluster: self.name.clone(),
             metrics: metrics.informers(),
         };
-        let kube = measured(self.client, metrics);
-        let caches = Caches::new(kube.clone(), clock, self.cache, Arc::new(named));
-        let client = Client::new(kube)
+        let client = Client::counted(Counted::new(self.client, Some(metrics.clone())));
+        let kube = client.kube().clone();
+        let caches = Caches::new(kube, clock, self.cache, Arc::new(named));
+        let client = client
             .with_reading(Reading::new(&caches, metrics, &self.name))
             .with_notes(Arc::default());
         Ok(Cluster(Arc::new(Inner {

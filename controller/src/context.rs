@@ -1,7 +1,7 @@
 //! What a reconcile is given beside its request.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use reeve_clock::Clock;
@@ -24,21 +24,26 @@ pub(crate) struct Surroundings {
     pub(crate) controller: Arc<str>,
     pub(crate) clock: Clock,
     pub(crate) caches: Caches,
+    pub(crate) client: Client,
+    /// Whether a key waits for what it wrote, which is noted for that.
+    pub(crate) waits: bool,
     pub(crate) recorder: Recorder,
     pub(crate) stopping: CancellationToken,
 }
 
+/// Most reconciles need little of it, so what can be is made when it is asked for.
 pub(crate) struct Inner {
     pub(crate) around: Arc<Surroundings>,
-    pub(crate) client: Client,
-    /// Where it writes beside that; `None` if the key does not wait for its writes.
-    pub(crate) elsewhere: Option<Arc<Elsewhere>>,
-    pub(crate) id: ReconcileId,
+    /// The client that notes what this reconcile writes.
+    pub(crate) client: OnceLock<(Client, Arc<Notes>)>,
+    /// Where it writes beside that.
+    pub(crate) elsewhere: Elsewhere,
+    pub(crate) id: OnceLock<ReconcileId>,
     pub(crate) attempt: u32,
     pub(crate) priority: i32,
     pub(crate) reasons: Vec<Reason>,
     pub(crate) deadline: Option<Instant>,
-    pub(crate) cancelled: CancellationToken,
+    pub(crate) cancelled: OnceLock<CancellationToken>,
     pub(crate) span: tracing::Span,
 }
 
@@ -61,7 +66,7 @@ impl Elsewhere {
     }
 
     /// The writes until now, by cluster.
-    pub(crate) fn take(&self) -> Vec<(Cluster, Vec<Write>)> {
+    fn take(&self) -> Vec<(Cluster, Vec<Write>)> {
         let all = self.0.lock();
         let taken = all
             .iter()
@@ -81,6 +86,30 @@ impl Context {
         Self(Arc::new(inner))
     }
 
+    /// The reconcile is over, in whatever way.
+    pub(crate) fn end(&mut self) {
+        match Arc::get_mut(&mut self.0) {
+            // Nobody is left who could ask.
+            Some(inner) => inner
+                .cancelled
+                .take()
+                .iter()
+                .for_each(CancellationToken::cancel),
+            None => self.cancelled().cancel(),
+        }
+    }
+
+    /// What it wrote until now, in the manager's cluster.
+    pub(crate) fn take_writes(&self) -> Vec<Write> {
+        let noted = self.0.client.get();
+        noted.map_or_else(Vec::new, |(_, notes)| notes.take())
+    }
+
+    /// What it wrote until now in other clusters.
+    pub(crate) fn take_writes_elsewhere(&self) -> Vec<(Cluster, Vec<Write>)> {
+        self.0.elsewhere.take()
+    }
+
     /// The name of the controller.
     #[must_use]
     pub fn controller(&self) -> &str {
@@ -96,7 +125,16 @@ impl Context {
     /// The client to write through. The key is not reconciled again before the caches show what it wrote.
     #[must_use]
     pub fn client(&self) -> &Client {
-        &self.0.client
+        let Inner { around, client, .. } = &*self.0;
+        if !around.waits {
+            return &around.client;
+        }
+        let (client, _) = client.get_or_init(|| {
+            let notes = Arc::<Notes>::default();
+            let client = around.client.clone().with_notes(Arc::clone(&notes));
+            (client, notes)
+        });
+        client
     }
 
     /// Whether this process may still act for its controller: always without leader election, else while the
@@ -108,7 +146,7 @@ impl Context {
     /// [`Error::NotLeader`], which names `step`. Return it: the key is tried
     /// again if this process leads again.
     pub fn check_fence(&self, step: &str) -> Result<(), Error> {
-        self.0.client.check_fence(step)
+        self.0.around.client.check_fence(|| step.to_owned())
     }
 
     /// Reads of kind `K` from the cache.
@@ -137,7 +175,8 @@ impl Context {
     /// What names this reconcile in the logs.
     #[must_use]
     pub fn reconcile_id(&self) -> ReconcileId {
-        self.0.id
+        let Inner { around, id, .. } = &*self.0;
+        *id.get_or_init(|| ReconcileId::new(&around.clock))
     }
 
     /// How often this key has failed in a row before this time.
@@ -177,7 +216,7 @@ impl Context {
     /// outlive it.
     #[must_use]
     pub fn cancelled(&self) -> &CancellationToken {
-        &self.0.cancelled
+        self.0.cancelled.get_or_init(CancellationToken::new)
     }
 
     /// The span of this reconcile, with the controller, the key and the reconcile id, for what it starts elsewhere.
@@ -190,10 +229,14 @@ impl Context {
     /// [`Context::client`] does. The key is not reconciled again before the caches of that cluster show what it wrote.
     #[must_use]
     pub fn client_of(&self, cluster: &Cluster) -> Client {
-        let client = cluster.client().clone().with_fence(self.0.client.fence());
-        match &self.0.elsewhere {
-            Some(elsewhere) => client.with_notes(elsewhere.notes_of(cluster)),
-            None => client.without_read_your_writes(),
+        let Inner {
+            around, elsewhere, ..
+        } = &*self.0;
+        let client = cluster.client().clone().with_fence(around.client.fence());
+        if around.waits {
+            client.with_notes(elsewhere.notes_of(cluster))
+        } else {
+            client.without_read_your_writes()
         }
     }
 }
@@ -202,7 +245,7 @@ impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
             .field("controller", &self.0.around.controller)
-            .field("reconcile_id", &self.0.id)
+            .field("reconcile_id", &self.reconcile_id())
             .field("attempt", &self.0.attempt)
             .finish_non_exhaustive()
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::builder::OnDrop;
 use crate::cause::Cause;
 use crate::mailbox::Letter;
-use crate::reason::{Reason, ReasonBits};
+use crate::reason::{CustomReasons, Reason, ReasonBits};
 use crate::shared::Shared;
 use crate::state::{Now, Outcome, Taken};
 
@@ -125,6 +125,9 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
     pub fn reasons(&self) -> Vec<Reason> {
         if self.reasons == ReasonBits::default() {
             return Vec::new();
+        }
+        if self.reasons.are_plain() {
+            return CustomReasons::default().decode(self.reasons);
         }
         self.shared.update(false, |core, _, _| {
             core.state.custom_reasons.decode(self.reasons)

@@ -81,6 +81,11 @@ impl ReasonBits {
         Some(Self(1 << bit))
     }
 
+    /// Whether none is a custom one.
+    pub(crate) fn are_plain(self) -> bool {
+        self.0 >> PLAIN.len() == 0
+    }
+
     pub(crate) fn merge(&mut self, other: Self) {
         self.0 |= other.0;
     }

@@ -602,12 +602,20 @@ impl Caches {
     /// listed costs the controllers that read it, not the others.
     pub(crate) async fn settled(&self, limit: Duration) {
         let settled = async {
-            while !self
-                .health()
-                .iter()
-                .all(|health| health.synced || health.failure.is_some())
-            {
-                sleep(LOOK).await;
+            loop {
+                let slots = self.slots();
+                let mut filling = slots
+                    .iter()
+                    .filter_map(|slot| slot.store())
+                    .filter(|store| {
+                        let health = store.health();
+                        !health.synced && health.failure.is_none()
+                    });
+                let Some(store) = filling.next() else { return };
+                // One after the other; looked at now and then, for it may begin to fail.
+                if timeout(LOOK, store.synced()).await == Ok(false) {
+                    sleep(LOOK).await;
+                }
             }
         };
         let in_time = timeout(limit, settled).await.is_ok();

@@ -13,11 +13,29 @@ use reeve_informer::ObjectKey;
 use serde_json::json;
 use tokio::time::sleep;
 
+use super::caches::LOOK;
 use super::wire_tests::tiers;
 use super::*;
 
 const SOON: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(600);
+
+#[tokio::test(start_paused = true)]
+async fn the_start_goes_on_at_once_when_the_caches_are_filled() {
+    let cluster = tiers().await;
+    let lists = Rule::new().resource("configmaps");
+    let pause = Duration::from_millis(205);
+    cluster.server.faults().add(lists.delay(pause));
+    let caches = cluster.caches();
+    let _maps = caches.keep(&View::<ConfigMap>::typed()).unwrap();
+    let _secrets = caches.keep(&View::<Secret>::typed()).unwrap();
+    caches.start();
+    let begin = tokio::time::Instant::now();
+    caches.settled(LONG).await;
+    let took = begin.elapsed();
+    assert!(pause <= took && took < pause + LOOK / 4, "{took:?}");
+    caches.stop().await;
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_is_refused_is_named_with_its_cause_and_the_others_are_read() {

@@ -1,10 +1,11 @@
 //! Kinds as values: what a kind is called, and whether its objects are in namespaces.
 
+use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 
 use kube_core::{ApiResource, GroupVersionKind};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::client::{GroupKind, Object};
 use crate::handler::is_namespaced;
@@ -39,7 +40,22 @@ impl Kind {
     /// The kind of a Rust type.
     #[must_use]
     pub fn of<K: Object>() -> Self {
-        Self::new(ApiResource::erase::<K>(&()), is_namespaced::<K>())
+        /// Of each type: reconciles ask again and again.
+        static KNOWN: RwLock<Vec<(TypeId, Kind)>> = RwLock::new(Vec::new());
+        let of = TypeId::of::<K>();
+        let known = |kinds: &[(TypeId, Self)]| {
+            let kind = kinds.iter().find(|(known, _)| *known == of);
+            kind.map(|(_, kind)| kind.clone())
+        };
+        if let Some(kind) = known(&KNOWN.read()) {
+            return kind;
+        }
+        let kind = Self::new(ApiResource::erase::<K>(&()), is_namespaced::<K>());
+        let mut kinds = KNOWN.write();
+        known(&kinds).unwrap_or_else(|| {
+            kinds.push((of, kind.clone()));
+            kind
+        })
     }
 
     /// A kind whose objects are in namespaces.

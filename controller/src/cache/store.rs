@@ -133,6 +133,8 @@ struct Held<S: Stored> {
     form: StoreForm,
     model: TypeId,
     within: Select,
+    /// The fields that are selected of all that is watched as one.
+    fields: String,
     /// What was told to be unreadable: which object at which version.
     told: Mutex<LruCache<(ObjectKey, String), ()>>,
 }
@@ -194,6 +196,7 @@ fn held<K: 'static, S: Stored>(
         informer,
         form,
         model: TypeId::of::<K>(),
+        fields: (making.within)(&Scope::Cluster).fields,
         within: Arc::clone(&making.within),
         told: Mutex::new(LruCache::new(TOLD)),
     })
@@ -258,9 +261,10 @@ impl<S: Stored> Store for Held<S> {
             .namespace
             .as_deref()
             .is_some_and(|name| namespaces.is_some_and(|namespaces| namespaces.is_named(name)));
-        let fields = (self.within)(if by_itself { &scope } else { &Scope::Cluster }).fields;
+        let own = by_itself.then(|| (self.within)(&scope).fields);
+        let fields = own.as_ref().unwrap_or(&self.fields);
         let allow = |field: &str, value: Option<&str>| {
-            let mut wanted = terms(&fields).filter_map(|term| equal_to(term, field));
+            let mut wanted = terms(fields).filter_map(|term| equal_to(term, field));
             wanted.all(|wanted| Some(wanted) == value)
         };
         allow("metadata.name", Some(&key.name))

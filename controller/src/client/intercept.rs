@@ -42,7 +42,7 @@ impl Answer {
     /// # Errors
     /// [`Error::Decode`].
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        decode("an intercepted answer".to_owned(), &self.0)
+        decode(|| "an intercepted answer".to_owned(), &self.0)
     }
 }
 

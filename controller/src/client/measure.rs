@@ -4,13 +4,14 @@
 //! [`connect`](super::connect) knows its host, and counts into the metrics of its options; where both are the same
 //! metrics, each request counts once.
 
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use http::{Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use kube_client::client::Body;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -91,14 +92,14 @@ impl Histograms {
 /// Put into a request by who counts it, for the host to be filled in on its way.
 #[derive(Clone)]
 struct Claim {
-    metrics: Metrics,
-    host: Arc<OnceLock<String>>,
+    metrics: Arc<Metrics>,
+    host: Arc<OnceLock<Arc<str>>>,
 }
 
 /// A request under way.
-struct Observed {
-    metrics: Metrics,
-    verb: String,
+struct Observed<M> {
+    metrics: M,
+    method: Method,
     watch: bool,
     began: Instant,
     sent: f64,
@@ -106,12 +107,12 @@ struct Observed {
 
 // === impl Observed ===
 
-impl Observed {
-    fn new(metrics: Metrics, request: &Request<Body>) -> Self {
+impl<M: Deref<Target = Metrics>> Observed<M> {
+    fn new(metrics: M, request: &Request<Body>) -> Self {
         let query = request.uri().query().unwrap_or_default();
         Self {
             metrics,
-            verb: request.method().to_string(),
+            method: request.method().clone(),
             watch: query.split('&').any(|part| part == "watch=true"),
             began: Instant::now(),
             sent: request.body().size_hint().exact().unwrap_or(0) as f64,
@@ -122,10 +123,10 @@ impl Observed {
     fn answered<B, E>(&self, host: &str, answer: &Result<Response<B>, E>) -> Option<Size> {
         let code = answer.as_ref().ok().map(Response::status);
         let code = code.as_ref().map_or("<error>", StatusCode::as_str);
-        self.metrics.request(code, &self.verb, host);
+        self.metrics.request(code, self.method.as_str(), host);
         let histograms = self.metrics.request_histograms()?;
         let labels = Labels {
-            verb: self.verb.clone(),
+            verb: self.method.to_string(),
             host: host.to_owned(),
         };
         let took = self.began.elapsed().as_secs_f64();
@@ -151,7 +152,7 @@ impl Drop for Size {
 }
 
 /// A body whose size is measured, if it is to be.
-pub(super) struct Weighed<B> {
+pub(crate) struct Weighed<B> {
     body: B,
     size: Option<Size>,
 }
@@ -180,26 +181,61 @@ impl<B: http_body::Body<Data = Bytes> + Unpin> http_body::Body for Weighed<B> {
     }
 }
 
-/// A client whose requests are counted, each once, whatever it counts itself.
-pub(crate) fn measured(client: kube_client::Client, metrics: &Metrics) -> kube_client::Client {
-    let (namespace, until) = (client.default_namespace().to_owned(), *client.valid_until());
-    let metrics = metrics.clone();
-    let service = tower::service_fn(move |mut request: Request<Body>| {
-        let client = client.clone();
-        let claim = Claim {
-            metrics: metrics.clone(),
-            host: Arc::default(),
-        };
-        let observed = Observed::new(metrics.clone(), &request);
-        request.extensions_mut().insert(claim.clone());
-        async move {
-            let answer = client.send(request).await;
-            let host = claim.host.get().map_or("", String::as_str);
-            let size = observed.answered(host, &answer);
-            answer.map(|response| response.map(|body| Weighed { body, size }))
+/// A kube client, and where its requests are counted: each once, whatever it counts itself.
+#[derive(Clone)]
+pub(crate) struct Counted {
+    client: kube_client::Client,
+    metrics: Option<Arc<Metrics>>,
+}
+
+// === impl Counted ===
+
+impl Counted {
+    /// Counts into `metrics`, if there are any.
+    pub(crate) fn new(client: kube_client::Client, metrics: Option<Metrics>) -> Self {
+        let metrics = metrics.map(Arc::new);
+        Self { client, metrics }
+    }
+
+    /// As a kube client. Every request takes a turn through a task of its own then, as every kube client's does, and one
+    /// more through that of the client within: where requests are sent here, [`Counted::send`] is the shorter way.
+    pub(crate) fn kube(&self) -> kube_client::Client {
+        if self.metrics.is_none() {
+            return self.client.clone();
         }
-    });
-    kube_client::Client::new(service, namespace).with_valid_until(until)
+        let (namespace, until) = (
+            self.client.default_namespace().to_owned(),
+            *self.client.valid_until(),
+        );
+        let counted = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let counted = counted.clone();
+            async move { counted.send(request).await }
+        });
+        kube_client::Client::new(service, namespace).with_valid_until(until)
+    }
+
+    /// Sends `request`, and counts it when it is answered.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Body>,
+    ) -> Result<Response<Weighed<Body>>, kube_client::Error> {
+        let counting = self.metrics.as_ref().map(|metrics| {
+            let claim = Claim {
+                metrics: Arc::clone(metrics),
+                host: Arc::default(),
+            };
+            let observed = Observed::new(&**metrics, &request);
+            request.extensions_mut().insert(claim.clone());
+            (claim, observed)
+        });
+        let answer = self.client.send(request).await;
+        let size = counting.and_then(|(claim, observed)| {
+            let host = claim.host.get().map_or("", |host| host);
+            observed.answered(host, &answer)
+        });
+        answer.map(|response| response.map(|body| Weighed { body, size }))
+    }
 }
 
 /// Tells who counts a request which host it goes to, and counts it into `metrics` if those are others.
@@ -216,15 +252,16 @@ where
     B::Error: Into<BoxError>,
 {
     let host: Arc<str> = host.into();
+    let metrics = metrics.map(Arc::new);
     BoxCloneSyncService::new(tower::service_fn(move |request: Request<Body>| {
         let claim = request.extensions().get::<Claim>();
         if let Some(claim) = claim {
-            let _ = claim.host.set(host.to_string());
+            let _ = claim.host.set(Arc::clone(&host));
         }
         let other = metrics
             .as_ref()
             .filter(|ours| claim.is_none_or(|claim| !claim.metrics.is(ours)));
-        let observed = other.map(|metrics| Observed::new(metrics.clone(), &request));
+        let observed = other.map(|metrics| Observed::new(Arc::clone(metrics), &request));
         let host = Arc::clone(&host);
         service.clone().oneshot(request).map(move |answer| {
             let answer = answer.map_err(Into::into);
@@ -243,6 +280,10 @@ mod tests {
 
     use super::*;
     use crate::Client;
+
+    fn measured(client: kube_client::Client, metrics: &Metrics) -> kube_client::Client {
+        Counted::new(client, Some(metrics.clone())).kube()
+    }
 
     fn lines(metrics: &Metrics, start: &str) -> Vec<String> {
         let text = metrics.encode();

@@ -99,6 +99,7 @@ pub use upsert::{Change, Mutated};
 
 use crate::leader_election::Fence;
 pub(crate) use cached::Reading;
+use measure::Counted;
 use settings::Settings;
 use writes::Notes;
 
@@ -139,7 +140,7 @@ impl<K> Object for K where
 /// Reads and writes objects, each call within a deadline. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
-    inner: Arc<kube_client::Client>,
+    inner: Arc<Inner>,
     settings: Arc<Settings>,
     /// Where writes are noted, for the controller that holds the key until its caches show them.
     notes: Option<Arc<Notes>>,
@@ -157,6 +158,12 @@ pub struct Client {
     intercepted: Option<Arc<intercept::Layer>>,
 }
 
+/// The kube client underneath, as it is asked here, and as whoever wants it is given it.
+struct Inner {
+    counted: Counted,
+    kube: kube_client::Client,
+}
+
 /// A fence, and the kube client that asks it, made when it is wanted.
 struct Fenced {
     fence: Fence,
@@ -169,8 +176,14 @@ impl Client {
     /// Wraps a kube client. [`connect::connect`] builds one that finds a dead peer, too.
     #[must_use]
     pub fn new(inner: kube_client::Client) -> Self {
+        Self::counted(Counted::new(inner, None))
+    }
+
+    /// Must be called inside a tokio runtime.
+    pub(crate) fn counted(counted: Counted) -> Self {
+        let kube = counted.kube();
         Self {
-            inner: Arc::new(inner),
+            inner: Arc::new(Inner { counted, kube }),
             settings: Arc::default(),
             notes: None,
             fence: None,
@@ -211,8 +224,11 @@ impl Client {
     #[must_use]
     pub fn kube(&self) -> &kube_client::Client {
         match &self.fence {
-            None => &self.inner,
-            Some(fenced) => fenced.kube.get_or_init(|| fenced.fence.guard(&self.inner)),
+            None => &self.inner.kube,
+            Some(fenced) => {
+                let kube = || fenced.fence.guard(&self.inner.kube);
+                fenced.kube.get_or_init(kube)
+            }
         }
     }
 
@@ -375,7 +391,7 @@ impl Client {
         self.objects().subresource(name)
     }
 
-    fn begin(&self, call: &Call) -> Option<writes::Begun> {
+    fn begin(&self, call: &Call) -> Option<send::Writing> {
         let notes = self.notes.as_ref()?;
         if !call.verb.writes() || call.options.dry_run {
             return None;
@@ -386,14 +402,15 @@ impl Client {
             .reading
             .as_ref()
             .is_none_or(|reading| reading.caches.holds(&kind));
-        cached.then(|| notes.begin(kind, call.object_key()))
+        cached.then(|| {
+            let subject = outline::Subject::of(call);
+            (notes.begin(kind, subject.key.clone()), subject)
+        })
     }
 
-    pub(crate) fn check_fence(&self, request: &str) -> Result<(), Error> {
+    pub(crate) fn check_fence(&self, request: impl FnOnce() -> String) -> Result<(), Error> {
         match &self.fence {
-            Some(fenced) if !fenced.fence.is_open() => Err(Error::NotLeader {
-                request: request.to_owned(),
-            }),
+            Some(fenced) if !fenced.fence.is_open() => Err(Error::NotLeader { request: request() }),
             _ => Ok(()),
         }
     }

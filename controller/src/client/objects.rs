@@ -225,7 +225,7 @@ impl<K: AnyObject> Objects<K> {
 
     /// Calls, and reads the answer as an object.
     pub(super) async fn one(&self, call: Call) -> Result<K, Error> {
-        let mut object: K = self.client.answer(call).await?;
+        let mut object: K = self.client.object(call).await?;
         self.endpoint.stamp(&mut object);
         Ok(object)
     }

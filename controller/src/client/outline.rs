@@ -1,7 +1,9 @@
 //! What the answer to a write says happened, read without knowing its type.
 
+use kube_core::ObjectMeta;
 use reeve_informer::ObjectKey;
-use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 use super::call::{Call, Verb};
 use super::writes::Effect;
@@ -37,9 +39,19 @@ struct Meta {
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
-    deletion_timestamp: Option<String>,
+    deletion_timestamp: Option<Deleted>,
     deletion_grace_period_seconds: Option<i64>,
     finalizers: Vec<String>,
+}
+
+/// That an object is marked to be deleted; when, is not asked.
+#[derive(Debug)]
+struct Deleted;
+
+impl<'de> Deserialize<'de> for Deleted {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(deserializer).map(|_| Self)
+    }
 }
 
 /// What more a Namespace waits for when it is deleted.
@@ -64,7 +76,7 @@ struct Details {
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     verb: Verb,
-    key: ObjectKey,
+    pub(super) key: ObjectKey,
     /// Whether its objects end gracefully: a delete marks them first.
     graceful: bool,
     /// Whether they are namespaces, which have finalizers in their spec, too.
@@ -98,6 +110,27 @@ impl Outline {
             outline.kept = spec.is_none_or(|spec| !spec.finalizers.is_empty());
         }
         Some(outline)
+    }
+
+    /// As [`Outline::of`], of an answer that was read as an object already. `None` if that does not say all: it bears no
+    /// version, so it may be a Status, or it is a Namespace.
+    pub(super) fn of_object(meta: &ObjectMeta, subject: &Subject) -> Option<Self> {
+        if meta.resource_version.is_none() || subject.namespaces {
+            return None;
+        }
+        let metadata = Meta {
+            name: meta.name.clone(),
+            namespace: meta.namespace.clone(),
+            uid: meta.uid.clone(),
+            resource_version: meta.resource_version.clone(),
+            deletion_timestamp: meta.deletion_timestamp.as_ref().map(|_| Deleted),
+            deletion_grace_period_seconds: meta.deletion_grace_period_seconds,
+            finalizers: meta.finalizers.clone().unwrap_or_default(),
+        };
+        Some(Self {
+            metadata,
+            ..Self::default()
+        })
     }
 
     /// What a write to `subject`, answered with this, did to which objects.
@@ -208,12 +241,13 @@ mod tests {
 
     use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
     use kube_core::Resource;
+    use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
     use super::*;
     use crate::client::endpoint::Endpoint;
 
-    fn effects<K: Resource<DynamicType = ()> + 'static>(
+    fn effects<K: Resource<DynamicType = ()> + DeserializeOwned + 'static>(
         verb: Verb,
         subresource: Option<&str>,
         name: &str,
@@ -224,10 +258,21 @@ mod tests {
             .subresource(subresource);
         let subject = Subject::of(&call);
         let outline = Outline::of(answer.to_string().as_bytes(), &subject).unwrap();
-        let effects = outline.effects(&subject).into_iter();
-        effects
-            .map(|(key, effect)| (key.to_string(), effect))
-            .collect()
+        let told = |outline: Outline| -> Vec<(String, Effect)> {
+            let effects = outline.effects(&subject).into_iter();
+            effects
+                .map(|(key, effect)| (key.to_string(), effect))
+                .collect()
+        };
+        let told_by_body = told(outline);
+        // What is read as an object says the same, or nothing.
+        if let Ok(object) = serde_json::from_value::<K>(answer)
+            && !matches!(verb, Verb::Delete | Verb::DeleteAllOf)
+            && let Some(outline) = Outline::of_object(object.meta(), &subject)
+        {
+            assert_eq!(told(outline), told_by_body);
+        }
+        told_by_body
     }
 
     fn version(version: &str) -> Effect {
@@ -395,6 +440,18 @@ mod tests {
             json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"finalizers": 3}});
         let found = effects::<ConfigMap>(Verb::Update, None, "a", other);
         assert_eq!(found[0].1, version("7"));
+    }
+
+    #[test]
+    fn an_object_that_may_not_say_all_says_nothing() {
+        let of = |meta: &ObjectMeta, call: Call| Outline::of_object(meta, &Subject::of(&call));
+        let call = |endpoint: Endpoint| Call::new(Verb::Patch, &Arc::new(endpoint));
+        let mut meta = ObjectMeta::default();
+        // It may be a Status.
+        assert!(of(&meta, call(Endpoint::of::<Pod>(&()))).is_none());
+        meta.resource_version = Some("7".into());
+        assert!(of(&meta, call(Endpoint::of::<Pod>(&()))).is_some());
+        assert!(of(&meta, call(Endpoint::of::<Namespace>(&()))).is_none());
     }
 
     #[test]

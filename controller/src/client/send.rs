@@ -8,49 +8,88 @@ use serde::de::DeserializeOwned;
 
 use super::call::Call;
 use super::intercept::{Answer, Next};
+use super::objects::AnyObject;
 use super::outline::{Outline, Subject};
+use super::writes::Begun;
 use super::{Client, Error};
 use crate::leader_election::Passage;
 
+/// Says what a request is about, for messages: most requests need none.
+type Describe<'a> = &'a (dyn Fn() -> String + Sync);
+
+/// A write that is to be noted, and what it is about.
+pub(super) type Writing = (Begun, Subject);
+
 impl Client {
     /// Performs `call`, and reads the answer as `T`.
-    pub(super) async fn answer<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
-        let request = call.describe();
-        let answer = self.perform(call).await?;
-        decode(request, &answer.0)
+    pub(super) async fn answer<T: DeserializeOwned>(&self, mut call: Call) -> Result<T, Error> {
+        let answer = self.perform_shaped(&mut call).await?;
+        decode(|| call.describe(), &answer.0)
     }
 
-    /// Performs `call`, the one way to the server.
-    pub(super) async fn perform(&self, mut call: Call) -> Result<Answer, Error> {
-        self.shape(&mut call).await?;
-        if call.verb.writes() {
-            self.check_fence(&call.describe())?;
-        }
-        let begun = self.begin(&call).map(|begun| (begun, Subject::of(&call)));
-        let answer = Next::new(self.clone()).send(call).await;
+    /// Performs `call`, and reads the answer as an object of the kind. Of a write the object itself says what it did, so
+    /// that the answer is read once.
+    pub(super) async fn object<K: AnyObject>(&self, mut call: Call) -> Result<K, Error> {
+        let (answer, begun) = self.perform_begun(&mut call).await?;
+        let object = decode::<K>(|| call.describe(), &answer.0);
         if let Some((begun, subject)) = begun {
-            match &answer {
-                Ok(answer) => match Outline::of(&answer.0, &subject) {
-                    Some(outline) => begun.settle(outline.effects(&subject)),
-                    // Something happened; what, the server says when asked.
-                    None => drop(begun),
-                },
-                Err(error) if error.is_ambiguous() => drop(begun),
-                Err(_) => begun.discard(),
+            let outline = match &object {
+                Ok(object) => Outline::of_object(object.meta(), &subject),
+                Err(_) => None,
+            };
+            let outline = outline.or_else(|| Outline::of(&answer.0, &subject));
+            settle(begun, &subject, outline);
+        }
+        object
+    }
+
+    /// Performs `call`.
+    pub(super) async fn perform(&self, mut call: Call) -> Result<Answer, Error> {
+        self.perform_shaped(&mut call).await
+    }
+
+    /// Performs `call`, which is left as it was sent.
+    async fn perform_shaped(&self, call: &mut Call) -> Result<Answer, Error> {
+        let (answer, begun) = self.perform_begun(call).await?;
+        if let Some((begun, subject)) = begun {
+            let outline = Outline::of(&answer.0, &subject);
+            settle(begun, &subject, outline);
+        }
+        Ok(answer)
+    }
+
+    /// Performs `call`, the one way to the server. What a write that is to be noted did, is left to be settled.
+    async fn perform_begun(&self, call: &mut Call) -> Result<(Answer, Option<Writing>), Error> {
+        self.shape(call).await?;
+        if call.verb.writes() {
+            self.check_fence(|| call.describe())?;
+        }
+        let begun = self.begin(call);
+        let answer = if self.intercepted.is_none() {
+            self.send(call).await
+        } else {
+            Next::new(self.clone()).send(call.clone()).await
+        };
+        match answer {
+            Ok(answer) => Ok((answer, begun)),
+            Err(error) => {
+                match begun {
+                    Some((begun, _)) if !error.is_ambiguous() => begun.discard(),
+                    begun => drop(begun),
+                }
+                Err(error)
             }
         }
-        answer
     }
 
     /// Sends `call` as it is.
     pub(super) async fn send(&self, call: &Call) -> Result<Answer, Error> {
-        let request = call.describe();
         let http = call.http()?;
-        let (code, body) = self.within_deadline(&request, http).await?;
+        let (code, body) = self.within_deadline(&|| call.describe(), http).await?;
         if code.is_success() {
             return Ok(Answer(body));
         }
-        let error = refusal(request, code, &body);
+        let error = refusal(call.describe(), code, &body);
         if error.is_not_served() {
             // So what discovery told of the group is no longer so.
             self.known.forget(&call.resource().group);
@@ -61,14 +100,14 @@ impl Client {
     /// Sends `http`, and reads the answer, within the deadline.
     pub(super) async fn within_deadline(
         &self,
-        request: &str,
+        request: Describe<'_>,
         http: http::Request<Vec<u8>>,
     ) -> Result<(http::StatusCode, Bytes), Error> {
         let deadline = self.settings.deadline;
         match tokio::time::timeout(deadline, self.exchange(request, http)).await {
             Ok(answer) => answer,
             Err(_) => Err(Error::Deadline {
-                request: request.to_owned(),
+                request: request(),
                 after: deadline,
             }),
         }
@@ -76,7 +115,7 @@ impl Client {
 
     async fn exchange(
         &self,
-        request: &str,
+        request: Describe<'_>,
         http: http::Request<Vec<u8>>,
     ) -> Result<(http::StatusCode, Bytes), Error> {
         let mut http = http.map(kube_client::client::Body::from);
@@ -85,15 +124,13 @@ impl Client {
             .as_ref()
             .and_then(|fenced| fenced.fence.gate(&mut http));
         let transport = |error: kube_client::Error| Error::Transport {
-            request: request.to_owned(),
+            request: request(),
             sent: !never_sent(&error),
             source: Box::new(error),
         };
-        let answer = self.inner.send(http).await.map_err(transport);
+        let answer = self.inner.counted.send(http).await.map_err(transport);
         if passage.as_ref().is_some_and(Passage::refused) {
-            return Err(Error::NotLeader {
-                request: request.to_owned(),
-            });
+            return Err(Error::NotLeader { request: request() });
         }
         if let Some(passage) = &mut passage {
             match &answer {
@@ -111,13 +148,22 @@ impl Client {
             .map_err(|error| {
                 if error.is::<LengthLimitError>() {
                     return Error::TooLarge {
-                        request: request.to_owned(),
+                        request: request(),
                         limit: self.settings.body_limit,
                     };
                 }
                 transport(kube_client::Error::Service(error))
             })?;
         Ok((status, body.to_bytes()))
+    }
+}
+
+/// Notes what a write did, as its answer says.
+fn settle(begun: Begun, subject: &Subject, outline: Option<Outline>) {
+    match outline {
+        Some(outline) => begun.settle(outline.effects(subject)),
+        // Something happened; what, the server says when asked.
+        None => drop(begun),
     }
 }
 
@@ -133,7 +179,11 @@ fn never_sent(error: &kube_client::Error) -> bool {
     false
 }
 
-pub(super) fn decode<T: DeserializeOwned>(request: String, body: &[u8]) -> Result<T, Error> {
+/// Reads `body`; `request` says what it answers, for the error.
+pub(super) fn decode<T: DeserializeOwned>(
+    request: impl FnOnce() -> String,
+    body: &[u8],
+) -> Result<T, Error> {
     serde_json::from_slice(body).map_err(|error| {
         // serde's own text quotes the value, which may be a secret.
         let category = match error.classify() {
@@ -143,7 +193,7 @@ pub(super) fn decode<T: DeserializeOwned>(request: String, body: &[u8]) -> Resul
             serde_json::error::Category::Eof => "cut short",
         };
         Error::Decode {
-            request,
+            request: request(),
             kind: short_name::<T>().to_owned(),
             line: error.line(),
             column: error.column(),

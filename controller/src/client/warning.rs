@@ -16,12 +16,13 @@ pub(super) struct Warnings(Mutex<HashSet<String>>);
 
 impl Warnings {
     /// Logs the warnings of an answer to `request` that are new.
-    pub(super) fn log(&self, request: &str, headers: &HeaderMap) {
+    pub(super) fn log(&self, request: impl Fn() -> String, headers: &HeaderMap) {
         for value in headers.get_all(http::header::WARNING) {
             let Some(text) = value.to_str().ok().and_then(text_of) else {
                 continue;
             };
             if self.is_new(&text) {
+                let request = request();
                 tracing::warn!(request, "the API server warns: {text}");
             }
         }

@@ -12,10 +12,11 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use reeve_informer::ObjectKey;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
@@ -39,6 +40,8 @@ pub(super) struct OwnWrites<R> {
     /// How long a key waits for its own.
     limit: Duration,
     noted: Mutex<Noted<R>>,
+    /// Whether anything is noted: most keys write nothing, and need not take the lock. Set under it.
+    any: AtomicBool,
     /// Something was noted.
     news: Notify,
 }
@@ -170,6 +173,7 @@ impl<R: RequestKey> OwnWrites<R> {
         Self {
             limit,
             noted: Mutex::default(),
+            any: AtomicBool::new(false),
             news: Notify::new(),
         }
     }
@@ -189,12 +193,22 @@ impl<R: RequestKey> OwnWrites<R> {
             held: false,
         };
         noted.unseen.insert(key.clone(), unseen);
+        self.is_noted(noted);
+    }
+
+    /// Something was noted, under this lock.
+    fn is_noted(&self, noted: MutexGuard<'_, Noted<R>>) {
+        self.any.store(true, Ordering::Release);
         drop(noted);
         self.news.notify_one();
     }
 
     /// Whether `key` may be reconciled.
     pub(super) async fn hold(&self, key: &R) -> Hold {
+        // What the last run of this key wrote was noted before the queue could hand it out again.
+        if !self.any.load(Ordering::Acquire) {
+            return Hold::Go;
+        }
         let unseen = self.noted.lock().unseen.remove(key);
         let Some(mut unseen) = unseen else {
             return self.go(key, Hold::Go);
@@ -208,13 +222,17 @@ impl<R: RequestKey> OwnWrites<R> {
         let waited = unseen.since.elapsed();
         if waited >= self.limit {
             let first = first.write.key.clone();
-            follow(&mut self.noted.lock(), key, &unseen.writes);
+            let mut noted = self.noted.lock();
+            follow(&mut noted, key, &unseen.writes);
+            self.is_noted(noted);
             return self.go(key, Hold::Late(first));
         }
         let pause = unseen.look.min(self.limit.saturating_sub(waited));
         unseen.look = (unseen.look * 2).min(LAST_LOOK);
         unseen.held = true;
-        self.noted.lock().unseen.insert(key.clone(), unseen);
+        let mut noted = self.noted.lock();
+        noted.unseen.insert(key.clone(), unseen);
+        self.is_noted(noted);
         Hold::Wait(pause)
     }
 
@@ -339,6 +357,7 @@ impl<R: RequestKey> OwnWrites<R> {
         let empty = noted.unseen.is_empty() && noted.hidden.is_empty();
         if empty {
             *noted = Noted::default();
+            self.any.store(false, Ordering::Release);
         }
         empty
     }

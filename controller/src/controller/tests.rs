@@ -237,7 +237,7 @@ async fn a_reconcile_that_hangs_is_named_when_the_grace_period_ends() {
     let error = running.run.await.unwrap().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "still running when the grace period of 30s ended: test (reconciling ns/a for 79 s)"
+        "still running when the grace period of 30s ended: test (reconciling ns/a for 80 s)"
     );
 }
 

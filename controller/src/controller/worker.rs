@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -12,15 +12,13 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 use reeve_workqueue::{AddOptions, Item, Queue, Reason};
 use tokio::task::JoinSet;
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout};
-use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 use tracing::Instrument;
 
 use super::own_writes::{Hold, OwnWrites, Place};
 use super::settle::{Action, Label, Settlement, settle};
-use crate::client::Client;
-use crate::client::writes::Notes;
 use crate::context::{Context, Elsewhere, Inner, ReconcileId, Surroundings};
 use crate::metrics::ControllerMetrics;
 use crate::reconcile::{Error, Outcome, Reconciler, RequestKey};
@@ -46,12 +44,11 @@ pub(crate) struct Workshop<R: RequestKey> {
     pub(crate) queue: Queue<R>,
     pub(crate) reconciler: Arc<dyn AnyReconciler<R>>,
     pub(crate) metrics: ControllerMetrics,
-    pub(crate) client: Client,
     pub(crate) timeout: Option<Duration>,
     /// A panic costs one try; else it brings the manager down.
     pub(crate) recover_panic: bool,
     pub(crate) give_up: Option<GiveUp<R>>,
-    /// Where `client` writes.
+    /// Where the client of the surroundings writes.
     pub(super) place: Arc<Place>,
     /// What the keys wrote; `None` if they do not wait for it.
     pub(super) own_writes: Option<OwnWrites<R>>,
@@ -106,20 +103,31 @@ impl<R: RequestKey> GiveUp<R> {
 }
 
 /// Counts one up while it lives.
-struct Active(Gauge);
+struct Active<'a>(&'a Gauge);
 
 // === impl Active ===
 
-impl Active {
-    fn new(gauge: &Gauge) -> Self {
+impl<'a> Active<'a> {
+    fn new(gauge: &'a Gauge) -> Self {
         gauge.inc();
-        Self(gauge.clone())
+        Self(gauge)
     }
 }
 
-impl Drop for Active {
+impl Drop for Active<'_> {
     fn drop(&mut self) {
         self.0.dec();
+    }
+}
+
+/// Ends a reconcile when it is dropped, however that came.
+struct Over(Context);
+
+// === impl Over ===
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -160,11 +168,19 @@ impl<R: RequestKey> Workshop<R> {
     }
 
     async fn work(&self) {
-        loop {
-            let item = tokio::select! {
-                biased;
-                () = self.around.stopping.cancelled() => return,
-                item = self.queue.get() => item,
+        let stopping = &self.around.stopping;
+        while !stopping.is_cancelled() {
+            // A queue that is never empty must not keep its worker from yielding.
+            consume_budget().await;
+            let ready = self.queue.try_get();
+            let item = match ready {
+                // Nothing has to be waited for, not even for the stop.
+                Some(_) => ready,
+                None => tokio::select! {
+                    biased;
+                    () = stopping.cancelled() => return,
+                    item = self.queue.get() => item,
+                },
             };
             match item {
                 Some(item) => self.process(item).await,
@@ -174,10 +190,9 @@ impl<R: RequestKey> Workshop<R> {
     }
 
     async fn process(&self, item: Item<R>) {
-        let key = R::clone(&item);
         let held = tokio::select! {
             biased;
-            held = self.hold(&key) => held,
+            held = self.hold(&item) => held,
             // The server may have to be asked, and does not answer.
             () = self.around.stopping.cancelled() => Some(Duration::ZERO),
         };
@@ -186,50 +201,44 @@ impl<R: RequestKey> Workshop<R> {
             item.put_back(pause);
             return;
         }
-        let id = ReconcileId::new(&self.around.clock);
-        let span = tracing::info_span!("reconcile", controller = %self.around.controller, key = %key, reconcile_id = %id);
-        self.reconcile(item, key, id, span.clone())
+        let id = OnceLock::new();
+        let named = || *id.get_or_init(|| ReconcileId::new(&self.around.clock));
+        let span = tracing::info_span!("reconcile", controller = %self.around.controller, key = %*item, reconcile_id = %named());
+        self.reconcile(item, id, span.clone())
             .instrument(span)
             .await;
     }
 
-    async fn reconcile(&self, item: Item<R>, key: R, id: ReconcileId, span: tracing::Span) {
-        let notes = Arc::new(Notes::default());
-        let client = match &self.own_writes {
-            Some(_) => self.client.clone().with_notes(Arc::clone(&notes)),
-            None => self.client.clone(),
-        };
-        let elsewhere = self.own_writes.is_some().then(Arc::<Elsewhere>::default);
+    async fn reconcile(&self, item: Item<R>, id: OnceLock<ReconcileId>, span: tracing::Span) {
         let started = Instant::now();
-        let cancelled = CancellationToken::new();
-        // However the reconcile ends.
-        let over = cancelled.clone().drop_guard();
         let context = Context::new(Inner {
             around: Arc::clone(&self.around),
-            client,
-            elsewhere: elsewhere.clone(),
+            client: OnceLock::new(),
+            elsewhere: Elsewhere::default(),
             id,
             attempt: item.attempts(),
             priority: item.priority(),
             reasons: item.reasons(),
             deadline: self.timeout.and_then(|limit| started.checked_add(limit)),
-            cancelled,
+            cancelled: OnceLock::new(),
             span,
         });
+        let mut over = Over(context.clone());
         let active = Active::new(&self.metrics.active);
-        let result = self.run_once(context, key.clone()).await;
-        drop((active, over));
+        let result = self.run_once(context, R::clone(&item)).await;
+        drop(active);
+        over.0.end();
         self.metrics.time.observe(started.elapsed().as_secs_f64());
         // Before the item is settled: the key may be handed out the moment it is.
         if let Some(own_writes) = &self.own_writes {
-            let mut writes = self.place.own(notes.take());
-            for (cluster, written) in elsewhere.iter().flat_map(|elsewhere| elsewhere.take()) {
+            let mut writes = self.place.own(over.0.take_writes());
+            for (cluster, written) in over.0.take_writes_elsewhere() {
                 let place = Place::new(cluster.caches(), cluster.client());
                 writes.extend(place.own(written));
             }
-            own_writes.remember(&key, writes);
+            own_writes.remember(&item, writes);
         }
-        self.finish(item, &key, settle(result));
+        self.finish(item, settle(result));
     }
 
     /// One call of the reconciler: cut off at the time-out, and a panic made an error.
@@ -259,7 +268,7 @@ impl<R: RequestKey> Workshop<R> {
         })
     }
 
-    fn finish(&self, mut item: Item<R>, key: &R, settled: Settlement) {
+    fn finish(&self, mut item: Item<R>, settled: Settlement) {
         let metrics = &self.metrics;
         match settled.label {
             Label::Success => metrics.success.inc(),
@@ -279,18 +288,19 @@ impl<R: RequestKey> Workshop<R> {
                     metrics.terminal_errors.inc();
                     tracing::error!(%error, "reconciling failed; not tried again until something changes");
                 }
-                self.absolve(key);
+                self.absolve(&item);
                 item.forget();
             }
             Action::RequeueAfter(delay) => {
                 tracing::trace!(?delay, "reconciled; wanted again later");
-                self.absolve(key);
+                self.absolve(&item);
                 item.requeue_after(delay);
             }
             Action::Retry if self.gives_up(&item, &settled) => {
-                self.absolve(key);
+                let key = R::clone(&item);
+                self.absolve(&key);
                 item.forget();
-                self.tell(key, settled.error.as_ref());
+                self.tell(&key, settled.error.as_ref());
             }
             Action::Retry => {
                 let attempt = item.attempts();

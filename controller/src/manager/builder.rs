@@ -11,7 +11,7 @@ use tokio::sync::{Notify, watch};
 use super::names::Names;
 use super::{Addresses, Error, FOR_EVER, GRACE_PERIOD, Group, Manager, Runnable, Shared, Stage};
 use crate::cache::{CacheOptions, Caches, Selected};
-use crate::client::measure::measured;
+use crate::client::measure::Counted;
 use crate::client::{Client, Reading};
 use crate::controller::Defaults;
 use crate::debug::{self, Queues};
@@ -151,8 +151,9 @@ impl Builder {
             options.validate()?;
         }
         self.cache.validate()?;
-        let kube = measured(self.client, &self.metrics);
-        let client = Client::new(kube.clone());
+        let counted = Counted::new(self.client, Some(self.metrics.clone()));
+        let client = Client::counted(counted);
+        let kube = client.kube().clone();
         let instance = self
             .instance
             .or_else(|| {

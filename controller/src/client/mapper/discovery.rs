@@ -229,9 +229,9 @@ async fn ask<T: DeserializeOwned>(client: &Client, path: &str, accept: &str) -> 
             request: request.clone(),
             message: error.to_string(),
         })?;
-    let (code, body) = client.within_deadline(&request, http).await?;
+    let (code, body) = client.within_deadline(&|| request.clone(), http).await?;
     if !code.is_success() {
         return Err(refusal(request, code, &body));
     }
-    decode(request, &body)
+    decode(|| request, &body)
 }

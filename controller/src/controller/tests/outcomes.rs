@@ -388,6 +388,32 @@ async fn a_reconcile_knows_its_deadline_and_what_it_started_learns_of_its_end() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_context_that_outlives_its_reconcile_says_that_it_is_over() {
+    let fake = Fake::default();
+    fake.put(&path("a"), map("1"));
+    let kept: Arc<Mutex<Vec<Context>>> = Arc::default();
+    let keeps = Arc::clone(&kept);
+    let reconciler = reconcile::function(move |ctx: Context, _: Request| {
+        keeps.lock().push(ctx);
+        async { Ok::<_, Error>(Outcome::done()) }
+    });
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .complete(reconciler);
+    let running = start(&fake, [controller.unwrap()]).await;
+    eventually("reconciled", || {
+        running.metric("controller_runtime_reconcile_total{controller=\"test\",result=\"success\"}")
+            > 0.0
+    })
+    .await;
+    let kept = std::mem::take(&mut *kept.lock());
+    // Nobody had asked for the token before.
+    assert!(kept[0].cancelled().is_cancelled());
+    assert_eq!(kept[0].reconcile_id(), kept[0].clone().reconcile_id());
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_the_controllers_own_deadline_is_counted_as_a_timeout() {
     let slow = || async {
         // Its own, shorter deadline.

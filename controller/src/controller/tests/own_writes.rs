@@ -355,3 +355,43 @@ async fn lost_writes_are_asked_for_together_and_no_longer_than_the_key_waits() {
     assert_eq!(begin.elapsed(), limit);
     running.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_asked_for_is_held_though_nothing_is_noted_meanwhile() {
+    let fake = Fake::default();
+    let running = start(&fake, []).await;
+    let caches = running.manager.caches();
+    let _kept = caches.keep(&View::<Secret>::typed()).unwrap();
+    eventually("filled", || {
+        let health = caches.health();
+        health.len() == 1 && health[0].synced
+    })
+    .await;
+    let place = Place::new(caches, running.manager.client());
+    let own = OwnWrites::<u32>::new(Duration::from_secs(60));
+    assert_eq!(own.hold(&1).await, Hold::Go, "nothing was noted yet");
+    fake.hold_watches(true);
+    fake.put(&secret("a"), json!({"metadata": {}}));
+    fake.hook(|method, _| {
+        let get = *method == Method::GET;
+        get.then_some(Fate::Slow(Duration::from_secs(1)))
+    });
+    let lost = Write {
+        effect: Effect::Unknown,
+        ..changed("a", "u", "1")
+    };
+    own.remember(&1, place.own(vec![lost]));
+    let swept = async {
+        sleep(Duration::from_millis(500)).await;
+        own.is_empty()
+    };
+    let (hold, empty) = tokio::join!(own.hold(&1), swept);
+    assert!(empty, "the key has its notes with it");
+    assert!(matches!(hold, Hold::Wait(_)), "{hold:?}");
+    let hold = own.hold(&1).await;
+    assert!(matches!(hold, Hold::Wait(_)), "{hold:?}");
+    fake.hold_watches(false);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(own.hold(&1).await, Hold::Go);
+    running.end().await;
+}
