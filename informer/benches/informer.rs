@@ -9,12 +9,15 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::metadata::PartialObjectMeta;
 use kube_core::{DynamicObject, Expression, Selector};
+use kube_derive::Resource;
 use reeve_informer::{
     Compact, Decoding, Event, HandlerOptions, ObjectKey, Policy, ReflectorOptions, SharedInformer,
     Stored,
 };
+use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -29,22 +32,68 @@ const CHANGES: usize = 10_000;
 /// A Pod as a cluster has them, a third of it `managedFields`.
 const POD: &str = include_str!("../../benches/peers/server/templates/pod.json");
 
-/// One object from its bytes, in each form that a store may keep.
+/// A custom resource.
+const IP_BLOCK: &str = include_str!("../../benches/peers/server/templates/ipblock.json");
+
+#[derive(Resource, Serialize, Deserialize)]
+#[resource(inherit = ConfigMap, crates(kube_core = "::kube_core"))]
+struct IpBlock {
+    metadata: ObjectMeta,
+    spec: Spec,
+    status: Status,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Spec {
+    ip: String,
+    duration: String,
+    reason: String,
+    source: String,
+    tags: Vec<String>,
+    ts: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    phase: String,
+    message: String,
+    engine: String,
+    blocked_at: String,
+    expires_at: String,
+    observed_generation: u64,
+}
+
+/// One object from its bytes, in each form that a store may keep, as informers read it and as serde_json alone does.
 fn decode(c: &mut Criterion) {
     let config_map = object(7, 12_345);
     let mut group = c.benchmark_group("decode");
-    for (kind, document) in [("ConfigMap", config_map.as_str()), ("Pod", POD)] {
+    for (kind, document) in [
+        ("ConfigMap", config_map.as_str()),
+        ("IPBlock", IP_BLOCK),
+        ("Pod", POD),
+    ] {
         group.throughput(Throughput::Bytes(document.len() as u64));
-        let mut form = |form: &str, read: &dyn Fn(&str)| {
-            let id = BenchmarkId::new(form, kind);
-            group.bench_function(id, |b| b.iter(|| read(black_box(document))));
+        let mut form = |form: &str, reads: [fn(&str); 2]| {
+            for (form, read) in [form, &format!("{form} by serde_json")]
+                .into_iter()
+                .zip(reads)
+            {
+                let id = BenchmarkId::new(form, kind);
+                group.bench_function(id, |b| b.iter(|| read(black_box(document))));
+            }
         };
         match kind {
-            "Pod" => form("typed", &one::<Pod>),
-            _ => form("typed", &one::<ConfigMap>),
+            "Pod" => form("typed", [one::<Pod>, one_by_serde_json::<Pod>]),
+            "IPBlock" => form("typed", [one::<IpBlock>, one_by_serde_json::<IpBlock>]),
+            _ => form("typed", [one::<ConfigMap>, one_by_serde_json::<ConfigMap>]),
         }
-        form("compact", &one::<Compact<ConfigMap>>);
-        form("dynamic", &one::<DynamicObject>);
+        type Kept = Compact<ConfigMap>;
+        form("compact", [one::<Kept>, one_by_serde_json::<Kept>]);
+        form(
+            "dynamic",
+            [one::<DynamicObject>, one_by_serde_json::<DynamicObject>],
+        );
         // As it comes when it is asked for.
         let mut whole: serde_json::Value = serde_json::from_str(document).expect("an object");
         whole["kind"] = "PartialObjectMetadata".into();
@@ -62,6 +111,11 @@ fn decode(c: &mut Criterion) {
 }
 
 fn one<S: Stored>(document: &str) {
+    let decoded = Decoding::default().read::<S>(document);
+    drop(black_box(decoded.expect("an object")));
+}
+
+fn one_by_serde_json<S: Stored>(document: &str) {
     let mut document = serde_json::Deserializer::from_str(document);
     let decoded = S::decode(&mut document, &Decoding::default());
     drop(black_box(decoded.expect("an object")));

@@ -2,7 +2,7 @@
 //!
 //! What is kept is the text of the object in one allocation, and beside it where its name, namespace, uid,
 //! version, labels and owners stand. Nothing is decoded on arrival, so an entry costs its text and 120 bytes; a Pod
-//! of 3.5 KB takes 23.7 KB as its type (`benches/peers`, `sync`). Each [`Stored::typed`] pays for decoding
+//! of 3.5 KB takes 18.1 KB as its type (`benches/peers`, `sync`). Each [`Stored::typed`] pays for decoding
 //! instead: for kinds that are many, and read seldom or by key. Nothing is interned, for nothing is copied out of
 //! the text: namespaces and labels are read where they stand.
 //!
@@ -24,7 +24,7 @@ use serde::de::{
 };
 use serde_json::value::RawValue;
 
-use crate::decode::{Decoding, Key, Skip, redacted};
+use crate::decode::{Decoding, Key, Skip, json, redacted};
 use crate::entry::{Stored, ViewError};
 use crate::reading::Reading;
 
@@ -97,7 +97,7 @@ impl<K> Compact<K> {
 
     fn labels(&self) -> Vec<(&str, &str)> {
         let text = self.header.labels.of(&self.json);
-        serde_json::from_str::<Pairs<'_>>(text).map_or_else(|_| Vec::new(), |pairs| pairs.0)
+        json::from_str::<Pairs<'_>>(text).map_or_else(|_| Vec::new(), |pairs| pairs.0)
     }
 }
 
@@ -107,7 +107,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Compact<K> {
         text: &'a str,
         view: &'static str,
     ) -> Result<T, ViewError> {
-        serde_json::from_str(text).map_err(|error| {
+        json::from_str(text).map_err(|error| {
             let error = ViewError::Undecodable {
                 view,
                 error: redacted(&error),
@@ -173,7 +173,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
 
     fn owner_references(&self) -> Cow<'_, [OwnerReference]> {
         let text = self.header.owner_references.of(&self.json);
-        let owners: Option<Vec<OwnerReference>> = serde_json::from_str(text).unwrap_or_default();
+        let owners: Option<Vec<OwnerReference>> = json::from_str(text).unwrap_or_default();
         Cow::Owned(owners.unwrap_or_default())
     }
 
@@ -198,7 +198,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
         self.read(&self.json, "untyped object")
     }
 
-    /// Reads JSON of serde_json's own deserializer; another one is refused.
+    /// Reads JSON of serde_json's own deserializer ([`Decoding::read`] has one, too); another one is refused.
     fn decode<'de, D: Deserializer<'de>>(
         document: D,
         decoding: &Decoding,
@@ -506,19 +506,29 @@ impl<'de> serde::Deserialize<'de> for Pairs<'de> {
 mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use proptest::prelude::*;
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     use super::*;
     use crate::decode::skip_tests::{any_path, any_value, leave_out};
     use crate::sample::cases;
 
+    /// By the reader that informers use and by serde_json, which are to read the same.
     fn read(document: &str, decoding: &Decoding) -> Result<Arc<Compact<Pod>>, serde_json::Error> {
+        let ours = json::read(document, |reader| Compact::<Pod>::decode(reader, decoding));
         let mut document = serde_json::Deserializer::from_str(document);
-        Compact::decode(&mut document, decoding).map(Arc::new)
+        let theirs = Compact::decode(&mut document, decoding);
+        assert_eq!(
+            ours.ok().map(|read| (read.json, read.header)),
+            theirs
+                .as_ref()
+                .ok()
+                .map(|read| (read.json.clone(), read.header)),
+        );
+        theirs.map(Arc::new)
     }
 
     fn pod() -> Value {
-        json!({
+        serde_json::json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
                 "name": "p", "namespace": "n", "uid": "u", "resourceVersion": "5",

@@ -13,6 +13,7 @@ use kube_core::DynamicObject;
 use kube_core::metadata::PartialObjectMeta;
 
 use crate::compact::Compact;
+use crate::decode::json::agree;
 use crate::decode::{Decoding, Frame, Undecodable, decode_frame, decode_list};
 use crate::entry::Stored;
 use crate::transport::{Error, Splitter, from_answer};
@@ -153,6 +154,13 @@ pub fn list(body: &[u8]) {
     assert_eq!(typed, counted::<PartialObjectMeta<Secret>>(body));
 }
 
+/// Any document, as all kinds of types: the reader that informers use reads what serde_json reads, or leaves it to that.
+pub fn json(document: &[u8]) {
+    if let Ok(document) = std::str::from_utf8(document) {
+        agree::all(document);
+    }
+}
+
 /// A refusal: the code is kept, and what is no Status is not quoted. The first bytes are the code.
 pub fn status(input: &[u8]) {
     let Some((code, body)) = input.split_first_chunk() else {
@@ -236,7 +244,7 @@ mod tests {
     ];
 
     fn all(input: &[u8]) {
-        for target in [lines, frame, list, status, versions, round_trip] {
+        for target in [lines, frame, list, json, status, versions, round_trip] {
             target(input);
         }
     }

@@ -1,6 +1,5 @@
 //! Reading one line of a watch.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::list::EntrySeed;
-use super::{DecodeError, Decoding, Undecodable, redacted};
+use super::{DecodeError, Decoding, Undecodable, json, redacted};
 use crate::entry::Stored;
 
 /// What one line of a watch says.
@@ -80,21 +79,19 @@ pub(crate) fn decode_frame<S: Stored>(
     line: &[u8],
     decoding: &Decoding,
 ) -> Result<Frame<S>, DecodeError> {
-    let mut document = serde_json::Deserializer::from_slice(line);
-    let whole = document
-        .deserialize_map(FrameVisitor::<S> {
+    let Ok(line) = std::str::from_utf8(line) else {
+        // As Go reads it.
+        return decode_frame(String::from_utf8_lossy(line).as_bytes(), decoding);
+    };
+    let whole = json::read(line, |document| {
+        document.deserialize_map(FrameVisitor::<S> {
             decoding,
             entry: std::marker::PhantomData,
         })
-        .and_then(|frame| document.end().map(|()| frame));
+    });
     match whole {
         Ok(Some(frame)) => Ok(named(frame)),
-        Ok(None) => decode_parts(line, decoding).map(named),
-        Err(_) => match String::from_utf8_lossy(line) {
-            Cow::Borrowed(_) => decode_parts(line, decoding).map(named),
-            // As Go reads it.
-            Cow::Owned(repaired) => decode_frame(repaired.as_bytes(), decoding),
-        },
+        Ok(None) | Err(_) => decode_parts(line, decoding).map(named),
     }
 }
 
@@ -114,7 +111,7 @@ fn named<S: Stored>(frame: Frame<S>) -> Frame<S> {
 }
 
 /// The slow way: for a frame whose object cannot be read, or whose `type` comes after its object.
-fn decode_parts<S: Stored>(line: &[u8], decoding: &Decoding) -> Result<Frame<S>, DecodeError> {
+fn decode_parts<S: Stored>(line: &str, decoding: &Decoding) -> Result<Frame<S>, DecodeError> {
     #[derive(Deserialize)]
     struct Parts<'a> {
         r#type: Type,
@@ -125,7 +122,7 @@ fn decode_parts<S: Stored>(line: &[u8], decoding: &Decoding) -> Result<Frame<S>,
         what: "the watch event",
         error: redacted(&error),
     };
-    let Parts { r#type, object } = serde_json::from_slice(line).map_err(broken)?;
+    let Parts { r#type, object } = serde_json::from_str(line).map_err(broken)?;
     let wrap: fn(Arc<S>) -> Frame<S> = match r#type {
         Type::Added => Frame::Added,
         Type::Modified => Frame::Modified,
@@ -142,10 +139,7 @@ fn decode_parts<S: Stored>(line: &[u8], decoding: &Decoding) -> Result<Frame<S>,
         }
         Type::Unknown => return Ok(Frame::Unknown),
     };
-    match S::decode(
-        &mut serde_json::Deserializer::from_str(object.get()),
-        decoding,
-    ) {
+    match S::decode(&mut json::by_serde_json(object.get()), decoding) {
         Ok(entry) => Ok(wrap(Arc::new(entry))),
         Err(error) => Ok(Frame::Undecodable {
             object: Undecodable::probe(object.get(), &error),

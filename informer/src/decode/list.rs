@@ -1,6 +1,5 @@
 //! Reading a page of a list.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{DecodeError, Decoding, Undecodable, redacted};
+use super::{DecodeError, Decoding, Undecodable, json, redacted};
 use crate::entry::Stored;
 
 /// One page of a list.
@@ -33,29 +32,26 @@ pub(crate) fn decode_list<S: Stored>(
     body: &[u8],
     decoding: &Decoding,
 ) -> Result<ListPage<S>, DecodeError> {
-    let mut document = serde_json::Deserializer::from_slice(body);
-    let whole = ListSeed {
+    let Ok(body) = std::str::from_utf8(body) else {
+        // As Go reads it: one wrong byte shall not cost the whole list.
+        return decode_list(String::from_utf8_lossy(body).as_bytes(), decoding);
+    };
+    let seed = ListSeed {
         item: || EntrySeed::<S>::new(decoding),
-    }
-    .deserialize(&mut document)
-    .and_then(|list| document.end().map(|()| list));
-    match whole {
+    };
+    match json::read(body, |document| seed.deserialize(document)) {
         Ok(list) => finish(list.kind, list.metadata, list.items, Vec::new()),
-        Err(_) => match String::from_utf8_lossy(body) {
-            Cow::Borrowed(_) => decode_items(body, decoding),
-            // As Go reads it: one wrong byte shall not cost the whole list.
-            Cow::Owned(repaired) => decode_list(repaired.as_bytes(), decoding),
-        },
+        Err(_) => decode_items(body, decoding),
     }
 }
 
 /// The slow way: finds the items first, then reads each alone.
-fn decode_items<S: Stored>(body: &[u8], decoding: &Decoding) -> Result<ListPage<S>, DecodeError> {
+fn decode_items<S: Stored>(body: &str, decoding: &Decoding) -> Result<ListPage<S>, DecodeError> {
     let broken = |error: serde_json::Error| DecodeError {
         what: "the list",
         error: redacted(&error),
     };
-    let mut document = serde_json::Deserializer::from_slice(body);
+    let mut document = serde_json::Deserializer::from_str(body);
     let list = ListSeed {
         item: RawSeed::default,
     }
@@ -65,7 +61,7 @@ fn decode_items<S: Stored>(body: &[u8], decoding: &Decoding) -> Result<ListPage<
     let mut items = Vec::with_capacity(list.items.len());
     let mut undecodable = Vec::new();
     for raw in list.items {
-        match S::decode(&mut serde_json::Deserializer::from_str(raw.get()), decoding) {
+        match S::decode(&mut json::by_serde_json(raw.get()), decoding) {
             Ok(item) => items.push(Arc::new(item)),
             Err(error) => undecodable.push(Undecodable::probe(raw.get(), &error)),
         }

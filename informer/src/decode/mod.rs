@@ -7,6 +7,7 @@
 //! that fails is it split into objects, each is tried alone, and those that fail become [`Undecodable`].
 
 mod frame;
+pub(crate) mod json;
 mod list;
 mod outline;
 mod skip;

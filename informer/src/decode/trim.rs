@@ -1,7 +1,7 @@
 //! A deserializer that leaves out what is to be skipped and puts in a missing `apiVersion` and `kind`.
 //!
 //! `metadata.managedFields` is always skipped: it is often a third of an object and read by nobody here; building
-//! it costs a tree of JSON values an object. This adapter stands between serde_json and the type: it hands every
+//! it costs a tree of JSON values an object. This adapter stands between the reader and the type: it hands every
 //! call through, but on the way to what is skipped it looks at the keys, and skips those as bytes.
 
 use std::borrow::Cow;
@@ -14,7 +14,9 @@ use serde::de::{
     SeqAccess, Visitor,
 };
 
+use super::json;
 use super::skip::{Skip, SkipPath};
+use crate::entry::Stored;
 use crate::reading::Reading;
 
 /// How objects are read.
@@ -60,6 +62,20 @@ impl Decoding {
     pub fn skip(mut self, path: &SkipPath) -> Self {
         self.skip.add(path);
         self
+    }
+
+    /// Reads one object from its JSON text, as an informer reads it: faster than [`Stored::decode`] with serde_json's
+    /// deserializer, and with each `Vec` as large as it has to be.
+    ///
+    /// # Errors
+    /// serde_json's. It may quote the object, which may be a secret.
+    pub fn read<S: Stored>(&self, document: &str) -> Result<S, serde_json::Error> {
+        json::read(document, |reader| S::decode(reader, self)).or_else(|_| {
+            let mut reader = json::by_serde_json(document);
+            let object = S::decode(&mut reader, self)?;
+            reader.end()?;
+            Ok(object)
+        })
     }
 }
 
@@ -288,6 +304,13 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for TrimmedElements<'_, A> {
         }
         self.inner.next_element_seed(Trim::within(seed, self.skip))
     }
+
+    fn size_hint(&self) -> Option<usize> {
+        if self.skip.whole {
+            return Some(0);
+        }
+        self.inner.size_hint()
+    }
 }
 
 impl<'a, T> Trim<'a, T> {
@@ -351,7 +374,7 @@ mod tests {
         "annotations":{"a":"b"}},"spec":{"containers":[{"name":"c","env":[{"name":"managedFields"}]}]}}"#;
 
     fn read<S: Stored>(document: &str, decoding: &Decoding) -> S {
-        S::decode(&mut serde_json::Deserializer::from_str(document), decoding).unwrap()
+        json::read(document, |reader| S::decode(reader, decoding)).unwrap()
     }
 
     #[test]
@@ -405,6 +428,8 @@ mod tests {
             let text = document.to_string();
             let mut reader = serde_json::Deserializer::from_str(&text);
             let read = Value::deserialize(Trimmed::object(&mut reader, &decoding)).unwrap();
+            let ours = json::read(&text, |reader| Value::deserialize(Trimmed::object(reader, &decoding)));
+            prop_assert_eq!(&ours.unwrap(), &read);
             let mut wanted = document;
             for path in &paths {
                 leave_out(&mut wanted, path);
