@@ -42,7 +42,7 @@ use crate::key::{KeyRef, ObjectKey};
 /// }
 ///
 /// let pod = r#"{"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "containers": []}, "status": {}}"#;
-/// let placed = Placed::decode(&mut serde_json::Deserializer::from_str(pod), &Decoding::default())?;
+/// let placed = Decoding::default().read::<Placed>(pod)?; // as the informer does
 /// assert_eq!(placed.spec.node_name.as_deref(), Some("n1"));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
@@ -91,7 +91,8 @@ pub trait Stored: Sized + Send + Sync + 'static {
     /// [`ViewError`] if this form does not hold all of the object, or it has no JSON form.
     fn dynamic(&self) -> Result<DynamicObject, ViewError>;
 
-    /// Reads an entry.
+    /// Reads an entry. [`Decoding::read`] does so from a text; informers give it the same reader, whose arrays tell
+    /// their length before their first element.
     ///
     /// # Errors
     /// The deserializer's, if the document does not describe an entry of this type.
