@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
 use reeve_controller::cache::{CacheOptions, KindOptions, Selected};
-use reeve_controller::source::{Sender, Wanted};
+use reeve_controller::source::{Sender, Source, Wanted};
 use reeve_controller::{
     Controller, Manager, MetricsServer, Request, Runnable, controller, leader_election, manager,
     metrics, predicate, source,
@@ -280,7 +280,7 @@ fn assemble(
     let configuration = Controller::builder("configuration")
         .for_kind::<ConfigMap>()
         .with_predicate(predicate::resource_version_changed())
-        .watches_source(looks)
+        .watches_source(Source::from(looks).finite())
         .without_leader_election()
         .complete(ConfigurationReconciler::new(
             config_map,

@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_apiserver::ApiServer;
 use reeve_controller::client::{Patch, WriteOptions};
-use reeve_controller::source::{self, Wanted};
+use reeve_controller::source::{self, Source, Wanted};
 use reeve_controller::{Context, Controller, Manager, ObjectKey, Outcome, Reconciler, reconcile};
 use serde_json::json;
 use tokio::time::sleep;
@@ -82,13 +82,11 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
 
     let meters = Meters::default();
     let (reports, requests) = source::channel::<Work>(16);
+    let once = stream::iter([Wanted::with_priority(Work::Meter("removed"), -10)]);
     let keeper = Controller::typed::<Work>("keeper")
         .watches_source(requests)
         // A stream of what shall be looked at once, after everything else.
-        .watches_source(stream::iter([Wanted::with_priority(
-            Work::Meter("removed"),
-            -10,
-        )]))
+        .watches_source(Source::from(once).finite())
         .watches_source(source::every(Duration::from_millis(200), Work::Sum))
         .complete(Keeper {
             meters: Arc::clone(&meters),

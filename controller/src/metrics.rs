@@ -476,7 +476,7 @@ impl Families {
         );
         registry.register(
             "reeve_controller_informer_unavailable",
-            "1 for each informer that keeps a controller from starting its workers, with the cause",
+            "1 for each informer or source of which a controller has no news, with the cause",
             self.unavailable.clone(),
         );
         registry.register(

@@ -1,11 +1,35 @@
-//! Requests that do not come from a watch: a channel, a stream, a timer.
+//! Requests that do not come from a watch: a channel, a stream, a timer, or anything else that is a [`Source`].
+//!
+//! # When a source fails
+//! In controller-runtime a source that returns an error from its start stops its controller, and with it the manager;
+//! one that ends later is not missed. Here a fault stays where it is, as that of an informer does: it degrades the
+//! controllers that have this source, and they say so. The check `controllers` of the readiness names the source and
+//! the cause, and so do [`Handle::health`](crate::manager::Handle::health), the metric
+//! `reeve_controller_informer_unavailable` and one line of the log; the controller's other watches and sources go on,
+//! and so do the other controllers.
+//!
+//! | what happens | cause | what follows |
+//! |---|---|---|
+//! | it is being started | `not started` | no worker starts before it is, as none starts before the caches are filled |
+//! | its start is an error | `source failed` | it is started again, after a second, and ever more rarely, a minute at most |
+//! | its stream yields an error | `source failed` | the same |
+//! | its stream ends | `source ended` | the same; nothing with [`Source::finite`] |
+//! | either panics | `source panicked` | the same |
+//!
+//! Only [`Source::starting`] can be started again. A stream that was handed over is gone when it fails, and is named
+//! until the controller stops. With a
+//! [`cache_sync_timeout`](crate::controller::Builder::cache_sync_timeout), a source that is not started in time
+//! brings the manager down, as in controller-runtime.
 
+use std::fmt;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
+use tower::BoxError;
 
 /// The shortest period of a timer: without end it would take a whole processor.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -118,12 +142,86 @@ pub fn every<R: Clone + Send + 'static>(
     .boxed()
 }
 
-/// A stream of requests, as the builder keeps it.
-pub(crate) fn boxed<R, S>(stream: S) -> BoxStream<'static, Wanted<R>>
+/// Requests of a source, and the error that ends them.
+pub(crate) type Requests<R> = BoxStream<'static, Result<Wanted<R>, BoxError>>;
+/// Starts a source; `None` when that was done and cannot be done again.
+type Start<R> =
+    Box<dyn FnMut() -> Option<BoxFuture<'static, Result<Requests<R>, BoxError>>> + Send>;
+
+/// Where requests come from that no watch names. A stream of them is one; [`Source::starting`] makes one that may fail
+/// and begin again. What comes of failures is said [above](self#when-a-source-fails).
+#[must_use = "a source does nothing until a controller is given it"]
+pub struct Source<R> {
+    pub(crate) name: Option<String>,
+    pub(crate) finite: bool,
+    pub(crate) start: Start<R>,
+}
+
+// === impl Source ===
+
+impl<R: Send + 'static> Source<R> {
+    /// What `start` comes to, each time it is called: at the start of the controller, and again when the stream has
+    /// failed or ended. The controller's workers wait for the first.
+    pub fn starting<F, Fut, S, W, E>(mut start: F) -> Self
+    where
+        F: FnMut() -> Fut + Send + 'static,
+        Fut: Future<Output = Result<S, E>> + Send + 'static,
+        S: Stream<Item = Result<W, E>> + Send + 'static,
+        W: Into<Wanted<R>> + 'static,
+        E: Into<BoxError> + 'static,
+    {
+        Self::of(Box::new(move || {
+            let started = start();
+            Some(Box::pin(async move {
+                let stream = started.await.map_err(Into::into)?;
+                Ok(stream.map_ok(Into::into).map_err(Into::into).boxed())
+            }))
+        }))
+    }
+
+    /// Calls it so in readiness, in health, in the log and in metrics; `source 1`, `source 2`, … in the order in which
+    /// the controller was given them unless said.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Its end is no fault: it has named all there was to name.
+    pub fn finite(mut self) -> Self {
+        self.finite = true;
+        self
+    }
+
+    fn of(start: Start<R>) -> Self {
+        Self {
+            name: None,
+            finite: false,
+            start,
+        }
+    }
+}
+
+/// A stream of requests, which cannot be started again.
+impl<R, S> From<S> for Source<R>
 where
+    R: Send + 'static,
     S: Stream + Send + 'static,
     S::Item: Into<Wanted<R>>,
-    R: 'static,
 {
-    stream.map(Into::into).boxed()
+    fn from(stream: S) -> Self {
+        let mut stream = Some(stream);
+        Self::of(Box::new(move || {
+            let requests: Requests<R> = stream.take()?.map(|wanted| Ok(wanted.into())).boxed();
+            Some(Box::pin(std::future::ready(Ok(requests))))
+        }))
+    }
+}
+
+impl<R> fmt::Debug for Source<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source")
+            .field("name", &self.name)
+            .field("finite", &self.finite)
+            .finish_non_exhaustive()
+    }
 }

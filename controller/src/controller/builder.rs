@@ -5,7 +5,6 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{BoxStream, Stream};
 use reeve_workqueue::{RateLimiter, Reason};
 
 use super::run::Plan;
@@ -19,7 +18,7 @@ use crate::handler::{ForOwner, Handler, Watched, for_object, for_owner_of};
 use crate::leader_election;
 use crate::predicate::{Filter, Predicate};
 use crate::reconcile::{Error, Reconciler, Request, RequestKey};
-use crate::source::{self, Wanted};
+use crate::source::Source;
 
 /// What is wrong with a controller.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -90,7 +89,7 @@ pub struct Builder<R: RequestKey, K = NoWatch, F = NoWatch> {
     predicates: Vec<Box<dyn Predicate<K>>>,
     optional: bool,
     filters: Vec<Box<dyn Filter>>,
-    streams: Vec<BoxStream<'static, Wanted<R>>>,
+    sources: Vec<Source<R>>,
     settings: Settings<R>,
     marker: PhantomData<fn() -> F>,
 }
@@ -122,7 +121,7 @@ impl<R: RequestKey> Builder<R> {
             predicates: Vec::new(),
             optional: false,
             filters: Vec::new(),
-            streams: Vec::new(),
+            sources: Vec::new(),
             settings: Settings {
                 workers: None,
                 timeout: None,
@@ -239,14 +238,15 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         self
     }
 
-    /// Takes requests from a stream, too: a [`source::channel`], a timer. Predicates do not apply to it. It is read
-    /// from the start, on standbys too; the queue holds each request once.
-    pub fn watches_source<S>(mut self, stream: S) -> Self
-    where
-        S: Stream + Send + 'static,
-        S::Item: Into<Wanted<R>>,
-    {
-        self.streams.push(source::boxed(stream));
+    /// Takes requests from a source, too: a [`source::channel`](crate::source::channel), a timer, any stream, or a
+    /// [`Source`] that may fail. Predicates do not apply to it. It is read from the start, on standbys too; the queue
+    /// holds each request once.
+    ///
+    /// A stream that ends, fails or panics degrades this controller, which says so in readiness
+    /// ([how](crate::source#when-a-source-fails)). Of one whose end is no fault, that is to be said:
+    /// `Source::from(stream).finite()`.
+    pub fn watches_source(mut self, source: impl Into<Source<R>>) -> Self {
+        self.sources.push(source.into());
         self
     }
 
@@ -373,14 +373,14 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
             kind,
             watches,
             filters,
-            streams,
+            sources,
             mut settings,
             ..
         } = self.seal::<NoWatch, F>(None);
         if name.is_empty() {
             return Err(BuildError::NoName);
         }
-        if watches.is_empty() && streams.is_empty() {
+        if watches.is_empty() && sources.is_empty() {
             return Err(BuildError::NoWatch(name));
         }
         if settings.workers == Some(0) {
@@ -396,7 +396,7 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
             kind,
             watches,
             filters: filters.into(),
-            streams,
+            sources,
             settings,
             reconciler: Arc::new(Erased(reconciler)),
         };
@@ -437,7 +437,7 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
             predicates: Vec::new(),
             optional: false,
             filters: self.filters,
-            streams: self.streams,
+            sources: self.sources,
             settings: self.settings,
             marker: PhantomData,
         }

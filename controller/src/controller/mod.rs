@@ -3,6 +3,7 @@
 mod builder;
 mod defaults;
 mod own_writes;
+mod reading;
 mod run;
 mod settle;
 mod sync;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::stream::{BoxStream, SelectAll};
-use reeve_workqueue::{AddOptions, OnDrop, Queue, Reason};
+use futures::stream::FuturesUnordered;
+use reeve_workqueue::{OnDrop, Queue};
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
@@ -24,7 +24,7 @@ use crate::manager::names::Name;
 use crate::manager::{Inspect, Runnable, State, Ticket};
 use crate::metrics::Series;
 use crate::reconcile::RequestKey;
-use crate::source::Wanted;
+use crate::source::Source;
 
 /// Everything a controller is made of.
 pub(super) struct Plan<R: RequestKey> {
@@ -33,7 +33,7 @@ pub(super) struct Plan<R: RequestKey> {
     pub(super) kind: Option<Kind>,
     pub(super) watches: Vec<AnyWatch<R>>,
     pub(super) filters: Filters,
-    pub(super) streams: Vec<BoxStream<'static, Wanted<R>>>,
+    pub(super) sources: Vec<Source<R>>,
     pub(super) settings: Settings<R>,
     pub(super) reconciler: Arc<dyn AnyReconciler<R>>,
 }
@@ -62,7 +62,7 @@ impl<R: RequestKey> Plan<R> {
             kind,
             watches,
             filters,
-            streams,
+            sources,
             mut settings,
             reconciler,
         } = self;
@@ -77,8 +77,8 @@ impl<R: RequestKey> Plan<R> {
         for watch in watches {
             watching.add(watch)?;
         }
-        for stream in streams {
-            watching.add_source(stream);
+        for source in sources {
+            watching.add_source(source);
         }
         let inspect: Arc<dyn Inspect> = Arc::<Watching<R>>::clone(&watching);
         let named = name.clone();
@@ -114,6 +114,7 @@ impl<R: RequestKey> Plan<R> {
                 place,
                 own_writes: settings.own_writes.map(OwnWrites::new),
             });
+            let around = Arc::clone(&workshop.around);
             let run = Run {
                 ticket,
                 watching: Arc::clone(&watching),
@@ -128,7 +129,7 @@ impl<R: RequestKey> Plan<R> {
                     workshop.metrics.workers.set(0);
                     result
                 }
-                never = pump(&watching, &queue) => match never {},
+                never = pump(&watching, &around.controller, &queue, &around.stopping) => match never {},
             };
             if !alone.is_asked_to_stop() {
                 // The manager stops, too.
@@ -244,24 +245,21 @@ impl<R: RequestKey> Run<R> {
     }
 }
 
-/// Moves requests from the streams, also of those that are added, into the queue, for ever.
-async fn pump<R: RequestKey>(watching: &Watching<R>, queue: &Queue<R>) -> Infallible {
-    let mut streams = SelectAll::new();
+/// Reads the sources, also those that are added, for ever.
+async fn pump<R: RequestKey>(
+    watching: &Watching<R>,
+    controller: &str,
+    queue: &Queue<R>,
+    stop: &CancellationToken,
+) -> Infallible {
+    let mut readings = FuturesUnordered::new();
     loop {
-        let wanted = tokio::select! {
+        tokio::select! {
             biased;
             added = watching.next_sources() => {
-                streams.extend(added);
-                continue;
+                readings.extend(added.into_iter().map(|reading| reading.run(controller, queue, stop)));
             }
-            Some(wanted) = streams.next() => wanted,
-        };
-        let Wanted { request, priority } = wanted;
-        let options = AddOptions {
-            priority,
-            reason: Some(Reason::Custom("source")),
-            ..AddOptions::default()
-        };
-        queue.add_with(request, options);
+            Some(()) = readings.next() => {}
+        }
     }
 }

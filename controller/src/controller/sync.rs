@@ -1,4 +1,5 @@
-//! The wait for the first objects: of every watch before the workers start, of each that is added later beside them.
+//! The wait for the first objects and the start of sources: of all before the workers start, of each that is added
+//! later beside them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tokio::time::{Instant, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
-use super::watching::{Registered, Watching};
+use super::watching::{Member, Watching};
 use crate::manager::{Inspect, Unavailable};
 use crate::reconcile::RequestKey;
 
@@ -30,7 +31,7 @@ enum Goal {
     /// The workers are to start.
     All,
     /// They have started.
-    Late(Arc<Registered>),
+    Late(Member),
 }
 
 // === impl Wait ===
@@ -70,7 +71,10 @@ impl<R: RequestKey> Wait<'_, R> {
                 let missing = self.missing(&goal);
                 let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
                 let missing = missing.join("; ");
-                Err(format!("its caches were not filled within {limit:?}: {missing}").into())
+                Err(
+                    format!("its watches and sources were not ready within {limit:?}: {missing}")
+                        .into(),
+                )
             }
         }
     }
@@ -80,7 +84,7 @@ impl<R: RequestKey> Wait<'_, R> {
         let reached = async {
             match goal {
                 Goal::All => self.watching.synced().await,
-                Goal::Late(registered) => registered.attached().await,
+                Goal::Late(member) => member.attached().await,
             }
         };
         tokio::pin!(reached);
@@ -122,14 +126,14 @@ impl<R: RequestKey> Wait<'_, R> {
     fn missing(&self, goal: &Goal) -> Vec<Unavailable> {
         match goal {
             Goal::All => self.watching.unavailable(),
-            Goal::Late(registered) => registered.trouble().into_iter().collect(),
+            Goal::Late(member) => member.trouble().into_iter().collect(),
         }
     }
 
     fn warn(&self, goal: &Goal, kind: &Unavailable) {
         let so = match goal {
             Goal::All => "no worker starts before this kind can be followed",
-            Goal::Late(_) => "a watch was added whose kind cannot be followed; the others go on",
+            Goal::Late(_) => "this kind was added and cannot be followed; the others go on",
         };
         tracing::warn!(
             controller = self.name,

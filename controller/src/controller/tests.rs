@@ -4,6 +4,7 @@ mod builder;
 mod late;
 mod outcomes;
 mod own_writes;
+mod sources;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -5,18 +5,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::BoxStream;
 use parking_lot::Mutex;
 use reeve_informer::{Activity, CacheHealth};
 use reeve_workqueue::Queue;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
+use super::reading::{Gauge, Reading};
 use super::watch::{AnyWatch, Asked, Filters};
 use crate::cache::{CacheError, Caches, Registration};
 use crate::manager::{Inspect, Unavailable};
 use crate::reconcile::RequestKey;
-use crate::source::Wanted;
+use crate::source::Source;
 
 /// How often it is looked whether the server has an optional kind, while the workers wait to start.
 const LOOK: Duration = Duration::from_millis(100);
@@ -44,7 +44,7 @@ pub enum WatchError {
 /// What is added to a controller, its type of requests erased on the way.
 pub(crate) enum Late<R> {
     Watch(AnyWatch<R>),
-    Source(BoxStream<'static, Wanted<R>>),
+    Source(Source<R>),
 }
 
 /// The watches of a controller, from when it is added to when it ends.
@@ -54,8 +54,8 @@ pub(super) struct Watching<R: RequestKey> {
     caches: Caches,
     filters: Filters,
     state: Mutex<State<R>>,
-    /// A watch was registered while others were.
-    registered: Notify,
+    /// A watch was registered, or a source added, while others were.
+    news: Notify,
     /// A source was added.
     sources: Notify,
 }
@@ -66,9 +66,11 @@ struct State<R: RequestKey> {
     stage: Stage,
     registered: Vec<Arc<Registered>>,
     /// Those registered since the others were, whose first objects nobody waits for yet.
-    late: VecDeque<Arc<Registered>>,
+    late: VecDeque<Member>,
+    /// How every source is doing.
+    gauges: Vec<Arc<Gauge>>,
     /// Sources that nobody reads yet.
-    sources: Vec<BoxStream<'static, Wanted<R>>>,
+    sources: Vec<Reading<R>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,13 @@ enum Stage {
     Attached,
     /// The controller has ended.
     Over,
+}
+
+/// What names requests: a watch or a source.
+#[derive(Clone)]
+pub(super) enum Member {
+    Watch(Arc<Registered>),
+    Source(Arc<Gauge>),
 }
 
 /// A handler that is registered.
@@ -102,9 +111,10 @@ impl<R: RequestKey> Watching<R> {
                 stage: Stage::Apart,
                 registered: Vec::new(),
                 late: VecDeque::new(),
+                gauges: Vec::new(),
                 sources: Vec::new(),
             }),
-            registered: Notify::new(),
+            news: Notify::new(),
             sources: Notify::new(),
         }
     }
@@ -122,8 +132,8 @@ impl<R: RequestKey> Watching<R> {
             Stage::Attached => {
                 let registered = self.register(&asked);
                 state.registered.push(Arc::clone(&registered));
-                state.late.push_back(registered);
-                self.registered.notify_one();
+                state.late.push_back(Member::Watch(registered));
+                self.news.notify_one();
             }
             Stage::Over => return Ok(false),
         }
@@ -131,19 +141,25 @@ impl<R: RequestKey> Watching<R> {
         Ok(true)
     }
 
-    /// Has `stream` read. False if the controller has ended.
-    pub(super) fn add_source(&self, stream: BoxStream<'static, Wanted<R>>) -> bool {
+    /// Has `source` read. False if the controller has ended.
+    pub(super) fn add_source(&self, source: Source<R>) -> bool {
         let mut state = self.state.lock();
         if state.stage == Stage::Over {
             return false;
         }
-        state.sources.push(stream);
+        let reading = Reading::new(source, state.gauges.len() + 1);
+        if state.stage == Stage::Attached {
+            state.late.push_back(Member::Source(reading.gauge()));
+            self.news.notify_one();
+        }
+        state.gauges.push(reading.gauge());
+        state.sources.push(reading);
         self.sources.notify_one();
         true
     }
 
     /// The sources that nobody reads yet, as soon as there are any. For one reader.
-    pub(super) async fn next_sources(&self) -> Vec<BoxStream<'static, Wanted<R>>> {
+    pub(super) async fn next_sources(&self) -> Vec<Reading<R>> {
         loop {
             let sources = std::mem::take(&mut self.state.lock().sources);
             if !sources.is_empty() {
@@ -153,15 +169,14 @@ impl<R: RequestKey> Watching<R> {
         }
     }
 
-    /// The next watch that was registered after the others, whose first objects somebody is to wait for. For one
-    /// waiter.
-    pub(super) async fn next_late(&self) -> Arc<Registered> {
+    /// The next watch or source that came after the others, and that somebody is to wait for. For one waiter.
+    pub(super) async fn next_late(&self) -> Member {
         loop {
             let late = self.state.lock().late.pop_front();
             if let Some(late) = late {
                 return late;
             }
-            self.registered.notified().await;
+            self.news.notified().await;
         }
     }
 
@@ -183,17 +198,17 @@ impl<R: RequestKey> Watching<R> {
         })
     }
 
-    /// Returns when every handler has seen its first objects, those that come meanwhile too; those of an optional kind
-    /// that the server does not have are not waited for.
+    /// Returns when every handler has seen its first objects and every source was started, those that come meanwhile
+    /// too; handlers of an optional kind that the server does not have are not waited for.
     pub(super) async fn synced(&self) {
-        while let Some(registered) = self.next_apart() {
-            registered.attached().await;
+        while let Some(member) = self.next_apart() {
+            member.attached().await;
         }
     }
 
-    fn next_apart(&self) -> Option<Arc<Registered>> {
+    fn next_apart(&self) -> Option<Member> {
         let all = self.all();
-        all.into_iter().find(|registered| !registered.is_attached())
+        all.into_iter().find(|member| !member.is_attached())
     }
 
     /// Takes every handler away, and returns when none of them runs any more.
@@ -229,17 +244,18 @@ impl<R: RequestKey> Watching<R> {
         }
     }
 
-    fn all(&self) -> Vec<Arc<Registered>> {
-        self.state.lock().registered.clone()
+    fn all(&self) -> Vec<Member> {
+        let state = self.state.lock();
+        let watches = state.registered.iter().cloned().map(Member::Watch);
+        let sources = state.gauges.iter().cloned().map(Member::Source);
+        watches.chain(sources).collect()
     }
 }
 
 impl<R: RequestKey> Inspect for Watching<R> {
     fn unavailable(&self) -> Vec<Unavailable> {
         let all = self.all();
-        all.iter()
-            .filter_map(|registered| registered.trouble())
-            .collect()
+        all.iter().filter_map(Member::trouble).collect()
     }
 
     fn at_work(&self) -> Vec<String> {
@@ -266,7 +282,7 @@ impl<R: RequestKey> Inspect for Watching<R> {
                 controller: name(),
                 source,
             })?,
-            Late::Source(stream) => self.add_source(stream),
+            Late::Source(source) => self.add_source(source),
         };
         if taken {
             Ok(())
@@ -276,11 +292,38 @@ impl<R: RequestKey> Inspect for Watching<R> {
     }
 }
 
+// === impl Member ===
+
+impl Member {
+    /// Returns when a watch has seen its first objects, or does without; or when a source was started.
+    pub(super) async fn attached(&self) {
+        match self {
+            Self::Watch(registered) => registered.attached().await,
+            Self::Source(gauge) => gauge.started().await,
+        }
+    }
+
+    fn is_attached(&self) -> bool {
+        match self {
+            Self::Watch(registered) => registered.is_attached(),
+            Self::Source(gauge) => gauge.is_started(),
+        }
+    }
+
+    /// Why it names no requests.
+    pub(super) fn trouble(&self) -> Option<Unavailable> {
+        match self {
+            Self::Watch(registered) => registered.trouble(),
+            Self::Source(gauge) => gauge.trouble(),
+        }
+    }
+}
+
 // === impl Registered ===
 
 impl Registered {
     /// Returns when the handler has seen its first objects, or the kind is optional and the server does not have it.
-    pub(super) async fn attached(&self) {
+    async fn attached(&self) {
         let synced = self.registration.synced();
         if !self.optional {
             return synced.await;
@@ -305,7 +348,7 @@ impl Registered {
     }
 
     /// Why the handler has not seen its first objects.
-    pub(super) fn trouble(&self) -> Option<Unavailable> {
+    fn trouble(&self) -> Option<Unavailable> {
         if self.registration.is_synced() {
             return None;
         }

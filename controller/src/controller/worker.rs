@@ -384,7 +384,7 @@ impl<R: RequestKey> Workshop<R> {
     }
 }
 
-fn text_of(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(super) fn text_of(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()

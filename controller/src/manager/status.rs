@@ -4,7 +4,6 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use futures::Stream;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
@@ -15,7 +14,7 @@ use super::Shared;
 use crate::controller::{Late, Watch, WatchError};
 use crate::handler::Watched;
 use crate::reconcile::RequestKey;
-use crate::source::{self, Wanted};
+use crate::source::Source;
 
 /// Where a runnable is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,20 +46,20 @@ pub struct RunnableHealth {
     pub state: State,
     /// Since when.
     pub since: Timestamp,
-    /// Of a controller: the kinds it cannot follow, and why.
+    /// Of a controller: the kinds it cannot follow, and the sources that are not read, and why.
     pub unavailable: Vec<Unavailable>,
     /// Of a controller: what it reconciles right now, and for how long; up to ten.
     pub at_work: Vec<String>,
 }
 
-/// A kind that a controller needs and cannot follow.
+/// A kind that a controller needs and cannot follow, or a source that is not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unavailable {
-    /// The name of the informer.
+    /// The name of the informer, or of the source.
     pub informer: Arc<str>,
     /// The class of the failure: `forbidden`, `not found` for a kind the server does not have, `decode`,
-    /// `connection`, …; `not synced` when there was none yet.
+    /// `connection`, …; `not synced` when there was none yet; of a source, see [there](crate::source#when-a-source-fails).
     pub cause: &'static str,
     /// What went wrong, for people.
     pub message: String,
@@ -317,16 +316,17 @@ impl Handle {
         self.take(Late::Watch(watch.close()))
     }
 
-    /// Adds a stream of requests to a controller ([`Builder::watches_source`](crate::controller::Builder::watches_source));
-    /// it is read from now on, or from the start of the controller.
+    /// Adds a source of requests to a controller ([`Builder::watches_source`](crate::controller::Builder::watches_source));
+    /// it is read from now on, or from the start of the controller. One that fails is
+    /// [named](crate::source#when-a-source-fails).
     ///
     /// # Errors
     /// When this is no controller or has stopped, or its requests are of another type than `R`.
     pub fn watch_source<R: RequestKey>(
         &self,
-        stream: impl Stream<Item: Into<Wanted<R>>> + Send + 'static,
+        source: impl Into<Source<R>>,
     ) -> Result<(), WatchError> {
-        self.take(Late::Source(source::boxed(stream)))
+        self.take(Late::Source(source.into()))
     }
 
     fn take<R: RequestKey>(&self, late: Late<R>) -> Result<(), WatchError> {

@@ -19,6 +19,7 @@ use kube_client::Config;
 use kube_client::config::{KubeConfigOptions, Kubeconfig};
 use kube_core::params::{Patch, PatchParams};
 use reeve_controller::client::{Error, connect};
+use reeve_controller::source::Source;
 use reeve_controller::{
     Client, Context, Controller, Manager, ObjectKey, Outcome, Reconciler, leader_election,
     reconcile,
@@ -120,7 +121,7 @@ async fn run() -> Result<(), BoxError> {
         client: Arc::default(),
     };
     let controller = Controller::typed::<u32>("writer")
-        .watches_source(stream::iter(0..4))
+        .watches_source(Source::from(stream::iter(0..4)).finite())
         .workers(4)
         .own_writes_timeout(Duration::ZERO)
         .complete(writer.clone())?;

@@ -466,7 +466,7 @@ async fn a_controller_may_fail_when_its_caches_are_not_filled_in_time() {
     let error = running.run.await.unwrap().unwrap_err().to_string();
     let took = begin.elapsed().as_secs();
     assert!((30..32).contains(&took), "{took}");
-    let start = "test failed: its caches were not filled within 30s: secrets: failing";
+    let start = "test failed: its watches and sources were not ready within 30s: secrets: failing";
     assert!(
         error.starts_with(start) && error.ends_with("(forbidden)"),
         "{error}"

@@ -98,7 +98,7 @@ async fn a_late_watch_may_take_as_long_as_the_controllers_caches_may() {
     let error = running.run.await.unwrap().unwrap_err().to_string();
     let took = begin.elapsed().as_secs();
     assert!((30..32).contains(&took), "{took}");
-    let start = "test failed: its caches were not filled within 30s: secrets: failing";
+    let start = "test failed: its watches and sources were not ready within 30s: secrets: failing";
     assert!(error.starts_with(start), "{error}");
 }
 
