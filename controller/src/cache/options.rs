@@ -14,6 +14,7 @@ use super::store::{Make, StoreForm, make};
 use super::view::{Need, View};
 use super::{Kind, OptionsError};
 use crate::client::Object;
+use crate::manager::FOR_EVER;
 
 /// What the caches of a manager hold: which namespaces, which objects, how much of each, in which form. Unless said
 /// otherwise all of every kind that is watched, as its type, without `managedFields`.
@@ -157,7 +158,7 @@ impl CacheOptions {
     /// How often each handler that does not say otherwise is shown every object again, ±10 % at random for each kind,
     /// so that they do not all come at once. Default: never; zero is never, too (controller-runtime: `SyncPeriod`, 10 h).
     pub fn resync(mut self, period: Duration) -> Self {
-        self.store.resync = Some((!period.is_zero()).then_some(period));
+        self.store.resync = Some((!period.is_zero()).then_some(period.min(FOR_EVER)));
         self
     }
 
@@ -335,7 +336,7 @@ impl KindOptions {
 
     /// How often handlers are shown every object again. See [`CacheOptions::resync`].
     pub fn resync(mut self, period: Duration) -> Self {
-        self.store.resync = Some((!period.is_zero()).then_some(period));
+        self.store.resync = Some((!period.is_zero()).then_some(period.min(FOR_EVER)));
         self
     }
 

@@ -442,6 +442,9 @@ fn form_and_resync_are_those_of_the_kind_before_those_of_all() {
     let options = CacheOptions::new().form(StoreForm::Compact).resync(hour);
     assert_eq!(options.form_of(&maps()), Some(StoreForm::Compact));
     assert_eq!(options.resync_of(&maps()), Some(hour));
+    let never = CacheOptions::new().resync(Duration::MAX);
+    let never = never.resync_of(&maps()).unwrap();
+    assert!(never < Duration::MAX / 2, "it is lengthened by chance");
     let own = KindOptions::new()
         .form(StoreForm::Typed)
         .resync(Duration::ZERO);

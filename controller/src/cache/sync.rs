@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::Kind;
 use super::caches::{Caches, LOOK};
 use super::slot::Slot;
+use crate::manager::FOR_EVER;
 
 /// Some caches are not filled.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -37,7 +38,7 @@ impl Caches {
     /// # Errors
     /// Which are not, and why.
     pub async fn wait_synced(&self, limit: Duration) -> Result<(), NotSynced> {
-        let end = Instant::now() + limit;
+        let end = Instant::now() + limit.min(FOR_EVER);
         loop {
             let slots = self.slots();
             let Some(slot) = slots.iter().find(|slot| slot.unsynced().is_some()) else {
@@ -101,7 +102,6 @@ mod tests {
     use super::*;
 
     const SOON: Duration = Duration::from_secs(5);
-    const LONG: Duration = Duration::from_secs(600);
 
     #[tokio::test(start_paused = true)]
     async fn it_is_waited_for_all_and_what_is_missing_is_named_with_its_cause() {
@@ -122,7 +122,7 @@ mod tests {
         cluster.server.faults().add(refusal);
         // Who waits before the start waits for the start.
         let (early, later) = (caches.clone(), caches.clone());
-        let waits = tokio::spawn(async move { early.wait_synced(LONG).await });
+        let waits = tokio::spawn(async move { early.wait_synced(Duration::MAX).await });
         sleep(SOON).await;
         caches.start();
         let begun = Instant::now();

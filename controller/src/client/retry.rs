@@ -5,6 +5,7 @@ use std::time::Duration;
 use reeve_clock::Clock;
 
 use super::Error;
+use crate::manager::FOR_EVER;
 
 /// How often something is tried, and how long is waited between (client-go: `wait.Backoff`).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,7 +85,7 @@ pub async fn retry_on<T, E, A>(
 where
     A: Future<Output = Result<T, E>>,
 {
-    let mut pause = backoff.first;
+    let mut pause = backoff.first.min(FOR_EVER);
     let mut left = backoff.attempts;
     loop {
         left = left.saturating_sub(1);
@@ -93,7 +94,8 @@ where
             result => return result,
         }
         tokio::time::sleep(clock.random().jitter(pause, backoff.jitter)).await;
-        pause = pause.mul_f64(backoff.factor.max(0.0));
+        let longer = pause.as_secs_f64() * backoff.factor.max(0.0);
+        pause = Duration::try_from_secs_f64(longer).map_or(FOR_EVER, |longer| longer.min(FOR_EVER));
     }
 }
 
@@ -123,6 +125,22 @@ mod tests {
         )
         .await;
         (tries, result.is_ok(), start.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_may_be_as_long_as_they_can_be() {
+        let forever = Backoff {
+            first: Duration::MAX,
+            ..DEFAULT_BACKOFF
+        };
+        let steep = Backoff {
+            factor: f64::INFINITY,
+            ..DEFAULT_BACKOFF
+        };
+        for backoff in [forever, steep] {
+            let (tries, well, _) = tried(backoff, 2, true).await;
+            assert_eq!((tries, well), (3, true), "{backoff:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -184,7 +184,7 @@ impl Fence {
             state.lease.load(Ordering::Acquire),
         );
         let end = if tolerance.is_zero() { until } else { lease };
-        end != 0 && self.clock.since_boot() >= millis(end) + tolerance
+        end != 0 && self.clock.since_boot() >= millis(end).saturating_add(tolerance)
     }
 
     /// The lease was renewed by a write that was asked for at `asked`. The others count from when they see the
@@ -193,10 +193,10 @@ impl Fence {
         let number = |at: Duration| u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
         self.state
             .lease
-            .store(number(asked + lease), Ordering::Release);
+            .store(number(asked.saturating_add(lease)), Ordering::Release);
         self.state
             .until
-            .store(number(asked + deadline), Ordering::Release);
+            .store(number(asked.saturating_add(deadline)), Ordering::Release);
     }
 
     pub(crate) fn close(&self) {

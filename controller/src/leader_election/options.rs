@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use reeve_clock::Clock;
 
+use crate::manager::FOR_EVER;
+
 /// How far the wait between two tries to take the lease varies (client-go: `JitterFactor`).
 pub const JITTER: f64 = 1.2;
 
@@ -87,24 +89,25 @@ impl Options {
         }
     }
 
-    /// How long the others wait after the last renewal they saw; whole seconds, 15 s unless said.
+    /// How long the others wait after the last renewal they saw; whole seconds, 15 s unless said. Longer than 30 years
+    /// is 30 years, as for the other two times.
     #[must_use]
     pub fn lease_duration(mut self, duration: Duration) -> Self {
-        self.lease_duration = duration;
+        self.lease_duration = duration.min(FOR_EVER);
         self
     }
 
     /// How long the holder keeps leading without a renewal, 10 s unless said.
     #[must_use]
     pub fn renew_deadline(mut self, deadline: Duration) -> Self {
-        self.renew_deadline = deadline;
+        self.renew_deadline = deadline.min(FOR_EVER);
         self
     }
 
     /// How long between two tries, 2 s unless said.
     #[must_use]
     pub fn retry_period(mut self, period: Duration) -> Self {
-        self.retry_period = period;
+        self.retry_period = period.min(FOR_EVER);
         self
     }
 

@@ -96,7 +96,9 @@ impl Observed {
 
     /// How much longer the holder must be respected.
     pub(crate) fn remaining(&self, now: Duration) -> Duration {
-        (self.at + self.record.duration).saturating_sub(now)
+        self.at
+            .saturating_add(self.record.duration)
+            .saturating_sub(now)
     }
 }
 

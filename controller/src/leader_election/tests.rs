@@ -96,6 +96,32 @@ fn options_that_do_not_fit_together_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn times_may_be_as_long_as_they_can_be() {
+    let good = || Options::new("ns", "lock", "me");
+    let both = good().lease_duration(Duration::MAX);
+    let both = both.renew_deadline(Duration::MAX);
+    assert!(matches!(both.validate(), Err(Error::LeaseTooShort { .. })));
+    let retry = good().retry_period(Duration::MAX).validate();
+    assert!(matches!(retry, Err(Error::DeadlineTooShort { .. })));
+
+    let (fake, clock) = (Fake::default(), clock());
+    let day = Duration::from_secs(86_400);
+    let options = good().lease_duration(Duration::MAX);
+    let options = options.renew_deadline(day * 9000);
+    let options = options.retry_period(day * 7000);
+    assert_eq!(options.validate(), Ok(()));
+    let mut one = candidate_with(&fake, &clock, options);
+    one.elector.acquire().await;
+    assert!(one.fence.is_open());
+    let kept = timeout(day * 400, one.elector.keep()).await;
+    assert!(kept.is_err() && one.fence.is_open());
+
+    let fence = Fence::closed(clock);
+    fence.renewed(day, Duration::MAX, Duration::MAX);
+    assert!(fence.is_open() && !fence.is_overdue(Duration::MAX));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_that_does_not_exist_is_created_as_client_go_writes_it() {
     let (fake, clock) = (Fake::default(), clock());
     let mut one = candidate(&fake, &clock, "one");
