@@ -4,7 +4,7 @@
 //! One [`Metrics`] belongs to one manager; there is no global registry. A program adds its own with
 //! [`Metrics::register`], and `/metrics` shows them all.
 //!
-//! A controller that is stopped while its manager goes on takes its series with it, and so does a queue that is gone;
+//! A controller that is stopped while its manager goes on takes its series with it, those of its lease too, and so does a queue that is gone;
 //! one that is added again under the same name begins at zero.
 //!
 //! Beyond controller-runtime's: `reeve_read_your_writes_waits_total` and `…_timeouts_total` (how often a key
@@ -173,10 +173,16 @@ pub(crate) struct ControllerMetrics {
     pub(crate) own_write_timeouts: Counter,
 }
 
-/// The series of one controller, which end when it is removed: names may be made up at run time.
+/// The series of one controller or lease, which end when that is removed: names may be made up at run time.
 pub(crate) struct Series {
     families: Arc<Families>,
-    controller: Option<String>,
+    of: Option<Whose>,
+}
+
+/// Whose series end.
+enum Whose {
+    Controller(String),
+    Lease(String),
 }
 
 // === impl Series ===
@@ -184,14 +190,16 @@ pub(crate) struct Series {
 impl Series {
     /// Leaves them as they are, to be scraped once more.
     pub(crate) fn keep(&mut self) {
-        self.controller = None;
+        self.of = None;
     }
 }
 
 impl Drop for Series {
     fn drop(&mut self) {
-        if let Some(controller) = &self.controller {
-            self.families.forget_controller(controller);
+        match &self.of {
+            Some(Whose::Controller(name)) => self.families.forget_controller(name),
+            Some(Whose::Lease(name)) => self.families.forget_lease(name),
+            None => {}
         }
     }
 }
@@ -306,7 +314,15 @@ impl Metrics {
     pub(crate) fn series(&self, name: &str) -> Series {
         Series {
             families: Arc::clone(&self.families),
-            controller: Some(name.to_owned()),
+            of: Some(Whose::Controller(name.to_owned())),
+        }
+    }
+
+    /// Removes the series of the lease `name` when it is dropped.
+    pub(crate) fn lease_series(&self, name: &str) -> Series {
+        Series {
+            families: Arc::clone(&self.families),
+            of: Some(Whose::Lease(name.to_owned())),
         }
     }
 
@@ -544,6 +560,14 @@ impl Families {
         self.worked.remove(labels);
         self.unfinished.remove(labels);
         self.longest.remove(labels);
+    }
+
+    fn forget_lease(&self, name: &str) {
+        let label = NameLabel {
+            name: name.to_owned(),
+        };
+        self.leader.remove(&label);
+        self.leader_slow_path.remove(&label);
     }
 
     fn forget_controller(&self, name: &str) {

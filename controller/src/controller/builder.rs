@@ -305,6 +305,8 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     /// Stopped alone, the controller gives its lease up, and another replica leads it. When it loses the lease, what its
     /// workers are at is dropped at once, and it stands by and contends again, its caches warm, while the other
     /// controllers go on; losing the manager's lease ends the manager. When it leads again it is told of every object.
+    /// Meanwhile its queue keeps what was not done, for no watch names the requests of sources and timers again; so
+    /// `workqueue_depth` of a standby is what it would begin with.
     pub fn lease(mut self, options: leader_election::Options) -> Self {
         self.settings.lease = Some(options);
         self

@@ -2,6 +2,7 @@
 
 mod builder;
 mod late;
+mod lease;
 mod outcomes;
 mod own_writes;
 mod sources;

@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::health::Health;
 use crate::manager::Runnable;
 use crate::manager::names::Name;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Series};
 
 /// The lease of one controller: contended for while it runs, given up after it has ended.
 pub(crate) struct Own {
@@ -25,6 +25,8 @@ pub(crate) struct Own {
     leading: watch::Sender<bool>,
     /// Whether the controller has ended all it does as the leader.
     rests: watch::Sender<bool>,
+    /// Before the name: who has that next begins its own.
+    series: Series,
     /// Nobody else in this manager contends for it.
     #[expect(dead_code, reason = "held, so that it is taken")]
     name: Name,
@@ -94,11 +96,12 @@ impl Own {
             marks: metrics.leader(&options.name),
             fence: Fence::closed(clock.clone()),
             client,
-            options,
             clock: clock.clone(),
             health: health.clone(),
             leading: watch::channel(false).0,
             rests: watch::channel(true).0,
+            series: metrics.lease_series(&options.name),
+            options,
             name,
         }
     }
@@ -118,28 +121,34 @@ impl Own {
 
     /// `runnable`, contending for the lease while it runs. Told to stop, it ends and then the lease is given up; when
     /// the lease is lost, it stands by and contends again.
-    pub(crate) fn around(self, runnable: Runnable) -> Runnable {
+    pub(crate) fn around(mut self, runnable: Runnable) -> Runnable {
         let name = runnable.name().to_owned();
         let inspect = runnable.inspect.clone();
         let led = Runnable::told(name, move |ticket, stop| async move {
             let lease = self.options.name.clone();
             add_checks(&self.health, &lease, &self.fence);
             let ended = CancellationToken::new();
-            let contend = self.contend(&ended);
-            pin!(contend);
-            let mut run = (runnable.run)(Arc::clone(&ticket), stop);
-            let result = tokio::select! {
-                biased;
-                // It does not end before it is told to.
-                () = &mut contend => Ok(()),
-                result = &mut run => {
-                    drop(run);
-                    ended.cancel();
-                    contend.await;
-                    result
+            let result = {
+                let contend = self.contend(&ended);
+                pin!(contend);
+                let mut run = (runnable.run)(Arc::clone(&ticket), stop);
+                tokio::select! {
+                    biased;
+                    // It does not end before it is told to.
+                    () = &mut contend => Ok(()),
+                    result = &mut run => {
+                        drop(run);
+                        ended.cancel();
+                        contend.await;
+                        result
+                    }
                 }
             };
             remove_checks(&self.health, &lease);
+            if !ticket.is_asked_to_stop() {
+                // The manager stops, too.
+                self.series.keep();
+            }
             result
         });
         led.inspected_by(inspect)

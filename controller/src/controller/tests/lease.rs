@@ -1,0 +1,88 @@
+//! The series of a controller with a lease of its own.
+
+use super::*;
+
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/lock";
+
+fn lease() -> Election {
+    Election::new("ns", "lock", "me")
+}
+
+/// What all priorities of the queue come to.
+fn depth(running: &Running) -> f64 {
+    let text = running.manager.metrics().encode();
+    let depths = text
+        .lines()
+        .filter(|line| line.starts_with("workqueue_depth{name=\"test\""));
+    let depths = depths.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    depths.sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_queue_of_who_lost_its_lease_counts_what_it_would_begin_with() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    for name in ["a", "b", "c"] {
+        fake.put(&path(name), map("1"));
+    }
+    let well = Arc::new(AtomicBool::new(false));
+    let (is_well, noted) = (Arc::clone(&well), Arc::clone(&seen));
+    let reconciler = reconcile::function(move |_: Context, request: Request| {
+        let well = is_well.load(Ordering::Relaxed);
+        noted.lock().push(request.to_string());
+        async move {
+            if !well {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, reconcile::Error>(Outcome::done())
+        }
+    });
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .lease(lease())
+        .complete(reconciler);
+    let running = start(&fake, []).await;
+    let handle = running.manager.add_controller(controller.unwrap()).unwrap();
+    eventually("one is at work", || seen.lock().len() == 1).await;
+    assert_eq!(depth(&running), 2.0);
+    let mut stolen = fake.object(LEASE).unwrap();
+    stolen["spec"]["holderIdentity"] = json!("thief");
+    stolen["spec"]["leaseDurationSeconds"] = json!(600);
+    fake.put(LEASE, stolen);
+    eventually("it stands by", || handle.state() == State::Standby).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(depth(&running), 3.0, "what was dropped, too");
+    let unfinished = "workqueue_unfinished_work_seconds{name=\"test\"";
+    assert_eq!(running.metric(unfinished), 0.0);
+    fake.put(&path("d"), map("1"));
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(depth(&running), 3.0, "nobody tells it");
+    well.store(true, Ordering::Relaxed);
+    eventually("it leads again", || seen.lock().len() == 5).await;
+    assert_eq!(depth(&running), 0.0);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_gone_leaves_no_series() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    let running = start(&fake, []).await;
+    let metrics = running.manager.metrics().clone();
+    let text = || metrics.encode();
+    let add = || {
+        let controller = Controller::builder("test")
+            .for_kind::<ConfigMap>()
+            .lease(lease())
+            .complete(done(&seen));
+        running.manager.add_controller(controller.unwrap()).unwrap()
+    };
+    let leads = "leader_election_master_status{name=\"lock\"} 1";
+    let handle = add();
+    eventually("it leads", || text().contains(leads)).await;
+    handle.stop().await;
+    assert!(!text().contains("{name=\"lock\"}"), "{}", text());
+    add();
+    eventually("it leads again", || text().contains(leads)).await;
+    running.end().await;
+    assert!(text().contains("leader_election_master_status{name=\"lock\"} 0"));
+}
