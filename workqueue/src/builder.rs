@@ -165,7 +165,8 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Builder<T> {
     }
 
     /// How long after it was handed out an item is not handed out again: adds meanwhile wait for the
-    /// rest of it, as if they had that delay. Default: none.
+    /// rest of it, as if they had that delay. One that was [put back](crate::Item::put_back) was not handed out.
+    /// Default: none.
     ///
     /// What waits for that is delayed, not queued: a drain of what is queued drops it
     /// ([`Drain::Delayed`](crate::Drain::Delayed) does not). Costs a slot and 40 bytes for each key that

@@ -170,6 +170,28 @@ async fn a_key_is_not_handed_out_again_before_its_interval_has_passed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_put_back_does_not_rest() {
+    let queue = Queue::builder().min_interval(10 * MS).build();
+    let start = Instant::now();
+    queue.add("foo");
+    queue.get().await.unwrap().put_back(2 * MS);
+    let item = queue.get().await.unwrap();
+    assert_eq!(start.elapsed(), 2 * MS);
+    queue.add("foo");
+    item.forget();
+    let item = queue.get().await.unwrap();
+    assert_eq!(start.elapsed(), 12 * MS, "counted from the one before");
+    queue.add("foo");
+    item.put_back(MS);
+    queue.get().await.unwrap().forget();
+    assert_eq!(
+        start.elapsed(),
+        13 * MS,
+        "what was added meanwhile, neither"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_timer_that_is_kept_fires_after_an_immediate_add() {
     let queue = Queue::builder().keep_timers(true).build();
     queue.add_after("foo", 10 * MS);

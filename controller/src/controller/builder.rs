@@ -322,9 +322,10 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     /// once, those that come within `interval` of that together at its end. None unless said; zero is none. For work
     /// that is expensive, not for work that is urgent.
     ///
-    /// It counts from one hand-out to the next, so retries, [`Outcome::requeue_after`](crate::Outcome::requeue_after) and
-    /// requests whose [own writes](Builder::own_writes_timeout) are not shown yet wait that long at least, too
-    /// ([`reeve_workqueue::Builder::min_interval`]).
+    /// It counts from the begin of one reconcile to that of the next, so retries and
+    /// [`Outcome::requeue_after`](crate::Outcome::requeue_after) wait that long at least, too
+    /// ([`reeve_workqueue::Builder::min_interval`]). A request that is held back because its
+    /// [own writes](Builder::own_writes_timeout) are not shown yet waits for those alone when the interval is over.
     pub fn min_interval(mut self, interval: Duration) -> Self {
         self.settings.min_interval = interval;
         self

@@ -358,6 +358,10 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             self.forget_slot(index);
         }
         self.flights.end(flight);
+        if self.rules.min_interval > 0 && matches!(outcome, Outcome::Back { .. }) {
+            // The rest after the hand-out before was over when this one came.
+            self.resting.undo(index);
+        }
         let wish = match outcome {
             Outcome::Done | Outcome::Forget => None,
             Outcome::Retry { priority, cause } => {

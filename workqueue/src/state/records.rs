@@ -36,6 +36,15 @@ impl Resting {
         self.order.push_back((until, index));
     }
 
+    /// The hand-out that began last does not count.
+    pub(super) fn undo(&mut self, index: u32) {
+        if let Some(until) = self.until.remove(index)
+            && self.order.back() == Some(&(until, index))
+        {
+            self.order.pop_back();
+        }
+    }
+
     /// A slot that rests no more at `now`.
     fn take_rested(&mut self, now: u64) -> Option<u32> {
         const WORTH_KEEPING: usize = 4096;

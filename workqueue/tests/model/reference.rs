@@ -601,6 +601,7 @@ impl Reference {
         priority: i32,
         reasons: BTreeSet<&'static str>,
     ) {
+        self.key(key).handed_out = None;
         if self.shutdown == Shutdown::No {
             let wish = Wish {
                 after: Some(after),

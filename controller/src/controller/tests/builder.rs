@@ -365,6 +365,49 @@ async fn a_timer_requests_every_period() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_waited_for_its_own_write_waits_no_interval_for_it() {
+    let fake = Fake::default();
+    fake.put(&path("a"), map("1"));
+    let runs: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let (noted, begin) = (Arc::clone(&runs), Instant::now());
+    let (sender, requests) = source::channel::<Request>(1);
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .watches_source(requests)
+        .min_interval(Duration::from_secs(30))
+        .complete(reconcile::function(
+            move |ctx: Context, request: Request| {
+                noted.lock().push(begin.elapsed());
+                let first = noted.lock().len() == 1;
+                async move {
+                    if first {
+                        sleep(Duration::from_secs(40)).await;
+                        let patch = Patch::Merge(json!({"data": {"key": "2"}}));
+                        let params = PatchParams::default();
+                        let written = ctx
+                            .client()
+                            .patch::<ConfigMap, _>(&request, &params, &patch);
+                        written.await?;
+                    }
+                    Ok::<_, reconcile::Error>(Outcome::done())
+                }
+            },
+        ));
+    let running = start(&fake, [controller.unwrap()]).await;
+    eventually("at work", || runs.lock().len() == 1).await;
+    fake.hold_watches(true);
+    sender.send(Request::namespaced("ns", "a")).await.unwrap();
+    sleep(Duration::from_secs(42)).await;
+    assert_eq!(runs.lock().len(), 1, "it is held back");
+    fake.hold_watches(false);
+    eventually("again", || runs.lock().len() == 2).await;
+    let runs = runs.lock().clone();
+    let waited = runs[1] - runs[0];
+    assert!(waited < Duration::from_secs(45), "{waited:?}");
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_request_is_reconciled_no_more_often_than_its_interval_allows() {
     let fake = Fake::default();
     let runs: Arc<Mutex<Vec<(String, Duration)>>> = Arc::default();
