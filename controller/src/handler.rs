@@ -20,6 +20,9 @@ pub trait Watched: Resource + Send + Sync + 'static {}
 impl<K: Resource + Send + Sync + 'static> Watched for K {}
 
 /// Names the requests an event calls for.
+///
+/// It is asked in the task of the kind's informer, and so are predicates: what it does delays the cache. Reading other caches
+/// is quick; nothing should be waited for.
 pub trait Handler<K, R = Request>: Send + Sync + 'static {
     /// Calls `request` with each. It may name one twice; the queue holds it once.
     fn requests(&self, event: &Event<K>, request: &mut dyn FnMut(R));

@@ -43,7 +43,7 @@ use reeve_informer::{Event, ObjectKey, UpdateReason};
 
 use crate::handler::Watched;
 
-/// Says whether an event of a watch is handled.
+/// Says whether an event of a watch is handled. It is asked in the task of the kind's informer and should return at once.
 pub trait Predicate<K>: Send + Sync + 'static {
     /// Whether `event` is handled.
     fn allows(&self, event: &Event<K>) -> bool;

@@ -415,7 +415,7 @@ impl Caches {
         handler: impl Fn(Event<V>) + Send + Sync + 'static,
     ) -> Result<Registration, CacheError> {
         let interest = self.watch(view, true)?;
-        Ok(self.register(interest, view, name, handler))
+        Ok(self.register(interest, view, HandlerOptions::new().name(name), handler))
     }
 
     /// How each cache is doing, in the order they were asked for.
@@ -513,7 +513,7 @@ impl Caches {
         &self,
         interest: Interest,
         view: &View<V>,
-        name: &str,
+        options: HandlerOptions,
         handler: impl Fn(Event<V>) + Send + Sync + 'static,
     ) -> Registration {
         let store = Arc::clone(self.make(interest.slot()));
@@ -527,7 +527,6 @@ impl Caches {
                 handler(event);
             }
         };
-        let options = HandlerOptions::new().name(name);
         let handle = store.add_handler(Box::new(shown), options);
         Registration::new(interest, store, handle)
     }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, Resource};
 use reeve_apiserver::faults::Rule;
-use reeve_informer::ObjectKey;
+use reeve_informer::{HandlerOptions, ObjectKey};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -234,7 +234,7 @@ async fn a_kind_that_is_not_there_yet_attaches_and_readiness_minds_only_if_it_is
     let seen = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&seen);
     let interest = caches.watch(&view, false).unwrap();
-    let handler = caches.register(interest, &view, "widgets", move |_| {
+    let handler = caches.register(interest, &view, HandlerOptions::new(), move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
     });
     caches.start();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use reeve_informer::Event;
+use reeve_informer::{Event, HandlerOptions};
 use reeve_workqueue::{AddOptions, LOW_PRIORITY, Queue, Reason};
 
 use crate::cache::{CacheError, Caches, Registration, View};
@@ -72,7 +72,9 @@ impl<R: RequestKey> AnyWatch<R> {
             let attach: Attach<R> = Box::new(move |name, queue| {
                 let (queue, filters) = (queue.clone(), Filters::clone(&filters));
                 let (handler, predicates) = (Arc::clone(&handler), Arc::clone(&predicates));
-                caches.register(interest.clone(), &view, name, move |event| {
+                // It puts keys into the queue and returns.
+                let options = HandlerOptions::new().name(name).inline();
+                caches.register(interest.clone(), &view, options, move |event| {
                     let meta = MetaEvent::of(&event);
                     if filters.iter().all(|filter| filter.passes(&meta))
                         && predicates.iter().all(|predicate| predicate.allows(&event))

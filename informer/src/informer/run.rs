@@ -1,11 +1,12 @@
 //! The running informer: reflectors, store and handlers' tasks, all ended by one token.
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use futures::StreamExt;
+use futures::future::{BoxFuture, Either};
 use futures::stream::FuturesUnordered;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -18,6 +19,7 @@ use crate::entry::Stored;
 use crate::fifo::{Batch, Delta};
 use crate::indexer::Change;
 use crate::metrics::Measurement;
+use crate::processor::Listener;
 
 /// The informer cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,16 +53,16 @@ impl<S: Stored> SharedInformer<S> {
             });
         }
         let end = End(Arc::clone(inner));
-        let mut tasks = JoinSet::new();
+        let mut handlers = Handlers::default();
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             // What the one queues, the other finds when it is polled after it.
             () = inner.reflect() => {}
-            () = inner.serve(&mut tasks) => {}
+            () = inner.serve(&mut handlers) => {}
         }
         drop(end);
-        while tasks.join_next().await.is_some() {}
+        handlers.ended().await;
         Ok(())
     }
 }
@@ -73,6 +75,44 @@ impl<S: Stored> Drop for End<S> {
         let mut processor = self.0.processor.lock();
         self.0.stage.send_replace(Stage::Stopped);
         processor.close();
+    }
+}
+
+/// The handlers at work.
+#[derive(Default)]
+struct Handlers {
+    /// Each in a task of its own.
+    tasks: JoinSet<()>,
+    /// Those that share the informer's task.
+    inline: FuturesUnordered<BoxFuture<'static, ()>>,
+}
+
+// === impl Handlers ===
+
+impl Handlers {
+    fn start(&mut self, handler: impl Future<Output = ()> + Send + 'static, inline: bool) {
+        if inline {
+            self.inline.push(Box::pin(handler));
+        } else {
+            self.tasks.spawn(handler);
+        }
+    }
+
+    /// Lets those that share this task work. Never over.
+    async fn work(&mut self) {
+        while self.inline.next().await.is_some() {}
+        pending().await
+    }
+
+    /// Forgets tasks that have ended.
+    fn prune(&mut self) {
+        while self.tasks.try_join_next().is_some() {}
+    }
+
+    /// Returns when all have ended.
+    async fn ended(&mut self) {
+        while self.inline.next().await.is_some() {}
+        while self.tasks.join_next().await.is_some() {}
     }
 }
 
@@ -96,23 +136,26 @@ impl<S: Stored> Inner<S> {
     async fn reflect(&self) {
         let mut namespaces = self.namespaces.as_ref().map(NamespaceSet::changes);
         let mut reflectors = FuturesUnordered::new();
+        // A set whose futures were all polled wakes its own task, in case they are many and greedy: then each change would wake
+        // another thread to poll everything again. This one is not polled again.
+        reflectors.push(Either::Right(pending()));
         self.follow_namespaces();
         for feed in self.feeds().iter() {
-            reflectors.push(Arc::clone(feed).run());
+            reflectors.push(Either::Left(Arc::clone(feed).run()));
         }
         self.publish();
         loop {
             let changed = async {
                 match &mut namespaces {
                     Some(namespaces) => namespaces.changed().await,
-                    None => std::future::pending().await,
+                    None => pending().await,
                 }
             };
             tokio::select! {
                 biased;
                 () = changed => {
                     for feed in self.follow_namespaces() {
-                        reflectors.push(feed.run());
+                        reflectors.push(Either::Left(feed.run()));
                     }
                     self.publish();
                 }
@@ -122,10 +165,10 @@ impl<S: Stored> Inner<S> {
     }
 
     /// Takes changes to the store and to handlers, and keeps handlers' tasks.
-    async fn serve(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
+    async fn serve(self: &Arc<Self>, handlers: &mut Handlers) {
         loop {
-            self.drain(tasks).await;
-            self.start_handlers(tasks);
+            self.drain(handlers).await;
+            self.start_handlers(handlers);
             let next_resync = self.processor.lock().next_resync();
             tokio::select! {
                 biased;
@@ -141,29 +184,34 @@ impl<S: Stored> Inner<S> {
                 }
                 // The reflectors share this task and were polled before: they may have queued something.
                 () = next_poll() => {}
+                () = handlers.work() => {}
             }
-            while tasks.try_join_next().is_some() {}
+            handlers.prune();
         }
     }
 
-    fn start_handlers(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
+    fn start_handlers(self: &Arc<Self>, handlers: &mut Handlers) {
         let mut processor = self.processor.lock();
         processor.prune();
         for listener in processor.listeners() {
             if listener.start() {
                 let inner = Arc::clone(self);
-                // Under the processor's lock the store does not change.
-                tasks.spawn(Arc::clone(listener).run(move |listener| {
-                    let _unchanging = inner.processor.lock();
-                    listener.catch_up(|key| inner.indexer.get(key));
-                }));
+                let running = Arc::clone(listener).run(move |listener| inner.catch_up(listener));
+                handlers.start(running, listener.is_inline());
             }
         }
     }
 
+    /// Makes up for the events that a handler missed.
+    fn catch_up(&self, listener: &Listener<S>) {
+        // Under the processor's lock the store does not change.
+        let _unchanging = self.processor.lock();
+        listener.catch_up(|key| self.indexer.get(key));
+    }
+
     /// Processes what is queued, one batch of each watch in turn. That comes to an end: nothing is queued meanwhile,
     /// except while a handler is waited for.
-    async fn drain(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
+    async fn drain(self: &Arc<Self>, handlers: &mut Handlers) {
         loop {
             let mut more = false;
             for feed in self.feeds().iter() {
@@ -174,14 +222,21 @@ impl<S: Stored> Inner<S> {
                 more = true;
                 feed.progress();
                 self.publish();
+                let inline = self.processor.lock().inline();
+                for listener in inline {
+                    listener.hand_out(|listener| self.catch_up(listener));
+                }
                 // A handler that wants to be waited for stops everyone; its task must run for that.
                 loop {
                     let blocking = self.processor.lock().blocking();
                     let Some(listener) = blocking else {
                         break;
                     };
-                    self.start_handlers(tasks);
-                    listener.room().await;
+                    self.start_handlers(handlers);
+                    tokio::select! {
+                        () = listener.room() => {}
+                        () = handlers.work() => {}
+                    }
                 }
             }
             if !more {

@@ -105,6 +105,7 @@ pub struct HandlerOptions {
     pub(crate) name: Option<Arc<str>>,
     pub(crate) policy: Policy,
     pub(crate) resync: Option<Duration>,
+    pub(crate) inline: bool,
 }
 
 // === impl HandlerOptions ===
@@ -124,6 +125,17 @@ impl HandlerOptions {
     /// What happens when the handler does not keep up.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
+        self
+    }
+
+    /// The handler runs in the informer's task, not in one of its own: for one that only takes a note and returns.
+    ///
+    /// No other thread is woken for a change, which is most of what a change costs while they are few. What the
+    /// handler does keeps the informer and its other handlers waiting, whatever its [`Policy`]; and it must never
+    /// wait for this informer. An [`AsyncEventHandler`] and a stream have a task of their own all the same.
+    /// Default: a task of its own (client-go: a goroutine a listener).
+    pub fn inline(mut self) -> Self {
+        self.inline = true;
         self
     }
 

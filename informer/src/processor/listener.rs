@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -21,7 +22,8 @@ use crate::factory::Lease;
 use crate::key::ObjectKey;
 use crate::metrics::{Measurement, Recorder};
 
-/// How many events the task of a handler that returns at once takes from its queue.
+/// How many events the task of a handler that returns at once takes from its queue, and any handler is told of before others
+/// have their turn.
 const CHUNK: usize = 128;
 
 pub(crate) struct Listener<S> {
@@ -32,6 +34,7 @@ pub(crate) struct Listener<S> {
     lease: Mutex<Option<Arc<Lease>>>,
     /// How many events are taken from the queue at once.
     chunk: usize,
+    inline: bool,
     resync: Option<Duration>,
     recorder: Recorder,
     waiting: Mutex<Waiting<S>>,
@@ -102,6 +105,7 @@ impl<S: Stored> Listener<S> {
                 // What it has not begun with stays in the queue, where it is counted and merged.
                 Receiver::Task(_) => 1,
             },
+            inline: options.inline && matches!(receiver, Receiver::Callback(_)),
             receiver: Mutex::new(Some(receiver)),
             lease: Mutex::new(lease),
             resync: period.map(|period| period.max(MINIMUM_RESYNC)),
@@ -157,7 +161,10 @@ impl<S: Stored> Listener<S> {
             self.recorder
                 .record(Measurement::HandlerDropped { events: dropped });
         }
-        self.wake.notify_one();
+        // To wake the task that runs would have it run again, on another thread if there is one.
+        if !self.inline {
+            self.wake.notify_one();
+        }
     }
 
     pub(super) fn upstream_synced(&self) {
@@ -284,6 +291,11 @@ impl<S: Stored> Listener<S> {
         waiting.replay.len() + waiting.queue.len()
     }
 
+    /// Whether it shares the informer's task.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.inline
+    }
+
     /// Claims the right to run; false if it runs already or has ended.
     pub(crate) fn start(&self) -> bool {
         self.phase.send_if_modified(|phase| {
@@ -306,18 +318,38 @@ impl<S: Stored> Listener<S> {
         let end = End(self);
         async move {
             let listener = &end.0;
+            let mut without_pause = 0;
             while !listener.is_removed() {
                 match listener.next() {
                     Next::Deliver(events) => {
                         listener.room.notify_one();
+                        without_pause += events.len();
                         listener.deliver(events).await;
-                        // A handler with much to do is not to keep the thread from others.
-                        tokio::task::yield_now().await;
+                        if without_pause >= CHUNK {
+                            // A handler with much to do is not to keep the thread from others.
+                            without_pause = 0;
+                            tokio::task::yield_now().await;
+                        }
                     }
                     Next::CatchUp => catch_up(listener),
                     Next::Wait if listener.draining.load(Ordering::Acquire) => listener.close(),
-                    Next::Wait => listener.wake.notified().await,
+                    Next::Wait => {
+                        without_pause = 0;
+                        listener.wake.notified().await;
+                    }
                 }
+            }
+        }
+    }
+
+    /// Tells a handler that shares the informer's task what waits for it, and ends there. `catch_up` as in [`Listener::run`].
+    pub(crate) fn hand_out(&self, catch_up: impl Fn(&Self)) {
+        loop {
+            match self.next() {
+                // A callback does not wait for anything.
+                Next::Deliver(events) => drop(self.deliver(events).now_or_never()),
+                Next::CatchUp => catch_up(self),
+                Next::Wait => return,
             }
         }
     }

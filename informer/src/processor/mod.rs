@@ -1,8 +1,8 @@
 //! From the store to the handlers: every handler has its own bounded queue, task and fate.
 //!
 //! A change is put into the queues of all handlers under one lock, in the same step in which it enters the
-//! store; handlers run later, each in a task of its own, one event after the other. What happens when a
-//! handler does not keep up is its own [`Policy`]. A panic of a handler is caught and counted, and the next
+//! store; handlers run later, each in a task of its own (or, if it asks for that, in the informer's), one event
+//! after the other. What happens when a handler does not keep up is its own [`Policy`]. A panic of a handler is caught and counted, and the next
 //! event is delivered.
 
 mod handle;
@@ -118,6 +118,12 @@ impl<S: Stored> Processor<S> {
         for listener in &self.listeners {
             listener.upstream_synced();
         }
+    }
+
+    /// The handlers that share the informer's task.
+    pub(crate) fn inline(&self) -> Vec<Arc<Listener<S>>> {
+        let inline = self.listeners.iter().filter(|one| one.is_inline());
+        inline.cloned().collect()
     }
 
     /// A handler that wants to be waited for and whose queue is full.

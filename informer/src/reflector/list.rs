@@ -1,9 +1,11 @@
 //! Reading the present state: as a stream, or in pages.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use indexmap::IndexMap;
+use foldhash::fast::RandomState;
+use indexmap::{Equivalent, IndexMap, IndexSet};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -13,7 +15,7 @@ use super::watch::Opened;
 use super::{Error, Progress, Reflector};
 use crate::decode::{Frame, ListPage, Undecodable, continue_token, decode_frame, decode_list};
 use crate::entry::Stored;
-use crate::key::ObjectKey;
+use crate::key::{KeyRef, ObjectKey};
 use crate::metrics::Measurement;
 use crate::transport::{self, ListRequest};
 use crate::version::ResourceVersion;
@@ -34,6 +36,9 @@ struct Ahead {
     fetching: JoinSet<Result<Bytes, transport::Error>>,
 }
 
+/// An object in a set, told from others by its key.
+struct Keyed<S>(Arc<S>);
+
 // === impl Ahead ===
 
 impl Ahead {
@@ -49,6 +54,28 @@ impl Ahead {
             Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
             Err(_) => None,
         }
+    }
+}
+
+// === impl Keyed ===
+
+impl<S: Stored> PartialEq for Keyed<S> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key_ref() == other.0.key_ref()
+    }
+}
+
+impl<S: Stored> Eq for Keyed<S> {}
+
+impl<S: Stored> Hash for Keyed<S> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.key_ref().hash(state);
+    }
+}
+
+impl<S: Stored> Equivalent<Keyed<S>> for KeyRef<'_> {
+    fn equivalent(&self, keyed: &Keyed<S>) -> bool {
+        *self == keyed.0.key_ref()
     }
 }
 
@@ -256,14 +283,15 @@ impl<S: Stored> Reflector<S> {
             after: self.options.streaming_deadline,
         };
         // Deletions and updates that come before the end belong to the state.
-        let mut objects: IndexMap<ObjectKey, Arc<S>> = IndexMap::new();
+        let mut objects = IndexSet::<Keyed<S>, RandomState>::default();
         let mut undecodable: IndexMap<Option<ObjectKey>, Undecodable> = IndexMap::new();
         loop {
-            let line = timeout_at(deadline, lines.next_line(self.options.streaming_idle))
-                .await
-                .map_err(endless)??;
-            let Some(line) = line else {
-                return Err(Error::Incomplete);
+            let line = if let Some(line) = lines.ready_line()? {
+                line
+            } else {
+                let line = lines.next_line(self.options.streaming_idle);
+                let line = timeout_at(deadline, line).await.map_err(endless)??;
+                line.ok_or(Error::Incomplete)?
             };
             let frame = decode_frame::<S>(&line, &self.decoding).map_err(transport::Error::from)?;
             let frame = match frame {
@@ -280,20 +308,18 @@ impl<S: Stored> Reflector<S> {
             };
             match frame {
                 Frame::Added(object) | Frame::Modified(object) => {
-                    let key = object.key();
                     if !undecodable.is_empty() {
-                        undecodable.swap_remove(&Some(key.clone()));
+                        undecodable.swap_remove(&Some(object.key()));
                     }
-                    objects.insert(key, object);
+                    objects.replace(Keyed(object));
                 }
                 Frame::Deleted(object) => {
-                    let key = object.key();
-                    undecodable.swap_remove(&Some(key.clone()));
-                    objects.swap_remove(&key);
+                    undecodable.swap_remove(&Some(object.key()));
+                    objects.swap_remove(&object.key_ref());
                 }
                 Frame::Undecodable { object, deleted } => {
                     if let Some(key) = &object.key {
-                        objects.swap_remove(key);
+                        objects.swap_remove(&key.as_ref());
                     }
                     if deleted {
                         undecodable.swap_remove(&object.key);
@@ -310,7 +336,7 @@ impl<S: Stored> Reflector<S> {
                         duration: started.elapsed(),
                         streamed: true,
                     });
-                    let objects = objects.into_values().collect();
+                    let objects = objects.into_iter().map(|Keyed(object)| object).collect();
                     let undecodable: Vec<_> = undecodable.into_values().collect();
                     progress.incomplete = 0;
                     self.accept(

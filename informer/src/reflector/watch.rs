@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::options::MINIMUM_WATCH_TIMEOUT;
 use super::react::{Reaction, SHORT, react};
@@ -179,14 +179,17 @@ impl<S: Stored> Reflector<S> {
                 line.map(Some)
             } else if proven {
                 lines.next_line(idle).await
-            } else if let Ok(line) = timeout(SHORT, lines.next_line(idle)).await {
-                line
             } else {
-                // Open and quiet: what failed before is over.
-                proven = true;
-                progress.scattered = false;
-                self.recovered();
-                continue;
+                match lines.next_line(SHORT.min(idle)).await {
+                    Err(transport::Error::Silent { .. }) if SHORT < idle => {
+                        // Open and quiet: what failed before is over.
+                        proven = true;
+                        progress.scattered = false;
+                        self.recovered();
+                        continue;
+                    }
+                    line => line,
+                }
             };
             if frames != lines.frames() {
                 frames = lines.frames();

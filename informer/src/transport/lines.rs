@@ -1,11 +1,14 @@
 //! The body of a watch, line by line.
 
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use http_body_util::BodyExt;
+use http_body::{Body as _, Frame};
 use kube_client::client::Body;
-use tokio::time::timeout;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Error;
 
@@ -13,9 +16,17 @@ use super::Error;
 pub struct Lines {
     body: Body,
     splitter: Splitter,
+    silence: Silence,
     /// How many frames came.
     frames: u64,
     ended: bool,
+}
+
+/// Tells that a wait lasts too long. One timer serves all waits, and is moved only when it goes off too early: to set one for
+/// each wakes the thread that sleeps until the next of them.
+#[derive(Default)]
+struct Silence {
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// Splits frames into lines. A line that came in one frame is passed on without a copy.
@@ -85,6 +96,7 @@ impl Lines {
         Self {
             body,
             splitter: Splitter::new(limit),
+            silence: Silence::default(),
             frames: 0,
             ended: false,
         }
@@ -118,20 +130,57 @@ impl Lines {
             if line.is_some() || self.ended {
                 return Ok(line);
             }
-            match timeout(idle, self.body.frame()).await {
-                Err(_) => return Err(Error::Silent { after: idle }),
-                Ok(None) => self.ended = true,
-                Ok(Some(Err(error))) => {
+            match self.next_frame(idle).await {
+                None => return Err(Error::Silent { after: idle }),
+                Some(None) => self.ended = true,
+                Some(Some(Err(error))) => {
                     self.ended = true;
                     return Err(Error::Connection(error));
                 }
-                Ok(Some(Ok(frame))) => {
+                Some(Some(Ok(frame))) => {
                     self.frames += 1;
                     if let Ok(data) = frame.into_data() {
                         self.splitter.push(data);
                     }
                 }
             }
+        }
+    }
+
+    /// The next frame, or the end, or `None` if nothing comes for `idle`.
+    async fn next_frame(
+        &mut self,
+        idle: Duration,
+    ) -> Option<Option<Result<Frame<Bytes>, kube_client::Error>>> {
+        // Later than there is time for: never.
+        let due = Instant::now().checked_add(idle);
+        poll_fn(|cx| {
+            let frame = Pin::new(&mut self.body).poll_frame(cx);
+            match (frame, due) {
+                (Poll::Ready(frame), _) => Poll::Ready(Some(frame)),
+                (Poll::Pending, Some(due)) => self.silence.poll(cx, due).map(|()| None),
+                (Poll::Pending, None) => Poll::Pending,
+            }
+        })
+        .await
+    }
+}
+
+// === impl Silence ===
+
+impl Silence {
+    /// Ready at `due`.
+    fn poll(&mut self, cx: &mut Context<'_>, due: Instant) -> Poll<()> {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
+        if timer.deadline() > due {
+            timer.as_mut().reset(due);
+        }
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if timer.deadline() == due {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(due);
         }
     }
 }
@@ -165,6 +214,29 @@ mod tests {
             ["{a}", "{b}"]
         );
         assert!(lines("", 100).await.unwrap().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_ends_when_it_is_due_whatever_was_waited_for_before() {
+        let mut silence = Silence::default();
+        let start = Instant::now();
+        let mut wait = async |idle: u64, given_up_after: u64| {
+            let due = Instant::now() + Duration::from_secs(idle);
+            let silent = poll_fn(|cx| silence.poll(cx, due));
+            tokio::time::timeout(Duration::from_secs(given_up_after), silent)
+                .await
+                .is_ok()
+        };
+        // Something came after 1, 50, 5 and 89 seconds of 90.
+        for heard in [1, 50, 5, 89] {
+            assert!(!wait(90, heard).await);
+        }
+        // Then nothing, for longer, shorter and longer than was waited for before.
+        for idle in [200, 3, 120] {
+            assert!(wait(idle, 1000).await);
+        }
+        let seconds = 1 + 50 + 5 + 89 + 200 + 3 + 120;
+        assert_eq!(start.elapsed().as_secs(), seconds);
     }
 
     #[tokio::test]

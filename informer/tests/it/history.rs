@@ -170,6 +170,8 @@ struct History {
 /// How events are taken.
 #[derive(Clone, Copy)]
 enum Taker {
+    /// The same, in the task of the informer.
+    Inline,
     /// By a function that returns at once.
     Callback,
     /// By one that takes its time.
@@ -229,6 +231,7 @@ impl History {
         };
         for policy in POLICIES {
             history.add_handler(policy, Taker::Callback);
+            history.add_handler(policy, Taker::Inline);
         }
         // Not in each history, for they take most of the time.
         let slow = match history.random.below(6) {
@@ -251,6 +254,7 @@ impl History {
         let (follow, random) = (oracle.handler(), self.random.clone());
         let handle = match taker {
             Taker::Callback => Some(self.informer.add_handler(follow, options).unwrap()),
+            Taker::Inline => Some(self.informer.add_handler(follow, options.inline()).unwrap()),
             Taker::Future => {
                 let slow = move |event| {
                     follow(event);
@@ -280,8 +284,8 @@ impl History {
         }
         if self.random.below(12) == 0 {
             let policy = POLICIES[usize::try_from(self.random.below(4)).unwrap()];
-            let takers = [Taker::Callback, Taker::Future, Taker::Stream];
-            let taker = takers[usize::try_from(self.random.below(3)).unwrap()];
+            let takers = [Taker::Callback, Taker::Inline, Taker::Future, Taker::Stream];
+            let taker = takers[usize::try_from(self.random.below(4)).unwrap()];
             self.add_handler(policy, taker);
         }
         let pause =

@@ -15,6 +15,7 @@ mod harness;
 mod health;
 mod history;
 mod informer;
+mod inline;
 mod reflecting;
 mod reflector;
 mod script;

@@ -90,8 +90,10 @@ impl<S: Stored> Running<S> {
             .reflector(options)
             .build();
         for tally in setup.handlers {
-            // Every event is wanted, as with the peers: the default merges those of one object.
-            let options = HandlerOptions::new().policy(Policy::Block { bound: 1024 });
+            // Every event is wanted, as with the peers: the default merges those of one object. It only counts them.
+            let options = HandlerOptions::new()
+                .policy(Policy::Block { bound: 1024 })
+                .inline();
             let handler = informer.add_handler(handler(tally, stamp), options);
             let _handle = handler.expect("an informer that has not stopped");
         }

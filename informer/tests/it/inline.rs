@@ -1,0 +1,137 @@
+//! Handlers that share the informer's task.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use parking_lot::Mutex;
+use reeve_informer::{Event, HandlerHandle, HandlerOptions, Policy, Stored};
+
+use crate::harness::{Maps, Told, millis, seconds, start};
+use crate::informer::three;
+use crate::script::*;
+
+fn add(informer: &Maps, told: &Told, policy: Policy) -> HandlerHandle<ConfigMap> {
+    let options = HandlerOptions::new().policy(policy).inline();
+    informer.add_handler(told.handler(), options).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_is_told_in_the_informers_task_of_what_there_is_and_of_what_changes() {
+    let (script, say) = three();
+    let running = start(&script);
+    let tasks = Arc::new(Mutex::new(Vec::new()));
+    let note = {
+        let tasks = Arc::clone(&tasks);
+        move |_: Event<ConfigMap>| tasks.lock().push(tokio::task::id())
+    };
+    let options = HandlerOptions::new().inline();
+    let handle = running.informer.add_handler(note.clone(), options).unwrap();
+    handle.has_synced().await.unwrap();
+    say(modified("a", "11"));
+    millis(1).await;
+    let own = running.task.id();
+    assert_eq!(*tasks.lock(), [own; 4]);
+    // Without the option it has a task of its own.
+    let handle = running.informer.add_handler(note, HandlerOptions::new());
+    handle.unwrap().has_synced().await.unwrap();
+    assert!(tasks.lock()[4..].iter().all(|task| *task != own));
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_its_policy_it_is_told_of_every_change_and_nobody_waits_for_it() {
+    let (script, say) = three();
+    let running = start(&script);
+    let policies = [
+        Policy::Coalesce { bound: 1 },
+        Policy::Block { bound: 1 },
+        Policy::DropToResync { bound: 10 },
+    ];
+    let handlers = policies.map(|policy| {
+        let told = Told::default();
+        (add(&running.informer, &told, policy), told)
+    });
+    for (handle, _) in &handlers {
+        handle.has_synced().await.unwrap();
+    }
+    for version in 11..16 {
+        say(modified("a", &version.to_string()));
+        millis(1).await;
+    }
+    for (handle, told) in &handlers {
+        assert_eq!(
+            told.take().split_off(3),
+            ["~a@1-11", "~a@11-12", "~a@12-13", "~a@13-14", "~a@14-15"]
+        );
+        assert_eq!((handle.delivered(), handle.backlog()), (8, 0));
+    }
+    running.stop().await;
+    for (handle, _) in &handlers {
+        handle.remove().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_can_be_removed_and_drained_and_add_and_remove_others_from_within() {
+    let (script, say) = three();
+    let running = start(&script);
+    let told = Told::default();
+    let handle = add(&running.informer, &told, Policy::default());
+    handle.has_synced().await.unwrap();
+    handle.remove().await;
+    say(modified("a", "11"));
+    millis(1).await;
+    assert_eq!(told.take().len(), 3);
+
+    let handle = add(&running.informer, &told, Policy::default());
+    handle.has_synced().await.unwrap();
+    handle.drain().await;
+    say(modified("a", "12"));
+    millis(1).await;
+    assert_eq!(told.take().len(), 3);
+
+    let (informer, late) = (running.informer.clone(), told.clone());
+    let newcomer = Arc::new(Mutex::new(None));
+    let adds = {
+        let newcomer = Arc::clone(&newcomer);
+        move |event: Event<ConfigMap>| {
+            if event.key().name.as_ref() == "d" {
+                *newcomer.lock() = Some(add(&informer, &late, Policy::default()));
+            }
+        }
+    };
+    let options = HandlerOptions::new().inline();
+    let handle = running.informer.add_handler(adds, options).unwrap();
+    handle.has_synced().await.unwrap();
+    say(added("d", "13"));
+    seconds(1).await;
+    assert_eq!(told.take(), ["+a@12*", "+b@2*", "+c@3*", "+d@13*"]);
+    assert!(
+        newcomer
+            .lock()
+            .take()
+            .is_some_and(|handle| handle.is_synced())
+    );
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn its_panic_costs_one_event_and_nobody_else() {
+    let (script, say) = three();
+    let running = start(&script);
+    let bad = |event: Event<ConfigMap>| {
+        let version = event
+            .object()
+            .map(|object| object.resource_version().to_owned());
+        assert_ne!(version.as_deref(), Some("11"), "on purpose");
+    };
+    let options = HandlerOptions::new().inline();
+    let handle = running.informer.add_handler(bad, options).unwrap();
+    handle.has_synced().await.unwrap();
+    say(modified("a", "11"));
+    say(modified("a", "12"));
+    millis(1).await;
+    assert_eq!((handle.panics(), handle.delivered()), (1, 5));
+    assert_eq!(running.told.last().unwrap(), "~a@11-12");
+    running.stop().await;
+}
