@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::identity::{self, Identity};
 use super::list::EntrySeed;
 use super::{DecodeError, Decoding, Undecodable, json, redacted};
 use crate::entry::Stored;
@@ -95,6 +96,16 @@ pub(crate) fn decode_frame<S: Stored>(
     }
 }
 
+/// Which object a line adds or changes, read no further than needed; `None` if it does something else, or its `type` does not
+/// come first.
+pub(crate) fn changed(line: &[u8]) -> Option<Identity<'_>> {
+    let line = std::str::from_utf8(line).ok()?;
+    let mut identity = None;
+    // It ends with an error where it stops to read.
+    let _ = json::Reader::new(line).deserialize_map(ChangedVisitor(&mut identity));
+    identity
+}
+
 /// An object without a name is something else.
 fn named<S: Stored>(frame: Frame<S>) -> Frame<S> {
     match frame {
@@ -145,6 +156,35 @@ fn decode_parts<S: Stored>(line: &str, decoding: &Decoding) -> Result<Frame<S>, 
             object: Undecodable::probe(object.get(), &error),
             deleted: r#type == Type::Deleted,
         }),
+    }
+}
+
+struct ChangedVisitor<'a, 'de>(&'a mut Option<Identity<'de>>);
+
+impl<'de> Visitor<'de> for ChangedVisitor<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a watch event")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut changes = false;
+        while let Some(field) = map.next_key::<Field>()? {
+            match field {
+                Field::Type => {
+                    changes = matches!(map.next_value::<Type>()?, Type::Added | Type::Modified);
+                }
+                Field::Object if changes => {
+                    return map.next_value_seed(identity::ObjectSeed(self.0));
+                }
+                Field::Object => return Ok(()),
+                Field::Other => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -207,6 +247,23 @@ mod tests {
 
     fn read(line: &str) -> Result<Frame<ConfigMap>, DecodeError> {
         decode_frame(line.as_bytes(), &Decoding::default())
+    }
+
+    #[test]
+    fn what_a_line_changes_is_told_without_reading_it_to_its_end() {
+        let object = r#""object":{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7",!!"#;
+        for (start, told) in [
+            (r#"{"type":"ADDED","#, true),
+            (r#"{"more":1,"type":"MODIFIED","#, true),
+            (r#"{"type":"DELETED","#, false),
+            (r#"{"type":"BOOKMARK","#, false),
+            ("{", false),
+        ] {
+            let line = format!("{start}{object}");
+            let identity = changed(line.as_bytes());
+            let told_of = identity.map(|identity| identity.key().map(|key| key.to_string()));
+            assert_eq!(told_of, told.then(|| Some("n/a".to_owned())), "{line}");
+        }
     }
 
     #[test]

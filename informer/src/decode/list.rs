@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::identity::{Identity, identity};
 use super::{DecodeError, Decoding, Undecodable, json, redacted};
 use crate::entry::Stored;
 
@@ -27,6 +28,9 @@ struct ListMetadata {
     r#continue: Option<String>,
 }
 
+/// The entry that is held of an object, if it is of the same version.
+pub(crate) type Held<'a, S> = dyn Fn(&Identity<'_>) -> Option<Arc<S>> + Send + Sync + 'a;
+
 /// Reads a page: in one pass if all is well, else item by item.
 pub(crate) fn decode_list<S: Stored>(
     body: &[u8],
@@ -41,17 +45,39 @@ pub(crate) fn decode_list<S: Stored>(
     };
     match json::read(body, |document| seed.deserialize(document)) {
         Ok(list) => finish(list.kind, list.metadata, list.items, Vec::new()),
-        Err(_) => decode_items(body, decoding),
+        Err(_) => decode_items(body, |item| {
+            S::decode(&mut json::by_serde_json(item), decoding)
+        }),
     }
 }
 
-/// The slow way: finds the items first, then reads each alone.
-fn decode_items<S: Stored>(body: &str, decoding: &Decoding) -> Result<ListPage<S>, DecodeError> {
+/// Reads a page most of which is `held` already. Such items are looked at no further than to their version.
+pub(crate) fn decode_list_again<S: Stored>(
+    body: &[u8],
+    decoding: &Decoding,
+    held: &Held<'_, S>,
+) -> Result<ListPage<S>, DecodeError> {
+    let body = String::from_utf8_lossy(body);
+    decode_items(&body, |item| {
+        if let Some(held) = identity(item).and_then(|identity| held(&identity)) {
+            return Ok(held);
+        }
+        json::read(item, |document| S::decode(document, decoding))
+            .or_else(|_| S::decode(&mut json::by_serde_json(item), decoding))
+            .map(Arc::new)
+    })
+}
+
+/// Finds the items first, then has each read alone.
+fn decode_items<S: Stored, T: Into<Arc<S>>>(
+    body: &str,
+    read: impl Fn(&str) -> Result<T, serde_json::Error>,
+) -> Result<ListPage<S>, DecodeError> {
     let broken = |error: serde_json::Error| DecodeError {
         what: "the list",
         error: redacted(&error),
     };
-    let mut document = serde_json::Deserializer::from_str(body);
+    let mut document = json::by_serde_json(body);
     let list = ListSeed {
         item: RawSeed::default,
     }
@@ -61,8 +87,8 @@ fn decode_items<S: Stored>(body: &str, decoding: &Decoding) -> Result<ListPage<S
     let mut items = Vec::with_capacity(list.items.len());
     let mut undecodable = Vec::new();
     for raw in list.items {
-        match S::decode(&mut json::by_serde_json(raw.get()), decoding) {
-            Ok(item) => items.push(Arc::new(item)),
+        match read(raw.get()) {
+            Ok(item) => items.push(item.into()),
             Err(error) => undecodable.push(Undecodable::probe(raw.get(), &error)),
         }
     }
@@ -284,6 +310,53 @@ mod tests {
 
     fn read(body: &str) -> Result<ListPage<ConfigMap>, DecodeError> {
         decode_list(body.as_bytes(), &Decoding::default())
+    }
+
+    #[test]
+    fn of_a_page_read_again_only_what_changed_is_decoded() {
+        let page =
+            |items: &str| format!(r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{items}]}}"#);
+        let item = |name: &str, version: &str, data: &str| {
+            format!(
+                r#"{{"data":{data},"metadata":{{"resourceVersion":"{version}","name":"{name}","uid":"u","managedFields":[{{}}],"namespace":"n"}}}}"#
+            )
+        };
+        let before = read(&page(&item("same", "1", r#"{"k":"v"}"#)))
+            .unwrap()
+            .items;
+        let known = Arc::clone(&before[0]);
+        let held = |identity: &Identity<'_>| {
+            let key = identity.key()?;
+            assert_eq!((key.namespace, identity.uid()), (Some("n"), "u"));
+            (key.name == "same" && identity.resource_version() == "1").then(|| Arc::clone(&known))
+        };
+        // What is held is not looked at: here it could not be decoded.
+        let items = [
+            item("same", "1", "7"),
+            item("same", "2", r#"{"k":"\u00e9"}"#),
+            item("other", "1", "{}"),
+            item("broken", "1", "7"),
+        ];
+        let body = page(&items.join(","));
+        let again = decode_list_again(body.as_bytes(), &Decoding::default(), &held).unwrap();
+        assert!(Arc::ptr_eq(&again.items[0], &known));
+        let data = again.items[1].data.as_ref().unwrap();
+        assert_eq!((data["k"].as_str(), again.items.len()), ("é", 3));
+        assert_eq!(again.undecodable.len(), 1);
+        assert_eq!(again.resource_version, "9");
+        // All the rest is as in the first reading.
+        let nobody = |_: &Identity<'_>| None;
+        for body in [
+            body.as_str(),
+            "{}",
+            "{\"items\":[",
+            r#"{"kind":"Table","metadata":{"resourceVersion":"1"}}"#,
+        ] {
+            let first = decode_list::<ConfigMap>(body.as_bytes(), &Decoding::default());
+            let again =
+                decode_list_again::<ConfigMap>(body.as_bytes(), &Decoding::default(), &nobody);
+            assert_eq!(format!("{first:?}"), format!("{again:?}"));
+        }
     }
 
     #[test]

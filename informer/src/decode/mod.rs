@@ -7,14 +7,16 @@
 //! that fails is it split into objects, each is tried alone, and those that fail become [`Undecodable`].
 
 mod frame;
+mod identity;
 pub(crate) mod json;
 mod list;
 mod outline;
 mod skip;
 mod trim;
 
-pub(crate) use frame::{Frame, decode_frame};
-pub(crate) use list::{ListPage, continue_token, decode_list};
+pub(crate) use frame::{Frame, changed, decode_frame};
+pub(crate) use identity::Identity;
+pub(crate) use list::{ListPage, continue_token, decode_list, decode_list_again};
 pub(crate) use skip::Skip;
 #[cfg(test)]
 pub(crate) use skip::tests as skip_tests;
@@ -22,10 +24,8 @@ pub use skip::{SkipPath, SkipPathError};
 pub(crate) use trim::Key;
 pub use trim::{Decoding, Trimmed};
 
-use serde::Deserialize;
-
 use crate::entry::Stored;
-use crate::key::ObjectKey;
+use crate::key::{KeyRef, ObjectKey};
 
 /// An object that was sent and could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,24 +50,6 @@ pub struct DecodeError {
     pub error: String,
 }
 
-/// The little that says which object a document is about.
-#[derive(Default, Deserialize)]
-struct Identity {
-    #[serde(default)]
-    metadata: Option<IdentityMetadata>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct IdentityMetadata {
-    #[serde(default)]
-    name: Option<String>,
-    #[serde(default)]
-    namespace: Option<String>,
-    #[serde(default)]
-    resource_version: Option<String>,
-}
-
 impl Undecodable {
     /// Describes an object that could be read and has no name: it is something else (a Table, a Status).
     fn nameless<S: Stored>(object: &S) -> Self {
@@ -81,16 +63,11 @@ impl Undecodable {
 
     /// Describes an object that failed with `error`, as far as `document` tells.
     fn probe(document: &str, error: &serde_json::Error) -> Self {
-        let metadata = serde_json::from_str::<Identity>(document)
-            .ok()
-            .and_then(|identity| identity.metadata)
-            .unwrap_or_default();
-        let key = metadata
-            .name
-            .map(|name| ObjectKey::namespaced(metadata.namespace.unwrap_or_default(), name));
+        let identity = identity::identity(document).unwrap_or_default();
+        let version = identity.resource_version();
         Self {
-            key,
-            resource_version: metadata.resource_version,
+            key: identity.key().map(KeyRef::to_key),
+            resource_version: (!version.is_empty()).then(|| version.to_owned()),
             error: redacted(error),
             outline: outline::outline(document),
         }

@@ -13,7 +13,10 @@ use super::options::FirstList;
 use super::react::refuses_streaming;
 use super::watch::Opened;
 use super::{Error, Progress, Reflector};
-use crate::decode::{Frame, ListPage, Undecodable, continue_token, decode_frame, decode_list};
+use crate::decode::{
+    Frame, Identity, ListPage, Undecodable, changed, continue_token, decode_frame, decode_list,
+    decode_list_again,
+};
 use crate::entry::Stored;
 use crate::key::{KeyRef, ObjectKey};
 use crate::metrics::Measurement;
@@ -178,7 +181,7 @@ impl<S: Stored> Reflector<S> {
             continue_token: None,
         };
         let mut ahead = Ahead::default();
-        let mut page = self.page_and_ahead(&mut ahead, first).await?;
+        let mut page = self.page_and_ahead(progress, &mut ahead, first).await?;
         let mut listed = Listed {
             objects: Vec::new(),
             undecodable: Vec::new(),
@@ -201,7 +204,7 @@ impl<S: Stored> Reflector<S> {
                 limit,
                 continue_token: Some(token),
             };
-            page = match self.page_and_ahead(&mut ahead, next).await {
+            page = match self.page_and_ahead(progress, &mut ahead, next).await {
                 Err(error) if error.is_expired() => {
                     // client-go: FullListIfExpired.
                     let all = ListRequest {
@@ -224,6 +227,7 @@ impl<S: Stored> Reflector<S> {
     /// Reads one page, and has the server make the next one meanwhile.
     async fn page_and_ahead(
         &self,
+        progress: &Progress,
         ahead: &mut Ahead,
         request: ListRequest,
     ) -> Result<ListPage<S>, transport::Error> {
@@ -245,7 +249,13 @@ impl<S: Stored> Reflector<S> {
                 .fetching
                 .spawn(async move { transport.fetch(next).await });
         }
-        Ok(decode_list(&body, &self.decoding)?)
+        // The first time nothing is held.
+        Ok(if progress.version.is_none() {
+            decode_list(&body, &self.decoding)?
+        } else {
+            let held = |identity: &Identity<'_>| self.held(progress, identity);
+            decode_list_again(&body, &self.decoding, &held)?
+        })
     }
 
     /// The newest version there is, by the smallest of lists.
@@ -273,6 +283,7 @@ impl<S: Stored> Reflector<S> {
         let started = Instant::now();
         let version = progress.version.as_ref().filter(|_| !progress.unavailable);
         let consistent = version.is_none();
+        let again = progress.version.is_some();
         let version = version.cloned().unwrap_or_default();
         let mut opened = self.open(&version, true).await?;
         let lines = &mut opened.lines;
@@ -293,7 +304,12 @@ impl<S: Stored> Reflector<S> {
                 let line = timeout_at(deadline, line).await.map_err(endless)??;
                 line.ok_or(Error::Incomplete)?
             };
-            let frame = decode_frame::<S>(&line, &self.decoding).map_err(transport::Error::from)?;
+            let changed = again.then(|| changed(&line)).flatten();
+            let held = changed.and_then(|identity| self.held(progress, &identity));
+            let frame = match held {
+                Some(object) => Frame::Modified(object),
+                None => decode_frame(&line, &self.decoding).map_err(transport::Error::from)?,
+            };
             let frame = match frame {
                 Frame::Added(object) | Frame::Modified(object) => {
                     match self.reuse(progress, object) {

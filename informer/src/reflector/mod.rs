@@ -38,7 +38,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::backoff::Backoff;
-use crate::decode::{Decoding, Undecodable};
+use crate::decode::{Decoding, Identity, Undecodable};
 use crate::entry::Stored;
 use crate::fifo::{Fifo, KnownObjects};
 use crate::health::{Activity, HealthCell};
@@ -279,8 +279,17 @@ impl<S: Stored> Reflector<S> {
         );
     }
 
-    /// An object of a list: the entry that is held already, if it is of the same version, so that a list does
-    /// not double what is kept. Not while the server seems to be behind: a version then may come twice.
+    /// The entry that is held already of an object of a list, if it is of the same version, so that a list does not
+    /// double what is kept. Not while the server seems to be behind: a version then may come twice.
+    fn held(&self, progress: &Progress, object: &Identity<'_>) -> Option<Arc<S>> {
+        let known = self.known.as_ref().filter(|_| progress.behind == 0)?;
+        let held = known.known(object.key()?)?;
+        let version = object.resource_version();
+        let same = held.uid() == object.uid() && held.resource_version() == version;
+        (same && !version.is_empty()).then_some(held)
+    }
+
+    /// An object of a list: the entry that is [held](Self::held) already, or this one.
     fn reuse(&self, progress: &Progress, object: Arc<S>) -> Result<Arc<S>, Undecodable> {
         let known = self
             .known
