@@ -101,7 +101,7 @@ impl Handlers {
     /// Lets those that share this task work. Never over.
     async fn work(&mut self) {
         while self.inline.next().await.is_some() {}
-        pending().await
+        pending::<()>().await;
     }
 
     /// Forgets tasks that have ended.
