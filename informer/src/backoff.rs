@@ -5,6 +5,9 @@ use std::time::Duration;
 use reeve_clock::Random;
 use tokio::time::Instant;
 
+/// The longest time that is reckoned with: ten years. An option may say more, and means never; a sum of both overflows.
+pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
+
 /// The numbers of an exponential back-off. The defaults are client-go's for reflectors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackoffOptions {

@@ -9,6 +9,7 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::backoff::LONGEST;
 use crate::entry::Stored;
 use crate::indexer::StoreSnapshot;
 use crate::key::ObjectKey;
@@ -63,7 +64,7 @@ impl<S: Stored> MutationCache<S> {
     /// How long a mutation counts at most. Default: five minutes.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
+        self.ttl = ttl.min(LONGEST);
         self
     }
 

@@ -9,8 +9,10 @@
 //!
 //! fn greeter() -> Controller {
 //!     let reconciler = reconcile::function(|ctx: Context, request: Request| async move {
-//!         let greeting = Patch::Merge(json!({"data": {"greeting": "hello"}}));
-//!         ctx.client().patch::<ConfigMap, _>(&request, &PatchParams::default(), &greeting).await?;
+//!         if ctx.lister::<ConfigMap>()?.get(&request)?.is_some_and(|map| map.data.is_none()) {
+//!             let greeting = Patch::Merge(json!({"data": {"greeting": "hello"}}));
+//!             ctx.client().patch::<ConfigMap, _>(&request, &PatchParams::default(), &greeting).await?;
+//!         }
 //!         Ok::<_, reconcile::Error>(Outcome::done())
 //!     });
 //!     Controller::builder("greeter").for_kind::<ConfigMap>().complete(reconciler).unwrap()

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::MINIMUM_RESYNC;
 use super::handler::{Asynchronous, HandlerOptions, Receiver};
 use super::queue::{EventQueue, Pushed};
+use crate::backoff::LONGEST;
 use crate::entry::Stored;
 use crate::event::Event;
 use crate::factory::Lease;
@@ -108,7 +109,7 @@ impl<S: Stored> Listener<S> {
             inline: options.inline && matches!(receiver, Receiver::Callback(_)),
             receiver: Mutex::new(Some(receiver)),
             lease: Mutex::new(lease),
-            resync: period.map(|period| period.max(MINIMUM_RESYNC)),
+            resync: period.map(|period| period.clamp(MINIMUM_RESYNC, LONGEST)),
             recorder,
             waiting: Mutex::new(Waiting {
                 replay: Vec::new().into_iter(),

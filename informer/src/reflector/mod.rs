@@ -164,7 +164,7 @@ impl<S: Stored> Reflector<S> {
             recorder: Recorder::default(),
             endpoint,
             selection,
-            options,
+            options: options.bounded(),
             transform: None,
             fifo,
             known: None,

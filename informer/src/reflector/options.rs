@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backoff::BackoffOptions;
+use crate::backoff::{BackoffOptions, LONGEST};
 use crate::transport::Limits;
 
 /// How the present state is read first, and again when a watch cannot go on.
@@ -81,3 +81,23 @@ impl Default for ReflectorOptions {
 
 /// client-go: `defaultMinWatchTimeout`.
 pub(super) const MINIMUM_WATCH_TIMEOUT: Duration = Duration::from_secs(300);
+
+impl ReflectorOptions {
+    /// With no time so long that it cannot be added to another.
+    pub(super) fn bounded(mut self) -> Self {
+        for time in [
+            &mut self.streaming_idle,
+            &mut self.streaming_deadline,
+            &mut self.streaming_retry,
+            &mut self.watch_timeout,
+            &mut self.watch_idle,
+            &mut self.backoff.initial,
+            &mut self.backoff.cap,
+            &mut self.reconnect_spread,
+            &mut self.request_interval,
+        ] {
+            *time = LONGEST.min(*time);
+        }
+        self
+    }
+}

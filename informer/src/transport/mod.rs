@@ -26,6 +26,8 @@ use kube_client::Client;
 use kube_client::client::Body;
 use tokio::time::{Instant, timeout_at};
 
+use crate::backoff::LONGEST;
+
 /// Limits of every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -61,7 +63,8 @@ pub struct Transport {
 impl Transport {
     /// Sends through `client`, within `limits`.
     #[must_use]
-    pub fn new(client: Client, limits: Limits) -> Self {
+    pub fn new(client: Client, mut limits: Limits) -> Self {
+        limits.deadline = limits.deadline.min(LONGEST);
         Self { client, limits }
     }
 

@@ -7,9 +7,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_informer::{
-    Activity, Event, Filtered, Gauges, HandlerOptions, InformerIdentity, InformerMetrics,
-    Measurement, MetricsProvider, ObjectKey, Policy, ResourceVersion, RunError, Scope,
-    SharedInformer, Stored, WaitError, indexer,
+    Activity, BackoffOptions, Event, Filtered, Gauges, HandlerOptions, InformerIdentity,
+    InformerMetrics, Measurement, MetricsProvider, MutationCache, ObjectKey, Policy,
+    ReflectorOptions, ResourceVersion, RunError, Scope, SharedInformer, Stored, WaitError, indexer,
+    transport::Limits,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -999,4 +1000,40 @@ async fn lists_watches_and_batches_are_measured() {
     );
     assert_eq!(count(|found| matches!(found, Measurement::WatchFailed)), 1);
     assert!(count(|found| matches!(found, Measurement::Processed { .. })) >= 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn times_that_never_pass_are_never_and_no_error() {
+    let never = Duration::MAX;
+    let options = ReflectorOptions {
+        streaming_idle: never,
+        streaming_deadline: never,
+        streaming_retry: never,
+        watch_timeout: never,
+        watch_idle: never,
+        backoff: BackoffOptions {
+            cap: never,
+            ..BackoffOptions::default()
+        },
+        reconnect_spread: never,
+        request_interval: never,
+        limits: Limits {
+            deadline: never,
+            ..Limits::default()
+        },
+        ..ReflectorOptions::default()
+    };
+    let (script, say) = three();
+    let informer = builder(&script).reflector(options).resync(never).build();
+    let mutations = MutationCache::new(informer.lister()).ttl(never);
+    let running = run(informer);
+    running.handle.has_synced().await.unwrap();
+    say(modified("a", "11"));
+    seconds(100_000).await;
+    assert_eq!(running.told.last().unwrap(), "~a@1-11");
+    let held = running.informer.lister().list().swap_remove(0);
+    let mut ahead = ConfigMap::clone(&held);
+    ahead.metadata.resource_version = Some("12".to_owned());
+    mutations.mutated(Arc::new(ahead));
+    running.stop().await;
 }
