@@ -195,15 +195,22 @@ async fn one_store_holds_several_namespaces_each_with_a_watch_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_is_added_is_listed_and_one_that_is_removed_is_told_as_deleted() {
+    added_and_removed(HandlerOptions::new()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_in_the_informers_task_is_told_of_namespaces_too() {
+    added_and_removed(HandlerOptions::new().inline()).await;
+}
+
+async fn added_and_removed(options: HandlerOptions) {
     let server = server(1).await;
     let client = server.client();
     create(&client, &["red/a", "blue/b", "blue/c", "green/d"]).await;
     let set = NamespaceSet::new(["red", "blue"]);
     let informer = informer(&server, &set).build();
     let told = Told::default();
-    let handle = informer
-        .add_handler(told.handler(), HandlerOptions::new())
-        .unwrap();
+    let handle = informer.add_handler(told.handler(), options).unwrap();
     let (_stop, _task) = run(&informer);
     handle.has_synced().await.unwrap();
     told.take();

@@ -93,8 +93,8 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
     }
 
     /// Not processed: back in the queue after `delay` as it was handed out, with its priority, its reasons and its
-    /// failures. If the item was added again meanwhile it is back at once. For
-    /// [`Builder::min_interval`](crate::Builder::min_interval) it was not handed out.
+    /// failures. If the item was added again meanwhile it is back when that add is due, and `delay` is forgotten. For
+    /// [`Builder::min_interval`](crate::Builder::min_interval) it was not handed out, as far as what is added later goes.
     pub fn put_back(mut self, delay: Duration) {
         let (priority, reasons) = (self.priority, self.reasons);
         self.settle(Outcome::Back {

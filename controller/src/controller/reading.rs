@@ -131,8 +131,12 @@ impl<R: RequestKey> Reading<R> {
             if begin.elapsed() >= LONGEST_PAUSE {
                 (pause, said) = (FIRST_PAUSE, None);
             }
-            // At the stop senders go in any order; and a line for each cause, not for each try.
-            if !stop.is_cancelled() && said.as_ref() != Some(&failure) {
+            // At the stop senders go in any order.
+            if stop.is_cancelled() {
+                return;
+            }
+            // A line for each cause, not for each try.
+            if said.as_ref() != Some(&failure) {
                 let (source, cause) = (&*self.gauge.name, failure.cause);
                 let why = &failure.text;
                 tracing::warn!(

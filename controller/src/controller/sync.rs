@@ -112,7 +112,7 @@ impl<R: RequestKey> Wait<'_, R> {
                     .any(|kind| kind.informer == *informer && kind.cause == *cause)
             });
         }
-        for kind in self.missing(goal) {
+        for kind in self.missing(goal).iter().filter(|kind| kind.optional) {
             tracing::info!(
                 controller = self.name,
                 informer = &*kind.informer,

@@ -169,9 +169,12 @@ impl<R: RequestKey> Workshop<R> {
 
     async fn work(&self) {
         let stopping = &self.around.stopping;
-        while !stopping.is_cancelled() {
+        loop {
             // A queue that is never empty must not keep its worker from yielding.
             consume_budget().await;
+            if stopping.is_cancelled() {
+                return;
+            }
             let ready = self.queue.try_get();
             let item = match ready {
                 // Nothing has to be waited for, not even for the stop.

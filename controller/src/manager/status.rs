@@ -306,8 +306,8 @@ impl Handle {
     /// From then on it is one of the controller's watches: it is gone when the controller is, and on a standby it is
     /// registered when that leads. A kind that cannot be followed fails readiness and is named there, in the log, in
     /// [`Handle::health`] and in the metric `reeve_controller_informer_unavailable`; the controller goes on with the
-    /// others, unless it has a [`cache_sync_timeout`](crate::controller::Builder::cache_sync_timeout), which counts from
-    /// here for this watch and then brings the manager down.
+    /// others, unless it has a [`cache_sync_timeout`](crate::controller::Builder::cache_sync_timeout), which then brings the
+    /// manager down. That counts from here for this watch if the workers run; before, it is one for all watches.
     ///
     /// # Errors
     /// When this is no controller or has stopped, its requests are of another type than `R`, or the kind cannot be

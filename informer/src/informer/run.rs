@@ -234,6 +234,7 @@ impl<S: Stored> Inner<S> {
                     };
                     self.start_handlers(handlers);
                     tokio::select! {
+                        biased;
                         () = listener.room() => {}
                         () = handlers.work() => {}
                     }

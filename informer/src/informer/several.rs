@@ -70,6 +70,8 @@ impl<S: Stored> Inner<S> {
             for name in names {
                 processor.distribute(self.forget(&self.keys_of(&name)));
             }
+            // Nothing was processed, after which these are told without that.
+            processor.wake_inline();
         }
         drop(processor);
         new

@@ -27,6 +27,9 @@ use crate::metrics::{Measurement, Recorder};
 /// have their turn.
 const CHUNK: usize = 128;
 
+/// How many events a handler in the informer's task is told of at once, after each batch.
+const AT_ONCE: usize = 1024;
+
 pub(crate) struct Listener<S> {
     pub(crate) name: Arc<str>,
     /// Let go when the listener has ended, with everything it holds.
@@ -297,6 +300,11 @@ impl<S: Stored> Listener<S> {
         self.inline
     }
 
+    /// Whether it runs, in the informer's task.
+    pub(super) fn runs_inline(&self) -> bool {
+        self.inline && *self.phase.borrow() == Phase::Running
+    }
+
     /// Claims the right to run; false if it runs already or has ended.
     pub(crate) fn start(&self) -> bool {
         self.phase.send_if_modified(|phase| {
@@ -343,16 +351,26 @@ impl<S: Stored> Listener<S> {
         }
     }
 
-    /// Tells a handler that shares the informer's task what waits for it, and ends there. `catch_up` as in [`Listener::run`].
+    /// Tells a handler that runs in the informer's task what waits for it, about as much as there is in a batch; the
+    /// rest follows when others had their turn. `catch_up` as in [`Listener::run`].
     pub(crate) fn hand_out(&self, catch_up: impl Fn(&Self)) {
-        loop {
+        let mut told = 0;
+        while told < AT_ONCE {
             match self.next() {
-                // A callback does not wait for anything.
-                Next::Deliver(events) => drop(self.deliver(events).now_or_never()),
+                Next::Deliver(events) => {
+                    told += events.len();
+                    // A callback does not wait for anything.
+                    let _told = self.deliver(events).now_or_never();
+                }
                 Next::CatchUp => catch_up(self),
                 Next::Wait => return,
             }
         }
+        self.wake();
+    }
+
+    pub(super) fn wake(&self) {
+        self.wake.notify_one();
     }
 
     /// Queues what makes up for dropped events. The store must not change meanwhile.

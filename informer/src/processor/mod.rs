@@ -120,10 +120,17 @@ impl<S: Stored> Processor<S> {
         }
     }
 
-    /// The handlers that share the informer's task.
+    /// The handlers that run in the informer's task.
     pub(crate) fn inline(&self) -> Vec<Arc<Listener<S>>> {
-        let inline = self.listeners.iter().filter(|one| one.is_inline());
+        let inline = self.listeners.iter().filter(|one| one.runs_inline());
         inline.cloned().collect()
+    }
+
+    /// Has the handlers that share the informer's task look at their queues.
+    pub(crate) fn wake_inline(&self) {
+        for listener in self.inline() {
+            listener.wake();
+        }
     }
 
     /// A handler that wants to be waited for and whose queue is full.

@@ -92,6 +92,9 @@ pub(crate) enum Error {
     LowBookmarks { known: ResourceVersion },
 }
 
+/// The longest time that a server is left alone because it asked for that (`Retry-After`).
+const LONGEST_WISH: Duration = Duration::from_secs(3600);
+
 /// What a reflector knows from one request to the next.
 struct Progress {
     /// The newest version seen.
@@ -220,7 +223,8 @@ impl<S: Stored> Reflector<S> {
             Activity::BackingOff
         });
         let delay = progress.backoff.next_delay();
-        let delay = delay.max(error.retry_after().unwrap_or_default());
+        let wished = error.retry_after().unwrap_or_default();
+        let delay = delay.max(wished.min(LONGEST_WISH));
         tokio::time::sleep(delay + self.scatter(progress)).await;
     }
 

@@ -933,6 +933,48 @@ async fn an_undecodable_object_in_a_streaming_list_is_quarantined() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_is_held_in_the_version_listed_is_not_read_again() {
+    let expired = || ending([wait(5), error(410, "Expired")]);
+    // Of the same version it would not be sent otherwise; that it is not looked at is seen because it could not be read.
+    let pages = Script::new([
+        no_streaming(),
+        list("10", &[object("a", "5"), object("b", "6")]),
+        expired(),
+        list("20", &[broken("a", "5"), broken("b", "16")]),
+        watch([]),
+    ]);
+    let streams = Script::new([
+        ending([
+            added("a", "5"),
+            added("b", "6"),
+            initial_end("10"),
+            wait(5),
+            error(410, "Expired"),
+        ]),
+        watch([
+            event("ADDED", &broken("a", "5")),
+            event("ADDED", &broken("b", "16")),
+            initial_end("20"),
+        ]),
+    ]);
+    for script in [pages, streams] {
+        let running = start(&script);
+        running.informer.wait_synced().await.unwrap();
+        seconds(10).await;
+        let version = running.informer.last_sync_resource_version();
+        assert_eq!(version.to_string(), "20", "all was listed again");
+        assert_eq!(running.store(), "a@5 b@6");
+        let quarantined = running.informer.health().quarantined;
+        let keys: Vec<_> = quarantined
+            .iter()
+            .map(|object| object.key.clone())
+            .collect();
+        assert_eq!(keys, [ObjectKey::namespaced("n", "b")]);
+        running.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_line_that_is_no_event_is_fetched_again_and_after_three_times_all_is_listed() {
     let garbage = || ending([Bit::Line("{\"type\":\"ADDED\",\"obj".into())]);
     let script = Script::new([
