@@ -9,6 +9,7 @@ use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::Resource;
 use reeve_informer::{Event, ObjectKey, UpdateReason};
+use reeve_workqueue::Reason;
 
 use crate::cache::Kind;
 use crate::client::{Object, key_of};
@@ -23,9 +24,21 @@ impl<K: Resource + Send + Sync + 'static> Watched for K {}
 ///
 /// It is asked in the task of the kind's informer, and so are predicates: what it does delays the cache. Reading other caches
 /// is quick; nothing should be waited for.
-pub trait Handler<K, R = Request>: Send + Sync + 'static {
+pub trait Handler<K: Watched, R = Request>: Send + Sync + 'static {
     /// Calls `request` with each. It may name one twice; the queue holds it once.
     fn requests(&self, event: &Event<K>, request: &mut dyn FnMut(R));
+
+    /// Why the requests for `event` are made, which reconcilers read in
+    /// [`Context::reasons`](crate::Context::reasons). By default what happened to the object of the event; for the
+    /// owners of that object, [`Reason::Owner`].
+    fn reason(&self, event: &Event<K>) -> Reason {
+        match event {
+            Event::Added { .. } => Reason::Added,
+            Event::Updated { .. } if is_unchanged(event) => Reason::Resync,
+            Event::Updated { .. } => Reason::Changed,
+            Event::Deleted { .. } => Reason::Deleted,
+        }
+    }
 }
 
 /// Requests the object itself.
@@ -116,6 +129,10 @@ pub(crate) fn is_namespaced<O: Object>() -> bool {
 impl<K: Watched> Handler<K> for ForOwner {
     fn requests(&self, event: &Event<K>, request: &mut dyn FnMut(Request)) {
         for_each_state(event, |object| self.owners(object, request));
+    }
+
+    fn reason(&self, _: &Event<K>) -> Reason {
+        Reason::Owner
     }
 }
 

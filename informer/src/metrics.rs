@@ -1,5 +1,7 @@
 //! What an informer measures, for whoever wants to keep it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -17,7 +19,8 @@ pub trait MetricsProvider: Send + Sync + 'static {
     ) -> Box<dyn InformerMetrics>;
 }
 
-/// Receives the measurements of one informer. Called on the way of the data: it must not block.
+/// Receives the measurements of one informer. Called on the way of the data: it must not block. If it panics, that is
+/// logged once, and it receives nothing more.
 pub trait InformerMetrics: Send + Sync + 'static {
     /// Notes `measurement`.
     fn record(&self, measurement: Measurement);
@@ -102,19 +105,42 @@ pub enum Measurement {
 /// Where measurements go, if anywhere.
 #[derive(Clone, Default)]
 pub(crate) struct Recorder {
-    metrics: Option<Arc<dyn InformerMetrics>>,
+    sink: Option<Arc<Sink>>,
 }
+
+struct Sink {
+    metrics: Box<dyn InformerMetrics>,
+    panicked: AtomicBool,
+}
+
+// === impl Recorder ===
 
 impl Recorder {
     pub(crate) fn new(metrics: Option<Box<dyn InformerMetrics>>) -> Self {
+        let sink = |metrics| {
+            Arc::new(Sink {
+                metrics,
+                panicked: AtomicBool::new(false),
+            })
+        };
         Self {
-            metrics: metrics.map(Arc::from),
+            sink: metrics.map(sink),
         }
     }
 
+    /// Passes `measurement` on. What keeps measurements is not to end what is measured.
     pub(crate) fn record(&self, measurement: Measurement) {
-        if let Some(metrics) = &self.metrics {
-            metrics.record(measurement);
+        let Some(sink) = &self.sink else { return };
+        if sink.panicked.load(Ordering::Relaxed) {
+            return;
+        }
+        let told = catch_unwind(AssertUnwindSafe(|| sink.metrics.record(measurement)));
+        if told.is_err() {
+            sink.panicked.store(true, Ordering::Relaxed);
+            tracing::error!(
+                ?measurement,
+                "what keeps an informer's measurements panicked; it is told nothing more"
+            );
         }
     }
 }

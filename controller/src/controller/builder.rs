@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reeve_workqueue::{RateLimiter, Reason};
+use reeve_workqueue::RateLimiter;
 
 use super::run::Plan;
 use super::watch::AnyWatch;
@@ -150,7 +150,7 @@ impl<K: 'static> Builder<Request, K, NoWatch> {
     /// `OnlyMetadata`), or a kind that is known only when the program runs ([`View::dynamic`]).
     pub fn for_view<V: Watched>(mut self, view: View<V>) -> Builder<Request, V, OneKind> {
         self.kind = Some(view.kind().clone());
-        self.watches_with(view, for_object(), None, Reason::Changed)
+        self.watches_with(view, for_object(), None)
     }
 }
 
@@ -164,14 +164,14 @@ impl<K: 'static> Builder<Request, K, OneKind> {
     /// As [`Builder::owns`], through a view.
     pub fn owns_view<V: Watched>(self, view: View<V>) -> Builder<Request, V, OneKind> {
         let owner = self.owner();
-        self.watches_with(view, owner, None, Reason::Owner)
+        self.watches_with(view, owner, None)
     }
 
     /// Watches the objects of kind `N` and requests every object of the kind of [`Builder::for_kind`] that owns each,
     /// whether or not it controls it (controller-runtime: `Owns` with `MatchEveryOwner`).
     pub fn owns_every<N: Object>(self) -> Builder<Request, N, OneKind> {
         let owner = self.owner().every_owner();
-        self.watches_with(View::<N>::typed(), owner, None, Reason::Owner)
+        self.watches_with(View::<N>::typed(), owner, None)
     }
 
     fn owner(&self) -> ForOwner {
@@ -214,7 +214,7 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         view: View<V>,
         handler: impl Handler<V, R>,
     ) -> Builder<R, V, F> {
-        self.watches_with(view, handler, None, Reason::Changed)
+        self.watches_with(view, handler, None)
     }
 
     /// As [`Builder::watches_view`], in another cluster
@@ -227,7 +227,7 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         handler: impl Handler<V, R>,
     ) -> Builder<R, V, F> {
         let caches = cluster.caches().clone();
-        self.watches_with(view, handler, Some(caches), Reason::Changed)
+        self.watches_with(view, handler, Some(caches))
     }
 
     /// Handles only events that `filter` allows, of every kind that is watched, whether it was named before or after;
@@ -416,14 +416,13 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         view: View<V>,
         handler: H,
         others: Option<Caches>,
-        changed: Reason,
     ) -> Builder<R, V, G>
     where
         V: Watched,
         H: Handler<V, R>,
     {
         self.seal(Some(Box::new(move |predicates, optional| {
-            AnyWatch::new(view, handler, predicates, others, changed, optional)
+            AnyWatch::new(view, handler, predicates, others, optional)
         })))
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use reeve_informer::{Event, HandlerOptions};
-use reeve_workqueue::{AddOptions, LOW_PRIORITY, Queue, Reason};
+use reeve_workqueue::{AddOptions, LOW_PRIORITY, Queue};
 
 use crate::cache::{CacheError, Caches, Registration, View};
 use crate::cluster::Cluster;
@@ -57,7 +57,6 @@ impl<R: RequestKey> AnyWatch<R> {
         handler: H,
         predicates: Vec<Box<dyn Predicate<V>>>,
         others: Option<Caches>,
-        changed: Reason,
         optional: bool,
     ) -> Self
     where
@@ -79,7 +78,7 @@ impl<R: RequestKey> AnyWatch<R> {
                     if filters.iter().all(|filter| filter.passes(&meta))
                         && predicates.iter().all(|predicate| predicate.allows(&event))
                     {
-                        enqueue(&queue, &*handler, &event, changed);
+                        enqueue(&queue, &*handler, &event);
                     }
                 })
             });
@@ -102,19 +101,10 @@ fn enqueue<K: Watched, R: RequestKey>(
     queue: &Queue<R>,
     handler: &impl Handler<K, R>,
     event: &Event<K>,
-    changed: Reason,
 ) {
-    let unchanged = is_unchanged(event);
-    let reason = match event {
-        _ if matches!(changed, Reason::Owner) => Reason::Owner,
-        Event::Added { .. } => Reason::Added,
-        Event::Updated { .. } if unchanged => Reason::Resync,
-        Event::Updated { .. } => changed,
-        Event::Deleted { .. } => Reason::Deleted,
-    };
     let options = AddOptions {
-        priority: unchanged.then_some(LOW_PRIORITY),
-        reason: Some(reason),
+        priority: is_unchanged(event).then_some(LOW_PRIORITY),
+        reason: Some(handler.reason(event)),
         ..AddOptions::default()
     };
     handler.requests(event, &mut |request| queue.add_with(request, options));
@@ -127,8 +117,7 @@ impl<V: Watched, R: RequestKey> Watch<V, R> {
     pub fn new(view: View<V>, handler: impl Handler<V, R>) -> Self {
         Self {
             close: Box::new(move |predicates, others, optional| {
-                let changed = Reason::Changed;
-                AnyWatch::new(view, handler, predicates, others, changed, optional)
+                AnyWatch::new(view, handler, predicates, others, optional)
             }),
             predicates: Vec::new(),
             others: None,

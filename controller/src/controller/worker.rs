@@ -120,14 +120,32 @@ impl Drop for Active<'_> {
     }
 }
 
-/// Ends a reconcile when it is dropped, however that came.
-struct Over(Context);
+/// Ends a reconcile when it is dropped, however that came: also one that is cut off has written what it has written.
+struct Over<'a, R: RequestKey> {
+    workshop: &'a Workshop<R>,
+    key: &'a R,
+    context: Context,
+}
 
 // === impl Over ===
 
-impl Drop for Over {
+impl<R: RequestKey> Drop for Over<'_, R> {
     fn drop(&mut self) {
-        self.0.end();
+        let Self {
+            workshop,
+            key,
+            context,
+        } = self;
+        context.end();
+        let Some(own_writes) = &workshop.own_writes else {
+            return;
+        };
+        let mut writes = workshop.place.own(context.take_writes());
+        for (cluster, written) in context.take_writes_elsewhere() {
+            let place = Place::new(cluster.caches(), cluster.client());
+            writes.extend(place.own(written));
+        }
+        own_writes.remember(key, writes);
     }
 }
 
@@ -226,21 +244,17 @@ impl<R: RequestKey> Workshop<R> {
             cancelled: OnceLock::new(),
             span,
         });
-        let mut over = Over(context.clone());
+        // Dropped before the item is settled: the key may be handed out the moment it is.
+        let over = Over {
+            workshop: self,
+            key: &item,
+            context: context.clone(),
+        };
         let active = Active::new(&self.metrics.active);
         let result = self.run_once(context, R::clone(&item)).await;
         drop(active);
-        over.0.end();
         self.metrics.time.observe(started.elapsed().as_secs_f64());
-        // Before the item is settled: the key may be handed out the moment it is.
-        if let Some(own_writes) = &self.own_writes {
-            let mut writes = self.place.own(over.0.take_writes());
-            for (cluster, written) in over.0.take_writes_elsewhere() {
-                let place = Place::new(cluster.caches(), cluster.client());
-                writes.extend(place.own(written));
-            }
-            own_writes.remember(&item, writes);
-        }
+        drop(over);
         self.finish(item, settle(result));
     }
 

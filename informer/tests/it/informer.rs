@@ -959,6 +959,44 @@ async fn an_object_that_stays_undecodable_is_counted_once_a_version() {
     assert_eq!(running.informer.health().quarantined_count, 1);
 }
 
+/// Counts what it is told, and panics.
+#[derive(Clone, Default)]
+struct Fragile(Arc<AtomicUsize>);
+
+impl MetricsProvider for Fragile {
+    fn informer(&self, _: &InformerIdentity, _: Weak<dyn Gauges>) -> Box<dyn InformerMetrics> {
+        Box::new(self.clone())
+    }
+}
+
+impl InformerMetrics for Fragile {
+    fn record(&self, _: Measurement) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        panic!("no place for measurements");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_keeps_measurements_may_panic_and_the_informer_goes_on() {
+    let script = Script::new([
+        no_streaming(),
+        list("10", &[object("a", "1")]),
+        watch([wait(1), added("b", "11")]),
+    ]);
+    let fragile = Fragile::default();
+    let informer = builder(&script).metrics(Arc::new(fragile.clone())).build();
+    let told = Told::default();
+    let inline = HandlerOptions::new().inline();
+    let handle = informer.add_handler(told.handler(), inline).unwrap();
+    let running = run(informer);
+    seconds(5).await;
+    assert_eq!(told.take(), ["+a@1*", "+b@11"]);
+    assert_eq!(running.told.take(), ["+a@1*", "+b@11"]);
+    assert!(handle.is_synced() && running.handle.is_synced());
+    assert_eq!(fragile.0.load(Ordering::Relaxed), 1, "told once");
+    running.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn lists_watches_and_batches_are_measured() {
     let script = Script::new([

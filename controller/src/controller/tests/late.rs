@@ -60,6 +60,31 @@ async fn a_watch_that_is_added_while_a_controller_runs_is_like_its_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_late_watch_for_owners_names_them_as_the_reason() {
+    let (fake, reasons) = (Fake::default(), Seen::default());
+    let noted = Arc::clone(&reasons);
+    let reconciler = reconcile::function(move |ctx: Context, _: Request| {
+        noted.lock().push(format!("{:?}", ctx.reasons()));
+        async { Ok::<_, reconcile::Error>(Outcome::done()) }
+    });
+    fake.put(&path("a"), map("1"));
+    let controller = Controller::builder("test").for_kind::<ConfigMap>();
+    let running = start(&fake, []).await;
+    let handle = running
+        .manager
+        .add_controller(controller.complete(reconciler).unwrap());
+    eventually("it runs", || reasons.lock().len() == 1).await;
+    let owned = Watch::<Secret, _>::new(View::typed(), handler::for_owner::<ConfigMap>());
+    handle.unwrap().watch(owned).unwrap();
+    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "u", "controller": true}]);
+    let secret = json!({"metadata": {"ownerReferences": owner}});
+    fake.put(&format!("{OTHERS}/s"), secret);
+    eventually("it runs again", || reasons.lock().len() == 2).await;
+    assert_eq!(*reasons.lock(), ["[Added]", "[Owner]"]);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_late_watch_that_cannot_be_followed_is_named_and_the_others_go_on() {
     let (fake, seen) = (Fake::default(), Seen::default());
     let (running, handle) = running(&fake, &seen, |builder| builder).await;

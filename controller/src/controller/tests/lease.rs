@@ -63,6 +63,57 @@ async fn the_queue_of_who_lost_its_lease_counts_what_it_would_begin_with() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_key_wrote_before_its_lease_was_lost_it_waits_for_when_it_leads_again() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    let noted = Arc::clone(&seen);
+    let reconciler = reconcile::function(move |ctx: Context, request: Request| {
+        let noted = Arc::clone(&noted);
+        async move {
+            let made = ctx.lister::<Secret>()?.get(&request)?.is_some();
+            noted.lock().push(format!("made {made}"));
+            if !made {
+                let metadata = kube_core::ObjectMeta {
+                    name: Some(request.name.to_string()),
+                    namespace: Some("ns".into()),
+                    ..Default::default()
+                };
+                let secret = Secret {
+                    metadata,
+                    ..Secret::default()
+                };
+                ctx.client().create(&secret).await?;
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, reconcile::Error>(Outcome::done())
+        }
+    });
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .owns::<Secret>()
+        .own_writes_timeout(Duration::from_secs(3600))
+        .lease(lease())
+        .complete(reconciler);
+    let running = start(&fake, []).await;
+    fake.hold_watches(true);
+    let handle = running.manager.add_controller(controller.unwrap()).unwrap();
+    let secret = "/api/v1/namespaces/ns/secrets/a";
+    eventually("it wrote", || fake.object(secret).is_some()).await;
+    let mut stolen = fake.object(LEASE).unwrap();
+    stolen["spec"]["holderIdentity"] = json!("thief");
+    stolen["spec"]["leaseDurationSeconds"] = json!(30);
+    fake.put(LEASE, stolen);
+    eventually("it stands by", || handle.state() == State::Standby).await;
+    eventually("it leads again", || handle.state() == State::Running).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(*seen.lock(), ["made false"], "its cache is behind");
+    fake.hold_watches(false);
+    eventually("it runs again", || seen.lock().len() == 2).await;
+    assert_eq!(*seen.lock(), ["made false", "made true"]);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_that_is_gone_leaves_no_series() {
     let (fake, seen) = (Fake::default(), Seen::default());
     fake.put(&path("a"), map("1"));

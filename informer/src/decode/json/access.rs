@@ -116,8 +116,8 @@ impl<'de> EnumAccess<'de> for Variant<'_, 'de> {
         if self.reader.peek() != Some(b'"') {
             return Err(self.reader.refused());
         }
-        let reader = &mut *self.reader;
-        let name = seed.deserialize(Key { reader })?;
+        // As a value, and not as the name of a field: no number is looked for in the quotes.
+        let name = seed.deserialize(&mut *self.reader)?;
         self.reader.expect(b':')?;
         Ok((name, self))
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
+use serde::de::{Deserializer, EnumAccess, Error, IgnoredAny, SeqAccess, VariantAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -54,6 +54,10 @@ struct Lenient(Option<Box<Fields>>);
 #[derive(Debug)]
 struct Bytes(Vec<u8>);
 
+/// Whose variants have numbers, which JSON has no way to say.
+#[derive(Debug)]
+struct Numbered(u8);
+
 /// An array within an array, and so on.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
@@ -91,6 +95,26 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
+impl<'de> Deserialize<'de> for Numbered {
+    fn deserialize<D: Deserializer<'de>>(document: D) -> Result<Self, D::Error> {
+        struct NumberedVisitor;
+        impl<'de> Visitor<'de> for NumberedVisitor {
+            type Value = Numbered;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a variant by its number")
+            }
+
+            fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<Numbered, A::Error> {
+                let (number, variant) = data.variant::<u8>()?;
+                variant.newtype_variant::<IgnoredAny>()?;
+                Ok(Numbered(number))
+            }
+        }
+        document.deserialize_enum("Numbered", &[], NumberedVisitor)
+    }
+}
+
 /// Whether this reader took the document as a `T`. What it took serde_json takes, too, and both read the same; with
 /// serde_json behind it, it is the same in any case, errors included.
 fn one<'de, T: Deserialize<'de> + fmt::Debug>(document: &'de str) -> bool {
@@ -122,6 +146,8 @@ pub(crate) fn all(document: &str) -> bool {
     one::<Untagged>(document);
     one::<Shape>(document);
     one::<Vec<Shape>>(document);
+    one::<Numbered>(document);
+    one::<Vec<Numbered>>(document);
     one::<Vec<Bytes>>(document);
     one::<Deep>(document);
     one::<BTreeMap<bool, Value>>(document);
