@@ -24,7 +24,7 @@ use serde::de::{
 };
 use serde_json::value::RawValue;
 
-use crate::decode::{Decoding, Key, Skip, json, redacted};
+use crate::decode::{Decoding, Key, Skip, json, read_alone};
 use crate::entry::{Stored, ViewError};
 use crate::reading::Reading;
 
@@ -107,11 +107,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Compact<K> {
         text: &'a str,
         view: &'static str,
     ) -> Result<T, ViewError> {
-        json::from_str(text).map_err(|error| {
-            let error = ViewError::Undecodable {
-                view,
-                error: redacted(&error),
-            };
+        read_alone(|| json::from_str(text)).map_err(|error| {
+            let error = ViewError::Undecodable { view, error };
             if !self.told.swap(true, Ordering::Relaxed) {
                 self.reading.unreadable(self.key_ref(), &error);
             }

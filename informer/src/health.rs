@@ -65,13 +65,15 @@ pub struct CacheHealth {
     pub since: Timestamp,
     /// The last failure, if it was not followed by success.
     pub failure: Option<Failure>,
-    /// When the API server was heard last (an event, a bookmark, a list).
+    /// When the API server was heard last (an event, a bookmark, a list). Of several watches it is the one that was
+    /// silent for longest, and `None` while there is one that never heard anything: each has its own in
+    /// [`CacheHealth::watches`].
     pub last_heard: Option<Timestamp>,
     /// How many changes wait between the reflectors and the store.
     pub queued: usize,
     /// How many objects the store holds.
     pub objects: usize,
-    /// How much memory they take.
+    /// How much memory they take; of typed objects a lower bound ([`StoreBytes`]).
     pub bytes: StoreBytes,
     /// The version of the store's content.
     pub resource_version: ResourceVersion,
@@ -216,8 +218,11 @@ impl CacheHealth {
         if let Some(failure) = &self.failure {
             let place = self.place(|watch| watch.failure.is_some());
             return Some(format!(
-                "{}{place}: failing {} times since {}: {}",
-                self.name, failure.times, failure.since, failure.message
+                "{}{place}: failing {} since {}: {}",
+                self.name,
+                counted(failure.times, "time"),
+                failure.since,
+                failure.message
             ));
         }
         if !self.synced {
@@ -229,8 +234,9 @@ impl CacheHealth {
         }
         (self.quarantined_count > 0).then(|| {
             format!(
-                "{}: {} objects cannot be read",
-                self.name, self.quarantined_count
+                "{}: {} cannot be read",
+                self.name,
+                counted(self.quarantined_count, "object")
             )
         })
     }
@@ -275,6 +281,12 @@ impl CacheHealth {
         };
         format!(" in {}{more}", first.join(", "))
     }
+}
+
+/// `1 time`, `2 times`.
+fn counted<N: PartialEq + From<u8> + std::fmt::Display>(number: N, what: &str) -> String {
+    let plural = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {what}{plural}")
 }
 
 impl Activity {

@@ -16,7 +16,7 @@
 //! | `informer_activity` | gauge, 1 for what it is doing; `activity` | |
 //! | `informer_synced` | gauge, 1 once everything is in the store | |
 //! | `informer_last_heard_timestamp_seconds` | gauge, when the API server was heard last | |
-//! | `informer_objects`, `informer_store_bytes` | gauge | |
+//! | `informer_objects`, `informer_store_bytes` | gauge | the bytes of typed objects are a lower bound: see [`StoreBytes`](crate::StoreBytes) |
 //! | `informer_quarantined_objects`, `informer_unreadable_objects_total` | gauge, counter | |
 //! | `informer_handler_backlog` | gauge; `handler` | |
 //! | `informer_handler_events_total` | counter; `handler`, `result`: `delivered`, `dropped`, `panicked` | |

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::identity::{self, Identity};
 use super::list::EntrySeed;
-use super::{DecodeError, Decoding, Undecodable, json, redacted};
+use super::{DecodeError, Decoding, Undecodable, attempt, json, read_alone, redacted};
 use crate::entry::Stored;
 
 /// What one line of a watch says.
@@ -84,15 +84,17 @@ pub(crate) fn decode_frame<S: Stored>(
         // As Go reads it.
         return decode_frame(String::from_utf8_lossy(line).as_bytes(), decoding);
     };
-    let whole = json::read(line, |document| {
-        document.deserialize_map(FrameVisitor::<S> {
-            decoding,
-            entry: std::marker::PhantomData,
+    let whole = attempt(|| {
+        json::read(line, |document| {
+            document.deserialize_map(FrameVisitor::<S> {
+                decoding,
+                entry: std::marker::PhantomData,
+            })
         })
     });
-    match whole {
-        Ok(Some(frame)) => Ok(named(frame)),
-        Ok(None) | Err(_) => decode_parts(line, decoding).map(named),
+    match whole.flatten() {
+        Some(frame) => Ok(named(frame)),
+        None => decode_parts(line, decoding).map(named),
     }
 }
 
@@ -150,10 +152,10 @@ fn decode_parts<S: Stored>(line: &str, decoding: &Decoding) -> Result<Frame<S>, 
         }
         Type::Unknown => return Ok(Frame::Unknown),
     };
-    match S::decode(&mut json::by_serde_json(object.get()), decoding) {
+    match read_alone(|| S::decode(&mut json::by_serde_json(object.get()), decoding)) {
         Ok(entry) => Ok(wrap(Arc::new(entry))),
         Err(error) => Ok(Frame::Undecodable {
-            object: Undecodable::probe(object.get(), &error),
+            object: Undecodable::probe(object.get(), error),
             deleted: r#type == Type::Deleted,
         }),
     }

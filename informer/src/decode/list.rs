@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 
 use super::identity::{Identity, identity};
-use super::{DecodeError, Decoding, Undecodable, json, redacted};
+use super::{DecodeError, Decoding, Undecodable, attempt, json, read_alone, redacted};
 use crate::entry::Stored;
 
 /// One page of a list.
@@ -43,9 +43,9 @@ pub(crate) fn decode_list<S: Stored>(
     let seed = ListSeed {
         item: || EntrySeed::<S>::new(decoding),
     };
-    match json::read(body, |document| seed.deserialize(document)) {
-        Ok(list) => finish(list.kind, list.metadata, list.items, Vec::new()),
-        Err(_) => decode_items(body, |item| {
+    match attempt(|| json::read(body, |document| seed.deserialize(document))) {
+        Some(list) => finish(list.kind, list.metadata, list.items, Vec::new()),
+        None => decode_items(body, |item| {
             S::decode(&mut json::by_serde_json(item), decoding)
         }),
     }
@@ -62,8 +62,8 @@ pub(crate) fn decode_list_again<S: Stored>(
         if let Some(held) = identity(item).and_then(|identity| held(&identity)) {
             return Ok(held);
         }
-        json::read(item, |document| S::decode(document, decoding))
-            .or_else(|_| S::decode(&mut json::by_serde_json(item), decoding))
+        attempt(|| json::read(item, |document| S::decode(document, decoding)))
+            .map_or_else(|| S::decode(&mut json::by_serde_json(item), decoding), Ok)
             .map(Arc::new)
     })
 }
@@ -87,9 +87,9 @@ fn decode_items<S: Stored, T: Into<Arc<S>>>(
     let mut items = Vec::with_capacity(list.items.len());
     let mut undecodable = Vec::new();
     for raw in list.items {
-        match read(raw.get()) {
+        match read_alone(|| read(raw.get())) {
             Ok(item) => items.push(item.into()),
-            Err(error) => undecodable.push(Undecodable::probe(raw.get(), &error)),
+            Err(error) => undecodable.push(Undecodable::probe(raw.get(), error)),
         }
     }
     finish(list.kind, list.metadata, items, undecodable)

@@ -4,7 +4,8 @@
 //! secret, so [`redacted`] keeps only what was expected and where.
 //!
 //! An object that cannot be read costs that object only. A list or a frame is read in one pass; only when
-//! that fails is it split into objects, each is tried alone, and those that fail become [`Undecodable`].
+//! that fails is it split into objects, each is tried alone, and those that fail become [`Undecodable`]. So it is with a
+//! type that panics at an object, where panics unwind.
 
 mod frame;
 mod identity;
@@ -23,6 +24,8 @@ pub(crate) use skip::tests as skip_tests;
 pub use skip::{SkipPath, SkipPathError};
 pub(crate) use trim::Key;
 pub use trim::{Decoding, Trimmed};
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::entry::Stored;
 use crate::key::{KeyRef, ObjectKey};
@@ -61,16 +64,37 @@ impl Undecodable {
         }
     }
 
-    /// Describes an object that failed with `error`, as far as `document` tells.
-    fn probe(document: &str, error: &serde_json::Error) -> Self {
+    /// Describes an object that cannot be read because of `error`, as far as `document` tells.
+    fn probe(document: &str, error: String) -> Self {
         let identity = identity::identity(document).unwrap_or_default();
         let version = identity.resource_version();
         Self {
             key: identity.key().map(KeyRef::to_key),
             resource_version: (!version.is_empty()).then(|| version.to_owned()),
-            error: redacted(error),
+            error,
             outline: outline::outline(document),
         }
+    }
+}
+
+/// What is said of a type that panics at an object. The text of the panic may hold values of the object.
+const PANICKED: &str = "its type panicked as it was read";
+
+/// What `read` gives; `None` if it fails or panics.
+fn attempt<T, E>(read: impl FnOnce() -> Result<T, E>) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(read)).ok()?.ok()
+}
+
+/// Reads one object by itself.
+///
+/// # Errors
+/// What is wrong, without any of its content; also if its type panics.
+pub(crate) fn read_alone<T>(
+    read: impl FnOnce() -> Result<T, serde_json::Error>,
+) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(read) => read.map_err(|error| redacted(&error)),
+        Err(_) => Err(PANICKED.to_owned()),
     }
 }
 
@@ -185,7 +209,7 @@ mod tests {
         let document =
             r#"{"metadata":{"name":"s","namespace":"n","resourceVersion":"7"},"data":1}"#;
         let error = serde_json::from_str::<Secret>(document).unwrap_err();
-        let found = Undecodable::probe(document, &error);
+        let found = Undecodable::probe(document, redacted(&error));
         assert_eq!(found.key, Some(ObjectKey::namespaced("n", "s")));
         assert_eq!(found.resource_version.as_deref(), Some("7"));
     }

@@ -13,7 +13,7 @@ use super::InformerFactory;
 use crate::entry::Stored;
 use crate::informer::{Builder, NamespaceSet, SharedInformer};
 use crate::metrics::MetricsProvider;
-use crate::reflector::ReflectorOptions;
+use crate::reflector::{ReflectorOptions, Refusals};
 use crate::transport::{Endpoint, Scope, Selection};
 
 /// For how long an informer that nobody uses any more is kept.
@@ -40,6 +40,8 @@ pub(super) struct Recipe {
     client: Client,
     clock: Clock,
     options: ReflectorOptions,
+    /// Its client speaks to one server, so what one informer sees of that counts for all.
+    refusals: Refusals,
     resync: Option<Duration>,
     metrics: Option<Arc<dyn MetricsProvider>>,
     kinds: HashMap<KindKey, Box<dyn Any + Send + Sync>>,
@@ -125,6 +127,7 @@ impl FactoryBuilder {
             client: self.client,
             clock: self.clock.unwrap_or_else(Clock::system),
             options: self.options,
+            refusals: Refusals::default(),
             resync: self.resync,
             metrics: self.metrics,
             kinds: self.kinds,
@@ -159,7 +162,8 @@ impl Recipe {
             .and_then(|configure| configure.downcast_ref::<Configure<S>>());
         let mut builder = SharedInformer::<S>::builder_for(self.client.clone(), endpoint)
             .clock(self.clock.clone())
-            .reflector(self.options);
+            .reflector(self.options)
+            .refusals(self.refusals.clone());
         if let Some(period) = self.resync {
             builder = builder.resync(period);
         }

@@ -18,7 +18,7 @@ use crate::indexer::Indexer;
 use crate::metrics::{Gauges, InformerIdentity, MetricsProvider, Recorder};
 use crate::processor::Processor;
 use crate::reading::Reading;
-use crate::reflector::{ReflectorOptions, Transform};
+use crate::reflector::{ReflectorOptions, Refusals, Transform};
 use crate::transport::{Endpoint, Scope, Selection};
 use crate::version::ResourceVersion;
 
@@ -38,6 +38,7 @@ pub struct Builder<S: Stored> {
     within: Particular,
     decoded: Option<NonZeroUsize>,
     options: ReflectorOptions,
+    refusals: Refusals,
     delta_fifo: bool,
 }
 
@@ -59,6 +60,7 @@ impl<S: Stored> Builder<S> {
             within: Particular::default(),
             decoded: None,
             options: ReflectorOptions::default(),
+            refusals: Refusals::default(),
             delta_fifo: false,
         }
     }
@@ -156,6 +158,12 @@ impl<S: Stored> Builder<S> {
         self
     }
 
+    /// Who does not offer streaming lists, as far as others see it, too.
+    pub(crate) fn refusals(mut self, refusals: Refusals) -> Self {
+        self.refusals = refusals;
+        self
+    }
+
     /// Use a [`DeltaFifo`](crate::DeltaFifo) between the reflector and the store. Default: a
     /// [`RealFifo`](crate::RealFifo).
     pub fn delta_fifo(mut self) -> Self {
@@ -191,6 +199,7 @@ impl<S: Stored> Builder<S> {
                 endpoint: self.endpoint,
                 selection: selection.clone(),
                 options: self.options,
+                refusals: self.refusals,
                 transform: self.transform,
                 skip: self.skip,
                 within: self.within,

@@ -17,7 +17,7 @@ use crate::indexer::{Indexer, NAMESPACE_INDEX};
 use crate::key::KeyRef;
 use crate::metrics::Recorder;
 use crate::reading::Reading;
-use crate::reflector::{Reflector, ReflectorOptions, Transform};
+use crate::reflector::{Reflector, ReflectorOptions, Refusals, Transform};
 use crate::transport::{Endpoint, Scope, Selection};
 use crate::version::ResourceVersion;
 
@@ -30,6 +30,7 @@ pub(super) struct Source<S: Stored> {
     pub(super) endpoint: Endpoint,
     pub(super) selection: Selection,
     pub(super) options: ReflectorOptions,
+    pub(super) refusals: Refusals,
     pub(super) transform: Option<Transform<S>>,
     pub(super) skip: Vec<SkipPath>,
     pub(super) within: Particular,
@@ -120,6 +121,7 @@ impl<S: Stored> Source<S> {
             transform: self.transform.clone(),
             known: Some(known),
             not_before,
+            refusals: self.refusals.clone(),
             ..Reflector::new(
                 self.client.clone(),
                 self.endpoint.clone(),

@@ -17,7 +17,7 @@ pub enum WaitError {
         name: Arc<str>,
     },
     /// The informer does not watch there.
-    #[error("the informer {name} does not watch {scope:?}")]
+    #[error("the informer {name} does not watch {scope}")]
     OutOfScope {
         /// The informer's name.
         name: Arc<str>,

@@ -111,7 +111,10 @@ pub struct HandlerOptions {
 // === impl HandlerOptions ===
 
 impl HandlerOptions {
-    /// The defaults: coalescing past 1,024 events, no resync.
+    /// The defaults: coalescing past 1,024 events, and the informer's resync period ([`Builder::resync`], never unless it
+    /// is said).
+    ///
+    /// [`Builder::resync`]: crate::Builder::resync
     pub fn new() -> Self {
         Self::default()
     }

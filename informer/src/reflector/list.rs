@@ -9,7 +9,6 @@ use indexmap::{Equivalent, IndexMap, IndexSet};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::options::FirstList;
 use super::react::refuses_streaming;
 use super::watch::Opened;
 use super::{Error, Progress, Reflector};
@@ -20,7 +19,7 @@ use crate::decode::{
 use crate::entry::Stored;
 use crate::key::{KeyRef, ObjectKey};
 use crate::metrics::Measurement;
-use crate::transport::{self, ListRequest};
+use crate::transport::{self, ListRequest, error_chain};
 use crate::version::ResourceVersion;
 
 /// Everything a list held.
@@ -30,6 +29,14 @@ struct Listed<S> {
     version: ResourceVersion,
     /// It came in more than one page.
     paginated: bool,
+}
+
+/// Why a list did not come to its end.
+enum Broken {
+    /// The first page, or everything at once.
+    First(transport::Error),
+    /// A later page.
+    Later(transport::Error),
 }
 
 /// The next page of a list, on its way while the one before is read. Dropping it gives it up.
@@ -90,11 +97,13 @@ impl<S: Stored> Reflector<S> {
         progress.pace.ready().await;
         let mut started = Instant::now();
         // A server that seems to be behind is asked for its newest state until that is settled.
+        let retry = self.options.streaming_retry;
         let streaming = self.options.streaming
             && progress.behind == 0
             && progress
                 .streaming_after
-                .is_none_or(|after| started >= after);
+                .is_none_or(|after| started >= after)
+            && !self.refusals.is_recent(&self.endpoint, retry);
         if streaming {
             match self.stream(progress).await {
                 Ok(opened) => return Ok(Some(opened)),
@@ -103,8 +112,8 @@ impl<S: Stored> Reflector<S> {
             progress.pace.ready().await;
             started = Instant::now();
         }
-        let version = self.list_version(progress);
-        let (listed, consistent) = match self.pages(progress, version.clone()).await {
+        let version = progress.list_version(&self.options);
+        let (listed, consistent) = match self.pages(progress, version.as_deref()).await {
             Err(error)
                 if version.is_some() && (error.is_expired() || error.is_too_large_version()) =>
             {
@@ -136,7 +145,11 @@ impl<S: Stored> Reflector<S> {
     fn judge_stream(&self, progress: &mut Progress, error: Error) -> Result<(), Error> {
         let (refused, fatal) = match &error {
             Error::Transport(error) => {
-                let refused = refuses_streaming(error) || progress.incomplete > 1;
+                let refused = refuses_streaming(error);
+                if refused {
+                    self.refusals.refused(&self.endpoint);
+                }
+                let refused = refused || progress.incomplete > 1;
                 let version = error.is_expired() || error.is_too_large_version();
                 progress.unavailable |= version;
                 (refused, !refused && !version)
@@ -146,42 +159,53 @@ impl<S: Stored> Reflector<S> {
             Error::Behind { .. } | Error::LowBookmarks { .. } => (false, true),
         };
         if refused {
-            tracing::debug!(kind = %self.endpoint, namespace = self.namespace(), %error, "no streaming lists here; reading pages");
+            tracing::debug!(kind = %self.endpoint, namespace = self.namespace(), error = %error_chain(&error), "no streaming lists here; reading pages");
             progress.streaming_after = Some(Instant::now() + self.options.streaming_retry);
         }
         if fatal { Err(error) } else { Ok(()) }
     }
 
-    fn list_version(&self, progress: &Progress) -> Option<String> {
-        match self.options.first_list {
-            FirstList::Any if !progress.unavailable => {
-                let known = progress.version.as_ref();
-                Some(known.map_or_else(|| "0".to_owned(), ToString::to_string))
+    /// Reads all pages, or, when their token expires meanwhile, everything at once (client-go: `FullListIfExpired`);
+    /// and what cannot be had at once, in pages.
+    async fn pages(
+        &self,
+        progress: &mut Progress,
+        version: Option<&str>,
+    ) -> Result<Listed<S>, transport::Error> {
+        let mut limit = progress.page_limit(&self.options, version);
+        loop {
+            match self.all_pages(progress, version, limit).await {
+                Ok(listed) => return Ok(listed),
+                Err(Broken::First(error)) if limit == 0 && error.is_unwieldy() => {
+                    progress.ask_in_pages();
+                    limit = Progress::page_size(&self.options);
+                }
+                Err(Broken::Later(error))
+                    if limit > 0 && error.is_expired() && progress.may_ask_for_all() =>
+                {
+                    limit = 0;
+                }
+                Err(Broken::First(error) | Broken::Later(error)) => return Err(error),
             }
-            _ => None,
+            progress.pace.ready().await;
         }
     }
 
-    /// Reads all pages, or, when their token expires meanwhile, everything at once.
-    async fn pages(
+    /// Reads one page after the other; all at once if `limit` is 0.
+    async fn all_pages(
         &self,
         progress: &Progress,
-        version: Option<String>,
-    ) -> Result<Listed<S>, transport::Error> {
-        // A list at a known version comes from the server's cache, which a limit would bypass.
-        let from_cache = version.as_deref().is_some_and(|version| version != "0");
-        let limit = if from_cache && !progress.pages_without_cache {
-            0
-        } else {
-            self.options.page_size
-        };
+        version: Option<&str>,
+        limit: u32,
+    ) -> Result<Listed<S>, Broken> {
         let first = ListRequest {
-            resource_version: version.clone(),
+            resource_version: version.map(str::to_owned),
             limit,
             continue_token: None,
         };
         let mut ahead = Ahead::default();
-        let mut page = self.page_and_ahead(progress, &mut ahead, first).await?;
+        let page = self.page_and_ahead(progress, &mut ahead, first).await;
+        let mut page = page.map_err(Broken::First)?;
         let mut listed = Listed {
             objects: Vec::new(),
             undecodable: Vec::new(),
@@ -204,23 +228,8 @@ impl<S: Stored> Reflector<S> {
                 limit,
                 continue_token: Some(token),
             };
-            page = match self.page_and_ahead(progress, &mut ahead, next).await {
-                Err(error) if error.is_expired() => {
-                    // client-go: FullListIfExpired.
-                    let all = ListRequest {
-                        resource_version: version.clone(),
-                        limit: 0,
-                        continue_token: None,
-                    };
-                    let mut page = self.page(all).await?;
-                    listed.objects.clear();
-                    listed.undecodable.clear();
-                    listed.version =
-                        ResourceVersion::from(std::mem::take(&mut page.resource_version));
-                    page
-                }
-                page => page?,
-            };
+            let next = self.page_and_ahead(progress, &mut ahead, next).await;
+            page = next.map_err(Broken::Later)?;
         }
     }
 
@@ -355,6 +364,7 @@ impl<S: Stored> Reflector<S> {
                     let objects = objects.into_iter().map(|Keyed(object)| object).collect();
                     let undecodable: Vec<_> = undecodable.into_values().collect();
                     progress.incomplete = 0;
+                    self.refusals.offered(&self.endpoint);
                     self.accept(
                         progress,
                         objects,

@@ -4,8 +4,10 @@
 //!
 //! | what happens | what the reflector does |
 //! |---|---|
-//! | the server offers no streaming lists, or never ends one | reads pages; remembers it for an hour |
+//! | the server offers no streaming lists, or is silent before the end of one | reads pages; remembers it for an hour, for all informers of a factory and kinds of a group |
+//! | the server never ends a streaming list | reads pages; remembers it for an hour |
 //! | a continue token expires in the middle of paging | reads everything at once |
+//! | everything at once is too large, or takes too long | reads pages; remembers it for an hour |
 //! | a streaming list breaks off twice in a row | reads pages; remembers it for an hour |
 //! | the watch ends when it was asked to | watches again from the last version |
 //! | the watch ends early, or the connection breaks | the same, within seven seconds, drawn at random: many informers do not come back at once |
@@ -13,9 +15,10 @@
 //! | 410, as HTTP status or in the stream | lists again, after a back-off |
 //! | 429, 5xx, no connection | backs off (at least `Retry-After`) and watches again, without listing |
 //! | the watch is silent for 90 s | opens a second at the last version, then drops the first |
-//! | an object cannot be read, or a transform panics at it | quarantines it; the others go on |
+//! | an object cannot be read, or its type or a transform panics at it | quarantines it; the others go on |
 //! | a list is older than what is known | refuses it; after three in a row, accepts that history began anew |
-//! | an event is not newer than what is known | drops it |
+//! | an event is not newer than what is known | drops it; after ten in a row, asks the server where it stands |
+//! | the third 5xx, undecodable line or too large version in a row in a stream | lists again, after a back-off |
 //!
 //! Whatever happens, a server is asked for at most 120 lists and watches in an hour
 //! ([`ReflectorOptions::request_interval`]). Every wait ends when the reflector is stopped.
@@ -23,10 +26,13 @@
 mod list;
 mod options;
 mod pace;
+mod progress;
 mod react;
+mod refusals;
 mod watch;
 
 pub use options::{FirstList, ReflectorOptions};
+pub(crate) use refusals::Refusals;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -34,19 +40,17 @@ use std::time::Duration;
 
 use kube_client::Client;
 use reeve_clock::Clock;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::backoff::Backoff;
 use crate::decode::{Decoding, Identity, Undecodable};
 use crate::entry::Stored;
 use crate::fifo::{Fifo, KnownObjects};
 use crate::health::{Activity, HealthCell};
 use crate::indexer::{Snapshot, is_same};
 use crate::metrics::{Measurement, Recorder};
-use crate::transport::{self, Endpoint, Scope, Selection, Transport};
+use crate::transport::{self, Endpoint, Scope, Selection, Transport, error_chain};
 use crate::version::ResourceVersion;
-use pace::Pace;
+use progress::Progress;
 
 /// Changes an object before anyone sees it: to drop what is not needed. An object at which it panics is quarantined,
 /// as one that cannot be read; what the store held of it before stays.
@@ -65,6 +69,8 @@ pub struct Reflector<S: Stored> {
     pub(crate) known: Option<Arc<dyn KnownObjects<S>>>,
     /// A list that is older is refused: the consumer has seen this version, from another reflector.
     pub(crate) not_before: ResourceVersion,
+    /// Who does not offer streaming lists, as far as others saw it, too.
+    pub(crate) refusals: Refusals,
     pub(crate) clock: Clock,
     pub(crate) health: Arc<HealthCell>,
     pub(crate) recorder: Recorder,
@@ -94,33 +100,6 @@ pub(crate) enum Error {
 
 /// The longest time that a server is left alone because it asked for that (`Retry-After`).
 const LONGEST_WISH: Duration = Duration::from_secs(3600);
-
-/// What a reflector knows from one request to the next.
-struct Progress {
-    /// The newest version seen.
-    version: Option<ResourceVersion>,
-    /// The server no longer knows that version: only the newest state will do (client-go:
-    /// `isLastSyncResourceVersionUnavailable`).
-    unavailable: bool,
-    /// A list at "any" version came in pages: the server has no cache for this kind, so go on in pages.
-    pages_without_cache: bool,
-    /// Streaming lists are not asked for until then.
-    streaming_after: Option<Instant>,
-    /// How many streaming lists in a row ended before they were complete.
-    incomplete: u32,
-    /// How many consistent lists in a row were older than what is known.
-    behind: u32,
-    /// How many bookmarks in a row were older than what is known.
-    low_bookmarks: u32,
-    /// How often in a row a watch was silent.
-    silences: u32,
-    /// How many watches in a row failed.
-    failures: u32,
-    /// Since a watch worked last, a wait was lengthened by [`ReflectorOptions::reconnect_spread`].
-    scattered: bool,
-    backoff: Backoff,
-    pace: Pace,
-}
 
 // === impl Error ===
 
@@ -172,6 +151,7 @@ impl<S: Stored> Reflector<S> {
             fifo,
             known: None,
             not_before: ResourceVersion::default(),
+            refusals: Refusals::default(),
             clock,
         }
     }
@@ -187,20 +167,7 @@ impl<S: Stored> Reflector<S> {
     }
 
     async fn run_forever(&self) {
-        let mut progress = Progress {
-            version: Some(self.not_before.clone()).filter(|version| !version.is_empty()),
-            unavailable: false,
-            pages_without_cache: false,
-            streaming_after: None,
-            incomplete: 0,
-            behind: 0,
-            low_bookmarks: 0,
-            silences: 0,
-            failures: 0,
-            scattered: false,
-            backoff: Backoff::new(self.options.backoff, self.clock.random().clone()),
-            pace: Pace::new(self.options.request_burst, self.options.request_interval),
-        };
+        let mut progress = Progress::new(&self.options, &self.not_before, self.clock.random());
         loop {
             self.health.enter(Activity::Listing);
             let error = match self.list(&mut progress).await {
@@ -254,11 +221,12 @@ impl<S: Stored> Reflector<S> {
 
     /// Logs a failure once, not each time it comes back.
     fn note(&self, error: &Error) {
-        let news = self.health.failed(error.class(), error.to_string());
+        let told = error_chain(error);
+        let news = self.health.failed(error.class(), told.clone());
         if news {
-            tracing::warn!(kind = %self.endpoint, namespace = self.namespace(), %error, "cannot follow the API server; retrying");
+            tracing::warn!(kind = %self.endpoint, namespace = self.namespace(), error = %told, "cannot follow the API server; retrying");
         } else {
-            tracing::debug!(kind = %self.endpoint, namespace = self.namespace(), %error, "still cannot follow the API server");
+            tracing::debug!(kind = %self.endpoint, namespace = self.namespace(), error = %told, "still cannot follow the API server");
         }
     }
 
@@ -370,6 +338,7 @@ impl<S: Stored> Reflector<S> {
         self.health.heard();
         progress.behind = 0;
         progress.low_bookmarks = 0;
+        progress.old_events = 0;
         progress.failures = 0;
         progress.unavailable = false;
         progress.version = Some(version.clone());

@@ -1,5 +1,6 @@
 //! How a reflector lists and watches.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::backoff::{BackoffOptions, LONGEST};
@@ -13,6 +14,10 @@ pub enum FirstList {
     Consistent,
     /// What the API server has at hand (resourceVersion "0", later the last one seen): cheaper for the
     /// server, and possibly old at the start. client-go's choice.
+    ///
+    /// It is said of lists in pages. A streaming list is asked for as client-go does it, whatever is said here: the
+    /// first with the version unset, so that it is the newest state, and served from the server's cache all the same;
+    /// later ones not older than the last version seen. Who wants "0" has [`ReflectorOptions::streaming`] false.
     Any,
 }
 
@@ -27,10 +32,16 @@ pub struct ReflectorOptions {
     pub streaming_idle: Duration,
     /// Give a streaming list up when its end has not come by then. Default 5 min.
     pub streaming_deadline: Duration,
-    /// How long a server that did not offer streaming lists is not asked again. Default 1 h.
+    /// How long a server that did not offer streaming lists is not asked again. Default 1 h. One that refused them, or
+    /// was silent, is not asked by any watch of the informer nor any informer of its factory, for kinds of the same
+    /// group and version; one whose streaming lists broke off or did not end is not asked by this watch.
     pub streaming_retry: Duration,
-    /// How many objects a page holds. Default 500.
-    pub page_size: u32,
+    /// How many objects a page of a list holds. Default `None`: 500, and everything at once where the server reads
+    /// it from its cache, which is a list again at a known version ([`FirstList::Any`]). A size that is given holds
+    /// for every list, as client-go's `WatchListPageSize`: `page_size: NonZeroU32::new(100)`, where zero is the
+    /// default as there. Everything is asked for at once all the same after the token of a page expired; what is too
+    /// large for [`Limits::body`] then, or takes too long, is asked for in pages for an hour.
+    pub page_size: Option<NonZeroU32>,
     /// The server ends a watch after this to twice this time, drawn anew each time. Default 5 min; less is
     /// raised to it, as in client-go.
     pub watch_timeout: Duration,
@@ -66,7 +77,7 @@ impl Default for ReflectorOptions {
             streaming_idle: Duration::from_secs(10),
             streaming_deadline: Duration::from_secs(300),
             streaming_retry: Duration::from_secs(3600),
-            page_size: 500,
+            page_size: None,
             watch_timeout: MINIMUM_WATCH_TIMEOUT,
             watch_idle: Duration::from_secs(90),
             backoff: BackoffOptions::default(),

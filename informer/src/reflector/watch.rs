@@ -19,11 +19,6 @@ use crate::version::ResourceVersion;
 /// How many bookmarks in a row may be older than what is known.
 const LOW_BOOKMARKS: u32 = 3;
 
-/// After this many silent deadlines in a row, and then each time their number is a multiple of the second, the
-/// server is asked where it stands.
-const PROBED_SILENCE: u32 = 2;
-const PROBED_SILENCES: u32 = 10;
-
 /// How many watches in a row may end within a second, each after some events, until that is slowed down.
 const BRIEF_WATCHES: u32 = 3;
 
@@ -202,7 +197,9 @@ impl<S: Stored> Reflector<S> {
                 Err(transport::Error::Silent { after }) => {
                     self.recorder.record(Measurement::WatchStalled);
                     progress.silences += 1;
-                    if let Err(error) = self.probe(progress).await {
+                    if progress.is_too_silent()
+                        && let Err(error) = self.probe(progress).await
+                    {
                         return End::Failed(error);
                     }
                     match self.replace(progress, &mut lines, after, session).await {
@@ -212,6 +209,11 @@ impl<S: Stored> Reflector<S> {
                 }
                 Err(error) => return End::Failed(error.into()),
             }
+            if progress.is_too_old()
+                && let Err(error) = self.probe(progress).await
+            {
+                return End::Failed(error);
+            }
             // A store that falls behind is felt by the server, not by memory.
             while !self.fifo.has_room() {
                 self.fifo.writable().notified().await;
@@ -220,15 +222,13 @@ impl<S: Stored> Reflector<S> {
     }
 
     /// A server that was restored from a backup says nothing to a watch whose version it has not reached, not
-    /// even bookmarks. So after some silence it is asked where it stands.
-    async fn probe(&self, progress: &Progress) -> Result<(), Error> {
+    /// even bookmarks; another may say what is old, and never a bookmark. So then it is asked where it stands.
+    async fn probe(&self, progress: &mut Progress) -> Result<(), Error> {
         let Some(known) = &progress.version else {
             return Ok(());
         };
-        if progress.silences != PROBED_SILENCE && !progress.silences.is_multiple_of(PROBED_SILENCES)
-        {
-            return Ok(());
-        }
+        // It is one in minutes, and so not waited for.
+        let _ = progress.pace.take();
         match self.newest_version().await {
             Ok(got) if got.is_older_than(known) => Err(Error::Behind {
                 known: known.clone(),
@@ -294,6 +294,7 @@ impl<S: Stored> Reflector<S> {
             {
                 // The server was asked for what comes after the version known: this was seen, or undone.
                 tracing::debug!(kind = %self.endpoint, namespace = self.namespace(), object = %object.key_ref(), version = object.resource_version(), "dropped an old event");
+                progress.old_events = progress.old_events.saturating_add(1);
                 self.health.stale();
                 self.recorder.record(Measurement::StaleEvent);
             }
@@ -324,6 +325,7 @@ impl<S: Stored> Reflector<S> {
                     }
                 } else {
                     progress.low_bookmarks = 0;
+                    progress.old_events = 0;
                     progress.version = Some(version.clone());
                     self.fifo.bookmark(version);
                     self.proceed(progress);
@@ -391,31 +393,5 @@ impl<S: Stored> Reflector<S> {
         progress.failures = 0;
         progress.scattered = false;
         self.recovered();
-    }
-}
-
-// === impl Progress ===
-
-impl Progress {
-    /// True if `version` is known not to be news. That two opaque versions are equal says nothing: they are of
-    /// two objects.
-    fn is_old(&self, version: &str) -> bool {
-        self.version.as_ref().is_some_and(|known| {
-            match crate::version::compare(version, known.as_str()) {
-                Some(std::cmp::Ordering::Less) => true,
-                Some(std::cmp::Ordering::Equal) => crate::version::is_number(version),
-                _ => false,
-            }
-        })
-    }
-
-    /// Moves on to `version`; true if it is news.
-    fn advance(&mut self, version: &str) -> bool {
-        if version.is_empty() || self.is_old(version) {
-            return false;
-        }
-        self.low_bookmarks = 0;
-        self.version = Some(ResourceVersion::from(version));
-        true
     }
 }

@@ -8,11 +8,12 @@ use kube_core::response::StatusDetails;
 
 use crate::decode::DecodeError;
 
-/// A request that gave no usable answer. No message holds any part of a body but a Status' own message.
+/// A request that gave no usable answer. No message holds any part of a body but a Status' own message; nor does one
+/// hold its source, which whoever prints errors adds.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The request could not be made from what the informer was configured with.
-    #[error("the request for {path} cannot be built: {source}")]
+    #[error("the request for {path} cannot be built")]
     Request {
         /// The path asked for.
         path: String,
@@ -20,7 +21,7 @@ pub enum Error {
         source: http::Error,
     },
     /// No connection, or it broke.
-    #[error("the connection to the API server failed: {0}")]
+    #[error("the connection to the API server failed")]
     Connection(#[source] kube_client::Error),
     /// No complete answer in time.
     #[error("no complete answer within {after:?}")]
@@ -43,7 +44,9 @@ pub enum Error {
         retry_after: Option<Duration>,
     },
     /// More was sent than may be.
-    #[error("the answer is larger than {limit} bytes; use a smaller page size, or raise the limit")]
+    #[error(
+        "an answer, or a line of a watch, is larger than the {limit} bytes of `Limits::body`; raise it, or have lists in smaller pages"
+    )]
     TooLarge {
         /// The limit.
         limit: usize,
@@ -106,6 +109,11 @@ impl Error {
         })
     }
 
+    /// What was asked for is too much for one answer: too large, or not complete in time.
+    pub(crate) fn is_unwieldy(&self) -> bool {
+        matches!(self, Self::TooLarge { .. } | Self::Deadline { .. })
+    }
+
     /// How long the server asks to be left alone.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
@@ -135,6 +143,21 @@ impl Error {
             },
         }
     }
+}
+
+/// An error and its sources on one line, each said once: many errors print their source themselves.
+pub(crate) fn error_chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut said = error.to_string();
+    let mut next = error.source();
+    while let Some(error) = next {
+        let text = error.to_string();
+        if !said.contains(&text) {
+            said.push_str(": ");
+            said.push_str(&text);
+        }
+        next = error.source();
+    }
+    said
 }
 
 /// `Retry-After` in seconds; the API server never sends the date form.
@@ -194,7 +217,30 @@ fn reason_of(code: StatusCode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error as _;
+
     use super::*;
+
+    #[test]
+    fn an_error_and_its_source_are_each_printed_once() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let connection = Error::Connection(kube_client::Error::Service(refused.into()));
+        let request = Error::Request {
+            path: "/api/v1/pods".to_owned(),
+            source: http::Request::get("a b").body(()).unwrap_err(),
+        };
+        for error in [connection, request] {
+            let source = error.source().expect("there is one").to_string();
+            assert!(!error.to_string().contains(&source), "{error}");
+            let chain = error_chain(&error);
+            assert!(chain.starts_with(&error.to_string()), "{chain}");
+            assert_eq!(chain.matches(&source).count(), 1, "{chain}");
+        }
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let error = kube_client::Error::Service(refused.into());
+        let chain = error_chain(&error);
+        assert_eq!(chain.matches("connection refused").count(), 1, "{chain}");
+    }
 
     fn answer(code: u16, body: &str) -> Error {
         from_answer(StatusCode::from_u16(code).unwrap(), None, body.as_bytes())

@@ -9,6 +9,7 @@ mod lines;
 mod request;
 
 pub use error::Error;
+pub(crate) use error::error_chain;
 #[cfg(any(test, fuzzing))]
 pub(crate) use error::from_answer;
 pub use lines::Lines;

@@ -37,6 +37,16 @@ impl Scope {
     }
 }
 
+impl fmt::Display for Scope {
+    /// `the whole cluster`, or `namespace n`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster => f.write_str("the whole cluster"),
+            Self::Namespace(name) => write!(f, "namespace {name}"),
+        }
+    }
+}
+
 /// Which of the objects: selectors as kubectl writes them, empty for all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Selection {

@@ -1,14 +1,17 @@
 //! The factory: who shares an informer, how long it lives, and what it is made with.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use reeve_informer::{
-    Compact, Endpoint, Event, HandlerOptions, InformerFactory, ReflectorOptions, Scope, Selection,
-    UpdateReason,
+    Compact, Endpoint, Event, HandlerOptions, InformerFactory, NamespaceSet, ReflectorOptions,
+    Scope, Selection, UpdateReason,
 };
+use tokio::time::Instant;
 
 use crate::harness::{Told, clock, contents, millis, seconds};
 use crate::script::*;
@@ -246,7 +249,7 @@ async fn each_kind_and_form_has_its_own_options() {
                 .resync(often)
                 .reflector(ReflectorOptions {
                     streaming: false,
-                    page_size: 7,
+                    page_size: NonZeroU32::new(7),
                     ..ReflectorOptions::default()
                 })
                 .transform(|map: &mut ConfigMap| map.data = None)
@@ -289,4 +292,51 @@ async fn each_kind_and_form_has_its_own_options() {
     assert_eq!((quiet.take().len(), resyncs.load(Ordering::SeqCst)), (1, 0));
     seconds(3600).await;
     assert_eq!(resyncs.load(Ordering::SeqCst), 1, "what the factory says");
+}
+
+/// A server that ignores what it does not know of streaming lists, and so is silent.
+fn silent() -> Script {
+    Script::default().otherwise(|asked| match asked.verb() {
+        "list" => list("10", &[]),
+        _ => watch([]),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_server_offers_no_streaming_lists_is_found_out_once_for_a_factory_and_group() {
+    let script = silent();
+    let factory = InformerFactory::new(script.client(), clock());
+    factory.start();
+    let began = Instant::now();
+    let maps = factory.informer::<ConfigMap>(Selection::default());
+    maps.wait_synced().await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 10);
+    let secrets = factory.informer::<Secret>(Selection::default());
+    let labelled = factory.informer::<ConfigMap>(labelled("app=web"));
+    secrets.wait_synced().await.unwrap();
+    labelled.wait_synced().await.unwrap();
+    assert_eq!((began.elapsed().as_secs(), script.count("stream")), (10, 1));
+    // Another server may stand behind another group.
+    let deployments = factory.informer::<Deployment>(Selection::default());
+    deployments.wait_synced().await.unwrap();
+    assert_eq!((began.elapsed().as_secs(), script.count("stream")), (20, 2));
+    factory.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_server_offers_no_streaming_lists_is_found_out_once_for_a_set_of_namespaces() {
+    let script = silent();
+    let namespaces = NamespaceSet::new(["one", "two"]);
+    let informer = crate::harness::builder(&script)
+        .namespaces(namespaces.clone())
+        .build();
+    let running = crate::harness::run(informer);
+    running.informer.wait_synced().await.unwrap();
+    assert_eq!(script.count("stream"), 2, "both at once");
+    let began = Instant::now();
+    namespaces.insert("three");
+    millis(1).await;
+    running.informer.wait_synced().await.unwrap();
+    assert_eq!((began.elapsed().as_secs(), script.count("stream")), (0, 2));
+    running.stop().await;
 }

@@ -156,3 +156,86 @@ async fn a_type_of_ones_own_keeps_what_it_names_and_what_it_cannot_read_is_quara
     );
     assert_eq!(informer.health().quarantined_count, 1);
 }
+
+/// A ConfigMap whose type panics at what it does not expect.
+#[derive(Clone, Debug, Resource, Serialize, Deserialize)]
+#[resource(inherit = ConfigMap, crates(kube_core = "::kube_core"))]
+struct Touchy {
+    metadata: ObjectMeta,
+    #[serde(deserialize_with = "no_sixes")]
+    data: VersionedData,
+}
+
+fn no_sixes<'de, D: serde::Deserializer<'de>>(document: D) -> Result<VersionedData, D::Error> {
+    let data = VersionedData::deserialize(document)?;
+    assert!(!data.version.starts_with('6'), "on purpose: {data:?}");
+    Ok(data)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_type_that_panics_at_an_object_costs_that_object_only() {
+    let first = [object("a", "5"), object("b", "6"), object("c", "7")];
+    let expired = || vec![wait(5), error(410, "Expired")];
+    let then = |first: Vec<Bit>| {
+        ending(
+            first
+                .into_iter()
+                .chain([
+                    modified("a", "61"),
+                    modified("c", "62"),
+                    modified("c", "71"),
+                ])
+                .chain(expired()),
+        )
+    };
+    let again = [object("a", "61"), object("b", "69"), object("c", "75")];
+    let events = |objects: &[String], version: &str| {
+        let events = objects.iter().map(|object| event("ADDED", object));
+        let events: Vec<_> = events.chain([initial_end(version)]).collect();
+        events
+    };
+    let pages = Script::new([
+        no_streaming(),
+        list("10", &first),
+        then(vec![]),
+        list("80", &again),
+        watch([]),
+    ]);
+    let streams = Script::new([then(events(&first, "10")), watch(events(&again, "80"))]);
+    for script in [pages, streams] {
+        let informer = started::<Touchy>(&script, |builder| builder).await;
+        let state = || {
+            let objects = informer.lister().list();
+            let mut versions: Vec<_> = objects.iter().map(|map| map.data.version.clone()).collect();
+            versions.sort();
+            let quarantined = informer.health().quarantined;
+            let mut names: Vec<_> = quarantined
+                .iter()
+                .map(|object| format!("{}: {}", object.key.name, object.error))
+                .collect();
+            names.sort();
+            (versions.join(" "), names)
+        };
+        let told = |name: &str| format!("{name}: its type panicked as it was read");
+        millis(10).await;
+        assert_eq!(state(), ("5 71".into(), vec![told("a"), told("b")]));
+        millis(20_000).await;
+        assert_eq!(informer.last_sync_resource_version().as_str(), "80");
+        assert_eq!(state(), ("5 75".into(), vec![told("a"), told("b")]));
+        let text = format!("{:?}", informer.health());
+        assert!(!text.contains("on purpose"), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_type_that_panics_at_a_compact_object_is_an_error_for_who_reads_it() {
+    let objects = [object("a", "5"), object("b", "6")];
+    let script = Script::new([no_streaming(), list("10", &objects), watch([])]);
+    let informer = started::<Compact<Touchy>>(&script, |builder| builder).await;
+    assert_eq!(get(&informer, "a").typed().unwrap().data.version, "5");
+    for _ in 0..2 {
+        let error = get(&informer, "b").typed().unwrap_err();
+        assert!(error.to_string().contains("panicked"), "{error}");
+        assert_eq!(informer.health().unreadable, 1);
+    }
+}

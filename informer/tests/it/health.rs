@@ -31,7 +31,7 @@ async fn health_says_what_the_informer_does_and_since_when() {
     );
     let trouble = health.trouble().unwrap();
     assert!(
-        trouble.starts_with("configmaps: failing 1 times since 2026-01-01T00:00:00"),
+        trouble.starts_with("configmaps: failing 1 time since 2026-01-01T00:00:00"),
         "{trouble}"
     );
     seconds(20).await;

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroU32;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -202,7 +203,7 @@ impl History {
             world.act();
         }
         let options = ReflectorOptions {
-            page_size: 3,
+            page_size: NonZeroU32::new(3),
             streaming: random.below(3) > 0,
             first_list: if random.below(3) == 0 {
                 FirstList::Any

@@ -702,11 +702,17 @@ async fn waiting_for_a_version_ends_when_readers_see_it() {
 async fn waiting_where_the_informer_does_not_watch_is_an_error() {
     let script = Script::default();
     let informer = builder(&script).scope(Scope::namespace("n")).build();
-    for scope in [Scope::Cluster, Scope::namespace("m")] {
+    for (scope, said) in [
+        (Scope::Cluster, "the whole cluster"),
+        (Scope::namespace("m"), "namespace m"),
+    ] {
         let waited = informer
             .wait_for_resource_version(&scope, &ResourceVersion::from("1"))
             .await;
-        assert!(matches!(waited, Err(WaitError::OutOfScope { .. })));
+        let error = waited.unwrap_err();
+        assert!(matches!(error, WaitError::OutOfScope { .. }));
+        let said = format!("does not watch {said}");
+        assert!(error.to_string().ends_with(&said), "{error}");
     }
 }
 

@@ -1,0 +1,67 @@
+//! Who does not offer streaming lists.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::transport::Endpoint;
+
+/// When streaming lists were last refused, or met with silence. Shared by those who follow one API server: all
+/// watches of an informer, all informers of a factory. A client does not say which server it speaks to.
+///
+/// It is noted for each group and version, because another server may stand behind each (an aggregated API), and
+/// what one lacks says nothing about the others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refusals {
+    last: Arc<Mutex<HashMap<String, Instant>>>,
+}
+
+// === impl Refusals ===
+
+impl Refusals {
+    /// Notes that whoever serves `endpoint` does not offer streaming lists now.
+    pub(super) fn refused(&self, endpoint: &Endpoint) {
+        let now = Instant::now();
+        self.last.lock().insert(endpoint.api_version(), now);
+    }
+
+    /// Notes that it does.
+    pub(super) fn offered(&self, endpoint: &Endpoint) {
+        self.last.lock().remove(&endpoint.api_version());
+    }
+
+    /// Whether it did not, less than `retry` ago.
+    pub(super) fn is_recent(&self, endpoint: &Endpoint, retry: Duration) -> bool {
+        let last = self.last.lock();
+        last.get(&endpoint.api_version())
+            .is_some_and(|at| at.elapsed() < retry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::Deployment;
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const RETRY: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_counts_for_all_kinds_of_a_group_and_for_so_long() {
+        let (maps, secrets) = (Endpoint::of::<ConfigMap>(), Endpoint::of::<Secret>());
+        let refusals = Refusals::default();
+        refusals.clone().refused(&maps);
+        assert!(refusals.is_recent(&secrets, RETRY));
+        assert!(!refusals.is_recent(&Endpoint::of::<Deployment>(), RETRY));
+        sleep(RETRY).await;
+        assert!(!refusals.is_recent(&secrets, RETRY));
+        assert!(refusals.is_recent(&secrets, RETRY * 2));
+        refusals.offered(&maps);
+        assert!(!refusals.is_recent(&secrets, RETRY * 2));
+    }
+}
