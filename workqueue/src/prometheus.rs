@@ -11,7 +11,12 @@
 //! | `workqueue_longest_running_processor_seconds` | gauge | `name`, `controller` |
 //! | `workqueue_retries_total` | counter | `name`, `controller` |
 //!
-//! The gauges are read from the queues at each scrape.
+//! The gauges are read from the queues at each scrape. Queues that share their labels are told as their sum. With the
+//! last of them all their series go, so that queues may come and go without end; one that is made later under the same
+//! labels counts from zero (client-go keeps what a queue counted for ever).
+//!
+//! A queue may have more priorities than a dashboard can bear: the highest 25 that it had have labels of their own, the
+//! others are summed up under `exceeded_cardinality_limit` (controller-runtime#3419, which knows the first 25).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,9 +33,9 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::metrics::{Gauges, MetricsProvider, QueueMetrics};
+use crate::metrics::{Gauges, MetricsProvider, QueueMetrics, Readings};
 
-/// Beyond so many priorities of one queue the others share a label, as in controller-runtime.
+/// So many priorities of one queue have labels of their own, as in controller-runtime.
 const PRIORITIES_TOLD_APART: usize = 25;
 const TOO_MANY_PRIORITIES: &str = "exceeded_cardinality_limit";
 
@@ -51,29 +56,35 @@ type Labels = [(&'static str, String); 2];
 /// ```
 #[derive(Debug)]
 pub struct Metrics {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     adds: Family<Labels, Counter>,
     retries: Family<Labels, Counter>,
     queue_duration: Family<Labels, Histogram, fn() -> Histogram>,
     work_duration: Family<Labels, Histogram, fn() -> Histogram>,
-    read: Arc<Read>,
+    /// The queues that are, by their labels. Series are made and removed under this lock.
+    sources: Mutex<BTreeMap<Labels, Source>>,
 }
 
-#[derive(Debug)]
+/// What one queue counts into. When it is dropped, the queue is gone.
 struct Pushed {
+    shared: Arc<Shared>,
+    labels: Labels,
+    number: u64,
     adds: Counter,
     retries: Counter,
     queue_duration: Histogram,
     work_duration: Histogram,
 }
 
-/// What is read at a scrape.
-#[derive(Default)]
-struct Read(Mutex<BTreeMap<Labels, Source>>);
-
+/// The queues of the same labels.
 #[derive(Default)]
 struct Source {
-    /// More than one if queues share their labels: then their sum is told.
-    queues: Vec<Weak<dyn Gauges>>,
+    /// By number; one that is being built cannot be read yet.
+    queues: BTreeMap<u64, Weak<dyn Gauges>>,
+    next: u64,
     /// Priorities with a label of their own; they stay, so that a series does not come and go.
     priorities: BTreeSet<i32>,
 }
@@ -93,35 +104,36 @@ impl Metrics {
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
         let histogram: fn() -> Histogram = || Histogram::new(exponential_buckets(10e-9, 10.0, 12));
-        let metrics = Self {
+        let shared = Shared {
             adds: Family::default(),
             retries: Family::default(),
             queue_duration: Family::new_with_constructor(histogram),
             work_duration: Family::new_with_constructor(histogram),
-            read: Arc::default(),
+            sources: Mutex::default(),
         };
         registry.register(
             "workqueue_adds",
             "Total number of adds handled by workqueue",
-            metrics.adds.clone(),
+            shared.adds.clone(),
         );
         registry.register(
             "workqueue_retries",
             "Total number of retries handled by workqueue",
-            metrics.retries.clone(),
+            shared.retries.clone(),
         );
         registry.register(
             "workqueue_queue_duration_seconds",
             "How long in seconds an item stays in workqueue before being requested",
-            metrics.queue_duration.clone(),
+            shared.queue_duration.clone(),
         );
         registry.register(
             "workqueue_work_duration_seconds",
             "How long in seconds processing an item from workqueue takes",
-            metrics.work_duration.clone(),
+            shared.work_duration.clone(),
         );
-        registry.register_collector(Box::new(Arc::clone(&metrics.read)));
-        metrics
+        let shared = Arc::new(shared);
+        registry.register_collector(Box::new(Arc::clone(&shared)));
+        Self { shared }
     }
 }
 
@@ -132,19 +144,22 @@ impl MetricsProvider for Metrics {
         controller: &str,
         gauges: Weak<dyn Gauges>,
     ) -> Box<dyn QueueMetrics> {
+        let shared = &self.shared;
         let labels = [
             ("name", name.to_owned()),
             ("controller", controller.to_owned()),
         ];
-        let pushed = Pushed {
-            adds: self.adds.get_or_create_owned(&labels),
-            retries: self.retries.get_or_create_owned(&labels),
-            queue_duration: self.queue_duration.get_or_create_owned(&labels),
-            work_duration: self.work_duration.get_or_create_owned(&labels),
-        };
-        let mut sources = self.read.0.lock();
-        sources.entry(labels).or_default().queues.push(gauges);
-        Box::new(pushed)
+        let mut sources = shared.sources.lock();
+        let number = sources.entry(labels.clone()).or_default().add(gauges);
+        Box::new(Pushed {
+            shared: Arc::clone(shared),
+            number,
+            adds: shared.adds.get_or_create_owned(&labels),
+            retries: shared.retries.get_or_create_owned(&labels),
+            queue_duration: shared.queue_duration.get_or_create_owned(&labels),
+            work_duration: shared.work_duration.get_or_create_owned(&labels),
+            labels,
+        })
     }
 }
 
@@ -168,46 +183,98 @@ impl QueueMetrics for Pushed {
     }
 }
 
+impl Drop for Pushed {
+    fn drop(&mut self) {
+        self.shared.forget(&self.labels, self.number);
+    }
+}
+
 // === impl Source ===
 
 impl Source {
-    fn sums(&mut self) -> Sums {
-        self.queues.retain(|queue| queue.strong_count() > 0);
+    fn add(&mut self, gauges: Weak<dyn Gauges>) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.queues.insert(number, gauges);
+        number
+    }
+
+    fn sums(&mut self, readings: Vec<Readings>) -> Sums {
+        let depths = || readings.iter().flat_map(|readings| &readings.depth);
+        // 0 is what a queue without priorities uses: it is there from the beginning.
+        self.priorities.insert(0);
+        self.priorities
+            .extend(depths().map(|&(priority, _)| priority));
+        while self.priorities.len() > PRIORITIES_TOLD_APART {
+            // The highest keep their labels.
+            self.priorities.pop_first();
+        }
         let mut sums = Sums::default();
-        for queue in self.queues.iter().filter_map(Weak::upgrade) {
-            let readings = queue.read();
+        for priority in &self.priorities {
+            sums.depth.insert(priority.to_string(), 0);
+        }
+        for &(priority, depth) in depths() {
+            let label = if self.priorities.contains(&priority) {
+                priority.to_string()
+            } else {
+                TOO_MANY_PRIORITIES.to_owned()
+            };
+            *sums.depth.entry(label).or_default() += i64::try_from(depth).unwrap_or(i64::MAX);
+        }
+        for readings in &readings {
             sums.unfinished += readings.unfinished;
             sums.longest_running = sums.longest_running.max(readings.longest_running);
-            for (priority, depth) in readings.depth {
-                let known = self.priorities.contains(&priority);
-                let label = if known || self.priorities.len() < PRIORITIES_TOLD_APART {
-                    self.priorities.insert(priority);
-                    priority.to_string()
-                } else {
-                    TOO_MANY_PRIORITIES.to_owned()
-                };
-                *sums.depth.entry(label).or_default() += i64::try_from(depth).unwrap_or(i64::MAX);
-            }
-        }
-        for priority in self.priorities.iter().chain([&0]) {
-            sums.depth.entry(priority.to_string()).or_default();
         }
         sums
     }
 }
 
-// === impl Read ===
+// === impl Shared ===
 
-impl Collector for Read {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let sums: Vec<(Labels, Sums)> = {
-            let mut sources = self.0.lock();
-            sources.retain(|_, source| source.queues.iter().any(|q| q.strong_count() > 0));
+impl Shared {
+    /// Forgets a queue, and with the last of its labels their series.
+    fn forget(&self, labels: &Labels, number: u64) {
+        let mut sources = self.sources.lock();
+        let Some(source) = sources.get_mut(labels) else {
+            return;
+        };
+        source.queues.remove(&number);
+        if !source.queues.is_empty() {
+            return;
+        }
+        sources.remove(labels);
+        self.adds.remove(labels);
+        self.retries.remove(labels);
+        self.queue_duration.remove(labels);
+        self.work_duration.remove(labels);
+    }
+
+    /// Reads the queues. Not under our lock: this may turn out to be who holds a queue last.
+    fn sums(&self) -> Vec<(Labels, Sums)> {
+        let queues: Vec<(Labels, Vec<Arc<dyn Gauges>>)> = {
+            let sources = self.sources.lock();
+            let sources = sources.iter();
             sources
-                .iter_mut()
-                .map(|(labels, source)| (labels.clone(), source.sums()))
+                .map(|(labels, source)| {
+                    let queues = source.queues.values().filter_map(Weak::upgrade);
+                    (labels.clone(), queues.collect())
+                })
                 .collect()
         };
+        let read = queues.iter().filter(|(_, queues)| !queues.is_empty());
+        read.filter_map(|(labels, queues)| {
+            let readings = queues.iter().map(|queue| queue.read()).collect();
+            let mut sources = self.sources.lock();
+            let source = sources.get_mut(labels)?;
+            Some((labels.clone(), source.sums(readings)))
+        })
+        .collect()
+    }
+}
+
+impl Collector for Shared {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let sums = self.sums();
         let depth = sums.iter().flat_map(|(labels, sums)| {
             sums.depth.iter().map(|(priority, &depth)| {
                 let [name, controller] = labels.clone();
@@ -259,10 +326,10 @@ fn gauge<S: EncodeLabelSet, M: EncodeMetric>(
     Ok(())
 }
 
-impl fmt::Debug for Read {
+impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Read")
-            .field("sources", &self.0.lock().len())
+        f.debug_struct("Shared")
+            .field("sources", &self.sources.lock().len())
             .finish_non_exhaustive()
     }
 }

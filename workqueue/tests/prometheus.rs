@@ -1,13 +1,13 @@
 //! The metrics as a scrape sees them: controller-runtime's names and labels.
 #![cfg(feature = "prometheus")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use reeve_workqueue::prometheus::Metrics;
-use reeve_workqueue::{AddOptions, Queue};
+use reeve_workqueue::{AddOptions, Gauges, MetricsProvider, Queue, Readings};
 use tokio::time::advance;
 
 fn scrape(registry: &Registry) -> String {
@@ -62,34 +62,88 @@ async fn a_scrape_has_the_seven_metrics_with_the_labels_of_controller_runtime() 
         .collect();
     assert_eq!(buckets.len(), 13, "{buckets:?}");
     in_flight.done();
-    drop(queue);
-    assert!(
-        !scrape(&registry).contains("workqueue_depth{"),
-        "gone with its queue"
-    );
+}
+
+/// Every series of a scrape.
+fn series(registry: &Registry) -> Vec<String> {
+    let text = scrape(registry);
+    let series = text.lines().filter(|line| line.contains('{'));
+    series.map(str::to_owned).collect()
 }
 
 #[test]
-fn priorities_beyond_twenty_five_share_a_label() {
+fn a_queue_that_is_gone_leaves_no_series_unless_another_has_its_labels() {
+    let mut registry = Registry::default();
+    let metrics = Arc::new(Metrics::register(&mut registry));
+    let queue = || {
+        let builder = Queue::builder().name("pods");
+        builder.metrics(metrics.clone()).build()
+    };
+    let (first, second) = (queue(), queue());
+    first.add(1);
+    second.add(1);
+    drop(first);
+    let adds =
+        |number| format!(r#"workqueue_adds_total{{name="pods",controller="pods"}} {number}"#);
+    assert!(series(&registry).contains(&adds(2)), "the other counts on");
+    second.add(2);
+    assert!(series(&registry).contains(&adds(3)));
+    drop(second);
+    assert_eq!(series(&registry), Vec::<String>::new());
+    let third = queue();
+    third.add(1);
+    assert!(series(&registry).contains(&adds(1)), "it begins at zero");
+}
+
+#[test]
+fn a_scrape_while_a_queue_is_built_does_not_lose_it() {
+    struct Depth;
+    impl Gauges for Depth {
+        fn read(&self) -> Readings {
+            Readings {
+                depth: vec![(0, 5)],
+                ..Readings::default()
+            }
+        }
+    }
+    let mut registry = Registry::default();
+    let metrics = Metrics::register(&mut registry);
+    let mut counting = None;
+    let _queue = Arc::new_cyclic(|building: &Weak<Depth>| {
+        counting = Some(metrics.queue("pods", "pods", building.clone()));
+        assert!(!scrape(&registry).contains("workqueue_depth{"));
+        Depth
+    });
+    let text = scrape(&registry);
+    assert!(text.contains(r#"priority="0"} 5"#), "{text}");
+}
+
+#[test]
+fn the_highest_twenty_five_priorities_have_labels_of_their_own() {
     let mut registry = Registry::default();
     let metrics = Arc::new(Metrics::register(&mut registry));
     let queue = Queue::builder().name("pods").metrics(metrics).build();
-    for number in 0..40 {
+    let mut add = |number: i32| {
         let options = AddOptions {
             priority: Some(number),
             ..AddOptions::default()
         };
         queue.add_with(number, options);
+        let text = scrape(&registry);
+        let depths = text
+            .lines()
+            .filter_map(|line| line.split_once(r#"priority=""#)?.1.split_once('"'));
+        depths
+            .map(|(label, depth)| format!("{label}:{}", depth.trim_start_matches("} ")))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(add(7), ["0:0", "7:1"], "0 is always told");
+    for number in (0..40).filter(|number| *number != 7) {
+        add(number);
     }
-    let text = scrape(&registry);
-    let series: Vec<&str> = text
-        .lines()
-        .filter(|line| line.starts_with("workqueue_depth{"))
-        .collect();
-    // 25 of their own, the shared one, and 0, which is always told.
-    assert_eq!(series.len(), 27, "{series:#?}");
-    assert!(
-        text.contains(r#"priority="exceeded_cardinality_limit"} 15"#),
-        "{text}"
-    );
+    let told = add(40);
+    assert_eq!(told.len(), 26, "25 of their own, and the shared one");
+    for label in ["16:1", "40:1", "exceeded_cardinality_limit:16"] {
+        assert!(told.contains(&label.to_owned()), "{label} in {told:?}");
+    }
 }

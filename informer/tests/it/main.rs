@@ -16,6 +16,8 @@ mod health;
 mod history;
 mod informer;
 mod inline;
+#[cfg(feature = "prometheus")]
+mod metrics;
 mod reflecting;
 mod reflector;
 mod script;

@@ -1,0 +1,274 @@
+//! The families of the metrics, with their names, and the labels of their series.
+
+use std::sync::OnceLock;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use super::RECONCILE_TIME_BUCKETS;
+use crate::client::measure::Histograms;
+
+/// What the label `result` of a reconcile may be.
+pub(super) const RESULTS: [&str; 4] = ["success", "error", "requeue", "requeue_after"];
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct ControllerLabel {
+    pub(super) controller: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct UnavailableLabels {
+    pub(super) controller: String,
+    pub(super) informer: String,
+    pub(super) cause: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct ResultLabels {
+    pub(super) controller: String,
+    pub(super) result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct RequestLabels {
+    pub(super) code: String,
+    pub(super) method: String,
+    pub(super) host: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct NameLabel {
+    pub(super) name: String,
+}
+
+/// The metrics of certificates that are read again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CertificateMetrics {
+    pub(crate) reads: Counter,
+    pub(crate) errors: Counter,
+}
+
+/// What a controller shows, beside its queue.
+pub(super) struct Families {
+    pub(super) reconciles: Family<ResultLabels, Counter>,
+    pub(super) errors: Family<ControllerLabel, Counter>,
+    pub(super) terminal_errors: Family<ControllerLabel, Counter>,
+    pub(super) panics: Family<ControllerLabel, Counter>,
+    pub(super) timeouts: Family<ControllerLabel, Counter>,
+    pub(super) given_up: Family<ControllerLabel, Counter>,
+    pub(super) unavailable: Family<UnavailableLabels, Gauge>,
+    pub(super) time: Family<ControllerLabel, Histogram, fn() -> Histogram>,
+    pub(super) workers: Family<ControllerLabel, Gauge>,
+    pub(super) active: Family<ControllerLabel, Gauge>,
+    pub(super) own_write_waits: Family<ControllerLabel, Counter>,
+    pub(super) own_write_timeouts: Family<ControllerLabel, Counter>,
+    pub(super) events_dropped: Family<ControllerLabel, Counter>,
+    pub(super) requests: Family<RequestLabels, Counter>,
+    pub(super) request_histograms: OnceLock<Histograms>,
+    pub(super) leader: Family<NameLabel, Gauge>,
+    pub(super) leader_slow_path: Family<NameLabel, Counter>,
+    pub(super) certificates: CertificateMetrics,
+}
+
+// === impl ControllerLabel ===
+
+impl ControllerLabel {
+    pub(super) fn new(controller: &str) -> Self {
+        Self {
+            controller: controller.to_owned(),
+        }
+    }
+}
+
+// === impl ResultLabels ===
+
+impl ResultLabels {
+    pub(super) fn new(controller: &str, result: &'static str) -> Self {
+        Self {
+            controller: controller.to_owned(),
+            result,
+        }
+    }
+}
+
+// === impl NameLabel ===
+
+impl NameLabel {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+        }
+    }
+}
+
+// === impl Families ===
+
+impl Families {
+    pub(super) fn new() -> Self {
+        Self {
+            reconciles: Family::default(),
+            errors: Family::default(),
+            terminal_errors: Family::default(),
+            panics: Family::default(),
+            timeouts: Family::default(),
+            given_up: Family::default(),
+            unavailable: Family::default(),
+            time: Family::new_with_constructor(|| Histogram::new(RECONCILE_TIME_BUCKETS)),
+            workers: Family::default(),
+            active: Family::default(),
+            own_write_waits: Family::default(),
+            own_write_timeouts: Family::default(),
+            events_dropped: Family::default(),
+            requests: Family::default(),
+            request_histograms: OnceLock::new(),
+            leader: Family::default(),
+            leader_slow_path: Family::default(),
+            certificates: CertificateMetrics::default(),
+        }
+    }
+
+    /// Registers each; the encoder adds `_total` to counters.
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "controller_runtime_reconcile",
+            "Reconciles per controller and result",
+            self.reconciles.clone(),
+        );
+        registry.register(
+            "controller_runtime_reconcile_time_seconds",
+            "How long a reconcile took, per controller",
+            self.time.clone(),
+        );
+        registry.register(
+            "reeve_controller_informer_unavailable",
+            "1 for each informer or source of which a controller has no news, with the cause",
+            self.unavailable.clone(),
+        );
+        registry.register(
+            "rest_client_requests",
+            "Requests to the API server per status code, method and host",
+            self.requests.clone(),
+        );
+        registry.register(
+            "leader_election_master_status",
+            "1 while this process holds the lease, else 0",
+            self.leader.clone(),
+        );
+        registry.register(
+            "leader_election_slowpath",
+            "Renewals of the lease that had to read it first, because writing it at once failed",
+            self.leader_slow_path.clone(),
+        );
+        for (name, help, family) in self.counters() {
+            registry.register(name, help, family.clone());
+        }
+        for (name, help, family) in self.gauges() {
+            registry.register(name, help, family.clone());
+        }
+        for (name, help, counter) in [
+            (
+                "certwatcher_read_certificate",
+                "Times certificates of servers were read",
+                &self.certificates.reads,
+            ),
+            (
+                "certwatcher_read_certificate_errors",
+                "Times certificates of servers could not be read, or not be used",
+                &self.certificates.errors,
+            ),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
+    }
+
+    /// What is counted per controller, beside the results.
+    fn counters(
+        &self,
+    ) -> [(
+        &'static str,
+        &'static str,
+        &Family<ControllerLabel, Counter>,
+    ); 8] {
+        [
+            (
+                "controller_runtime_reconcile_errors",
+                "Reconciles per controller that failed, terminal failures included",
+                &self.errors,
+            ),
+            (
+                "controller_runtime_terminal_reconcile_errors",
+                "Reconciles per controller that failed and are not retried",
+                &self.terminal_errors,
+            ),
+            (
+                "controller_runtime_reconcile_panics",
+                "Reconciles per controller that panicked",
+                &self.panics,
+            ),
+            (
+                "controller_runtime_reconcile_timeouts",
+                "Reconciles per controller that were cut off by the controller's time-out",
+                &self.timeouts,
+            ),
+            (
+                "reeve_reconcile_given_up",
+                "Keys per controller that failed more often than they are retried",
+                &self.given_up,
+            ),
+            (
+                "reeve_read_your_writes_waits",
+                "Times a key was held back until the caches showed its own writes",
+                &self.own_write_waits,
+            ),
+            (
+                "reeve_read_your_writes_timeouts",
+                "Times a key was reconciled though the caches did not show its own writes in time",
+                &self.own_write_timeouts,
+            ),
+            (
+                "reeve_events_dropped",
+                "Events that were not recorded, per reporting controller: queue full, spam, or the server refused",
+                &self.events_dropped,
+            ),
+        ]
+    }
+
+    fn gauges(&self) -> [(&'static str, &'static str, &Family<ControllerLabel, Gauge>); 2] {
+        [
+            (
+                "controller_runtime_max_concurrent_reconciles",
+                "Workers per controller",
+                &self.workers,
+            ),
+            (
+                "controller_runtime_active_workers",
+                "Workers per controller that reconcile right now",
+                &self.active,
+            ),
+        ]
+    }
+
+    pub(super) fn forget_controller(&self, name: &str) {
+        for result in RESULTS {
+            self.reconciles.remove(&ResultLabels::new(name, result));
+        }
+        let label = ControllerLabel::new(name);
+        for (_, _, family) in self.counters() {
+            family.remove(&label);
+        }
+        for (_, _, family) in self.gauges() {
+            family.remove(&label);
+        }
+        self.time.remove(&label);
+    }
+
+    pub(super) fn forget_lease(&self, name: &str) {
+        let label = NameLabel::new(name);
+        self.leader.remove(&label);
+        self.leader_slow_path.remove(&label);
+    }
+}
