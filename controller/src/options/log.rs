@@ -26,15 +26,40 @@ pub struct LogOptions {
     #[arg(long, alias = "zap-log-level", value_name = "LEVEL", value_parser = directives)]
     pub log_level: Option<String>,
 
-    /// How log lines look: text for people, json for collectors.
+    /// How log lines look: text for people, json for collectors. Unset: text, or what --zap-devel says.
+    #[arg(long, value_enum, alias = "zap-encoder", value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+
+    /// For development, as zap means it: level debug and text; =false: level info and json. The flags for the level and
+    /// the format win, and so does RUST_LOG.
     #[arg(
         long,
-        value_enum,
-        alias = "zap-encoder",
-        default_value = "text",
-        value_name = "FORMAT"
+        action = clap::ArgAction::Set,
+        value_parser = clap::builder::BoolishValueParser::new(),
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        value_name = "BOOL"
     )]
-    pub log_format: LogFormat,
+    pub zap_devel: Option<bool>,
+
+    /// Taken for the sake of Deployments that say it, and of no effect: the log has no stack traces.
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        value_parser = ["debug", "info", "warn", "error", "dpanic", "panic", "fatal"],
+        ignore_case = true
+    )]
+    pub zap_stacktrace_level: Option<String>,
+
+    /// Taken for the sake of Deployments that say it, and of no effect: times are RFC 3339.
+    #[arg(
+        long,
+        value_name = "ENCODING",
+        value_parser = ["epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano"],
+        ignore_case = true
+    )]
+    pub zap_time_encoding: Option<String>,
 }
 
 // === impl LogOptions ===
@@ -45,7 +70,7 @@ impl LogOptions {
         self.start_with("info");
     }
 
-    /// Starts the log, with the level `default` unless the flag or RUST_LOG says otherwise.
+    /// Starts the log, with the level `default` unless a flag or RUST_LOG says otherwise.
     pub fn start_with(&self, default: &str) {
         let variable = std::env::var(EnvFilter::DEFAULT_ENV).ok();
         let directives = self.directives(variable.as_deref(), default);
@@ -53,7 +78,7 @@ impl LogOptions {
             .with_env_filter(EnvFilter::new(&directives))
             .with_writer(std::io::stderr)
             .with_target(false);
-        let _ = match self.log_format {
+        let _ = match self.format() {
             LogFormat::Text => builder
                 .with_ansi(std::io::stderr().is_terminal())
                 .try_init(),
@@ -68,7 +93,20 @@ impl LogOptions {
     fn directives(&self, variable: Option<&str>, default: &str) -> String {
         let said = self.log_level.as_deref().or(variable);
         let said = said.and_then(|said| directives(said).ok());
+        let default = match self.zap_devel {
+            None => default,
+            Some(true) => "debug",
+            Some(false) => "info",
+        };
         said.unwrap_or_else(|| default.to_owned())
+    }
+
+    fn format(&self) -> LogFormat {
+        let of_zap = match self.zap_devel {
+            None | Some(true) => LogFormat::Text,
+            Some(false) => LogFormat::Json,
+        };
+        self.log_format.unwrap_or(of_zap)
     }
 }
 
@@ -131,9 +169,41 @@ mod tests {
         ] {
             let options = LogOptions {
                 log_level: flag.map(str::to_owned),
-                log_format: LogFormat::Text,
+                ..LogOptions::default()
             };
             assert_eq!(options.directives(variable, "info"), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_is_as_zaps_mode_has_it() {
+        for (devel, level, format, expected) in [
+            (None, None, None, ("warn", LogFormat::Text)),
+            (Some(true), None, None, ("debug", LogFormat::Text)),
+            (Some(false), None, None, ("info", LogFormat::Json)),
+            (
+                Some(true),
+                Some("error"),
+                Some(LogFormat::Json),
+                ("error", LogFormat::Json),
+            ),
+            (
+                Some(false),
+                Some("error"),
+                Some(LogFormat::Text),
+                ("error", LogFormat::Text),
+            ),
+        ] {
+            let options = LogOptions {
+                log_level: level.map(str::to_owned),
+                log_format: format,
+                zap_devel: devel,
+                ..LogOptions::default()
+            };
+            let found = (options.directives(None, "warn"), options.format());
+            assert_eq!((found.0.as_str(), found.1), expected, "{devel:?}");
+            let variable = options.directives(Some("trace"), "warn");
+            assert_eq!(variable, level.unwrap_or("trace"));
         }
     }
 

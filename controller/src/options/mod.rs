@@ -45,8 +45,11 @@
 //! | `--leader-elect` | | `false` |
 //! | `--leader-election-namespace` | `POD_NAMESPACE` | the service account's namespace |
 //! | `--log-level` (`--zap-log-level`), `--log-format` (`--zap-encoder`) | `RUST_LOG` for the level | `info`, `text` |
+//! | `--zap-devel` | | unset; `true`: `debug` and `text`, `false`: `info` and `json`, for what the flags above and `RUST_LOG` do not say |
+//! | `--zap-stacktrace-level`, `--zap-time-encoding` | | taken, so that a Deployment that says them starts, and of no effect: the log has no stack traces, and its times are RFC 3339 |
 //!
-//! A flag wins over its environment variable.
+//! A flag wins over its environment variable. One that is on or off may be said alone, for on, or with `=true` or
+//! `=false`; as in Go, `=1`, `=t`, `=T`, `=True` and their opposites will do, and `=yes` and `=on` too.
 
 mod address;
 #[cfg(feature = "clap")]
@@ -104,7 +107,19 @@ pub struct Options {
     pub metrics: MetricsOptions,
 
     /// Let one of several copies lead, by a Lease. The others stand by.
-    #[cfg_attr(feature = "clap", arg(long))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            action = clap::ArgAction::Set,
+            value_parser = clap::builder::BoolishValueParser::new(),
+            default_value = "false",
+            default_missing_value = "true",
+            num_args = 0..=1,
+            require_equals = true,
+            value_name = "BOOL"
+        )
+    )]
     pub leader_elect: bool,
 
     /// The namespace of the Lease; unset, the Pod's.
@@ -143,7 +158,8 @@ pub struct MetricsOptions {
         arg(
             long = "metrics-secure",
             action = clap::ArgAction::Set,
-            default_value_t = true,
+            value_parser = clap::builder::BoolishValueParser::new(),
+            default_value = "true",
             default_missing_value = "true",
             num_args = 0..=1,
             require_equals = true,
@@ -186,7 +202,19 @@ pub struct MetricsOptions {
     pub client_ca_file: Option<PathBuf>,
 
     /// Offer HTTP/2 over HTTPS.
-    #[cfg_attr(feature = "clap", arg(long))]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            action = clap::ArgAction::Set,
+            value_parser = clap::builder::BoolishValueParser::new(),
+            default_value = "false",
+            default_missing_value = "true",
+            num_args = 0..=1,
+            require_equals = true,
+            value_name = "BOOL"
+        )
+    )]
     pub enable_http2: bool,
 }
 
@@ -421,6 +449,9 @@ mod tests {
                 "metrics-cert-name",
                 "metrics-cert-key",
                 "enable-http2",
+                "zap-devel",
+                "zap-stacktrace-level",
+                "zap-time-encoding",
             ] {
                 let found = command
                     .get_arguments()
@@ -441,6 +472,35 @@ mod tests {
             let health = options.health_probe_bind_address.address().unwrap();
             assert!(health.port() == 8081 && health.ip().is_unspecified());
             assert!(!options.leader_elect);
+        }
+
+        #[test]
+        fn what_is_on_or_off_is_said_alone_or_with_a_value() {
+            let read = |flag: &str| {
+                let all = ["greeter", flag];
+                let options = Arguments::try_parse_from(all).ok()?.options;
+                let metrics = options.metrics;
+                Some((options.leader_elect, metrics.enable_http2, metrics.secure))
+            };
+            for (flag, expected) in [
+                ("--leader-elect", Some((true, false, true))),
+                ("--leader-elect=true", Some((true, false, true))),
+                ("--leader-elect=True", Some((true, false, true))),
+                ("--leader-elect=1", Some((true, false, true))),
+                ("--leader-elect=false", Some((false, false, true))),
+                ("--enable-http2", Some((false, true, true))),
+                ("--enable-http2=true", Some((false, true, true))),
+                ("--enable-http2=false", Some((false, false, true))),
+                ("--enable-http2=F", Some((false, false, true))),
+                ("--metrics-secure", Some((false, false, true))),
+                ("--metrics-secure=0", Some((false, false, false))),
+                ("--metrics-secure=false", Some((false, false, false))),
+                ("--leader-elect=maybe", None),
+            ] {
+                assert_eq!(read(flag), expected, "{flag}");
+            }
+            let both = Arguments::try_parse_from(["greeter", "--leader-elect", "false"]);
+            assert!(both.is_err(), "as in Go, a value needs its =");
         }
 
         #[test]
@@ -483,12 +543,29 @@ mod tests {
         fn the_log_has_its_flags_and_zaps() {
             let options = parsed(&["--zap-log-level=debug", "--zap-encoder=json"]);
             assert_eq!(options.log.log_level.as_deref(), Some("debug"));
-            assert_eq!(options.log.log_format, LogFormat::Json);
+            assert_eq!(options.log.log_format, Some(LogFormat::Json));
             let options = parsed(&["--log-format=console"]);
             assert_eq!(
                 (options.log.log_level, options.log.log_format),
-                (None, LogFormat::Text)
+                (None, Some(LogFormat::Text))
             );
+        }
+
+        #[test]
+        fn every_flag_that_zap_binds_is_taken() {
+            let options = parsed(&[
+                "--zap-devel=true",
+                "--zap-encoder=console",
+                "--zap-log-level=2",
+                "--zap-stacktrace-level=panic",
+                "--zap-time-encoding=RFC3339nano",
+            ]);
+            assert_eq!(options.log.zap_devel, Some(true));
+            assert_eq!(parsed(&["--zap-devel"]).log.zap_devel, Some(true));
+            assert_eq!(parsed(&["--zap-devel=false"]).log.zap_devel, Some(false));
+            for wrong in ["--zap-stacktrace-level=loud", "--zap-time-encoding=sundial"] {
+                assert!(Arguments::try_parse_from(["greeter", wrong]).is_err());
+            }
         }
     }
 }
