@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::networking::v1::Ingress;
+use kube_core::Resource;
 use parking_lot::Mutex;
 use reeve_controller::events::Recorder;
 use reeve_controller::{Client, Manager, Runnable, client, manager};
 use reeve_informer::{
-    Event, HandlerHandle, HandlerOptions, InformerFactory, Lister, MutationCache, ObjectKey, Scope,
-    Selection, SharedInformer, lister,
+    Endpoint, Event, HandlerHandle, HandlerOptions, InformerFactory, Lister, MutationCache,
+    ObjectKey, Selection, SharedInformer, Stored, lister,
 };
 use reeve_workqueue::{Item, OnDrop, Queue};
 use tokio::task::JoinSet;
@@ -108,25 +109,12 @@ async fn run_informers(
     Ok(())
 }
 
-/// Of the namespace that the manager watches, if it is one; else of all.
-fn selection(manager: &Manager) -> Selection {
-    let scope = match manager.caches().namespaces().names().as_deref() {
-        Some([name]) => Scope::namespace(&**name),
-        _ => Scope::Cluster,
-    };
-    Selection {
-        scope,
-        ..Selection::default()
-    }
-}
-
 // === impl Controller ===
 
 impl Controller {
     fn new(manager: &Manager, factory: &InformerFactory, settings: &Settings) -> Self {
-        let selection = selection(manager);
-        let service_informer = factory.informer::<Service>(selection.clone());
-        let ingress_informer = factory.informer::<Ingress>(selection);
+        let service_informer = informer::<Service>(manager, factory);
+        let ingress_informer = informer::<Ingress>(manager, factory);
         let queue = Queue::builder()
             .name("ingressManager")
             .clock(manager.clock().clone())
@@ -275,7 +263,17 @@ impl Controller {
     }
 }
 
-async fn synced<K: reeve_informer::Stored>(handle: Option<HandlerHandle<K>>) -> bool {
+/// The informer of a kind in the namespaces that the manager watches.
+fn informer<K>(manager: &Manager, factory: &InformerFactory) -> SharedInformer<K>
+where
+    K: Stored + Resource,
+    K::DynamicType: Default,
+{
+    let namespaces = manager.caches().namespaces();
+    factory.informer_within(Endpoint::of::<K>(), namespaces, Selection::default())
+}
+
+async fn synced<K: Stored>(handle: Option<HandlerHandle<K>>) -> bool {
     match handle {
         Some(handle) => handle.has_synced().await.is_ok(),
         None => false,

@@ -95,8 +95,40 @@ async fn the_one_namespace_that_is_named_is_looked_after(world: World) {
     program.end().await;
 }
 
+/// `--watch-namespace=default,shop`: both are looked after, and nothing else is asked for or written.
+async fn the_two_namespaces_that_are_named_are_looked_after(world: World) {
+    let builder = world.builder().namespace("default").namespace("shop");
+    for name in ["shop", "other"] {
+        let _: Namespace = world.create(json!({"metadata": {"name": name}})).await;
+    }
+    let program = world.run(builder, world.settings()).await;
+    program.ready(&world).await;
+    for name in ["other", "shop"] {
+        let _: Service = world
+            .create(json!({
+                "metadata": {"namespace": name, "name": "web", "annotations": {ANNOTATION: "on"}},
+                "spec": {"ports": [{"port": 80}]},
+            }))
+            .await;
+    }
+    world.service("web", Some("on")).await;
+    world.until_ingress("web").await;
+    world.quiet().await;
+    assert_eq!(world.done("create"), 2);
+    let kinds = ["services", "ingresses"];
+    for request in world.requests() {
+        if kinds.contains(&request.resource.as_str()) {
+            let named = ["/namespaces/default/", "/namespaces/shop/"];
+            let named = named.iter().any(|name| request.path.contains(name));
+            assert!(named, "{request}");
+        }
+    }
+    program.end().await;
+}
+
 on_both_forms!(
     the_one_namespace_that_is_named_is_looked_after,
+    the_two_namespaces_that_are_named_are_looked_after,
     the_settings_in_an_annotation_are_followed,
     a_mistake_is_an_event_and_what_serves_goes_on_serving,
 );
