@@ -5,10 +5,17 @@
 //! **uid**. controller-runtime compares group, kind and name, so that it takes an owner that was deleted and made again
 //! for the one before, and adopts what the garbage collector is about to delete.
 //!
+//! There is one object of a kind and name at a time, so of two owners that differ in the uid alone at most one exists.
+//! Which one, nobody can tell from the references. [`set_owner`] takes the owner it is given for the one: it puts it in
+//! the place of its namesake, as controller-runtime does. So give it an owner as the server has it now: from a stale
+//! copy, of an owner that was made again since, it writes the uid that is gone, and the garbage collector deletes the
+//! object if it has no other owner. [`set_controller`] takes nothing from anybody: a namesake that controls the object
+//! is [`Error::OwnedByNamesake`].
+//!
 //! | controller-runtime (`controllerutil`) | here |
 //! |---|---|
 //! | `SetControllerReference`, `WithBlockOwnerDeletion(false)` | [`set_controller`], [`Owner::without_blocking_deletion`] |
-//! | `SetOwnerReference` | [`set_owner`]: keeps that it is the controller, if it is, and whether it blocks the owner's deletion |
+//! | `SetOwnerReference` | [`set_owner`]: takes the place of a namesake, as there; keeps that it is the controller, if it is, and whether it blocks the owner's deletion |
 //! | `SetOwnerReference`, `WithBlockOwnerDeletion(true)` | [`Owner::blocking_deletion`], [`Owner::own`] |
 //! | `RemoveOwnerReference`, `RemoveControllerReference` | [`remove_owner`], [`remove_controller`]: false where those fail |
 //! | `HasOwnerReference`, `HasControllerReference` | [`is_owned_by`], [`is_controlled_by`], [`controller_of`] |
@@ -48,12 +55,15 @@ pub enum Error {
         /// Its uid.
         uid: String,
     },
-    /// The controller is the owner's predecessor: of the same kind and name, and deleted since. So the garbage collector
-    /// deletes the object, which can then be made again.
+    /// Who controls the object has the kind and name of the owner, and another uid: one of the two was deleted. If it is
+    /// the controller, the garbage collector deletes the object, which can then be made again. If it is the owner as it
+    /// is known here, that is a stale copy, and the next one is the controller itself. Either way it ends by itself: try
+    /// again.
     #[error(
-        "{object} is controlled by an earlier {kind} {name} (uid {uid}), which is gone; it will be garbage collected"
+        "{object} is controlled by a {kind} {name} of another uid ({uid}): either that one is gone, and {object} will \
+         be garbage collected, or what is known here of the owner is out of date; try again"
     )]
-    OwnedByPredecessor {
+    OwnedByNamesake {
         /// The object.
         object: String,
         /// The kind of both.
@@ -163,7 +173,7 @@ impl Owner {
             let (object, kind) = (described(object), other.kind.clone());
             let (name, uid) = (other.name.clone(), other.uid.clone());
             return Err(if self.is_namesake(other) {
-                Error::OwnedByPredecessor {
+                Error::OwnedByNamesake {
                     object,
                     kind,
                     name,
@@ -186,6 +196,8 @@ impl Owner {
 
     /// Makes it an owner of `object`, its controller if it is that already. True if that changed the object. Whether its
     /// deletion in the foreground waits for the object's is as the object says already, else it does not, unless said.
+    /// An owner of the same group, kind and name and another uid is taken out, for only one of them can exist; that this
+    /// is the one is for the caller to know ([why it matters](self)).
     ///
     /// # Errors
     /// When the namespaces do not allow it; the object is unchanged then.
@@ -224,7 +236,7 @@ impl Owner {
             Some(known) => owners[known] = reference,
             None => owners.push(reference),
         }
-        // A namesake of another uid does not exist any more.
+        // Of namesakes one exists at most. That it is ours is what the caller says.
         owners.retain(|known| self.is(known) || !self.is_namesake(known));
         *owners != before
     }
@@ -438,15 +450,23 @@ mod tests {
         set_controller(&owner("1"), &mut pod).unwrap();
         let refused = set_controller(&owner("2"), &mut pod).unwrap_err();
         assert!(
-            matches!(refused, Error::OwnedByPredecessor { .. }),
+            matches!(refused, Error::OwnedByNamesake { .. }),
             "{refused}"
         );
+        // Either may be the one that is gone.
+        for part in ["(1)", "is gone", "garbage collected", "out of date"] {
+            assert!(refused.to_string().contains(part), "{refused}");
+        }
         assert!(!is_owned_by(&pod, &owner("2")) && !remove_owner(&owner("2"), &mut pod));
-        // As a mere owner the new one takes the place of the one that is gone.
-        let mut pod = super::tests::pod();
-        set_owner(&owner("1"), &mut pod).unwrap();
-        set_owner(&owner("2"), &mut pod).unwrap();
-        assert_eq!(uids(&pod), ["2"]);
+    }
+
+    #[test]
+    fn a_mere_owner_takes_the_place_of_its_namesake_whichever_is_gone() {
+        let mut pod = pod();
+        for uid in ["1", "2", "1"] {
+            set_owner(&owner(uid), &mut pod).unwrap();
+            assert_eq!(uids(&pod), [uid]);
+        }
     }
 
     #[test]
