@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reeve_workqueue::RateLimiter;
+use reeve_workqueue::{ItemExponentialFailure, RateLimiter};
 
 use super::run::Plan;
 use super::watch::AnyWatch;
@@ -57,28 +57,142 @@ type Limit<R> = Box<dyn FnOnce(reeve_workqueue::Builder<R>) -> reeve_workqueue::
 /// says whether it is for a kind ([`Builder::for_kind`]).
 ///
 /// What cannot be does not compile: two kinds to be for, [`Builder::owns`] without one, either of them with requests
-/// that are not object keys, a predicate of another type than the watch, or what is said of a watch before there is one.
+/// that are not object keys, a predicate of another type than the watch, what is said of a watch before there is one, a
+/// reconciler twice or none. Each beside what differs from it in one thing, and does compile:
 ///
 /// ```compile_fail,E0599
-/// # use k8s_openapi::api::core::v1::ConfigMap;
-/// reeve_controller::Controller::builder("twice").for_kind::<ConfigMap>().for_kind::<ConfigMap>();
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # use reeve_controller::Controller;
+/// let _ = Controller::builder("twice").for_kind::<ConfigMap>().for_kind::<Secret>();
+/// ```
+/// ```
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # use reeve_controller::Controller;
+/// let _ = Controller::builder("once").for_kind::<ConfigMap>().owns::<Secret>();
+/// ```
+/// ```compile_fail,E0599
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # use reeve_controller::Controller;
+/// let _ = Controller::builder("nobody's").owns::<Secret>();
+/// ```
+/// ```
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # use reeve_controller::Controller;
+/// let _ = Controller::builder("its").for_kind::<ConfigMap>().owns::<Secret>();
 /// ```
 /// ```compile_fail,E0599
 /// # use k8s_openapi::api::core::v1::ConfigMap;
-/// reeve_controller::Controller::builder("nobody's").owns::<ConfigMap>();
+/// # use reeve_controller::Controller;
+/// # use reeve_controller::Request;
+/// let _ = Controller::typed::<String>("texts").for_kind::<ConfigMap>();
+/// ```
+/// ```
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use reeve_controller::Controller;
+/// # use reeve_controller::Request;
+/// let _ = Controller::typed::<Request>("keys").for_kind::<ConfigMap>();
 /// ```
 /// ```compile_fail,E0599
 /// # use k8s_openapi::api::core::v1::ConfigMap;
-/// reeve_controller::Controller::typed::<String>("texts").for_kind::<ConfigMap>();
+/// # use reeve_controller::Controller;
+/// # use reeve_controller::handler::map;
+/// let texts = Controller::typed::<String>("texts").watches(map(texts));
+/// # fn texts(_: &ConfigMap) -> Vec<String> { Vec::new() }
+/// let _ = texts.owns::<ConfigMap>();
+/// ```
+/// ```
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use reeve_controller::Controller;
+/// # use reeve_controller::handler::map;
+/// let texts = Controller::typed::<String>("texts").watches(map(texts));
+/// # fn texts(_: &ConfigMap) -> Vec<String> { Vec::new() }
+/// let _ = texts.warm_up();
 /// ```
 /// ```compile_fail,E0599
 /// # use k8s_openapi::api::core::v1::ConfigMap;
-/// reeve_controller::Controller::builder("too soon").optional().for_kind::<ConfigMap>();
+/// # use reeve_controller::Controller;
+/// let _ = Controller::builder("too soon").optional().for_kind::<ConfigMap>();
+/// ```
+/// ```
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use reeve_controller::Controller;
+/// let _ = Controller::builder("in time").for_kind::<ConfigMap>().optional();
 /// ```
 /// ```compile_fail,E0599
 /// # use k8s_openapi::api::core::v1::ConfigMap;
-/// # use reeve_controller::predicate;
-/// reeve_controller::Controller::builder("too soon").with_predicate(predicate::generation_changed()).for_kind::<ConfigMap>();
+/// # use reeve_controller::Controller;
+/// # use reeve_controller::predicate::generation_changed;
+/// let _ = Controller::builder("too soon").with_predicate(generation_changed()).for_kind::<ConfigMap>();
+/// ```
+/// ```
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use reeve_controller::Controller;
+/// # use reeve_controller::predicate::generation_changed;
+/// let _ = Controller::builder("in time").for_kind::<ConfigMap>().with_predicate(generation_changed());
+/// ```
+/// ```compile_fail,E0631
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # use reeve_controller::Controller;
+/// # use reeve_informer::Event;
+/// let all = |_: &Event<Secret>| true;
+/// let _ = Controller::builder("another's").for_kind::<ConfigMap>().with_predicate(all);
+/// ```
+/// ```
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// # use reeve_controller::Controller;
+/// # use reeve_informer::Event;
+/// let all = |_: &Event<ConfigMap>| true;
+/// let _ = Controller::builder("its").for_kind::<ConfigMap>().with_predicate(all);
+/// ```
+/// ```compile_fail,E0599
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use reeve_controller::Controller;
+/// # use reeve_controller::controller::BuildError;
+/// # use reeve_controller::reconcile::{Error, function};
+/// # use reeve_controller::{Context, Outcome, Request};
+/// # let nothing = || function(|_: Context, _: Request| async { Ok::<_, Error>(Outcome::done()) });
+/// let builder = Controller::builder("twice").for_kind::<ConfigMap>();
+/// let _ = builder.complete(nothing())?.complete(nothing());
+/// # Ok::<(), BuildError>(())
+/// ```
+/// ```
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use reeve_controller::Controller;
+/// # use reeve_controller::controller::BuildError;
+/// # use reeve_controller::reconcile::{Error, function};
+/// # use reeve_controller::{Context, Outcome, Request};
+/// # let nothing = || function(|_: Context, _: Request| async { Ok::<_, Error>(Outcome::done()) });
+/// let builder = Controller::builder("once").for_kind::<ConfigMap>();
+/// let _ = builder.complete(nothing())?;
+/// # Ok::<(), BuildError>(())
+/// ```
+/// ```compile_fail,E0308
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use reeve_controller::Controller;
+/// # use reeve_controller::controller::BuildError;
+/// # use reeve_controller::reconcile::{Error, function};
+/// # use reeve_controller::{Context, Manager, Outcome, Request};
+/// # let nothing = || function(|_: Context, _: Request| async { Ok::<_, Error>(Outcome::done()) });
+/// let builder = Controller::builder("none").for_kind::<ConfigMap>();
+/// let controller = builder;
+/// # let _ = |manager: &Manager| {
+/// let _ = manager.add_controller(controller);
+/// # };
+/// # Ok::<(), BuildError>(())
+/// ```
+/// ```
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// # use reeve_controller::Controller;
+/// # use reeve_controller::controller::BuildError;
+/// # use reeve_controller::reconcile::{Error, function};
+/// # use reeve_controller::{Context, Manager, Outcome, Request};
+/// # let nothing = || function(|_: Context, _: Request| async { Ok::<_, Error>(Outcome::done()) });
+/// let builder = Controller::builder("one").for_kind::<ConfigMap>();
+/// let controller = builder.complete(nothing())?;
+/// # let _ = |manager: &Manager| {
+/// let _ = manager.add_controller(controller);
+/// # };
+/// # Ok::<(), BuildError>(())
 /// ```
 #[must_use = "a builder does nothing until `complete` is called and the controller is added to a manager"]
 pub struct Builder<R: RequestKey, K = NoWatch, F = NoWatch> {
@@ -132,7 +246,9 @@ impl<R: RequestKey> Builder<R> {
                 sync_timeout: None,
                 panics: false,
                 give_up: None,
-                limit: None,
+                limit: Some(Box::new(|queue| {
+                    queue.rate_limiter(ItemExponentialFailure::default())
+                })),
                 min_interval: Duration::ZERO,
             },
             marker: PhantomData,
@@ -312,7 +428,10 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         self
     }
 
-    /// How long failed requests wait; [`reeve_workqueue::default_controller_rate_limiter`] unless said.
+    /// How long failed requests wait. Unless said each for itself, 5 ms · 2ⁿ up to 1000 s ([`ItemExponentialFailure`];
+    /// controller-runtime with its priority queue). [`reeve_workqueue::default_controller_rate_limiter`] adds a bucket
+    /// of ten retries a second for all of them together, as client-go has it: for reconciles that must not overrun what
+    /// they all call.
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<R>) -> Self {
         self.settings.limit = Some(Box::new(move |queue| queue.rate_limiter(limiter)));
         self

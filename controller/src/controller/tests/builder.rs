@@ -554,3 +554,32 @@ async fn what_keeps_a_controller_waiting_is_in_its_metric() {
     assert!(!text.contains("reeve_controller_informer_unavailable{"));
     running.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_fail_together_wait_for_each_other_only_if_that_is_said() {
+    const KEYS: usize = 200;
+    for shared in [false, true] {
+        let (fake, seen) = (Fake::default(), Seen::default());
+        for key in 0..KEYS {
+            fake.put(&path(&format!("map-{key}")), map("1"));
+        }
+        let mut builder = Controller::builder("test").for_kind::<ConfigMap>();
+        if shared {
+            builder = builder.rate_limiter(reeve_workqueue::default_controller_rate_limiter());
+        }
+        let failing = noting(&seen, |ctx, _| match ctx.attempt() {
+            0 => Err(fmt::Error.into()),
+            _ => Ok(Outcome::done()),
+        });
+        let controller = builder.complete(failing).unwrap();
+        let running = start(&fake, [controller]).await;
+        eventually("each once", || seen.lock().len() >= KEYS).await;
+        let first = tokio::time::Instant::now();
+        eventually("each again", || seen.lock().len() == 2 * KEYS).await;
+        let took = first.elapsed();
+        // 100 tokens, and ten more a second.
+        let expected = if shared { 9..12 } else { 0..1 };
+        assert!(expected.contains(&took.as_secs()), "{shared}: {took:?}");
+        running.end().await;
+    }
+}
