@@ -539,15 +539,23 @@ impl Caches {
         let mut state = self.shared.state.lock();
         let namespaces = self.set_of(&mut state, &slot.kind);
         let options = &self.shared.options;
-        slot.make(options.form_of(&slot.kind), |make, form| {
-            let store = make(&slot.kind, &self.making(&slot.kind, form, namespaces));
-            let indexes = state.indexes.iter();
-            for index in indexes.filter(|index| index.kind.is(&slot.kind)) {
-                // An informer that lingers has it already.
-                let _ = index.add_to(&*store);
+        let store = slot.make(options.form_of(&slot.kind), |make, form| {
+            make(&slot.kind, &self.making(&slot.kind, form, namespaces))
+        });
+        // An index that comes after these finds the store.
+        let indexes = state.indexes.iter();
+        let of_kind = indexes.filter(|index| index.kind.is(&slot.kind));
+        let indexes: Vec<Index> = of_kind.cloned().collect();
+        drop(state);
+        // Not under the lock: the functions are the user's, and an informer that lingers is filled.
+        for index in indexes {
+            match index.add_to(&**store) {
+                // It lingered with the index, or another who asks has added it.
+                Ok(()) | Err(indexer::Error::Exists { .. }) => {}
+                Err(error) => tracing::error!(kind = %slot.kind, %error, "an index is missing"),
             }
-            store
-        })
+        }
+        store
     }
 
     fn making(&self, kind: &Kind, form: StoreForm, namespaces: Option<NamespaceSet>) -> Making<'_> {
@@ -812,3 +820,6 @@ impl fmt::Debug for Caches {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;
