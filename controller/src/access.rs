@@ -38,13 +38,13 @@ use crate::client::{self, Client};
 use crate::server::{Answer, Handler, text};
 
 /// How long it is remembered who a token belongs to.
-pub const TOKEN_TTL: Duration = Duration::from_secs(60);
+const TOKEN_TTL: Duration = Duration::from_secs(60);
 /// How long it is remembered that somebody may.
-pub const ALLOWED_TTL: Duration = Duration::from_secs(5 * 60);
+const ALLOWED_TTL: Duration = Duration::from_secs(5 * 60);
 /// How long it is remembered that somebody may not.
-pub const DENIED_TTL: Duration = Duration::from_secs(30);
+const DENIED_TTL: Duration = Duration::from_secs(30);
 /// How long one review may take.
-pub const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
 const TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);

@@ -15,17 +15,17 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How often the count of a running series is written.
-pub const REFRESH: Duration = Duration::from_secs(30 * 60);
+const REFRESH: Duration = Duration::from_secs(30 * 60);
 /// How long a series is quiet before it ends.
-pub const FINISH: Duration = Duration::from_secs(6 * 60);
+pub(super) const FINISH: Duration = Duration::from_secs(6 * 60);
 /// How many new events an object may have at once.
-pub const BURST: u32 = 25;
+const BURST: u32 = 25;
 /// How long it takes until an object may have one more.
-pub const REFILL: Duration = Duration::from_secs(300);
+const REFILL: Duration = Duration::from_secs(300);
 /// From how many different notes on the events that otherwise say the same are combined.
 pub const SIMILAR: usize = 10;
 /// After how long without such an event its notes are forgotten.
-pub const WINDOW: Duration = Duration::from_secs(600);
+const WINDOW: Duration = Duration::from_secs(600);
 /// How the note of a combined event begins.
 pub const COMBINED: &str = "(combined from similar events): ";
 /// How many series, notes and objects are remembered; the oldest are forgotten first.

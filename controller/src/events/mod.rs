@@ -2,7 +2,7 @@
 //!
 //! [`Recorder::event`] never waits and never fails. The event goes into a bounded queue; one writer makes
 //! series of repeated events, combines those that differ in their notes only, holds back an object that has too
-//! many, and tries each write up to [`TRIES`] times. It writes one at a time and rests after each, three times as long
+//! many, and tries each write up to 12 times. It writes one at a time and rests after each, three times as long
 //! as the write took: when the API server is busy, reconciles go first and events follow. What is dropped is counted
 //! (`reeve_events_dropped_total`). The queue is written out when the manager stops, as far as its grace period allows.
 //!
@@ -25,19 +25,18 @@ use prometheus_client::metrics::counter::Counter;
 use reeve_clock::Clock;
 use tokio::sync::mpsc;
 
-pub use correlate::{BURST, COMBINED, FINISH, REFILL, REFRESH, SIMILAR, WINDOW};
+pub use correlate::{COMBINED, SIMILAR};
 use correlate::{Identity, ObjectIdentity};
-pub use writer::TRIES;
 pub(crate) use writer::Writer;
 
 /// How many events wait to be written at most (client-go: 1,000; but the writer here lets reconciles go first).
-pub const QUEUE: usize = 10_000;
+const QUEUE: usize = 10_000;
 
 /// What a note may hold at most, in bytes (kube-apiserver: `NoteLengthLimit`).
-pub const NOTE: usize = 1024;
+const NOTE: usize = 1024;
 
 /// What a reason, an action and the names of reporter and instance may hold at most, in bytes.
-pub const NAME: usize = 128;
+const NAME: usize = 128;
 
 /// What the last part of the name of a reporter may hold at most (kube-apiserver: `IsQualifiedName`).
 const PART: usize = 63;

@@ -10,6 +10,8 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::correlate::FINISH;
+use super::writer::TRIES;
 use super::*;
 use crate::client::Client;
 use crate::fake::{Fake, Fate, clock, eventually};

@@ -24,7 +24,7 @@ use super::{QUEUE, Recorded};
 use crate::client::{self, Client};
 
 /// How often one write is tried (client-go: `maxTriesPerEvent`).
-pub const TRIES: u32 = 12;
+pub(super) const TRIES: u32 = 12;
 /// How long between two tries, with up to a quarter more.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Events taken from the queue and not written yet: one at a time is being written, the others pause before
