@@ -2,10 +2,10 @@
 //!
 //! Three ways to cache ConfigMaps, Secrets, Pods and Nodes, against the API server in this process; every LIST and WATCH that
 //! was really sent is printed, and what the caches hold. It ends by itself.
-#![allow(clippy::print_stdout, reason = "it is a program that prints")]
 
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret};
@@ -21,7 +21,15 @@ use tokio_util::sync::CancellationToken;
 const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+#[allow(clippy::print_stdout, reason = "it is a program that prints")]
+pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
+    println!("{}", report().await?);
+    Ok(())
+}
+
+/// What it prints.
+pub(crate) async fn report() -> Result<String, Box<dyn Error>> {
+    let mut report = String::new();
     let server = ApiServer::builder().start().await?;
     fill(&Client::new(server.client())).await?;
     let nothing = Selected::new();
@@ -54,14 +62,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
         ("two namespaces", tenants),
         ("one namespace in its own way, and all others", with_others),
     ] {
-        println!("\n== {title}");
-        show(&server, options).await?;
+        writeln!(report, "\n== {title}")?;
+        show(&server, options, &mut report).await?;
     }
-    Ok(())
+    Ok(report)
 }
 
-/// Runs a manager with these options until its caches are filled, and prints what it asked for.
-async fn show(server: &ApiServer, options: CacheOptions) -> Result<(), Box<dyn Error>> {
+/// Runs a manager with these options until its caches are filled, and tells what it asked for.
+async fn show(
+    server: &ApiServer,
+    options: CacheOptions,
+    report: &mut String,
+) -> Result<(), Box<dyn Error>> {
     server.requests().clear();
     let builder = Manager::builder(server.client()).clock(Clock::system());
     let manager = builder.cache(options).build().await?;
@@ -74,33 +86,37 @@ async fn show(server: &ApiServer, options: CacheOptions) -> Result<(), Box<dyn E
     let (running, stopped) = (manager.clone(), stop.clone());
     let run = tokio::spawn(async move { running.run(stopped).await });
     caches.wait_synced(SOON).await?;
-    print_requests(server);
-    println!("-- held");
-    println!(
+    report.push_str(&requests(server));
+    writeln!(report, "-- held")?;
+    writeln!(
+        report,
         "ConfigMaps        {}",
         names(maps.list()?.iter().map(|map| &map.metadata))
-    );
+    )?;
     let held = secrets.list()?;
-    println!(
+    writeln!(
+        report,
         "Secrets' metadata {}",
         names(held.iter().map(|secret| &secret.metadata))
-    );
-    println!(
+    )?;
+    writeln!(
+        report,
         "Pods              {}",
         names(pods.list()?.iter().map(|pod| &pod.metadata))
-    );
-    println!(
+    )?;
+    writeln!(
+        report,
         "Nodes             {}",
         names(nodes.list()?.iter().map(|node| &node.metadata))
-    );
+    )?;
     // Namespaces may change at any time; handlers are told.
     if caches.namespaces().insert("green") {
         server.requests().clear();
         maps.wait_synced(SOON).await?;
         secrets.wait_synced(SOON).await?;
         pods.wait_synced(SOON).await?;
-        println!("-- and when the namespace green is added");
-        print_requests(server);
+        writeln!(report, "-- and when the namespace green is added")?;
+        report.push_str(&requests(server));
     }
     stop.cancel();
     run.await??;
@@ -108,7 +124,7 @@ async fn show(server: &ApiServer, options: CacheOptions) -> Result<(), Box<dyn E
 }
 
 /// Each LIST and WATCH once, as it was sent: a WATCH with `sendInitialEvents` is a list, too.
-fn print_requests(server: &ApiServer) {
+fn requests(server: &ApiServer) -> String {
     let requests = server.requests().all();
     let lines: BTreeSet<String> = requests
         .iter()
@@ -121,12 +137,11 @@ fn print_requests(server: &ApiServer) {
             });
             let query: Vec<&str> = chosen.collect();
             let verb = request.verb.to_uppercase();
-            format!("{verb:5} {} {}", request.path, query.join("&"))
+            let line = format!("{verb:5} {} {}", request.path, query.join("&"));
+            format!("{}\n", line.trim_end())
         })
         .collect();
-    for line in lines {
-        println!("{line}");
-    }
+    lines.into_iter().collect()
 }
 
 fn names<'a>(metadata: impl Iterator<Item = &'a kube_core::ObjectMeta>) -> String {
@@ -137,7 +152,11 @@ fn names<'a>(metadata: impl Iterator<Item = &'a kube_core::ObjectMeta>) -> Strin
             None => name.to_owned(),
         }
     });
-    names.collect::<Vec<_>>().join(" ")
+    let names: Vec<String> = names.collect();
+    match &names[..] {
+        [] => "none".to_owned(),
+        names => names.join(" "),
+    }
 }
 
 async fn fill(client: &Client) -> Result<(), Box<dyn Error>> {

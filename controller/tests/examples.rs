@@ -1,5 +1,8 @@
 //! The examples run, and end by themselves; the guide shows the code that runs here.
 
+#[path = "../examples/cache_options.rs"]
+#[allow(dead_code, reason = "its report is run, and not what prints it")]
+mod cache_options;
 #[path = "../examples/dynamic_kind.rs"]
 mod dynamic_kind;
 #[path = "../examples/external_source.rs"]
@@ -8,6 +11,15 @@ mod external_source;
 mod multi_queue;
 #[path = "../examples/write_a_controller.rs"]
 mod write_a_controller;
+
+#[tokio::test]
+async fn cache_options_ask_for_what_they_say() {
+    let report = cache_options::report().await.unwrap();
+    assert_eq!(
+        report.trim_start(),
+        include_str!("../testdata/cache_options.txt")
+    );
+}
 
 #[test]
 fn dynamic_kind_ends_well() {

@@ -1,5 +1,7 @@
 //! The precedence table case by case, and by chance against a slow reference.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube_core::{ApiResource, GroupVersionKind, ObjectMeta};
 use proptest::collection::btree_map;
@@ -8,6 +10,7 @@ use proptest::prelude::*;
 use reeve_informer::SkipPath;
 
 use super::super::KindOptions;
+use super::super::options::StoreOptions;
 use super::*;
 
 fn maps() -> Kind {
@@ -437,7 +440,6 @@ fn selectors_and_names_that_cannot_be_read_are_named_with_whose_they_are() {
 
 #[test]
 fn form_and_resync_are_those_of_the_kind_before_those_of_all() {
-    use std::time::Duration;
     let hour = Duration::from_secs(3600);
     let options = CacheOptions::new().form(StoreForm::Compact).resync(hour);
     assert_eq!(options.form_of(&maps()), Some(StoreForm::Compact));
@@ -462,63 +464,158 @@ fn form_and_resync_are_those_of_the_kind_before_those_of_all() {
 
 // === By chance ===
 
-/// What may be said at one level: labels, fields, how many paths are skipped.
-type Said = (Option<String>, Option<String>, Option<usize>);
+/// What may be said at one level.
+#[derive(Clone, Debug)]
+struct Said {
+    labels: Option<String>,
+    fields: Option<String>,
+    /// How many paths.
+    skipped: Option<usize>,
+    /// What the transform writes; `Some(None)` is said to be none.
+    transform: Option<Option<i64>>,
+}
+
 /// What is said of namespaces; "*" is all others.
-type Places = Option<std::collections::BTreeMap<String, Said>>;
+type Places = Option<BTreeMap<String, Said>>;
+
+/// What is said of the store: its form, and the seconds of its resync.
+type Stored = (Option<StoreForm>, Option<u64>);
+
+#[derive(Clone, Debug)]
+struct Level {
+    said: Said,
+    places: Places,
+    stored: Stored,
+}
 
 #[derive(Clone, Debug)]
 struct Model {
-    all: Said,
-    places: Places,
-    own: Option<(Said, Places)>,
+    all: Level,
+    own: Option<Level>,
+    /// What is watched by itself beside all others.
+    excluded: BTreeSet<Arc<str>>,
+}
+
+/// A field that comes to the options is to come to the model, too: this does not compile until it is named here.
+fn every_field_is_in_the_model(options: &CacheOptions) {
+    let CacheOptions {
+        selected,
+        namespaces,
+        store,
+        // Of all kinds, and of nothing else.
+        linger: _,
+        kinds,
+    } = options;
+    let StoreOptions { form: _, resync: _ } = store;
+    let Selected {
+        labels: _,
+        fields: _,
+        skip: _,
+        transform: _,
+    } = selected;
+    if let Some(namespaces) = namespaces {
+        let Namespaces {
+            named: _,
+            others: _,
+        } = namespaces;
+    }
+    for (_, own) in kinds {
+        let KindOptions {
+            selected: _,
+            namespaces: _,
+            store: _,
+            // Of the kind, and of nothing else.
+            decoded: _,
+        } = own;
+    }
 }
 
 fn said() -> impl Strategy<Value = Said> {
-    (
+    let fields = prop_oneof![
+        Just(String::new()),
+        "[ab]=[12]".boxed(),
+        Just("metadata.namespace=red".to_owned()),
+        Just("a=1,metadata.namespace==blue".to_owned()),
+    ];
+    let parts = (
         option::of("[ab]?"),
-        option::of(prop_oneof![Just(String::new()), "[ab]=[12]".boxed()]),
+        option::of(fields),
         option::of(0..3_usize),
-    )
-}
-
-fn places() -> impl Strategy<Value = Places> {
-    let name = prop::sample::select(vec!["red", "blue", "*"]).prop_map(str::to_owned);
-    option::of(btree_map(name, said(), 0..4))
-}
-
-fn model() -> impl Strategy<Value = Model> {
-    (said(), places(), option::of((said(), places()))).prop_map(|(all, places, own)| Model {
-        all,
-        places,
-        own,
+        option::of(option::of(1..4_i64)),
+    );
+    parts.prop_map(|(labels, fields, skipped, transform)| Said {
+        labels,
+        fields,
+        skipped,
+        transform,
     })
 }
 
-fn selected((labels, fields, skipped): &Said) -> Selected {
+fn level() -> impl Strategy<Value = Level> {
+    let name = prop::sample::select(vec!["red", "blue", "*"]).prop_map(str::to_owned);
+    let places = option::of(btree_map(name, said(), 0..4));
+    let form = prop::sample::select(vec![StoreForm::Typed, StoreForm::Metadata]);
+    let stored = (option::of(form), option::of(0..3_u64));
+    (said(), places, stored).prop_map(|(said, places, stored)| Level {
+        said,
+        places,
+        stored,
+    })
+}
+
+fn model() -> impl Strategy<Value = Model> {
+    let excluded = prop::sample::subsequence(vec!["blue", "red"], 0..=2);
+    (level(), option::of(level()), excluded).prop_map(|(all, own, excluded)| Model {
+        all,
+        own,
+        excluded: excluded.into_iter().map(Arc::from).collect(),
+    })
+}
+
+fn selected(said: &Said) -> Selected {
     let mut selected = Selected::new();
-    if let Some(labels) = labels {
+    if let Some(labels) = &said.labels {
         selected = selected.labels(labels.as_str());
     }
-    if let Some(fields) = fields {
+    if let Some(fields) = &said.fields {
         selected = selected.fields(fields.as_str());
     }
-    if let Some(skipped) = skipped {
+    if let Some(skipped) = said.skipped {
         let path = |_| -> SkipPath { ".status".parse().unwrap() };
-        selected = selected.skip((0..*skipped).map(path));
+        selected = selected.skip((0..skipped).map(path));
     }
-    selected
+    match said.transform {
+        None => selected,
+        Some(None) => selected.no_transform(),
+        Some(Some(mark)) => selected.transform_metadata(move |meta| meta.generation = Some(mark)),
+    }
 }
 
 fn built(model: &Model) -> CacheOptions {
-    let mut options = CacheOptions::new().selected(selected(&model.all));
-    for (name, said) in model.places.iter().flatten() {
+    let Level {
+        said,
+        places,
+        stored: (form, resync),
+    } = &model.all;
+    let mut options = CacheOptions::new().selected(selected(said));
+    for (name, said) in places.iter().flatten() {
         options = match name.as_str() {
             "*" => options.in_all_others(selected(said)),
             name => options.in_namespace(name, selected(said)),
         };
     }
-    if let Some((said, places)) = &model.own {
+    if let Some(form) = form {
+        options = options.form(*form);
+    }
+    if let Some(resync) = resync {
+        options = options.resync(Duration::from_secs(*resync));
+    }
+    if let Some(level) = &model.own {
+        let Level {
+            said,
+            places,
+            stored: (form, resync),
+        } = level;
         let mut own = KindOptions::new();
         own.selected = selected(said);
         if places.is_some() {
@@ -530,42 +627,79 @@ fn built(model: &Model) -> CacheOptions {
                 name => own.in_namespace(name, selected(said)),
             };
         }
+        if let Some(form) = form {
+            own = own.form(*form);
+        }
+        if let Some(resync) = resync {
+            own = own.resync(Duration::from_secs(*resync));
+        }
         options = options.for_kind::<ConfigMap>(own);
     }
+    every_field_is_in_the_model(&options);
     options
 }
 
+/// What is cached in one place: scope, labels, the terms of the fields, how many paths are skipped, what the transform
+/// writes.
+type Outcome = (Scope, String, Vec<String>, usize, Option<i64>);
+
 /// The table, read aloud.
-fn reference(model: &Model, place: &str) -> (String, String, usize) {
-    let own_places = model.own.as_ref().and_then(|(_, places)| places.clone());
-    let in_force = own_places.clone().or_else(|| model.places.clone());
+fn reference(model: &Model, place: &str) -> Outcome {
+    let own = model.own.as_ref();
+    let own_places = own.and_then(|own| own.places.clone());
+    let in_force = own_places.clone().or_else(|| model.all.places.clone());
     // Every namespace as one is no place that anything could be said of.
     let every = in_force.is_none_or(|places| places.is_empty());
     let mut levels: Vec<Said> = Vec::new();
     if !(place == "*" && every) {
         levels.extend(own_places.and_then(|places| places.get(place).cloned()));
     }
-    levels.extend(model.own.as_ref().map(|(said, _)| said.clone()));
+    levels.extend(own.map(|own| own.said.clone()));
     if !(place == "*" && every) {
-        let places = model.places.clone().unwrap_or_default();
+        let places = model.all.places.clone().unwrap_or_default();
         levels.extend(places.get(place).cloned());
     }
-    levels.push(model.all.clone());
-    let mut labels = String::new();
-    let mut fields = String::new();
-    let mut skipped = 0;
-    for (said_labels, said_fields, said_skipped) in levels.iter().rev() {
-        if let Some(said) = said_labels {
+    levels.push(model.all.said.clone());
+    let (mut labels, mut fields) = (String::new(), String::new());
+    let (mut skipped, mut transform) = (0, None);
+    for said in levels.iter().rev() {
+        if let Some(said) = &said.labels {
             labels.clone_from(said);
         }
-        if let Some(said) = said_fields {
+        if let Some(said) = &said.fields {
             fields.clone_from(said);
         }
-        if let Some(said) = said_skipped {
-            skipped = *said;
+        if let Some(said) = said.skipped {
+            skipped = said;
+        }
+        if let Some(said) = said.transform {
+            transform = said;
         }
     }
-    (labels, fields, skipped)
+    let mut scope = match place {
+        "*" => Scope::Cluster,
+        name => Scope::namespace(name),
+    };
+    let fields = fields.split(',').filter(|term| !term.is_empty());
+    let mut fields: Vec<String> = fields.map(str::to_owned).collect();
+    if place == "*" && !model.excluded.is_empty() {
+        let excluded = model.excluded.iter();
+        fields.extend(excluded.map(|name| format!("metadata.namespace!={name}")));
+    } else {
+        // What the path says is not said again.
+        for name in ["red", "blue"] {
+            let terms = [
+                format!("metadata.namespace={name}"),
+                format!("metadata.namespace=={name}"),
+            ];
+            let named = fields.iter().any(|term| terms.contains(term));
+            if named && (place == "*" || place == name) {
+                scope = Scope::namespace(name);
+                fields.retain(|term| !terms.contains(term));
+            }
+        }
+    }
+    (scope, labels, fields, skipped, transform)
 }
 
 proptest! {
@@ -576,17 +710,29 @@ proptest! {
         let options = built(&model);
         options.validate().unwrap();
         for place in ["red", "blue", "green", "*"] {
-            let scope = match place {
-                "*" => Scope::Cluster,
-                name => Scope::namespace(name),
+            let (scope, named) = match place {
+                "*" => (Scope::Cluster, model.excluded.clone()),
+                name => (Scope::namespace(name), none()),
             };
-            let resolved = resolve(&options, &maps(), &scope, &none()).unwrap();
-            let told = (
-                resolved.selection.labels,
-                resolved.selection.fields,
-                resolved.skip.len(),
-            );
+            let Resolved { selection, skip, transform } =
+                resolve(&options, &maps(), &scope, &named).unwrap();
+            let Selection { scope, labels, fields } = selection;
+            let mark = transform.map(|transform| {
+                let Transform::Metadata(change) = transform else {
+                    panic!("{transform:?}");
+                };
+                let mut meta = ObjectMeta::default();
+                change(&mut meta);
+                meta.generation.unwrap()
+            });
+            let fields = terms(&fields).map(str::to_owned).collect();
+            let told: Outcome = (scope, labels, fields, skip.len(), mark);
             prop_assert_eq!(told, reference(&model, place), "in {}", place);
         }
+        let (form, resync) = model.all.stored;
+        let own = model.own.map_or((None, None), |own| own.stored);
+        prop_assert_eq!(options.form_of(&maps()), own.0.or(form));
+        let resync = own.1.or(resync).filter(|seconds| *seconds > 0);
+        prop_assert_eq!(options.resync_of(&maps()), resync.map(Duration::from_secs));
     }
 }

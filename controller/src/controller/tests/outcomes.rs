@@ -1,5 +1,7 @@
 //! What becomes of a key, row by row, and what a reconcile is told.
 
+use futures::future::BoxFuture;
+
 use super::*;
 use crate::reconcile::{Class, Error};
 
@@ -415,32 +417,85 @@ async fn a_context_that_outlives_its_reconcile_says_that_it_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn only_the_controllers_own_deadline_is_counted_as_a_timeout() {
-    let slow = || async {
-        // Its own, shorter deadline.
-        let call = sleep(Duration::from_secs(3600));
-        tokio::time::timeout(Duration::from_secs(1), call).await
+    /// What a reconcile is at.
+    type Work = fn() -> BoxFuture<'static, Result<Outcome, Error>>;
+    let own_deadline: Work = || {
+        Box::pin(async {
+            let call = sleep(Duration::from_secs(3600));
+            tokio::time::timeout(Duration::from_secs(1), call).await?;
+            Ok(Outcome::done())
+        })
     };
-    for (case, limit, expected) in [("none", None, 0), ("longer", Some(5), 0)] {
+    let cancelled: Work = || {
+        Box::pin(async {
+            let caller = CancellationToken::new();
+            let call = caller.run_until_cancelled(sleep(Duration::from_secs(3600)));
+            let cancel = async {
+                sleep(Duration::from_secs(1)).await;
+                caller.cancel();
+            };
+            let (answer, ()) = tokio::join!(call, cancel);
+            answer.ok_or_else(|| std::io::Error::other("cancelled"))?;
+            Ok(Outcome::done())
+        })
+    };
+    let panicking: Work = || {
+        Box::pin(async {
+            sleep(Duration::from_secs(1)).await;
+            panic!("on purpose")
+        })
+    };
+    let hanging: Work = || {
+        Box::pin(async {
+            sleep(Duration::from_secs(3600)).await;
+            Ok(Outcome::done())
+        })
+    };
+    for (case, limit, work, expected) in [
+        ("its own, and no other", None, own_deadline, 0),
+        ("its own, which is shorter", Some(5), own_deadline, 0),
+        ("its caller cancels", Some(5), cancelled, 0),
+        ("it panics", Some(5), panicking, 0),
+        // The third run goes on.
+        ("the controller's", Some(5), hanging, 2),
+    ] {
         let (fake, seen) = (Fake::default(), Seen::default());
         fake.put(&path("a"), map("1"));
-        let noted = Arc::clone(&seen);
-        let reconciler = reconcile::function(move |_: Context, request: Request| {
-            noted.lock().push(request.to_string());
-            async move {
-                slow().await?;
-                Ok::<_, Error>(Outcome::done())
-            }
-        });
-        let mut controller = Controller::builder("test").for_kind::<ConfigMap>();
-        if let Some(limit) = limit {
-            controller = controller.reconcile_timeout(Duration::from_secs(limit));
-        }
-        let running = start(&fake, [controller.complete(reconciler).unwrap()]).await;
+        let controller = working(&seen, limit, work);
+        let running = start(&fake, [controller]).await;
         eventually("three runs", || seen.lock().len() == 3).await;
         let timeouts = running.metric("controller_runtime_reconcile_timeouts_total");
         assert_eq!(timeouts as u32, expected, "{case}");
         running.end().await;
     }
+    // A stop that cuts it off after the grace.
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    let running = start(&fake, [working(&seen, Some(3600), hanging)]).await;
+    eventually("a run", || seen.lock().len() == 1).await;
+    let counted = running.manager.metrics().controller("test");
+    running.stop.cancel();
+    let ended = running.run.await.unwrap();
+    assert!(ended.is_err(), "it did not end by itself");
+    assert_eq!((counted.timeouts.get(), seen.lock().len()), (0, 1));
+}
+
+/// A controller that does `work` for each key, within `limit` seconds.
+fn working(
+    seen: &Seen,
+    limit: Option<u64>,
+    work: fn() -> BoxFuture<'static, Result<Outcome, Error>>,
+) -> Controller {
+    let noted = Arc::clone(seen);
+    let reconciler = reconcile::function(move |_: Context, request: Request| {
+        noted.lock().push(request.to_string());
+        work()
+    });
+    let mut controller = Controller::builder("test").for_kind::<ConfigMap>();
+    if let Some(limit) = limit {
+        controller = controller.reconcile_timeout(Duration::from_secs(limit));
+    }
+    controller.complete(reconciler).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
