@@ -123,7 +123,7 @@ fn the_highest_twenty_five_priorities_have_labels_of_their_own() {
     let mut registry = Registry::default();
     let metrics = Arc::new(Metrics::register(&mut registry));
     let queue = Queue::builder().name("pods").metrics(metrics).build();
-    let mut add = |number: i32| {
+    let add = |number: i32| {
         let options = AddOptions {
             priority: Some(number),
             ..AddOptions::default()
