@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use futures::{FutureExt, StreamExt, stream};
+use futures::{StreamExt, stream};
 use jiff::{SignedDuration, Timestamp};
 use kube_core::{DynamicObject, GroupVersionKind, ObjectMeta, PartialObjectMeta};
 use parking_lot::Mutex;
@@ -638,8 +638,7 @@ impl Caches {
 
     /// Stops every informer without waiting for it.
     pub(crate) fn abort(&self) {
-        // The first poll cancels them and takes their tasks; dropping the future drops those.
-        let _ = self.shared.factory.shutdown().now_or_never();
+        self.shared.factory.abort();
     }
 
     /// Whether anybody watches or keeps the kind.

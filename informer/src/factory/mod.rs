@@ -85,7 +85,23 @@ trait Erased: Send + Sync {
     fn synced(&self) -> BoxFuture;
     fn has_synced(&self) -> bool;
     fn is_stopped(&self) -> bool;
+    /// Ends it, if it was not run.
+    fn end_unless_run(&self);
     fn health(&self) -> CacheHealth;
+}
+
+// === impl State ===
+
+impl State {
+    /// The informer that there is.
+    fn known<S: Stored>(&self, key: &Key) -> Option<SharedInformer<S>> {
+        let entry = self.informers.get(key)?;
+        if entry.erased.is_stopped() {
+            return None;
+        }
+        let informer = entry.informer.downcast_ref()?;
+        Some(SharedInformer::leased(informer, entry.users.lease()))
+    }
 }
 
 /// Caches that did not sync, and why.
@@ -160,7 +176,7 @@ impl InformerFactory {
 
     /// The informer for the kind at `endpoint` in the form `S`: with `selection`, or, given `namespaces`, in those of
     /// the set. If there is none yet, it is made with what `configure` adds to what the factory says for all; a
-    /// selection or namespaces set there are not kept.
+    /// selection or namespaces set there are not kept. When two ask for it at once, both may make one, and one is used.
     #[must_use]
     pub fn informer_with<S: Stored>(
         &self,
@@ -194,20 +210,20 @@ impl InformerFactory {
             namespaces: namespaces.clone(),
             form: TypeId::of::<S>(),
         };
-        let mut state = self.inner.state.lock();
-        let known = state
-            .informers
-            .get(&key)
-            .filter(|entry| !entry.erased.is_stopped());
-        if let Some((entry, informer)) =
-            known.and_then(|entry| Some((entry, entry.informer.downcast_ref()?)))
-        {
-            return SharedInformer::leased(informer, entry.users.lease());
+        let known = self.inner.state.lock().known(&key);
+        if let Some(known) = known {
+            return known;
         }
+        // Not under the lock: what configures it is the user's, and may ask this factory for another.
         let informer = self
             .inner
             .recipe
             .make::<S>(endpoint, selection, namespaces, configure);
+        let mut state = self.inner.state.lock();
+        if let Some(known) = state.known(&key) {
+            drop(state);
+            return known;
+        }
         let entry = Entry {
             informer: Box::new(informer.clone()),
             erased: Arc::new(informer.clone()),
@@ -216,8 +232,14 @@ impl InformerFactory {
             ended: None,
         };
         let leased = SharedInformer::leased(&informer, entry.users.lease());
-        state.informers.insert(key, entry);
+        let ended = state.informers.insert(key, entry);
         self.start_new(&mut state);
+        let shut_down = state.shut_down;
+        drop(state);
+        drop(ended);
+        if shut_down {
+            drop(informer.end_unless_run());
+        }
         leased
     }
 
@@ -247,8 +269,10 @@ impl InformerFactory {
                     entry.users.clone(),
                     entry.stop.clone(),
                 );
+                // Not made in the task, which may be dropped before it is polled.
+                let ended = ended.drop_guard();
                 let task = async move {
-                    let _ended = ended.drop_guard();
+                    let _ended = ended;
                     tokio::select! {
                         biased;
                         () = run => {}
@@ -320,21 +344,47 @@ impl InformerFactory {
         };
         if let Some((_, entry)) = entry {
             entry.stop.cancel();
-            if let Some(ended) = entry.ended {
-                ended.cancelled().await;
+            match entry.ended {
+                Some(ended) => ended.cancelled().await,
+                None => entry.erased.end_unless_run(),
             }
         }
     }
 
-    /// Stops all informers, and returns when none of their tasks runs any more.
+    /// Stops all informers, and returns when none of their tasks runs any more. So do those that are asked for after
+    /// that: they are born stopped.
     pub async fn shutdown(&self) {
         self.inner.stop.cancel();
-        let mut tasks = {
+        let informers: Vec<_> = {
             let mut state = self.inner.state.lock();
             state.shut_down = true;
-            std::mem::take(&mut state.tasks)
+            let entries = state.informers.values();
+            entries
+                .map(|entry| (Arc::clone(&entry.erased), entry.ended.clone()))
+                .collect()
         };
-        while tasks.join_next().await.is_some() {}
+        for (informer, ended) in informers {
+            match ended {
+                Some(ended) => ended.cancelled().await,
+                None => informer.end_unless_run(),
+            }
+        }
+    }
+
+    /// As [`InformerFactory::shutdown`], at once: what their tasks are at is dropped, and not waited for.
+    pub fn abort(&self) {
+        self.inner.stop.cancel();
+        let (tasks, informers) = {
+            let mut state = self.inner.state.lock();
+            state.shut_down = true;
+            let entries = state.informers.values();
+            let informers: Vec<_> = entries.map(|entry| Arc::clone(&entry.erased)).collect();
+            (std::mem::take(&mut state.tasks), informers)
+        };
+        drop(tasks);
+        for informer in informers {
+            informer.end_unless_run();
+        }
     }
 }
 
@@ -378,7 +428,10 @@ impl std::fmt::Debug for InformerFactory {
 impl<S: Stored> Erased for SharedInformer<S> {
     fn run(&self, stop: CancellationToken) -> BoxFuture {
         let informer = self.clone();
+        // Made here and not in the future, which may be dropped before it is polled.
+        let end = self.end_unless_run();
         Box::pin(async move {
+            let _end = end;
             if let Err(error) = SharedInformer::run(&informer, stop).await {
                 // Someone runs it already: it works, and its own owner ends it.
                 tracing::debug!(%error, "not started by the factory");
@@ -400,6 +453,10 @@ impl<S: Stored> Erased for SharedInformer<S> {
 
     fn is_stopped(&self) -> bool {
         SharedInformer::is_stopped(self)
+    }
+
+    fn end_unless_run(&self) {
+        drop(SharedInformer::end_unless_run(self));
     }
 
     fn health(&self) -> CacheHealth {

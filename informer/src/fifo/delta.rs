@@ -1,6 +1,7 @@
 //! Deltas per key (client-go: `DeltaFIFO`).
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -40,6 +41,9 @@ struct Inner<S> {
     /// Keys in order of their first delta.
     order: VecDeque<ObjectKey>,
     items: HashMap<ObjectKey, Item<S>>,
+    /// What is being processed, with the newest state that there is of it: the consumer may know it or not. As many as
+    /// consumers are at work.
+    in_process: Vec<(ObjectKey, Option<Arc<S>>)>,
     /// How many deltas wait, of all keys.
     waiting: usize,
     /// A list or change came.
@@ -70,6 +74,7 @@ impl<S: Stored> DeltaFifo<S> {
             inner: Mutex::new(Inner {
                 order: VecDeque::new(),
                 items: HashMap::new(),
+                in_process: Vec::new(),
                 waiting: 0,
                 populated: false,
                 initial: 0,
@@ -127,25 +132,24 @@ impl<S: Stored> DeltaFifo<S> {
     /// Hands the deltas of the next key to `process`, with whether they are part of the first list; `None` if
     /// none wait. If `process` fails they are put back, before what came for the key meanwhile, or else at the
     /// end of the queue: others are not held up (client-go: `Pop` and `ErrRequeue`, which drops them when something
-    /// came meanwhile).
+    /// came meanwhile). So they are if it panics. Other tasks may push meanwhile, and so may `process`.
     pub fn pop<E>(
         &self,
         process: impl FnOnce(&[Delta<S>], bool) -> Result<(), E>,
     ) -> Option<Result<(), E>> {
         let (key, item, initial) = self.inner.lock().take()?;
-        let result = process(&item.deltas, initial);
+        let result = catch_unwind(AssertUnwindSafe(|| process(&item.deltas, initial)));
         let mut inner = self.inner.lock();
-        if result.is_ok() {
-            inner.processed(&item);
+        inner.processed(&key);
+        if matches!(result, Ok(Ok(()))) {
+            inner.settle(&item);
         } else {
             inner.put_back(key, item);
-        }
-        drop(inner);
-        if result.is_err() {
             self.readable.notify_one();
         }
+        drop(inner);
         self.writable.notify_one();
-        Some(result)
+        Some(result.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
     fn key_of(&self, delta: &Delta<S>) -> Option<ObjectKey> {
@@ -191,12 +195,28 @@ impl<S: Stored> Inner<S> {
         let item = self.items.remove(&key)?;
         self.waiting -= item.deltas.len();
         let initial = item.initial || !self.populated;
+        self.in_process
+            .push((key.clone(), newest(&item.deltas).cloned()));
         Some((key, item, initial))
     }
 
+    /// The consumer is done with it.
+    fn processed(&mut self, key: &ObjectKey) {
+        let place = self.in_process.iter().position(|(other, _)| other == key);
+        if let Some(place) = place {
+            self.in_process.swap_remove(place);
+        }
+    }
+
     /// Only after processing: a queue that says it is synced has shown its last object.
-    fn processed(&mut self, item: &Item<S>) {
+    fn settle(&mut self, item: &Item<S>) {
         self.initial -= usize::from(item.initial);
+    }
+
+    /// Whether the object waits, or is about to be known.
+    fn holds(&self, key: &ObjectKey) -> bool {
+        let about = |(other, state): &(ObjectKey, Option<Arc<S>>)| other == key && state.is_some();
+        self.items.contains_key(key) || self.in_process.iter().any(about)
     }
 
     fn put_back(&mut self, key: ObjectKey, mut item: Item<S>) {
@@ -220,6 +240,14 @@ impl<S: Stored> Inner<S> {
             self.version = Some(version.clone());
         }
     }
+}
+
+/// What the object is after those deltas; `None` if it is gone.
+fn newest<S: Stored>(deltas: &[Delta<S>]) -> Option<&Arc<S>> {
+    deltas
+        .last()
+        .filter(|last| !matches!(last, Delta::Deleted(_)))?;
+    deltas.iter().rev().find_map(Delta::object)
 }
 
 /// Two deletions in a row are one: the one that knows more stays (client-go: `dedupDeltas`).
@@ -263,7 +291,7 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
             inner.note(&ResourceVersion::from(object.resource_version()));
         }
         let unknown = matches!(delta, Delta::Deleted(_))
-            && !inner.items.contains_key(&key)
+            && !inner.holds(&key)
             && self.known.known(key.as_ref()).is_none();
         if !unknown {
             inner.enqueue(key, delta);
@@ -286,26 +314,22 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
             inner.enqueue(key, delta);
         }
         listed.extend(snapshot.retained);
-        // Objects that only the queue knows (kubernetes#115658), with their newest state.
-        let queued: Vec<_> = inner
+        // Objects that only the queue knows (kubernetes#115658), or who processes them, with their newest state.
+        let waiting = inner
             .order
             .iter()
-            .filter(|key| !listed.contains(*key))
-            .cloned()
+            .filter_map(|key| Some((key, newest(&inner.items.get(key)?.deltas)?)));
+        let in_process = inner.in_process.iter().filter_map(|(key, state)| {
+            let more = inner.items.contains_key(key);
+            Some((key, state.as_ref().filter(|_| !more)?))
+        });
+        let only_here: Vec<_> = waiting
+            .chain(in_process)
+            .filter(|(key, _)| !listed.contains(*key))
+            .map(|(key, state)| (key.clone(), Arc::clone(state)))
             .collect();
-        for key in queued {
-            let deltas = inner
-                .items
-                .get(&key)
-                .map(|item| item.deltas.as_slice())
-                .unwrap_or_default();
-            if matches!(deltas.last(), Some(Delta::Deleted(_))) {
-                continue;
-            }
-            let last = deltas
-                .iter()
-                .rev()
-                .find_map(|delta| delta.object().cloned());
+        for (key, last) in only_here {
+            let last = Some(last);
             inner.enqueue(
                 key.clone(),
                 Delta::Deleted(Deletion::FinalStateUnknown { key, last }),
@@ -369,7 +393,7 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
             ));
             return true;
         }
-        let Some((_, mut item, initial)) = inner.take() else {
+        let Some((key, mut item, initial)) = inner.take() else {
             let Some(version) = inner.version.take() else {
                 return false;
             };
@@ -379,7 +403,10 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
         };
         drop(inner);
         process(batch(std::mem::take(&mut item.deltas), initial));
-        self.inner.lock().processed(&item);
+        let mut inner = self.inner.lock();
+        inner.processed(&key);
+        inner.settle(&item);
+        drop(inner);
         self.writable.notify_one();
         true
     }

@@ -437,6 +437,51 @@ fn what_fails_is_put_back_at_the_end_and_before_what_came_for_it_meanwhile() {
 }
 
 #[test]
+fn what_goes_while_it_is_processed_is_told_gone_though_the_consumer_did_not_hold_it_yet() {
+    let deletion: fn(&DeltaFifo<ConfigMap>) = |fifo| fifo.push(delete("b@4"));
+    let list: fn(&DeltaFifo<ConfigMap>) = |fifo| fifo.replace(all(&["c@3"], "9"));
+    for (meanwhile, gone) in [(deletion, "deleted b@4"), (list, "lost b 2")] {
+        for result in [Ok(()), Err("no")] {
+            let fifo = delta_fifo(&[]);
+            fifo.push(add("b@2"));
+            let popped = fifo.pop(|_, _| {
+                meanwhile(&fifo);
+                result
+            });
+            assert_eq!(popped, Some(result));
+            let told: Vec<_> = drain(&fifo).concat();
+            let place = told.iter().position(|delta| delta == gone);
+            let added = told.iter().position(|delta| delta == "added b@2");
+            assert!(place.is_some(), "{told:?}");
+            assert_eq!(added.is_some(), result.is_err(), "{told:?}");
+            assert!(added < place, "{told:?}");
+        }
+    }
+    let fifo = delta_fifo(&["b@2"]);
+    fifo.push(delete("b@4"));
+    let popped = fifo.pop(|deltas, _| {
+        assert_eq!(short(&deltas[0]), "deleted b@4");
+        fifo.push(add("b@5"));
+        fifo.push(delete("b@6"));
+        Ok::<_, ()>(())
+    });
+    assert_eq!(popped, Some(Ok(())));
+    assert_eq!(drain(&fifo)[0], ["added b@5", "deleted b@6"]);
+}
+
+#[test]
+fn what_panics_is_put_back() {
+    let fifo = delta_fifo(&[]);
+    fifo.push(add("a@1"));
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        fifo.pop(|_, _| -> Result<(), ()> { panic!("no") })
+    }));
+    assert!(panicked.is_err());
+    fifo.push(delete("a@2"));
+    assert_eq!(drain(&fifo)[0], ["added a@1", "deleted a@2"]);
+}
+
+#[test]
 fn what_failed_of_the_first_list_is_waited_for() {
     let fifo = delta_fifo(&[]);
     fifo.replace(all(&["a@1", "b@2"], "5"));

@@ -65,6 +65,11 @@ impl<S: Stored> SharedInformer<S> {
         handlers.ended().await;
         Ok(())
     }
+
+    /// Ends the informer when what is returned is dropped, unless it runs by then or did.
+    pub(crate) fn end_unless_run(&self) -> EndUnlessRun<S> {
+        EndUnlessRun(Arc::clone(&self.inner))
+    }
 }
 
 /// Stops the informer when its run ends in any way.
@@ -72,9 +77,23 @@ struct End<S: Stored>(Arc<Inner<S>>);
 
 impl<S: Stored> Drop for End<S> {
     fn drop(&mut self) {
-        let mut processor = self.0.processor.lock();
-        self.0.stage.send_replace(Stage::Stopped);
-        processor.close();
+        self.0.end(|_| true);
+    }
+}
+
+/// Ends an informer that was not run, when dropped.
+pub(crate) struct EndUnlessRun<S: Stored>(Arc<Inner<S>>);
+
+impl<S: Stored> Drop for EndUnlessRun<S> {
+    fn drop(&mut self) {
+        self.0.end_unless_run();
+    }
+}
+
+impl<S: Stored> Drop for Inner<S> {
+    fn drop(&mut self) {
+        // Of handlers there may be handles left.
+        self.end_unless_run();
     }
 }
 
@@ -132,6 +151,32 @@ async fn next_poll() {
 // === impl Inner ===
 
 impl<S: Stored> Inner<S> {
+    /// Ends it for ever, if its stage is one to end from: who waits for it is told, and so is who asks.
+    fn end(&self, from: impl FnOnce(Stage) -> bool) {
+        let listeners = {
+            let mut processor = self.processor.lock();
+            let ends = self.stage.send_if_modified(|stage| {
+                let ends = from(*stage);
+                if ends {
+                    *stage = Stage::Stopped;
+                }
+                ends
+            });
+            if !ends {
+                return;
+            }
+            processor.take()
+        };
+        // What handlers hold may ask the informer when it is let go.
+        for listener in listeners {
+            listener.close();
+        }
+    }
+
+    fn end_unless_run(&self) {
+        self.end(|stage| stage == Stage::Created);
+    }
+
     /// Runs one reflector a watch, and has as many watches as there are namespaces.
     async fn reflect(&self) {
         let mut namespaces = self.namespaces.as_ref().map(NamespaceSet::changes);
@@ -236,6 +281,8 @@ impl<S: Stored> Inner<S> {
                     tokio::select! {
                         biased;
                         () = listener.room() => {}
+                        // A handler that comes now is told what is there, whoever is waited for.
+                        () = self.handlers_changed.notified() => {}
                         () = handlers.work() => {}
                     }
                 }

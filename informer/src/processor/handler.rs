@@ -85,7 +85,8 @@ pub enum Policy {
         bound: usize,
     },
     /// Past `bound` waiting events further ones are dropped and counted; when the handler has caught up it is
-    /// told the difference between what it last saw of the objects concerned and what the store holds now.
+    /// told the difference between what it last saw of the objects concerned and what the store holds now. What a resync
+    /// shows is told then, too, and not counted.
     DropToResync {
         /// How many events may wait.
         bound: usize,

@@ -141,10 +141,8 @@ impl<S: Stored> Processor<S> {
             .cloned()
     }
 
-    pub(crate) fn close(&mut self) {
-        for listener in self.listeners.drain(..) {
-            listener.close();
-        }
+    pub(crate) fn take(&mut self) -> Vec<Arc<Listener<S>>> {
+        std::mem::take(&mut self.listeners)
     }
 }
 

@@ -23,7 +23,15 @@ pub(super) struct EventQueue<S> {
     /// While events are merged: the number of the last event of each object.
     last: Option<HashMap<ObjectKey, u64, RandomState>>,
     /// While events are dropped: what the handler will have seen last of each object.
-    missed: IndexMap<ObjectKey, Seen<S>, RandomState>,
+    missed: IndexMap<ObjectKey, Missed<S>, RandomState>,
+}
+
+/// Events of one object that were dropped.
+struct Missed<S> {
+    /// What the handler knows of it.
+    seen: Seen<S>,
+    /// It was to be shown again.
+    resync: bool,
 }
 
 /// What a handler knows of an object.
@@ -79,8 +87,9 @@ impl<S: Stored> EventQueue<S> {
                     return Pushed::default();
                 }
                 Pushed {
-                    initial_gone: self.miss(&event),
-                    dropped: 1,
+                    // What is only shown again is no news that was dropped.
+                    dropped: usize::from(!event.is_resync()),
+                    initial_gone: self.miss(event),
                 }
             }
         }
@@ -130,7 +139,7 @@ impl<S: Stored> EventQueue<S> {
             .missed
             .drain(..bound.max(1).min(self.missed.len()))
             .collect();
-        for (key, seen) in missed {
+        for (key, Missed { seen, resync }) in missed {
             match (seen, now(&key)) {
                 (Seen::Nothing { initial }, None) => pushed.initial_gone += usize::from(initial),
                 (Seen::Nothing { initial }, Some(object)) => {
@@ -142,13 +151,14 @@ impl<S: Stored> EventQueue<S> {
                     tombstone: true,
                 }),
                 (Seen::State(Some(old)), Some(new)) if old.uid() == new.uid() => {
-                    if old.resource_version() != new.resource_version() {
-                        self.append(Event::Updated {
-                            old,
-                            new,
-                            reason: UpdateReason::Relist,
-                        });
-                    }
+                    let reason = if old.resource_version() != new.resource_version() {
+                        UpdateReason::Relist
+                    } else if resync {
+                        UpdateReason::Resync
+                    } else {
+                        continue;
+                    };
+                    self.append(Event::Updated { old, new, reason });
                 }
                 (Seen::State(last), Some(object)) => {
                     self.append(Event::Deleted {
@@ -240,18 +250,29 @@ impl<S: Stored> EventQueue<S> {
         }
     }
 
-    /// Notes what the handler will have seen last of the object; gives how many initial additions that leaves
-    /// out for good.
-    fn miss(&mut self, event: &Event<S>) -> usize {
-        let seen = match event {
-            Event::Added { initial, .. } => Seen::Nothing { initial: *initial },
-            Event::Updated { old, .. } => Seen::State(Some(Arc::clone(old))),
-            Event::Deleted { last, .. } => Seen::State(last.clone()),
-        };
+    /// Notes what the handler will have seen last of the object, unless it saw nothing and need not; gives how many
+    /// initial additions that leaves out for good.
+    fn miss(&mut self, event: Event<S>) -> usize {
+        let resync = event.is_resync();
+        let gone = matches!(event, Event::Deleted { .. });
         match self.missed.entry(event.key()) {
-            Entry::Occupied(_) => usize::from(event.is_initial()),
+            Entry::Occupied(mut known) => match known.get().seen {
+                Seen::Nothing { initial } if gone => {
+                    known.swap_remove();
+                    usize::from(initial)
+                }
+                _ => {
+                    known.get_mut().resync |= resync;
+                    usize::from(event.is_initial())
+                }
+            },
             Entry::Vacant(place) => {
-                place.insert(seen);
+                let seen = match event {
+                    Event::Added { initial, .. } => Seen::Nothing { initial },
+                    Event::Updated { old, .. } => Seen::State(Some(old)),
+                    Event::Deleted { last, .. } => Seen::State(last),
+                };
+                place.insert(Missed { seen, resync });
                 0
             }
         }

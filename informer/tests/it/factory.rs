@@ -1,15 +1,17 @@
 //! The factory: who shares an informer, how long it lives, and what it is made with.
 
 use std::num::NonZeroU32;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use reeve_informer::{
-    Compact, Endpoint, Event, HandlerOptions, InformerFactory, NamespaceSet, ReflectorOptions,
-    Scope, Selection, UpdateReason,
+    Activity, Compact, Endpoint, Event, HandlerHandle, HandlerOptions, InformerFactory,
+    NamespaceSet, ReflectorOptions, Scope, Selection, SharedInformer, UpdateReason,
 };
 use tokio::time::Instant;
 
@@ -339,4 +341,89 @@ async fn that_a_server_offers_no_streaming_lists_is_found_out_once_for_a_set_of_
     running.informer.wait_synced().await.unwrap();
     assert_eq!((began.elapsed().as_secs(), script.count("stream")), (0, 2));
     running.stop().await;
+}
+
+/// What waits for an informer that will never run ends.
+async fn ends(informer: &SharedInformer<ConfigMap>, handle: &HandlerHandle<ConfigMap>) {
+    let soon = Duration::from_millis(1);
+    let waited = tokio::time::timeout(soon, informer.wait_synced()).await;
+    assert!(matches!(waited, Ok(Err(_))), "{waited:?}");
+    let waited = tokio::time::timeout(soon, handle.has_synced()).await;
+    assert!(matches!(waited, Ok(Err(_))), "{waited:?}");
+    let late = informer.add_handler(|_: Event<ConfigMap>| {}, HandlerOptions::new());
+    assert!(late.is_err());
+    assert_eq!(informer.health().activity, Activity::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_informer_that_never_runs_is_told() {
+    let asked = || {
+        let factory = InformerFactory::new(one().client(), clock());
+        let informer = factory.informer::<ConfigMap>(Selection::default());
+        let handle = informer.add_handler(|_: Event<ConfigMap>| {}, HandlerOptions::new());
+        let stream = informer.stream(HandlerOptions::new()).unwrap();
+        (factory, informer, handle.unwrap(), stream)
+    };
+    let (factory, informer, handle, mut stream) = asked();
+    factory.stop(&informer).await;
+    ends(&informer, &handle).await;
+    assert!(stream.next().await.is_none());
+
+    let (factory, informer, handle, _stream) = asked();
+    factory.shutdown().await;
+    ends(&informer, &handle).await;
+    let late = factory.informer::<ConfigMap>(Selection::default());
+    assert!(late.is_stopped(), "asked for after the end");
+
+    let (factory, informer, handle, _stream) = asked();
+    factory.start();
+    // Its task was not polled.
+    factory.abort();
+    ends(&informer, &handle).await;
+
+    let (factory, informer, handle, mut stream) = asked();
+    drop((factory, informer));
+    assert!(handle.has_synced().await.is_err(), "it is gone");
+    assert!(stream.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_configures_an_informer_may_ask_the_factory_for_others() {
+    let factory = InformerFactory::new(one().client(), clock());
+    let asks = factory.clone();
+    let endpoint = Endpoint::of::<ConfigMap>();
+    let informer = factory.informer_with::<ConfigMap>(
+        endpoint.clone(),
+        Selection::default(),
+        None,
+        move |builder| {
+            let others = asks.informer::<ConfigMap>(labelled("a=b")).lister();
+            // Even for itself: then that one is used.
+            let itself = asks.informer::<ConfigMap>(Selection::default());
+            assert!(!itself.is_stopped());
+            builder.transform(move |_| drop(others.list()))
+        },
+    );
+    factory.start();
+    factory
+        .wait_for_cache_sync(Duration::from_secs(5))
+        .await
+        .unwrap();
+    assert_eq!(contents(&informer), "a@1");
+    assert_eq!(factory.health().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_shut_a_factory_down_wait_until_nothing_runs() {
+    let script = one();
+    let factory = InformerFactory::new(script.client(), clock());
+    let informer = factory.informer::<ConfigMap>(Selection::default());
+    factory.start();
+    informer.wait_synced().await.unwrap();
+    let (mut first, mut second) = (pin!(factory.shutdown()), pin!(factory.shutdown()));
+    assert!(first.as_mut().now_or_never().is_none());
+    assert!(second.as_mut().now_or_never().is_none());
+    second.await;
+    assert!(informer.is_stopped());
+    first.await;
 }

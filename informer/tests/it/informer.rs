@@ -15,7 +15,7 @@ use reeve_informer::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{Told, builder, contents, millis, run, seconds, short, start};
+use crate::harness::{Maps, Told, builder, contents, millis, run, seconds, short, start};
 use crate::script::*;
 
 /// A server with three objects and a watch that says what is sent here.
@@ -492,6 +492,59 @@ fn a_handler_that_drops_is_told_the_difference_when_it_has_caught_up() {
         stop.cancel();
         task.await.unwrap().unwrap();
     });
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_while_a_handler_is_waited_for_is_told_what_is_there() {
+    let (script, say) = three();
+    let running = start(&script);
+    running.informer.wait_synced().await.unwrap();
+    let hangs = |_: Event<ConfigMap>| std::future::pending();
+    let block = HandlerOptions::new().policy(Policy::Block { bound: 1 });
+    let hanging = running.informer.add_async_handler(hangs, block).unwrap();
+    for version in 11..15 {
+        say(modified("a", &version.to_string()));
+        seconds(1).await;
+    }
+    assert!(running.store().starts_with("a@1"), "{}", running.store());
+    let told = Told::default();
+    let late = running
+        .informer
+        .add_handler(told.handler(), HandlerOptions::new())
+        .unwrap();
+    late.has_synced().await.unwrap();
+    assert_eq!(told.take().len(), 3);
+    hanging.remove().await;
+    seconds(1).await;
+    assert_eq!(told.last().unwrap(), "~a@13-14");
+    running.stop().await;
+}
+
+/// Asks its informer when it is let go.
+struct Asking(Maps);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        assert_eq!(self.0.health().activity, Activity::Stopped);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_asks_its_informer_when_it_is_let_go_gets_an_answer() {
+    let (script, _say) = three();
+    let informer = builder(&script).build();
+    let asking = Asking(informer.clone());
+    let handle = informer
+        .add_handler(
+            move |_: Event<ConfigMap>| drop(asking.0.health()),
+            HandlerOptions::new(),
+        )
+        .unwrap();
+    // Ended before the handler began.
+    let stop = CancellationToken::new();
+    stop.cancel();
+    informer.run(stop).await.unwrap();
+    assert!(handle.has_synced().await.is_err());
 }
 
 #[tokio::test(start_paused = true)]

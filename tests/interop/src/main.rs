@@ -30,8 +30,11 @@ use tokio_util::task::AbortOnDropHandle;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long the stubborn task goes on after the manager has ended.
-const STUBBORN: Duration = Duration::from_millis(500);
+/// How long a write waits for its answer.
+const ANSWER: Duration = Duration::from_secs(1);
+/// How long the stubborn task goes on after the manager has ended: it may be waiting for an answer then, and is to try once
+/// more.
+const STUBBORN: Duration = Duration::from_millis(1500);
 
 /// Writes who leads.
 #[derive(Clone)]
@@ -75,7 +78,7 @@ impl Reconciler<u32> for Writer {
     async fn reconcile(&self, ctx: Context, _: u32) -> Result<Outcome, Self::Error> {
         let client = self.client.get_or_init(|| {
             let client = ctx.client().clone();
-            client.with_deadline(Duration::from_secs(1))
+            client.with_deadline(ANSWER)
         });
         self.write(client).await?;
         Ok(Outcome::requeue_after(Duration::from_millis(20)))

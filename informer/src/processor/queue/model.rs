@@ -25,6 +25,8 @@ struct Change {
     reason: UpdateReason,
     /// What comes is not merged into it: something later of this object was merged away.
     closed: bool,
+    /// Among what was dropped there was a resync.
+    resync: bool,
 }
 
 impl Change {
@@ -37,6 +39,7 @@ impl Change {
             tombstone: false,
             reason: Changed,
             closed: false,
+            resync: event.is_resync(),
         };
         match event.clone() {
             Event::Added { object, initial } => Self {
@@ -115,9 +118,14 @@ impl Model {
                     self.waiting.push(next);
                     return;
                 }
-                self.dropped += 1;
-                if !self.missed.iter().any(|missed| missed.key == next.key) {
-                    self.missed.push(next);
+                self.dropped += usize::from(!next.resync);
+                let known = self.missed.iter().position(|missed| missed.key == next.key);
+                match known {
+                    Some(place) if self.missed[place].from.is_none() && next.to.is_none() => {
+                        self.missed.swap_remove(place);
+                    }
+                    Some(place) => self.missed[place].resync |= next.resync,
+                    None => self.missed.push(next),
                 }
             }
         }
@@ -178,7 +186,12 @@ impl Model {
                 };
                 match (&all.from, &all.to) {
                     (None, None) => {}
-                    (Some(from), Some(to)) if text(from) == text(to) => {}
+                    (Some(from), Some(to)) if text(from) == text(to) => {
+                        if all.resync {
+                            let reason = Resync;
+                            self.waiting.push(Change { reason, ..all });
+                        }
+                    }
                     _ if all.is_same_object() => self.waiting.push(all),
                     _ => self.waiting.extend([
                         Change {
