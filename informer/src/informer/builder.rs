@@ -1,7 +1,7 @@
 //! Making an informer.
 
 use std::num::NonZeroUsize;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -222,6 +222,7 @@ impl<S: Stored> Builder<S> {
                 source,
                 feeds: watch::Sender::new(feeds.into()),
                 recorder,
+                last_change: AtomicI64::new(0),
                 processor: Mutex::new(Processor::new()),
                 handlers_changed: Notify::new(),
                 stage: watch::Sender::new(Stage::Created),

@@ -14,7 +14,7 @@ pub use run::RunError;
 pub use wait::WaitError;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -59,6 +59,8 @@ pub(crate) struct Inner<S: Stored> {
     /// In the order of their scopes. One, unless there is a set of namespaces.
     feeds: watch::Sender<Arc<[Arc<Feed<S>>]>>,
     recorder: Recorder,
+    /// When something in the store changed last, in microseconds; 0 before.
+    last_change: AtomicI64,
     processor: Mutex<Processor<S>>,
     /// A handler was added, or its resync schedule is new.
     handlers_changed: Notify,
@@ -336,7 +338,7 @@ impl<S: Stored> Gauges for Inner<S> {
         let watches = feeds.iter().map(|feed| feed.health()).collect();
         let mut health = CacheHealth::of(Arc::clone(&self.name), self.made, watches);
         for feed in feeds.iter() {
-            feed.health.read(|state| health.add_quarantined(state));
+            feed.health.tell_quarantined(&mut health);
             health.queued += feed.fifo.len();
         }
         health.synced = self.has_synced();
@@ -346,6 +348,10 @@ impl<S: Stored> Gauges for Inner<S> {
         health.unreadable = self.source.reading.unreadable_count();
         health.resource_version = self.version.borrow().clone();
         health.handlers = handlers;
+        let last_change = self.last_change.load(Ordering::Relaxed);
+        health.last_change = (last_change != 0)
+            .then(|| Timestamp::from_microsecond(last_change).ok())
+            .flatten();
         match *self.stage.borrow() {
             Stage::Created => health.activity = Activity::Idle,
             Stage::Running => {}

@@ -343,6 +343,10 @@ impl<S: Stored> Inner<S> {
                 feed.advance(version);
             }
         }
+        if !events.is_empty() {
+            let now = self.source.clock.now().as_microsecond();
+            self.last_change.store(now, Ordering::Relaxed);
+        }
         processor.distribute(events);
         drop(processor);
         for _ in 0..stale {

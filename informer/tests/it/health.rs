@@ -17,6 +17,7 @@ async fn health_says_what_the_informer_does_and_since_when() {
     let informer = builder(&script).build();
     assert_eq!(informer.health().activity, Activity::Idle);
     assert_eq!(informer.health().last_heard, None);
+    assert_eq!(informer.health().last_change, None);
     let made = informer.health().since;
     let running = run(informer.clone());
     millis(1).await;
@@ -43,6 +44,10 @@ async fn health_says_what_the_informer_does_and_since_when() {
     assert!(health.since > made && health.is_ready());
     let heard = health.last_heard.unwrap();
     assert!(heard > health.since, "the event came later than the watch");
+    let changed = health.last_change.unwrap();
+    assert_eq!(changed.as_microsecond(), heard.as_microsecond());
+    let last = health.last_failure.unwrap();
+    assert_eq!((last.class, last.times), ("status", 2), "{last:?}");
     assert_eq!((health.objects, health.queued), (2, 0));
     assert!(health.bytes.total() > 0);
     assert_eq!(
@@ -80,8 +85,11 @@ async fn a_kind_that_the_server_does_not_have_is_missing_until_it_has() {
     );
     assert_eq!(running.store(), "a@5");
     seconds(600).await;
-    assert_eq!(running.informer.health().activity, Activity::Watching);
-    assert_eq!(running.informer.health().trouble(), None);
+    let health = running.informer.health();
+    assert_eq!(health.activity, Activity::Watching);
+    assert_eq!(health.trouble(), None);
+    let last = health.last_failure.unwrap();
+    assert_eq!((last.class, last.times), ("not found", 5), "{last:?}");
 }
 
 #[cfg(feature = "prometheus")]

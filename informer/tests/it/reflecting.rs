@@ -11,7 +11,7 @@ use reeve_informer::{
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::harness::{clock, millis, seconds};
+use crate::harness::{clock, millis, seconds, start};
 use crate::script::*;
 
 #[tokio::test(start_paused = true)]
@@ -132,6 +132,23 @@ async fn no_content_of_a_secret_reaches_a_log_or_health() {
             "{text}"
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_that_take_turns_are_logged_once_each() {
+    let log = Log::default();
+    let _logging = log.catch(tracing::Level::INFO);
+    let mut answers = vec![no_streaming()];
+    answers.extend((0..10).flat_map(|_| [status(403, "Forbidden"), Answer::Refuse]));
+    answers.push(list("10", &[]));
+    let script = Script::new(answers).otherwise(|_| watch([]));
+    let running = start(&script);
+    seconds(1800).await;
+    assert!(running.informer.health().is_ready());
+    running.stop().await;
+    let log = String::from_utf8(log.0.lock().clone()).unwrap();
+    assert_eq!(log.lines().count(), 3, "two failures and their end: {log}");
+    assert!(log.contains("attempts=20"), "{log}");
 }
 
 #[tokio::test(start_paused = true)]

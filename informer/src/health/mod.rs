@@ -1,21 +1,19 @@
 //! How an informer is doing, for readiness, metrics and people.
 
+mod cell;
+mod quarantine;
+
+pub(crate) use cell::HealthCell;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use indexmap::IndexMap;
 use jiff::Timestamp;
-use parking_lot::Mutex;
-use reeve_clock::Clock;
 
-use crate::decode::Undecodable;
 use crate::indexer::StoreBytes;
 use crate::key::ObjectKey;
 use crate::transport::Scope;
 use crate::version::ResourceVersion;
-
-/// How many quarantined objects are described one by one; all are counted.
-const DESCRIBED: usize = 1000;
+use quarantine::{DESCRIBED, Quarantine};
 
 /// What the informer is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,10 +63,14 @@ pub struct CacheHealth {
     pub since: Timestamp,
     /// The last failure, if it was not followed by success.
     pub failure: Option<Failure>,
+    /// The last failure that is over.
+    pub last_failure: Option<Failure>,
     /// When the API server was heard last (an event, a bookmark, a list). Of several watches it is the one that was
     /// silent for longest, and `None` while there is one that never heard anything: each has its own in
     /// [`CacheHealth::watches`].
     pub last_heard: Option<Timestamp>,
+    /// When something in the store changed last.
+    pub last_change: Option<Timestamp>,
     /// How many changes wait between the reflectors and the store.
     pub queued: usize,
     /// How many objects the store holds.
@@ -79,7 +81,7 @@ pub struct CacheHealth {
     pub resource_version: ResourceVersion,
     /// Objects that cannot be read, as far as they can be named (at most 1,000).
     pub quarantined: Vec<Quarantined>,
-    /// How many objects cannot be read.
+    /// How many objects cannot be read. Of those without a name at most 1,000 are counted.
     pub quarantined_count: usize,
     /// How many versions of objects are or were in the store and did not decode when somebody read them: of forms that
     /// are decoded on reading, as [`Compact`](crate::Compact), and of those that a reader wants as another type. Each
@@ -110,6 +112,8 @@ pub struct WatchHealth {
     pub since: Timestamp,
     /// The last failure, if it was not followed by success.
     pub failure: Option<Failure>,
+    /// The last failure that is over.
+    pub last_failure: Option<Failure>,
     /// When the API server was heard last on it.
     pub last_heard: Option<Timestamp>,
     /// The version of what the store holds of the scope.
@@ -177,6 +181,9 @@ impl CacheHealth {
             .iter()
             .max_by_key(|watch| (watch.activity.concern(), std::cmp::Reverse(watch.since)));
         let failing = watches.iter().filter_map(|watch| watch.failure.as_ref());
+        let failed = watches
+            .iter()
+            .filter_map(|watch| watch.last_failure.as_ref());
         Self {
             name,
             synced: false,
@@ -184,6 +191,8 @@ impl CacheHealth {
             activity: worst.map_or(Activity::Watching, |watch| watch.activity),
             since: worst.map_or(made, |watch| watch.since),
             failure: failing.min_by_key(|failure| failure.since).cloned(),
+            last_failure: failed.max_by_key(|failure| failure.since).cloned(),
+            last_change: None,
             last_heard: watches.iter().map(|watch| watch.last_heard).min().flatten(),
             queued: 0,
             objects: 0,
@@ -199,11 +208,10 @@ impl CacheHealth {
         }
     }
 
-    pub(crate) fn add_quarantined(&mut self, state: &State) {
+    fn add_quarantined(&mut self, quarantine: &Quarantine) {
         let room = DESCRIBED.saturating_sub(self.quarantined.len());
-        let described = state.quarantined.values().take(room).cloned();
-        self.quarantined.extend(described);
-        self.quarantined_count += state.quarantined.len() + state.quarantined_besides;
+        self.quarantined.extend(quarantine.described().take(room));
+        self.quarantined_count += quarantine.len();
     }
 
     /// True if the store holds a complete state and follows it.
@@ -299,182 +307,6 @@ impl Activity {
             Self::Idle => 3,
             Self::Missing => 4,
             Self::BackingOff => 5,
-        }
-    }
-}
-
-/// The part of the health that the reflector writes.
-#[derive(Debug)]
-pub(crate) struct HealthCell {
-    clock: Clock,
-    state: Mutex<State>,
-    /// There is a failure, or an object in quarantine: what the way of the data asks for each event, and is
-    /// nearly always told no. Only the reflector changes them.
-    failing: AtomicBool,
-    holding: AtomicBool,
-}
-
-#[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) activity: Activity,
-    pub(crate) since: Timestamp,
-    pub(crate) failure: Option<Failure>,
-    pub(crate) last_heard: Option<Timestamp>,
-    pub(crate) quarantined: IndexMap<ObjectKey, Quarantined>,
-    /// Objects in quarantine that have no name, or too many before them.
-    pub(crate) quarantined_besides: usize,
-    pub(crate) stale: u64,
-    pub(crate) epochs: u64,
-}
-
-// === impl HealthCell ===
-
-impl HealthCell {
-    pub(crate) fn new(clock: Clock) -> Self {
-        let state = State {
-            activity: Activity::Idle,
-            since: clock.now(),
-            failure: None,
-            last_heard: None,
-            quarantined: IndexMap::new(),
-            quarantined_besides: 0,
-            stale: 0,
-            epochs: 0,
-        };
-        Self {
-            clock,
-            state: Mutex::new(state),
-            failing: AtomicBool::new(false),
-            holding: AtomicBool::new(false),
-        }
-    }
-
-    pub(crate) fn read<R>(&self, read: impl FnOnce(&State) -> R) -> R {
-        read(&self.state.lock())
-    }
-
-    pub(crate) fn watch(
-        &self,
-        scope: Scope,
-        synced: bool,
-        resource_version: ResourceVersion,
-    ) -> WatchHealth {
-        let state = self.state.lock();
-        WatchHealth {
-            scope,
-            synced,
-            activity: state.activity,
-            since: state.since,
-            failure: state.failure.clone(),
-            last_heard: state.last_heard,
-            resource_version,
-            stale: state.stale,
-            epochs: state.epochs,
-        }
-    }
-
-    pub(crate) fn enter(&self, activity: Activity) {
-        let mut state = self.state.lock();
-        if state.activity != activity {
-            state.activity = activity;
-            state.since = self.clock.now();
-        }
-    }
-
-    /// The server said something.
-    pub(crate) fn heard(&self) {
-        self.state.lock().last_heard = Some(self.clock.now());
-    }
-
-    /// Something worked: what failed before is over.
-    pub(crate) fn recovered(&self) -> Option<Failure> {
-        if !self.failing.swap(false, Ordering::Relaxed) {
-            return None;
-        }
-        self.state.lock().failure.take()
-    }
-
-    /// Notes a failure; true if it is not the same as the one before (and so worth a log line).
-    pub(crate) fn failed(&self, class: &'static str, message: String) -> bool {
-        self.failing.store(true, Ordering::Relaxed);
-        let mut state = self.state.lock();
-        match &mut state.failure {
-            Some(failure) => {
-                let news = failure.class != class;
-                failure.times = failure.times.saturating_add(1);
-                failure.class = class;
-                failure.message = message;
-                news
-            }
-            none => {
-                *none = Some(Failure {
-                    class,
-                    message,
-                    since: self.clock.now(),
-                    times: 1,
-                });
-                true
-            }
-        }
-    }
-
-    pub(crate) fn stale(&self) {
-        self.state.lock().stale += 1;
-    }
-
-    pub(crate) fn new_epoch(&self) {
-        self.state.lock().epochs += 1;
-    }
-
-    /// True if this version of the object is in quarantine already.
-    pub(crate) fn is_quarantined(&self, object: &Undecodable) -> bool {
-        let state = self.state.lock();
-        let known = object
-            .key
-            .as_ref()
-            .and_then(|key| state.quarantined.get(key));
-        known.is_some_and(|known| known.resource_version == object.resource_version)
-    }
-
-    pub(crate) fn quarantine(&self, object: &Undecodable) {
-        self.holding.store(true, Ordering::Relaxed);
-        self.state.lock().quarantine(object);
-    }
-
-    /// A list was read: only what it held is in quarantine now.
-    pub(crate) fn quarantine_only(&self, objects: &[Undecodable]) {
-        self.holding.store(!objects.is_empty(), Ordering::Relaxed);
-        let mut state = self.state.lock();
-        state.quarantined.clear();
-        state.quarantined_besides = 0;
-        for object in objects {
-            state.quarantine(object);
-        }
-    }
-
-    /// An object that can be read, or is gone, is out of quarantine.
-    pub(crate) fn release(&self, key: crate::key::KeyRef<'_>) {
-        if self.holding.load(Ordering::Relaxed) {
-            self.state.lock().quarantined.swap_remove(&key);
-        }
-    }
-}
-
-impl State {
-    fn quarantine(&mut self, object: &Undecodable) {
-        match &object.key {
-            Some(key)
-                if self.quarantined.len() < DESCRIBED || self.quarantined.contains_key(key) =>
-            {
-                let described = Quarantined {
-                    key: key.clone(),
-                    resource_version: object.resource_version.clone(),
-                    error: object.error.clone(),
-                    outline: object.outline.clone(),
-                };
-                self.quarantined.insert(key.clone(), described);
-            }
-            _ => self.quarantined_besides += 1,
         }
     }
 }

@@ -1,0 +1,175 @@
+//! The part of the health that the reflector writes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use reeve_clock::Clock;
+
+use super::quarantine::Quarantine;
+use super::{Activity, CacheHealth, Failure, WatchHealth};
+use crate::decode::Undecodable;
+use crate::key::KeyRef;
+use crate::transport::Scope;
+use crate::version::ResourceVersion;
+
+/// The part of the health that the reflector writes.
+#[derive(Debug)]
+pub(crate) struct HealthCell {
+    clock: Clock,
+    state: Mutex<State>,
+    /// There is a failure, or an object in quarantine: what the way of the data asks for each event, and is
+    /// nearly always told no. Only the reflector changes them.
+    failing: AtomicBool,
+    holding: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State {
+    activity: Activity,
+    since: Timestamp,
+    failure: Option<Failure>,
+    last_failure: Option<Failure>,
+    /// The classes of failures in this row: each is worth one line in the log.
+    told: Vec<&'static str>,
+    last_heard: Option<Timestamp>,
+    quarantine: Quarantine,
+    stale: u64,
+    epochs: u64,
+}
+
+// === impl HealthCell ===
+
+impl HealthCell {
+    pub(crate) fn new(clock: Clock) -> Self {
+        let state = State {
+            activity: Activity::Idle,
+            since: clock.now(),
+            failure: None,
+            last_failure: None,
+            told: Vec::new(),
+            last_heard: None,
+            quarantine: Quarantine::default(),
+            stale: 0,
+            epochs: 0,
+        };
+        Self {
+            clock,
+            state: Mutex::new(state),
+            failing: AtomicBool::new(false),
+            holding: AtomicBool::new(false),
+        }
+    }
+
+    /// Adds what is in quarantine.
+    pub(crate) fn tell_quarantined(&self, health: &mut CacheHealth) {
+        health.add_quarantined(&self.state.lock().quarantine);
+    }
+
+    pub(crate) fn watch(
+        &self,
+        scope: Scope,
+        synced: bool,
+        resource_version: ResourceVersion,
+    ) -> WatchHealth {
+        let state = self.state.lock();
+        WatchHealth {
+            scope,
+            synced,
+            activity: state.activity,
+            since: state.since,
+            failure: state.failure.clone(),
+            last_failure: state.last_failure.clone(),
+            last_heard: state.last_heard,
+            resource_version,
+            stale: state.stale,
+            epochs: state.epochs,
+        }
+    }
+
+    pub(crate) fn enter(&self, activity: Activity) {
+        let mut state = self.state.lock();
+        if state.activity != activity {
+            state.activity = activity;
+            state.since = self.clock.now();
+        }
+    }
+
+    /// The server said something.
+    pub(crate) fn heard(&self) {
+        self.state.lock().last_heard = Some(self.clock.now());
+    }
+
+    /// Something worked: what failed before is over.
+    pub(crate) fn recovered(&self) -> Option<Failure> {
+        if !self.failing.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        let mut state = self.state.lock();
+        state.told.clear();
+        let over = state.failure.take()?;
+        state.last_failure = Some(over.clone());
+        Some(over)
+    }
+
+    /// Notes a failure; true if there was none of its class in this row (and so it is worth a log line).
+    pub(crate) fn failed(&self, class: &'static str, message: String) -> bool {
+        self.failing.store(true, Ordering::Relaxed);
+        let mut state = self.state.lock();
+        match &mut state.failure {
+            Some(failure) => {
+                failure.times = failure.times.saturating_add(1);
+                failure.class = class;
+                failure.message = message;
+            }
+            none => {
+                *none = Some(Failure {
+                    class,
+                    message,
+                    since: self.clock.now(),
+                    times: 1,
+                });
+            }
+        }
+        let news = !state.told.contains(&class);
+        if news {
+            state.told.push(class);
+        }
+        news
+    }
+
+    pub(crate) fn stale(&self) {
+        self.state.lock().stale += 1;
+    }
+
+    pub(crate) fn new_epoch(&self) {
+        self.state.lock().epochs += 1;
+    }
+
+    /// True if this version of the object is in quarantine already.
+    pub(crate) fn is_quarantined(&self, object: &Undecodable) -> bool {
+        self.state.lock().quarantine.holds(object)
+    }
+
+    pub(crate) fn quarantine(&self, object: &Undecodable) {
+        self.holding.store(true, Ordering::Relaxed);
+        self.state.lock().quarantine.add(object);
+    }
+
+    /// A list was read: only what it held is in quarantine now.
+    pub(crate) fn quarantine_only(&self, objects: &[Undecodable]) {
+        self.holding.store(!objects.is_empty(), Ordering::Relaxed);
+        let mut state = self.state.lock();
+        state.quarantine = Quarantine::default();
+        for object in objects {
+            state.quarantine.add(object);
+        }
+    }
+
+    /// An object that can be read, or is gone, is out of quarantine.
+    pub(crate) fn release(&self, key: KeyRef<'_>) {
+        if self.holding.load(Ordering::Relaxed) {
+            self.state.lock().quarantine.release(key);
+        }
+    }
+}
