@@ -26,7 +26,7 @@ mod jump;
 mod random;
 
 pub use jump::Jump;
-pub use random::Random;
+pub use random::{Random, scaled};
 
 use std::sync::Arc;
 use std::time::Duration;

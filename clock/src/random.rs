@@ -50,7 +50,19 @@ impl Random {
     /// `base..base * (1 + factor)`.
     #[must_use]
     pub fn jitter(&self, base: Duration, factor: f64) -> Duration {
-        base.saturating_add(base.mul_f64(self.unit() * factor.max(0.0)))
+        base.saturating_add(scaled(base, self.unit() * factor))
+    }
+}
+
+/// `time` multiplied with `factor`: nothing if that is less than zero or no number, and [`Duration::MAX`] if it is more than
+/// that.
+#[must_use]
+pub fn scaled(time: Duration, factor: f64) -> Duration {
+    let seconds = time.as_secs_f64() * factor;
+    if seconds > 0.0 {
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    } else {
+        Duration::ZERO
     }
 }
 
@@ -70,6 +82,24 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(one.next_u64(), two.next_u64());
         }
+    }
+
+    #[test]
+    fn no_time_and_no_factor_is_too_large_to_be_multiplied() {
+        let times = [Duration::ZERO, Duration::from_secs(3), Duration::MAX];
+        for time in times {
+            for factor in [f64::NAN, f64::NEG_INFINITY, -1.0, 0.0] {
+                let nothing = scaled(time, factor);
+                assert_eq!(nothing, Duration::ZERO, "{time:?} {factor}");
+                assert_eq!(Random::seeded(1).jitter(time, factor), time);
+            }
+            for factor in [f64::INFINITY, f64::MAX] {
+                let most = if time.is_zero() { time } else { Duration::MAX };
+                assert_eq!(scaled(time, factor), most, "{time:?} {factor}");
+                assert_eq!(Random::seeded(1).jitter(time, factor), most);
+            }
+        }
+        assert_eq!(scaled(times[1], 1.5), Duration::from_millis(4500));
     }
 
     #[test]

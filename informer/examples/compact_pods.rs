@@ -99,9 +99,7 @@ async fn keep<S: Stored<Typed = Pod>>(count: usize) -> Result<(), Box<dyn Error>
         informer.lister().len(),
         resident().saturating_sub(before)
     );
-    let one = informer
-        .lister()
-        .get_named(Some("ns-042"), "pod-00000042")?;
+    let one = informer.lister().get_named(Some("ns-042"), "pod-00000042");
     let pod = one.ok_or("fewer than 43 Pods")?.typed()?;
     println!(
         "{:?}",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reeve_clock::Random;
+use reeve_clock::{Random, scaled};
 use tokio::time::Instant;
 
 /// The longest time that is reckoned with: ten years. An option may say more, and means never; a sum of both overflows.
@@ -72,10 +72,8 @@ impl Backoff {
             self.base = self.options.initial;
         }
         let delay = self.random.jitter(self.base, self.options.jitter);
-        self.base = self
-            .base
-            .mul_f64(self.options.factor.max(1.0))
-            .min(self.options.cap);
+        let delay = delay.min(LONGEST);
+        self.base = scaled(self.base, self.options.factor.max(1.0)).min(self.options.cap);
         self.busy_until = Some(now + delay);
         delay
     }
@@ -92,6 +90,26 @@ mod tests {
             let base = Duration::from_millis(expected);
             let delay = backoff.next_delay();
             assert!(delay >= base && delay < base * 2, "{delay:?} for {base:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_options_are_too_large() {
+        for factor in [f64::NAN, f64::INFINITY, f64::MAX, -1.0] {
+            for time in [Duration::ZERO, Duration::from_secs(1), Duration::MAX] {
+                let options = BackoffOptions {
+                    initial: time,
+                    factor,
+                    cap: Duration::MAX,
+                    jitter: factor,
+                    reset: Duration::MAX,
+                };
+                let mut backoff = Backoff::new(options, Random::seeded(1));
+                for _ in 0..5 {
+                    let delay = backoff.next_delay();
+                    assert!(delay >= time.min(LONGEST) && delay <= LONGEST);
+                }
+            }
         }
     }
 

@@ -49,7 +49,7 @@ mod health;
 pub mod indexer;
 mod informer;
 mod key;
-pub mod lister;
+mod lister;
 mod metrics;
 mod mutation;
 mod processor;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube_core::Selector;
 
-use crate::entry::{Stored, ViewError};
+use crate::entry::Stored;
 use crate::factory::Lease;
 use crate::indexer::{self, Indexer, NAMESPACE_INDEX, StoreSnapshot};
 use crate::key::{KeyRef, ObjectKey};
@@ -18,17 +18,6 @@ pub struct Lister<S> {
     lease: Option<Arc<Lease>>,
 }
 
-/// A read that has no answer. That an object does not exist is an answer.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// There is no such index.
-    #[error(transparent)]
-    Index(#[from] indexer::Error),
-    /// The stored form cannot give the object.
-    #[error(transparent)]
-    View(#[from] ViewError),
-}
-
 // === impl Lister ===
 
 impl<S: Stored> Lister<S> {
@@ -37,19 +26,15 @@ impl<S: Stored> Lister<S> {
     }
 
     /// The object with this key, or `None` if there is none.
-    ///
-    /// # Errors
-    /// [`Error::View`] for a form that is decoded on reading and does not decode.
-    pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<S>>, Error> {
-        Ok(self.indexer.get(key))
+    #[must_use]
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<S>> {
+        self.indexer.get(key)
     }
 
     /// The object of this name, in `namespace` or cluster-scoped, without an owned key.
-    ///
-    /// # Errors
-    /// As [`Lister::get`].
-    pub fn get_named(&self, namespace: Option<&str>, name: &str) -> Result<Option<Arc<S>>, Error> {
-        Ok(self.indexer.get_ref(KeyRef { namespace, name }))
+    #[must_use]
+    pub fn get_named(&self, namespace: Option<&str>, name: &str) -> Option<Arc<S>> {
+        self.indexer.get_ref(KeyRef { namespace, name })
     }
 
     /// Every object, as of one moment, in the order of the keys.
@@ -83,14 +68,14 @@ impl<S: Stored> Lister<S> {
     /// with several values one must be equal, or for `!=` none; one without a value has the empty one.
     ///
     /// # Errors
-    /// [`Error::Index`] with [`indexer::Error::UnknownField`], which names the fields that are known.
+    /// [`indexer::Error::UnknownField`], which names the fields that are known.
     pub fn select_fields(
         &self,
         namespace: Option<&str>,
         labels: &Selector,
         fields: &FieldSelector,
-    ) -> Result<Vec<Arc<S>>, Error> {
-        Ok(self.snapshot().select_fields(namespace, labels, fields)?)
+    ) -> Result<Vec<Arc<S>>, indexer::Error> {
+        self.snapshot().select_fields(namespace, labels, fields)
     }
 
     /// At most `limit` objects of one namespace, or of all, whose keys come after `after`: a page. See
@@ -128,9 +113,9 @@ impl<S: Stored> Lister<S> {
     /// The objects that have `value` in the index called `index`.
     ///
     /// # Errors
-    /// [`Error::Index`] if there is no such index.
-    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<S>>, Error> {
-        Ok(self.indexer.by_index(index, value)?)
+    /// [`indexer::Error::Unknown`] if there is no such index.
+    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<S>>, indexer::Error> {
+        self.indexer.by_index(index, value)
     }
 
     /// How many objects there are.
@@ -283,7 +268,7 @@ mod tests {
         }
         let web = Selector::from_iter([Expression::Equal("app".to_owned(), "web".to_owned())]);
         assert_eq!(names(None, &web, "spec.tier!=front").unwrap(), "c");
-        let unknown: Result<String, Error> = names(None, &all, "spec.nodeName=x");
+        let unknown: Result<String, indexer::Error> = names(None, &all, "spec.nodeName=x");
         assert_eq!(
             unknown.unwrap_err().to_string(),
             "nothing is known of the field \"spec.nodeName\"; there are [\"metadata.name\", \

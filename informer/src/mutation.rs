@@ -11,9 +11,10 @@ use tokio::time::Instant;
 
 use crate::backoff::LONGEST;
 use crate::entry::Stored;
+use crate::indexer;
 use crate::indexer::StoreSnapshot;
 use crate::key::ObjectKey;
-use crate::lister::{Error, Lister};
+use crate::lister::Lister;
 use crate::version;
 
 /// How long a mutation counts (client-go: the TTL that its users take).
@@ -104,32 +105,30 @@ impl<S: Stored> MutationCache<S> {
     }
 
     /// The object with this key: as it was written, if the store does not know that yet, else as the store holds it.
-    ///
-    /// # Errors
-    /// As [`Lister::get`].
-    pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<S>>, Error> {
+    #[must_use]
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<S>> {
         let store = self.lister.snapshot();
         let held = store.get(key.as_ref());
         let mut mutations = self.mutations.lock();
         let Some(mutation) = mutations.get(key) else {
-            return Ok(held.cloned());
+            return held.cloned();
         };
         if mutation.counts(&store) {
             let shown = held.is_some() || self.include_adds;
-            return Ok(shown.then(|| Arc::clone(&mutation.object)));
+            return shown.then(|| Arc::clone(&mutation.object));
         }
         let past = mutations.pop(key);
         drop(mutations);
         drop(past);
-        Ok(held.cloned())
+        held.cloned()
     }
 
     /// The objects that have `value` in the index called `index`, by what was written where the store does not know
     /// that yet: an object whose value changed is found under its new one only. In the order of the keys.
     ///
     /// # Errors
-    /// [`Error::Index`] if there is no such index.
-    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<S>>, Error> {
+    /// [`indexer::Error::Unknown`] if there is no such index.
+    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<S>>, indexer::Error> {
         let store = self.lister.snapshot();
         let mut found: Vec<Arc<S>> = store.by_index(index, value)?.cloned().collect();
         for mutation in self.counting(&store) {
@@ -232,7 +231,7 @@ mod tests {
     }
 
     fn get(cache: &MutationCache<ConfigMap>, name: &str) -> Option<String> {
-        let found = cache.get(&ObjectKey::namespaced("n", name)).unwrap();
+        let found = cache.get(&ObjectKey::namespaced("n", name));
         found.map(|map| text(&map))
     }
 
@@ -326,7 +325,10 @@ mod tests {
         cache.mutated(map("c@11"));
         assert_eq!(found(&cache, "last", "1"), "c@11");
         assert_eq!(found(&cache, "last", "2"), "a@12 b@2");
-        assert!(matches!(cache.by_index("none", "1"), Err(Error::Index(_))));
+        assert!(matches!(
+            cache.by_index("none", "1"),
+            Err(indexer::Error::Unknown { .. })
+        ));
     }
 
     #[test]

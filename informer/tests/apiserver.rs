@@ -117,7 +117,6 @@ async fn a_compact_store_holds_the_same_as_a_typed_one() {
         let typed: Vec<_> = stored.iter().map(|map| map.typed().unwrap()).collect();
         assert_eq!(texts(typed.iter().map(AsRef::as_ref)), texts(&listed.items));
         let seventh = informer.lister().get_named(Some("default"), "m7").unwrap();
-        let seventh = seventh.unwrap();
         assert_eq!(seventh.resource_version(), patched.resource_version());
         assert_eq!(seventh.dynamic().unwrap().types.unwrap().kind, "ConfigMap");
         assert!(!seventh.json().contains("managedFields"));
@@ -156,7 +155,6 @@ async fn the_store_follows_writes_with_streaming_lists_and_without() {
         let read = informer
             .lister()
             .get(&ObjectKey::namespaced("default", "m1"))
-            .unwrap()
             .unwrap();
         assert_eq!(read.data.as_ref().unwrap()["value"], "second");
         maps.delete("m2", &DeleteParams::default()).await.unwrap();
@@ -165,7 +163,6 @@ async fn the_store_follows_writes_with_streaming_lists_and_without() {
             informer
                 .lister()
                 .get(&ObjectKey::namespaced("default", "m2"))
-                .unwrap()
                 .is_none()
         );
         assert_same(&client, &informer).await;

@@ -279,7 +279,7 @@ async fn what_stays_in_view_is_not_told_again_when_all_namespaces_become_some_an
     let all = informer.lister().len();
     told.take();
     let key = "red/a".parse().unwrap();
-    let before = informer.lister().get(&key).unwrap().unwrap();
+    let before = informer.lister().get(&key).unwrap();
     assert!(informer.covers(&Scope::Cluster));
     set.set(["red"]);
     let first = server.resource_version();
@@ -287,7 +287,7 @@ async fn what_stays_in_view_is_not_told_again_when_all_namespaces_become_some_an
     informer.wait_synced().await.unwrap();
     seconds(1).await;
     assert_eq!(keys(&informer), "red/a red/c");
-    let after = informer.lister().get(&key).unwrap().unwrap();
+    let after = informer.lister().get(&key).unwrap();
     assert!(Arc::ptr_eq(&before, &after), "it was in view all the time");
     seconds(1).await;
     let lines = told.take();

@@ -778,7 +778,7 @@ fn set_of(namespaces: Option<&Namespaces>) -> NamespaceSet {
 fn seen(store: &dyn Store, write: &Write) -> writes::View {
     // What happens in other namespaces says nothing of this one.
     let through = store.resource_version_in(&scope_of(&write.key));
-    let object = store.get(write.key.as_ref()).ok().flatten();
+    let object = store.get(write.key.as_ref());
     let object = object.and_then(|row| {
         let meta = row.metadata().ok()?;
         Some((meta.uid.clone(), meta.resource_version.clone()))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube_core::Selector;
 use reeve_informer::{
-    CacheHealth, FieldSelector, KeyRef, ObjectKey, ResourceVersion, Scope, ViewError, lister,
+    CacheHealth, FieldSelector, KeyRef, ObjectKey, ResourceVersion, Scope, ViewError, indexer,
 };
 
 use super::View;
@@ -55,15 +55,12 @@ pub enum ReadError {
         /// The namespaces that are cached.
         cached: Vec<String>,
     },
-    /// The stored form does not hold what was asked for, there is no such index, or the object does not decode.
+    /// There is no such index.
     #[error(transparent)]
-    Read(#[from] lister::Error),
-}
-
-impl From<ViewError> for ReadError {
-    fn from(error: ViewError) -> Self {
-        Self::Read(error.into())
-    }
+    Index(#[from] indexer::Error),
+    /// The stored form does not hold what was asked for, or the object does not decode.
+    #[error(transparent)]
+    View(#[from] ViewError),
 }
 
 // === impl Lister ===
@@ -93,7 +90,7 @@ impl<V: 'static> Lister<V> {
     ) -> Result<Option<Arc<V>>, ReadError> {
         let namespace = namespace.filter(|_| self.slot.kind.is_namespaced());
         let store = self.store(namespace)?;
-        match store.get(KeyRef { namespace, name })? {
+        match store.get(KeyRef { namespace, name }) {
             Some(row) => Ok(Some(self.view.of_store(&**store, row)?)),
             None => Ok(None),
         }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use reeve_informer::{
     Builder, CacheHealth, Compact, Endpoint, Event, FieldSelector, HandlerHandle, HandlerOptions,
     IndexValues, InformerFactory, KeyRef, NamespaceSet, ObjectKey, ResourceVersion, Scope,
-    Selection, SharedInformer, Stored, ViewError, Within, indexer, lister,
+    Selection, SharedInformer, Stored, ViewError, Within, indexer,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -87,8 +87,8 @@ pub(super) trait Store: Send + Sync {
     /// How far the store has come in `scope`; empty before its first list.
     fn resource_version_in(&self, scope: &Scope) -> ResourceVersion;
     fn len(&self) -> usize;
-    fn get(&self, key: KeyRef<'_>) -> Result<Option<Arc<dyn Row>>, lister::Error>;
-    fn find(&self, query: &Query<'_>) -> Result<Vec<Arc<dyn Row>>, lister::Error>;
+    fn get(&self, key: KeyRef<'_>) -> Option<Arc<dyn Row>>;
+    fn find(&self, query: &Query<'_>) -> Result<Vec<Arc<dyn Row>>, indexer::Error>;
     fn add_index(&self, name: Arc<str>, function: RowIndex) -> Result<(), indexer::Error>;
     fn add_label_index(&self, label: Arc<str>) -> Result<(), indexer::Error>;
     fn add_handler(&self, handler: RowHandler, options: HandlerOptions) -> Box<dyn Handle>;
@@ -299,12 +299,12 @@ impl<S: Stored> Store for Held<S> {
         self.lister.len()
     }
 
-    fn get(&self, key: KeyRef<'_>) -> Result<Option<Arc<dyn Row>>, lister::Error> {
-        let found = self.lister.get_named(key.namespace, key.name)?;
-        Ok(found.map(|object| object as Arc<dyn Row>))
+    fn get(&self, key: KeyRef<'_>) -> Option<Arc<dyn Row>> {
+        let found = self.lister.get_named(key.namespace, key.name);
+        found.map(|object| object as Arc<dyn Row>)
     }
 
-    fn find(&self, query: &Query<'_>) -> Result<Vec<Arc<dyn Row>>, lister::Error> {
+    fn find(&self, query: &Query<'_>) -> Result<Vec<Arc<dyn Row>>, indexer::Error> {
         Ok(erased(match *query {
             Query::All => self.lister.list(),
             Query::Namespace(namespace) => self.lister.namespace(namespace),

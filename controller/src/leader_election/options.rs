@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use reeve_clock::Clock;
+use reeve_clock::{Clock, scaled};
 
 use crate::manager::FOR_EVER;
 
@@ -162,7 +162,7 @@ impl Options {
         if lease <= renew {
             return Err(Error::LeaseTooShort { lease, renew });
         }
-        if renew <= retry.mul_f64(JITTER) {
+        if renew <= scaled(retry, JITTER) {
             return Err(Error::DeadlineTooShort { renew, retry });
         }
         Ok(())

@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let worker = tokio::spawn(async move {
         while let Some(key) = work.get().await {
             match lister.get(&key) {
-                Ok(Some(map)) => {
+                Some(map) => {
                     println!(
                         "{} has {} keys",
                         *key,
@@ -49,13 +49,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                     );
                     key.requeue_after(Duration::from_secs(60));
                 }
-                Ok(None) => {
+                None => {
                     println!("{} is gone", *key);
                     key.forget();
-                }
-                Err(error) => {
-                    eprintln!("{}: {error}", *key);
-                    key.retry();
                 }
             }
         }

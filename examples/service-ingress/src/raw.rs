@@ -17,7 +17,7 @@ use reeve_controller::events::Recorder;
 use reeve_controller::{Client, Manager, Runnable, client, manager};
 use reeve_informer::{
     Endpoint, Event, HandlerHandle, HandlerOptions, InformerFactory, Lister, MutationCache,
-    ObjectKey, Selection, SharedInformer, Stored, lister,
+    ObjectKey, Selection, SharedInformer, Stored,
 };
 use reeve_workqueue::{Item, OnDrop, Queue};
 use tokio::task::JoinSet;
@@ -54,15 +54,6 @@ struct Controller {
     /// How often in a row the API server refused a key. Outages do not count.
     refusals: Mutex<HashMap<ObjectKey, u32>>,
     defaults: Defaults,
-}
-
-/// Why a key was not brought to an end.
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    #[error(transparent)]
-    Read(#[from] lister::Error),
-    #[error(transparent)]
-    Write(#[from] client::Error),
 }
 
 /// Adds the informers, on every replica, and the controller, on the one that leads.
@@ -143,7 +134,7 @@ impl Controller {
     }
 
     /// Handles events and works on keys until `stop`.
-    async fn run(self: Arc<Self>, stop: CancellationToken) -> Result<(), Error> {
+    async fn run(self: Arc<Self>, stop: CancellationToken) -> Result<(), Infallible> {
         // Both have seen what there is before anything is decided.
         let started = stop.run_until_cancelled(async {
             let (services, ingresses) = (self.handle_services(), self.handle_ingresses());
@@ -216,11 +207,9 @@ impl Controller {
             Ok(Acted::Done | Acted::Wrote(_)) => item.requeue_after(UNSEEN),
             Ok(Acted::Stale) => item.requeue_after(STALE),
             // A server that is away is waited for, for when it is back no event would bring the key back.
-            Err(Error::Write(error))
-                if !error.is_outage() && self.refused(&item) > self.max_retry =>
-            {
+            Err(error) if !error.is_outage() && self.refused(&item) > self.max_retry => {
                 self.refusals.lock().remove(&*item);
-                let service = self.services.get(&item).ok().flatten();
+                let service = self.services.get(&item);
                 tracing::error!(key = %*item, %error, "given up until something changes");
                 give_up(&self.events, service.as_deref(), &error);
                 item.forget();
@@ -243,17 +232,16 @@ impl Controller {
 
     /// Whether the store has come to what was last written to the Ingress.
     fn shows_what_was_written(&self, key: &ObjectKey) -> bool {
-        let version = |ingress: Result<Option<Arc<Ingress>>, lister::Error>| {
-            let ingress = ingress.ok().flatten();
+        let version = |ingress: Option<Arc<Ingress>>| {
             ingress.and_then(|ingress| ingress.metadata.resource_version.clone())
         };
         version(self.ingresses.get(key)) == version(self.stored.get(key))
     }
 
     /// Brings the Ingress of one name to what its Service asks for.
-    async fn sync(&self, key: &ObjectKey) -> Result<Acted, Error> {
-        let service = self.services.get(key)?;
-        let ingress = self.ingresses.get(key)?;
+    async fn sync(&self, key: &ObjectKey) -> Result<Acted, client::Error> {
+        let service = self.services.get(key);
+        let ingress = self.ingresses.get(key);
         let step = plan(service.as_deref(), ingress.as_deref(), &self.defaults);
         let acted = act(&self.client, &self.events, key, service.as_deref(), step).await?;
         if let Acted::Wrote(ingress) = &acted {

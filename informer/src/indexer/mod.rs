@@ -1,6 +1,6 @@
 //! The store: objects by key, in the order of their keys, and by the values of named indexes.
 //!
-//! Readers share a lock that writers hold only for single changes and for swapping in a state that was built
+//! Readers share a lock that writers hold for a batch of changes at most, and for swapping in a state that was built
 //! beside the old one; what a change frees is dropped after the lock is released. Whoever walks many objects
 //! does it on a [`StoreSnapshot`], which takes the lock for a moment only. A list costs one reference count an
 //! object, no copies.
@@ -160,7 +160,8 @@ impl<S: Stored> Indexer<S> {
     ///
     /// `function` gives the values of an object, and must give the same for the same object. If it fails, or
     /// panics, the object is in the store but not in this index, and the failure is counted
-    /// ([`Indexer::index_failures`]).
+    /// ([`Indexer::index_failures`]). It is asked while the store is locked (as in client-go): one that reads the same
+    /// store, through a lister too, waits for itself for ever.
     ///
     /// # Errors
     /// [`Error::Exists`] if there is an index of this name.

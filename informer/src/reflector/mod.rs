@@ -39,7 +39,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube_client::Client;
-use reeve_clock::Clock;
+use reeve_clock::{Clock, scaled};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::decode::{Decoding, Identity, Undecodable};
@@ -206,9 +207,7 @@ impl<S: Stored> Reflector<S> {
 
     /// A time between zero and [`ReflectorOptions::reconnect_spread`].
     fn spread(&self) -> Duration {
-        self.options
-            .reconnect_spread
-            .mul_f64(self.clock.random().unit())
+        scaled(self.options.reconnect_spread, self.clock.random().unit())
     }
 
     /// Where it watches, if that is one namespace.

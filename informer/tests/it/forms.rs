@@ -36,7 +36,7 @@ async fn started<S: Stored>(
 
 fn get<S: Stored>(informer: &SharedInformer<S>, name: &str) -> Arc<S> {
     let key = ObjectKey::namespaced("n", name);
-    informer.lister().get(&key).unwrap().expect("it is there")
+    informer.lister().get(&key).expect("it is there")
 }
 
 #[derive(Clone, Default)]

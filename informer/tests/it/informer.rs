@@ -115,13 +115,13 @@ async fn a_relist_tells_what_is_gone_first_then_the_rest_in_order_and_keeps_what
     running.handle.has_synced().await.unwrap();
     running.told.take();
     let key = ObjectKey::namespaced("n", "a");
-    let before = running.informer.lister().get(&key).unwrap().unwrap();
+    let before = running.informer.lister().get(&key).unwrap();
     seconds(10).await;
     assert_eq!(
         running.told.take(),
         ["-b@2!", "-d@4!", "+e@15", "+b@16", "~c@3-17r"]
     );
-    let after = running.informer.lister().get(&key).unwrap().unwrap();
+    let after = running.informer.lister().get(&key).unwrap();
     assert!(
         Arc::ptr_eq(&before, &after),
         "an unchanged object keeps its entry"
@@ -894,7 +894,7 @@ async fn a_handler_may_use_its_informer() {
                 let (informer, late, seen) = (informer.clone(), late.clone(), Arc::clone(&seen));
                 move |event: Event<ConfigMap>| {
                     // The store is at least as new as the event.
-                    let stored = informer.lister().get(&event.key()).unwrap();
+                    let stored = informer.lister().get(&event.key());
                     seen.lock()
                         .push(stored.map(|map| map.resource_version().to_owned()));
                     let _ = informer.health();

@@ -1273,7 +1273,6 @@ async fn untyped_objects_and_metadata_only_are_informed_of_too() {
     let object = informer
         .lister()
         .get(&ObjectKey::namespaced("n", "a"))
-        .unwrap()
         .unwrap();
     assert_eq!(object.types.as_ref().unwrap().kind, "ConfigMap");
     assert_eq!(object.data["data"]["k"], "v");

@@ -155,11 +155,11 @@ impl<S: Stored> Cache for Running<S> {
     }
 
     fn get(&self, key: &ObjectKey) -> bool {
-        matches!(self.lister.get(key), Ok(Some(_)))
+        self.lister.get(key).is_some()
     }
 
     fn version(&self, key: &ObjectKey) -> u64 {
-        let object = self.lister.get(key).ok().flatten();
+        let object = self.lister.get(key);
         object.map_or(0, |object| object.resource_version().parse().unwrap_or(0))
     }
 
