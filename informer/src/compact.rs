@@ -94,14 +94,27 @@ impl<K> Compact<K> {
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.json.len()
     }
-
-    fn labels(&self) -> Vec<(&str, &str)> {
-        let text = self.header.labels.of(&self.json);
-        json::from_str::<Pairs<'_>>(text).map_or_else(|_| Vec::new(), |pairs| pairs.0)
-    }
 }
 
 impl<K: DeserializeOwned + Send + Sync + 'static> Compact<K> {
+    /// A part of the metadata; nothing if it cannot be read, which is told.
+    fn part<'a, T: serde::Deserialize<'a> + Default>(
+        &self,
+        text: &'a str,
+        view: &'static str,
+    ) -> T {
+        if text.is_empty() {
+            return T::default();
+        }
+        let part: Option<T> = self.read(text, view).unwrap_or_default();
+        part.unwrap_or_default()
+    }
+
+    fn labels(&self) -> Vec<(&str, &str)> {
+        let text = self.header.labels.of(&self.json);
+        self.part::<Pairs<'_>>(text, "labels").0
+    }
+
     fn read<'a, T: serde::Deserialize<'a>>(
         &self,
         text: &'a str,
@@ -170,8 +183,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
 
     fn owner_references(&self) -> Cow<'_, [OwnerReference]> {
         let text = self.header.owner_references.of(&self.json);
-        let owners: Option<Vec<OwnerReference>> = json::from_str(text).unwrap_or_default();
-        Cow::Owned(owners.unwrap_or_default())
+        Cow::Owned(self.part(text, "owner references"))
     }
 
     fn owned_bytes(&self) -> usize {
@@ -315,6 +327,7 @@ struct PartVisitor<'a> {
 }
 
 /// Names and values of labels, as they stand.
+#[derive(Default)]
 struct Pairs<'a>(Vec<(&'a str, &'a str)>);
 
 // === impl ObjectVisitor ===

@@ -40,7 +40,6 @@ use std::time::Duration;
 
 use kube_client::Client;
 use reeve_clock::{Clock, scaled};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::decode::{Decoding, Identity, Undecodable};

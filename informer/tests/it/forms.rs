@@ -95,6 +95,35 @@ async fn a_compact_object_that_does_not_decode_is_an_error_for_each_reader_and_c
 }
 
 #[tokio::test(start_paused = true)]
+async fn labels_and_owners_of_a_compact_object_that_do_not_decode_are_none_and_count() {
+    let object = |name: &str, more: &str| {
+        format!(r#"{{"metadata":{{"name":"{name}","namespace":"n","resourceVersion":"1"{more}}}}}"#)
+    };
+    let script = Script::new([
+        no_streaming(),
+        list(
+            "10",
+            &[
+                object("plain", ""),
+                object("null", r#","labels":null,"ownerReferences":null"#),
+                object("bad", r#","labels":{"a":5}"#),
+                object("worse", r#","ownerReferences":[{"name":7}]"#),
+            ],
+        ),
+        watch([]),
+    ]);
+    let informer = started::<Compact<ConfigMap>>(&script, |builder| builder).await;
+    for (name, counted) in [("plain", 0), ("null", 0), ("bad", 1), ("worse", 2)] {
+        for _ in 0..2 {
+            let entry = get(&informer, name);
+            assert_eq!(entry.label("a"), None);
+            assert!(entry.owner_references().is_empty());
+            assert_eq!(informer.health().unreadable, counted, "{name}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_skipped_is_in_no_form_and_decoded_objects_are_kept_if_asked() {
     let script = || Script::new([no_streaming(), list("10", &[object("a", "1")]), watch([])]);
     let skip = || ".data".parse().unwrap();
