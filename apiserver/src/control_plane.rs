@@ -48,6 +48,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Why a control plane could not be started or used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// `KUBEBUILDER_ASSETS` is not set.
     #[error(

@@ -26,6 +26,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Why an address is not served.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ServeError {
     /// The address cannot be bound.
     #[error("cannot listen on {address}: {source}")]

@@ -19,6 +19,7 @@ pub(crate) struct Tls {
 
 /// Why no certificate could be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TlsError {
     /// Making a key or certificate failed.
     #[error("the server's certificate could not be made: {0}")]

@@ -123,6 +123,7 @@ pub trait Stored: Sized + Send + Sync + 'static {
 
 /// A view that this form of the object cannot give.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ViewError {
     /// The object has no JSON form.
     #[error("the object cannot be written as JSON: {0}")]

@@ -11,6 +11,8 @@ use crate::key::ObjectKey;
 /// For every key a handler sees a legal history: `Added`, any number of `Updated`, `Deleted`, and so on. An
 /// object that was deleted and created again under the same key is `Deleted` and then `Added`, also when the
 /// informer learnt of both at once.
+///
+/// There will be no fourth kind: a handler can match all three.
 pub enum Event<S: ?Sized> {
     /// The object is new to this handler.
     Added {

@@ -18,6 +18,7 @@ use crate::state::{Rules, State, nanoseconds};
 /// What becomes of an [`Item`](crate::Item) that is dropped without an outcome: its worker panicked,
 /// or the future that worked on it was dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnDrop {
     /// As [`Item::done`](crate::Item::done): it is not looked at again unless it is added again.
     #[default]

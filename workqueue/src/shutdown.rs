@@ -9,6 +9,7 @@ use crate::state;
 
 /// What is waited for when a queue shuts down. See [`Queue::shut_down_with`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Drain {
     /// Nothing. What is ready is still handed out, if somebody asks.
     Nothing,

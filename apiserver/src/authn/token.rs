@@ -48,6 +48,7 @@ pub struct BoundObject {
 
 /// Why a token is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TokenError {
     /// No token of this server, or tampered with.
     #[error("invalid bearer token")]

@@ -353,7 +353,7 @@ impl<S: Stored> Store for Held<S> {
         let key = key_of(&meta);
         let version = meta.resource_version.clone().unwrap_or_default();
         if self.told.lock().put((key.clone(), version), ()).is_none() {
-            self.informer.unreadable(key.as_ref(), error);
+            self.informer.report_unreadable(key.as_ref(), error);
         }
     }
 

@@ -46,6 +46,7 @@ pub(crate) struct Undecodable {
 /// A document that could not be read at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} cannot be read: {error}")]
+#[non_exhaustive]
 pub struct DecodeError {
     /// Which document.
     pub what: &'static str,

@@ -22,6 +22,7 @@ enum Step {
 
 /// A text that is no [`SkipPath`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SkipPathError {
     /// It is not written as one.
     #[error(

@@ -25,7 +25,7 @@ pub use crate::indexer::Snapshot;
 use crate::key::{KeyRef, ObjectKey};
 use crate::version::ResourceVersion;
 
-/// One change (client-go: `Delta`).
+/// One change (client-go: `Delta`). There will be no other kinds: a consumer can match them all.
 #[derive(Debug)]
 pub enum Delta<S> {
     /// The server reported a new object.

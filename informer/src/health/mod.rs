@@ -17,6 +17,7 @@ use quarantine::{DESCRIBED, Quarantine};
 
 /// What the informer is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Activity {
     /// It was not started.
     #[default]
@@ -126,6 +127,7 @@ pub struct WatchHealth {
 
 /// Why an informer makes no progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Failure {
     /// The class: `connection`, `forbidden`, `not found`, `expired`, `decode`, `status` for other answers, …
     pub class: &'static str,
@@ -140,6 +142,7 @@ pub struct Failure {
 /// An object that the server sends and that cannot be read as its type. What the store held of it before
 /// stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Quarantined {
     /// Which object.
     pub key: ObjectKey,

@@ -20,6 +20,7 @@ pub type IndexFunction<S> = Arc<dyn Fn(&S) -> IndexValues + Send + Sync>;
 
 /// A question about an index that has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// There is no such index.
     #[error(

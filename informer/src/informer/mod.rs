@@ -303,7 +303,7 @@ impl<S: Stored> SharedInformer<S> {
 
     /// Counts and logs that an object of the store could not be read as a reader wanted it, for forms that do not find
     /// that out themselves ([`CacheHealth::unreadable`]). Say it once a version of an object.
-    pub fn unreadable(&self, key: KeyRef<'_>, error: &ViewError) {
+    pub fn report_unreadable(&self, key: KeyRef<'_>, error: &ViewError) {
         self.inner.source.reading.unreadable(key, error);
     }
 

@@ -23,6 +23,7 @@ use crate::processor::Listener;
 
 /// The informer cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
     /// It ran before, or does now. An informer runs once (client-go: the same).
     #[error("the informer {name} was started before; an informer runs once")]

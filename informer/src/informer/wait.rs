@@ -9,6 +9,7 @@ use crate::version::ResourceVersion;
 
 /// What was waited for will not come.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WaitError {
     /// The informer ended.
     #[error("the informer {name} stopped before that")]

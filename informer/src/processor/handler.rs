@@ -69,6 +69,7 @@ impl<S: Send + Sync + 'static, H: AsyncEventHandler<S>> Asynchronous<S> for H {
 
 /// What happens when a handler does not keep up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Policy {
     /// Past `bound` waiting events, those of one object are merged: `Added`+`Updated` is `Added` of the new;
     /// two `Updated` are one from the first old to the last new; `Updated`+`Deleted` is `Deleted`;

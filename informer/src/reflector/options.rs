@@ -8,6 +8,7 @@ use crate::transport::Limits;
 
 /// How the present state is read first, and again when a watch cannot go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FirstList {
     /// The newest state there is (resourceVersion unset): never older than what anyone has seen. The default.
     #[default]

@@ -11,6 +11,7 @@ use crate::decode::DecodeError;
 /// A request that gave no usable answer. No message holds any part of a body but a Status' own message; nor does one
 /// hold its source, which whoever prints errors adds.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The request could not be made from what the informer was configured with.
     #[error("the request for {path} cannot be built")]
