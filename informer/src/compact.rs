@@ -24,7 +24,7 @@ use serde::de::{
 };
 use serde_json::value::RawValue;
 
-use crate::decode::{Decoding, Key, Skip, json, read_alone};
+use crate::decode::{Decoding, Key, Skip, another, json, read_alone};
 use crate::entry::{Stored, ViewError};
 use crate::reading::Reading;
 
@@ -362,7 +362,13 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_> {
                 "kind" => kind = &None,
                 _ => {}
             }
-            text.part(map.next_value()?, skip).map_err(unwritable)?;
+            let value: &RawValue = map.next_value()?;
+            if let Some(required) = self.decoding.required(&key.0)
+                && value.get().trim_matches('"') != required
+            {
+                return Err(another(required));
+            }
+            text.part(value, skip).map_err(unwritable)?;
         }
         for (key, value) in [("apiVersion", version), ("kind", kind)] {
             if let Some(value) = value {

@@ -22,8 +22,8 @@ pub(crate) use skip::Skip;
 #[cfg(test)]
 pub(crate) use skip::tests as skip_tests;
 pub use skip::{SkipPath, SkipPathError};
-pub(crate) use trim::Key;
 pub use trim::{Decoding, Trimmed};
+pub(crate) use trim::{Key, another};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -24,6 +24,8 @@ use crate::reading::Reading;
 pub struct Decoding {
     pub(crate) api_version: Option<String>,
     pub(crate) kind: Option<String>,
+    /// An object that says it is of another type than these is refused.
+    pub(crate) guarded: bool,
     pub(crate) skip: Skip,
     pub(crate) reading: Arc<Reading>,
 }
@@ -54,6 +56,21 @@ impl Decoding {
             api_version: Some(api_version.into()),
             kind: Some(kind.into()),
             ..Self::default()
+        }
+    }
+
+    /// Refuses objects that say they are something else (client-go: the type guard of `NewReflector`).
+    pub(crate) fn guarded(mut self) -> Self {
+        self.guarded = true;
+        self
+    }
+
+    /// What an object has to say in the field `name`, if it says anything.
+    pub(crate) fn required(&self, name: &str) -> Option<&str> {
+        match name {
+            "apiVersion" if self.guarded => self.api_version.as_deref(),
+            "kind" if self.guarded => self.kind.as_deref(),
+            _ => None,
         }
     }
 
@@ -195,6 +212,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Trim<'_, V> {
             way: self.way,
             ahead: None,
             saw: (false, false),
+            required: None,
             added: None,
             ended: false,
         })
@@ -212,6 +230,8 @@ struct TrimmedMap<'a, A> {
     ahead: Option<&'a Skip>,
     /// Whether `apiVersion` and `kind` were there.
     saw: (bool, bool),
+    /// What the value whose key was handed out last has to be.
+    required: Option<&'a str>,
     /// The value of a key that was put in.
     added: Option<&'a str>,
     ended: bool,
@@ -252,7 +272,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrimmedMap<'_, A> {
                 self.inner.next_value::<IgnoredAny>()?;
                 continue;
             }
-            if self.way.object.is_some() {
+            if let Some(decoding) = self.way.object {
+                self.required = decoding.required(&key);
                 match key.as_ref() {
                     "apiVersion" => self.saw.0 = true,
                     "kind" => self.saw.1 = true,
@@ -273,6 +294,14 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrimmedMap<'_, A> {
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
         if let Some(value) = self.added.take() {
             let value: CowStrDeserializer<'_, A::Error> = Cow::Borrowed(value).into_deserializer();
+            return seed.deserialize(value);
+        }
+        if let Some(required) = self.required.take() {
+            let Key(value) = self.inner.next_value()?;
+            if value != required {
+                return Err(another(required));
+            }
+            let value: CowStrDeserializer<'_, A::Error> = value.into_deserializer();
             return seed.deserialize(value);
         }
         match self.ahead.take() {
@@ -332,7 +361,14 @@ impl<'de, T: DeserializeSeed<'de>> DeserializeSeed<'de> for Trim<'_, T> {
     }
 }
 
-/// A key of a map, borrowed from the document where it has no escapes.
+/// The error of an object that is not what was asked for.
+pub(crate) fn another<E: Error>(required: &str) -> E {
+    E::custom(format_args!(
+        "invalid type: another type of object, expected {required}"
+    ))
+}
+
+/// A text of a document, such as a key, borrowed from the document where it has no escapes.
 pub(crate) struct Key<'de>(pub(crate) Cow<'de, str>);
 
 impl<'de> serde::Deserialize<'de> for Key<'de> {
@@ -413,6 +449,30 @@ mod tests {
         assert_eq!(typed.data.unwrap()["a"], "b");
         let object: DynamicObject = read(POD, &decoding);
         assert_eq!(object.types.unwrap().kind, "Pod");
+    }
+
+    #[test]
+    fn an_object_that_says_it_is_another_is_refused_where_that_is_asked_for() {
+        for (version, kind, reads) in [
+            ("v1", "Pod", true),
+            ("v1", "ConfigMap", false),
+            ("v2", "Pod", false),
+        ] {
+            let decoding = Decoding::of(version, kind).guarded();
+            let dynamic = decoding.read::<DynamicObject>(POD).map(|_| ());
+            let compact = decoding.read::<crate::Compact<Pod>>(POD).map(|_| ());
+            for read in [dynamic, compact] {
+                let error = read.map_err(|error| crate::decode::redacted(&error));
+                assert_eq!(error.is_ok(), reads, "{version} {kind}: {error:?}");
+                let expected = if version == "v1" { kind } else { version };
+                assert!(error.err().is_none_or(|error| {
+                    error.starts_with(&format!("invalid type, expected {expected} at line"))
+                }));
+            }
+            let typeless = r#"{"metadata":{"name":"p"}}"#;
+            assert!(decoding.read::<DynamicObject>(typeless).is_ok());
+            assert!(decoding.read::<crate::Compact<Pod>>(typeless).is_ok());
+        }
     }
 
     proptest! {

@@ -1,14 +1,12 @@
 //! Reading the present state: as a stream, or in pages.
 
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use foldhash::fast::RandomState;
-use indexmap::{Equivalent, IndexMap, IndexSet};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use super::initial::Initial;
 use super::react::refuses_streaming;
 use super::watch::Opened;
 use super::{Error, Progress, Reflector};
@@ -17,9 +15,8 @@ use crate::decode::{
     decode_list_again,
 };
 use crate::entry::Stored;
-use crate::key::{KeyRef, ObjectKey};
 use crate::metrics::Measurement;
-use crate::transport::{self, ListRequest, error_chain};
+use crate::transport::{self, Lines, ListRequest, error_chain};
 use crate::version::ResourceVersion;
 
 /// Everything a list held.
@@ -46,9 +43,6 @@ struct Ahead {
     fetching: JoinSet<Result<Bytes, transport::Error>>,
 }
 
-/// An object in a set, told from others by its key.
-struct Keyed<S>(Arc<S>);
-
 // === impl Ahead ===
 
 impl Ahead {
@@ -64,28 +58,6 @@ impl Ahead {
             Err(ended) if ended.is_panic() => std::panic::resume_unwind(ended.into_panic()),
             Err(_) => None,
         }
-    }
-}
-
-// === impl Keyed ===
-
-impl<S: Stored> PartialEq for Keyed<S> {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.key_ref() == other.0.key_ref()
-    }
-}
-
-impl<S: Stored> Eq for Keyed<S> {}
-
-impl<S: Stored> Hash for Keyed<S> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.key_ref().hash(state);
-    }
-}
-
-impl<S: Stored> Equivalent<Keyed<S>> for KeyRef<'_> {
-    fn equivalent(&self, keyed: &Keyed<S>) -> bool {
-        *self == keyed.0.key_ref()
     }
 }
 
@@ -292,91 +264,64 @@ impl<S: Stored> Reflector<S> {
         let started = Instant::now();
         let version = progress.version.as_ref().filter(|_| !progress.unavailable);
         let consistent = version.is_none();
-        let again = progress.version.is_some();
         let version = version.cloned().unwrap_or_default();
         let mut opened = self.open(&version, true).await?;
-        let lines = &mut opened.lines;
         // Until it is complete. Once may be chance; but what breaks off each time may come through in pages.
         progress.incomplete += 1;
         let deadline = started + self.options.streaming_deadline;
-        let endless = |_| Error::Endless {
-            after: self.options.streaming_deadline,
-        };
-        // Deletions and updates that come before the end belong to the state.
-        let mut objects = IndexSet::<Keyed<S>, RandomState>::default();
-        let mut undecodable: IndexMap<Option<ObjectKey>, Undecodable> = IndexMap::new();
-        loop {
-            let line = if let Some(line) = lines.ready_line()? {
-                line
-            } else {
-                let line = lines.next_line(self.options.streaming_idle);
-                let line = timeout_at(deadline, line).await.map_err(endless)??;
-                line.ok_or(Error::Incomplete)?
-            };
-            let changed = again.then(|| changed(&line)).flatten();
-            let held = changed.and_then(|identity| self.held(progress, &identity));
-            let frame = match held {
-                Some(object) => Frame::Modified(object),
-                None => decode_frame(&line, &self.decoding).map_err(transport::Error::from)?,
-            };
-            let frame = match frame {
-                Frame::Added(object) | Frame::Modified(object) => {
-                    match self.reuse(progress, object) {
-                        Ok(object) => Frame::Modified(object),
-                        Err(object) => Frame::Undecodable {
-                            object,
-                            deleted: false,
-                        },
-                    }
-                }
-                frame => frame,
-            };
-            match frame {
-                Frame::Added(object) | Frame::Modified(object) => {
-                    if !undecodable.is_empty() {
-                        undecodable.swap_remove(&Some(object.key()));
-                    }
-                    objects.replace(Keyed(object));
-                }
-                Frame::Deleted(object) => {
-                    undecodable.swap_remove(&Some(object.key()));
-                    objects.swap_remove(&object.key_ref());
-                }
-                Frame::Undecodable { object, deleted } => {
-                    if let Some(key) = &object.key {
-                        objects.swap_remove(&key.as_ref());
-                    }
-                    if deleted {
-                        undecodable.swap_remove(&object.key);
-                    } else {
-                        undecodable.insert(object.key.clone(), object);
-                    }
-                }
-                Frame::Bookmark {
-                    resource_version,
-                    initial_events_end: true,
-                } => {
-                    self.recorder.record(Measurement::Listed {
-                        items: objects.len(),
-                        duration: started.elapsed(),
-                        streamed: true,
-                    });
-                    let objects = objects.into_iter().map(|Keyed(object)| object).collect();
-                    let undecodable: Vec<_> = undecodable.into_values().collect();
-                    progress.incomplete = 0;
-                    self.refusals.offered(&self.endpoint);
-                    self.accept(
-                        progress,
-                        objects,
-                        &undecodable,
-                        resource_version.into(),
-                        consistent,
-                    )?;
-                    return Ok(opened);
-                }
-                Frame::Error(status) => return Err(transport::Error::from_status(status).into()),
-                Frame::Bookmark { .. } | Frame::Unknown => {}
+        let mut initial = Initial::new();
+        let version = loop {
+            let line = self.initial_line(&mut opened.lines, deadline).await?;
+            let frame = self.initial_frame(progress, &line)?;
+            if let Some(version) = initial.take(frame)? {
+                break version;
             }
+        };
+        let (objects, undecodable) = initial.finish();
+        self.recorder.record(Measurement::Listed {
+            items: objects.len(),
+            duration: started.elapsed(),
+            streamed: true,
+        });
+        progress.incomplete = 0;
+        self.refusals.offered(&self.endpoint);
+        self.accept(progress, objects, &undecodable, version, consistent)?;
+        Ok(opened)
+    }
+
+    /// The next line of a streaming list, which is to be complete by `deadline`.
+    async fn initial_line(&self, lines: &mut Lines, deadline: Instant) -> Result<Bytes, Error> {
+        // Most lines come many at once.
+        if let Some(line) = lines.ready_line()? {
+            return Ok(line);
         }
+        let line = lines.next_line(self.options.streaming_idle);
+        let line = timeout_at(deadline, line).await;
+        let line = line.map_err(|_| Error::Endless {
+            after: self.options.streaming_deadline,
+        })?;
+        line?.ok_or(Error::Incomplete)
+    }
+
+    /// What a line of a streaming list says; what is held already is not read again.
+    fn initial_frame(&self, progress: &Progress, line: &[u8]) -> Result<Frame<S>, Error> {
+        // The first time nothing is held.
+        let again = progress.version.is_some();
+        let changed = again.then(|| changed(line)).flatten();
+        let held = changed.and_then(|identity| self.held(progress, &identity));
+        let frame = match held {
+            Some(object) => Frame::Modified(object),
+            None => decode_frame(line, &self.decoding).map_err(transport::Error::from)?,
+        };
+        let (Frame::Added(object) | Frame::Modified(object)) = frame else {
+            return Ok(frame);
+        };
+        Ok(match self.reuse(progress, object) {
+            Ok(object) => Frame::Modified(object),
+            Err(object) => Frame::Undecodable {
+                object,
+                deleted: false,
+            },
+        })
     }
 }

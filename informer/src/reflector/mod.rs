@@ -12,10 +12,10 @@
 //! | the watch ends when it was asked to | watches again from the last version |
 //! | the watch ends early, or the connection breaks | the same, within seven seconds, drawn at random: many informers do not come back at once |
 //! | the watch ends at once, again and again | backs off between attempts |
-//! | 410, as HTTP status or in the stream | lists again, after a back-off |
+//! | 410, as HTTP status or in the stream; an object in the stream that the server cannot read itself | lists again, after a back-off |
 //! | 429, 5xx, no connection | backs off (at least `Retry-After`) and watches again, without listing |
 //! | the watch is silent for 90 s | opens a second at the last version, then drops the first |
-//! | an object cannot be read, or its type or a transform panics at it | quarantines it; the others go on |
+//! | an object cannot be read, says that it is of another type, or its type or a transform panics at it | quarantines it; the others go on |
 //! | a list is older than what is known | refuses it; after three in a row, accepts that history began anew |
 //! | an event is not newer than what is known | drops it; after ten in a row, asks the server where it stands |
 //! | the third 5xx, undecodable line or too large version in a row in a stream | lists again, after a back-off |
@@ -23,6 +23,7 @@
 //! Whatever happens, a server is asked for at most 120 lists and watches in an hour
 //! ([`ReflectorOptions::request_interval`]). Every wait ends when the reflector is stopped.
 
+mod initial;
 mod list;
 mod options;
 mod pace;
@@ -141,7 +142,7 @@ impl<S: Stored> Reflector<S> {
     ) -> Self {
         Self {
             transport: Transport::new(client, options.limits),
-            decoding: Decoding::of(endpoint.api_version(), endpoint.kind()),
+            decoding: decoding(&endpoint),
             health: Arc::new(HealthCell::new(clock.clone())),
             recorder: Recorder::default(),
             endpoint,
@@ -350,6 +351,16 @@ impl<S: Stored> Reflector<S> {
             new_epoch: anew,
         });
         Ok(())
+    }
+}
+
+/// How objects of `endpoint` are read. Of metadata alone the server says that it is that.
+fn decoding(endpoint: &Endpoint) -> Decoding {
+    let decoding = Decoding::of(endpoint.api_version(), endpoint.kind());
+    if endpoint.is_metadata_only() {
+        decoding
+    } else {
+        decoding.guarded()
     }
 }
 

@@ -26,8 +26,9 @@ pub(super) const SHORT: Duration = Duration::from_secs(1);
 /// Watching again is cheap for both sides; a list of a large kind is not, and many at once bring servers down
 /// (kubernetes#86430). So everything that does not say the version is of no use is answered by watching again.
 pub(super) fn react(error: &Error, in_stream: bool, times: u32) -> Reaction {
-    let lost =
-        error.is_expired() || matches!(error.code(), Some(400 | 404 | 405 | 406 | 415 | 422));
+    let lost = error.is_expired()
+        || error.is_unreadable_store()
+        || matches!(error.code(), Some(400 | 404 | 405 | 406 | 415 | 422));
     // These may come from one object or one version, and then come again from the same place.
     let stuck = error.is_too_large_version()
         || matches!(
@@ -88,6 +89,14 @@ mod tests {
         assert_eq!(
             react(&Error::Silent { after: SHORT }, true, 100),
             Reaction::Rewatch
+        );
+    }
+
+    #[test]
+    fn what_the_server_cannot_read_of_its_store_is_not_watched_for_again() {
+        assert_eq!(
+            react(&status(500, "StoreReadError"), true, 1),
+            Reaction::Relist
         );
     }
 

@@ -110,6 +110,13 @@ impl Error {
         })
     }
 
+    /// The server could not read an object that changed, as when it was corrupt and then deleted by force: from that
+    /// version on it can say nothing more.
+    pub(crate) fn is_unreadable_store(&self) -> bool {
+        self.status()
+            .is_some_and(|status| status.reason == "StoreReadError")
+    }
+
     /// What was asked for is too much for one answer: too large, or not complete in time.
     pub(crate) fn is_unwieldy(&self) -> bool {
         matches!(self, Self::TooLarge { .. } | Self::Deadline { .. })

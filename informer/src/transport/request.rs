@@ -336,6 +336,27 @@ mod tests {
     }
 
     #[test]
+    fn a_streaming_list_is_a_watch_that_asks_for_what_is_there_first() {
+        let query = |version: &str, send_initial_events| {
+            let watch = WatchRequest {
+                resource_version: version.into(),
+                send_initial_events,
+                timeout: Duration::from_secs(300),
+            };
+            let request = watch.build(&Endpoint::of::<Pod>(), &Selection::default());
+            request.unwrap().uri().query().unwrap().to_owned()
+        };
+        const WATCH: &str = "watch=true&allowWatchBookmarks=true&timeoutSeconds=300";
+        const FIRST: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+        assert_eq!(query("", true), format!("{WATCH}&{FIRST}"));
+        assert_eq!(
+            query("7", true),
+            format!("{WATCH}&resourceVersion=7&{FIRST}")
+        );
+        assert_eq!(query("7", false), format!("{WATCH}&resourceVersion=7"));
+    }
+
+    #[test]
     fn a_continued_list_sends_no_version() {
         let list = ListRequest {
             resource_version: Some("5".into()),

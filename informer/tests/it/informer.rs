@@ -235,6 +235,93 @@ fn removing_a_handler_waits_for_its_callback_in_flight() {
     });
 }
 
+#[test]
+fn a_handler_that_panics_while_it_is_removed_is_removed() {
+    // Real threads, since the callback blocks one; no time passes.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (script, _say) = three();
+        let informer = SharedInformer::<ConfigMap>::builder(script.client()).build();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn({
+            let (informer, stop) = (informer.clone(), stop.clone());
+            async move { informer.run(stop).await }
+        });
+        let (entered, mut was_entered) = mpsc::unbounded_channel();
+        let (leave, left) = std::sync::mpsc::channel::<()>();
+        let left = Mutex::new(left);
+        let handler = move |_: Event<ConfigMap>| {
+            entered.send(()).unwrap();
+            left.lock().recv().unwrap();
+            panic!("on purpose");
+        };
+        let handle = informer
+            .add_handler(handler, HandlerOptions::new())
+            .unwrap();
+        was_entered.recv().await.unwrap();
+        let removal = handle.remove();
+        tokio::pin!(removal);
+        assert!(futures_are_pending(&mut removal), "the callback still runs");
+        leave.send(()).unwrap();
+        removal.await;
+        assert_eq!((handle.panics(), handle.delivered()), (1, 1));
+        informer.wait_synced().await.unwrap();
+        stop.cancel();
+        task.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn handlers_and_indexes_that_come_while_it_starts_lose_nothing() {
+    // Real threads, so that they race; no time passes.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        for _ in 0..50 {
+            let (script, _say) = three();
+            let informer = SharedInformer::<ConfigMap>::builder(script.client()).build();
+            let stop = CancellationToken::new();
+            let adding: Vec<_> = (0..4)
+                .map(|number| {
+                    let informer = informer.clone();
+                    tokio::spawn(async move {
+                        let told = Told::default();
+                        let handle = informer
+                            .add_handler(told.handler(), HandlerOptions::new())
+                            .unwrap();
+                        let name = format!("index {number}");
+                        informer
+                            .add_indexer(&*name, |map| Ok(vec![map.name().into()]))
+                            .unwrap();
+                        handle.has_synced().await.unwrap();
+                        let mut told = told.take();
+                        told.sort();
+                        assert_eq!(told, ["+a@1*", "+b@2*", "+c@3*"]);
+                        let values = informer.indexer().index_values(&name).unwrap();
+                        assert_eq!(values.len(), 3);
+                    })
+                })
+                .collect();
+            let task = tokio::spawn({
+                let (informer, stop) = (informer.clone(), stop.clone());
+                async move { informer.run(stop).await }
+            });
+            for adding in adding {
+                adding.await.unwrap();
+            }
+            stop.cancel();
+            task.await.unwrap().unwrap();
+        }
+    });
+}
+
 fn futures_are_pending<F: Future + Unpin>(future: &mut F) -> bool {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     std::pin::Pin::new(future).poll(&mut context).is_pending()
@@ -618,12 +705,21 @@ async fn an_informer_runs_once_and_takes_no_handlers_after_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn dropping_the_run_stops_everything_and_tells_who_waits() {
-    let script = Script::default();
-    let running = start(&script);
+    let script = Script::new([watch([added("a", "5")])]);
+    let informer = builder(&script).build();
+    let held = Arc::new(());
+    let handler = {
+        let held = Arc::clone(&held);
+        move |_: Event<ConfigMap>| drop(Arc::clone(&held))
+    };
+    let second = informer
+        .add_handler(handler, HandlerOptions::new())
+        .unwrap();
+    let running = run(informer.clone());
     millis(1).await;
-    let informer = running.informer.clone();
     let waiting = tokio::spawn(async move { informer.wait_synced().await });
     millis(1).await;
+    assert_eq!((script.open(), Arc::strong_count(&held)), (1, 2));
     running.task.abort();
     assert!(matches!(
         waiting.await.unwrap(),
@@ -632,8 +728,12 @@ async fn dropping_the_run_stops_everything_and_tells_who_waits() {
     assert!(running.handle.has_synced().await.is_err());
     running.handle.remove().await;
     assert!(running.informer.is_stopped());
-    // The handler's task held its handler; nothing does any more but the informer itself.
+    millis(1).await;
     assert_eq!(script.open(), 0);
+    // The handler's task held its handler, and nothing does any more: neither the informer nor the handle.
+    assert_eq!(Arc::strong_count(&held), 1);
+    second.remove().await;
+    drop(running.informer);
 }
 
 #[tokio::test(start_paused = true)]
@@ -720,6 +820,8 @@ async fn an_index_that_fails_or_panics_is_counted_and_costs_only_itself() {
     informer.wait_synced().await.unwrap();
     assert_eq!(running.store(), "a@1 b@2 c@3");
     assert_eq!(informer.lister().by_index("fails", "x").unwrap().len(), 1);
+    let values = informer.indexer().index_values("fails").unwrap();
+    assert_eq!(values, ["x".into()], "each value once");
     let (failures, last) = informer.indexer().index_failures("fails").unwrap();
     assert_eq!(failures, 2);
     assert!(last.unwrap().contains("n/b"));

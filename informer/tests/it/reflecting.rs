@@ -153,10 +153,16 @@ async fn failures_that_take_turns_are_logged_once_each() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_stays_is_logged_once() {
+    for code in [403, 404, 500] {
+        is_logged_once(code).await;
+    }
+}
+
+async fn is_logged_once(code: u16) {
     let log = Log::default();
     let _logging = log.catch(tracing::Level::INFO);
     let mut answers = vec![no_streaming()];
-    answers.extend((0..20).map(|_| status(403, "Forbidden")));
+    answers.extend((0..20).map(|_| status(code, "Reason")));
     answers.push(list("10", &[]));
     let script = Script::new(answers).otherwise(|_| watch([]));
     let informer = SharedInformer::<ConfigMap>::builder(script.client())

@@ -5,9 +5,13 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube_core::DynamicObject;
 use reeve_informer::{
-    Activity, FirstList, HandlerOptions, ObjectKey, Policy, ReflectorOptions, SharedInformer,
+    Activity, BackoffOptions, Compact, Endpoint, FirstList, HandlerOptions, ObjectKey, Policy,
+    ReflectorOptions, SharedInformer, Stored,
 };
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::harness::{builder, clock, millis, run, seconds, start};
 use crate::script::*;
@@ -167,6 +171,19 @@ async fn a_streaming_list_that_breaks_off_is_read_in_pages_this_time() {
         );
         running.stop().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_that_ends_after_it_was_complete_is_followed_by_a_watch() {
+    let script = Script::new([
+        ending([added("a", "5"), initial_end("10"), wait(60)]),
+        watch([added("b", "11")]),
+    ]);
+    let running = start(&script);
+    seconds(70).await;
+    assert_eq!(script.log(), ["stream", "watch @10"]);
+    assert_eq!(running.store(), "a@5 b@11");
+    running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -452,6 +469,58 @@ async fn a_list_that_fails_for_an_hour_is_asked_for_at_most_120_times() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_store_survives_lists_and_watches_that_fail() {
+    let began = Instant::now();
+    let script = Script::new([
+        no_streaming(),
+        list("10", &[object("a", "5"), object("b", "6")]),
+        ending([modified("a", "11"), error(410, "Expired")]),
+    ])
+    .otherwise(move |asked| match asked.verb() {
+        _ if began.elapsed().as_secs() < HOUR => status(500, "InternalError"),
+        "list" => list("30", &[object("a", "11"), object("c", "21")]),
+        _ => watch([]),
+    });
+    let running = start(&script);
+    seconds(HOUR).await;
+    assert_eq!(running.store(), "a@11 b@6");
+    assert!(running.informer.has_synced());
+    assert_eq!(running.informer.health().activity, Activity::BackingOff);
+    running.told.take();
+    seconds(60).await;
+    assert_eq!(running.store(), "a@11 c@21");
+    assert_eq!(running.told.take(), ["-b@6!", "+c@21"]);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_backs_off_as_the_options_say() {
+    let mut answers: Vec<_> = (0..5).map(|_| status(500, "")).collect();
+    answers.extend([list("10", &[]), watch([])]);
+    let script = Script::new(answers);
+    let options = ReflectorOptions {
+        backoff: BackoffOptions {
+            initial: Duration::from_millis(10),
+            cap: Duration::from_millis(100),
+            jitter: 0.0,
+            ..BackoffOptions::default()
+        },
+        ..pages_only()
+    };
+    let running = run(builder(&script).reflector(options).build());
+    running.informer.wait_synced().await.unwrap();
+    let asked = script.asked();
+    let waits: Vec<_> = asked[..6]
+        .windows(2)
+        .map(|pair| (pair[1].at - pair[0].at).as_millis())
+        .collect();
+    // tokio's timer wakes within a millisecond.
+    for (wait, said) in waits.iter().zip([10, 20, 40, 80, 100]) {
+        assert!((said..=said + 1).contains(wait), "{waits:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_list_without_an_answer_ends_after_a_minute() {
     let script = Script::new([Answer::Hang, list("10", &[object("a", "1")]), watch([])]);
     let running = run(builder(&script).reflector(pages_only()).build());
@@ -558,6 +627,34 @@ async fn server_side_time_outs_are_between_five_and_ten_minutes_and_vary() {
     times.dedup();
     assert!(times.len() > 50);
     running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_out_of_watches_is_at_least_five_minutes_and_as_long_as_is_said() {
+    for (said, shortest) in [(1, 300), (299, 300), (1800, 1800)] {
+        let script = Script::default().otherwise(|asked| match asked.verb() {
+            "list" => list("10", &[]),
+            _ => ending([wait(60)]),
+        });
+        let options = ReflectorOptions {
+            watch_timeout: Duration::from_secs(said),
+            ..pages_only()
+        };
+        let running = run(builder(&script).reflector(options).build());
+        seconds(HOUR).await;
+        let asked = script.asked();
+        let times: Vec<u64> = asked[1..]
+            .iter()
+            .map(|asked| asked.get("timeoutSeconds").parse().unwrap())
+            .collect();
+        assert!(times.len() > 30);
+        let allowed = shortest..=2 * shortest;
+        assert!(
+            times.iter().all(|time| allowed.contains(time)),
+            "{said}: {times:?}"
+        );
+        running.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -714,6 +811,26 @@ async fn an_error_in_the_stream_that_keeps_coming_leads_to_a_list() {
         ]
     );
     assert_eq!(running.store(), "a@15");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_cannot_read_of_its_store_is_listed_at_once() {
+    let script = Script::new([
+        no_streaming(),
+        list("10", &[object("a", "5"), object("corrupt", "6")]),
+        // It was corrupt, and deleted by force.
+        ending([error(500, "StoreReadError")]),
+        list("20", &[object("a", "5")]),
+        watch([]),
+    ]);
+    let running = start(&script);
+    seconds(20).await;
+    assert_eq!(
+        script.log()[2..],
+        ["watch @10", "list limit=500", "watch @20"]
+    );
+    assert_eq!(running.store(), "a@5");
+    running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -1178,12 +1295,66 @@ async fn a_line_that_is_no_event_is_fetched_again_and_after_three_times_all_is_l
     assert_eq!(running.store(), "a@15");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_table_in_a_watch_is_set_aside_and_the_watch_goes_on() {
+    let table = r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"11"},"columnDefinitions":[],"rows":[{"cells":["a"]}]}"#;
+    let script = Script::new([
+        no_streaming(),
+        list("10", &[object("a", "5")]),
+        watch([event("MODIFIED", table), modified("a", "12")]),
+    ]);
+    let running = start(&script);
+    millis(10).await;
+    assert_eq!(running.store(), "a@12");
+    assert_eq!(running.informer.health().quarantined_count, 1);
+    assert_eq!(script.log()[2..], ["watch @10"]);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_says_it_is_of_another_type_is_set_aside_in_the_forms_that_would_read_it() {
+    async fn set_aside<S: Stored>() {
+        let secret = object("s", "6").replace("ConfigMap", "Secret");
+        let other = object("c", "12").replace(r#""apiVersion":"v1""#, r#""apiVersion":"v2""#);
+        let script = Script::new([
+            no_streaming(),
+            list("10", &[object("a", "5"), secret]),
+            watch([event("ADDED", &other), added("b", "13")]),
+        ]);
+        let endpoint = Endpoint::of::<ConfigMap>();
+        let informer = SharedInformer::<S>::builder_for(script.client(), endpoint)
+            .clock(clock())
+            .build();
+        let running = tokio::spawn({
+            let informer = informer.clone();
+            async move { informer.run(CancellationToken::new()).await }
+        });
+        millis(10).await;
+        let objects = informer.lister().list();
+        let names: Vec<_> = objects.iter().map(|object| object.name()).collect();
+        assert_eq!(names, ["a", "b"]);
+        let quarantined = informer.health().quarantined;
+        let errors: Vec<_> = quarantined.iter().map(|object| &object.error).collect();
+        assert!(
+            errors[0].contains("expected ConfigMap") && errors[1].contains("expected v1"),
+            "{errors:?}"
+        );
+        running.abort();
+    }
+    set_aside::<DynamicObject>().await;
+    set_aside::<Compact<ConfigMap>>().await;
+}
+
 // === Stopping ===
 
 #[tokio::test(start_paused = true)]
 async fn every_wait_ends_when_the_informer_is_stopped() {
-    let cases: [(&str, Vec<Answer>); 6] = [
+    let cases: [(&str, Vec<Answer>); 7] = [
         ("a list without answer", vec![no_streaming(), Answer::Hang]),
+        (
+            "a page ahead without answer",
+            vec![no_streaming(), page("1", "t", &[]), watch([])],
+        ),
         (
             "a watch without answer",
             vec![no_streaming(), list("1", &[]), Answer::Hang],
@@ -1219,7 +1390,7 @@ async fn every_wait_ends_when_the_informer_is_stopped() {
 async fn an_informer_that_is_stopped_before_its_start_asks_nothing() {
     let script = Script::default();
     let informer = builder(&script).build();
-    let stop = tokio_util::sync::CancellationToken::new();
+    let stop = CancellationToken::new();
     stop.cancel();
     informer.run(stop).await.unwrap();
     assert!(script.asked().is_empty());
@@ -1249,9 +1420,8 @@ async fn a_removed_kind_is_waited_for_quietly_and_followed_when_it_returns() {
 
 #[tokio::test(start_paused = true)]
 async fn untyped_objects_and_metadata_only_are_informed_of_too() {
+    use kube_core::ApiResource;
     use kube_core::metadata::PartialObjectMeta;
-    use kube_core::{ApiResource, DynamicObject};
-    use reeve_informer::{Endpoint, Stored};
 
     // Items of a built-in kind's list bear no type of their own.
     let item = r#"{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"5"},"data":{"k":"v"}}"#;
@@ -1263,11 +1433,7 @@ async fn untyped_objects_and_metadata_only_are_informed_of_too() {
         .build();
     let running = tokio::spawn({
         let informer = informer.clone();
-        async move {
-            informer
-                .run(tokio_util::sync::CancellationToken::new())
-                .await
-        }
+        async move { informer.run(CancellationToken::new()).await }
     });
     informer.wait_synced().await.unwrap();
     let object = informer
@@ -1286,11 +1452,7 @@ async fn untyped_objects_and_metadata_only_are_informed_of_too() {
     assert!(informer.endpoint().is_metadata_only());
     let running = tokio::spawn({
         let informer = informer.clone();
-        async move {
-            informer
-                .run(tokio_util::sync::CancellationToken::new())
-                .await
-        }
+        async move { informer.run(CancellationToken::new()).await }
     });
     informer.wait_synced().await.unwrap();
     assert_eq!(informer.lister().len(), 1);
