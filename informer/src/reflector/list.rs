@@ -26,6 +26,8 @@ struct Listed<S> {
     version: ResourceVersion,
     /// It came in more than one page.
     paginated: bool,
+    /// The server was asked for its newest state.
+    consistent: bool,
 }
 
 /// Why a list did not come to its end.
@@ -85,19 +87,16 @@ impl<S: Stored> Reflector<S> {
             started = Instant::now();
         }
         let version = progress.list_version(&self.options);
-        let (listed, consistent) = match self.pages(progress, version.as_deref()).await {
+        let listed = match self.pages(progress, version.as_deref()).await {
             Err(error)
                 if version.is_some() && (error.is_expired() || error.is_too_large_version()) =>
             {
                 progress.unavailable = true;
                 progress.pace.ready().await;
-                (self.pages(progress, None).await?, true)
+                self.pages(progress, None).await?
             }
-            listed => (listed?, version.is_none()),
+            listed => listed?,
         };
-        if version.as_deref() == Some("0") && listed.paginated {
-            progress.pages_without_cache = true;
-        }
         self.recorder.record(Measurement::Listed {
             items: listed.objects.len(),
             duration: started.elapsed(),
@@ -108,7 +107,7 @@ impl<S: Stored> Reflector<S> {
             listed.objects,
             &listed.undecodable,
             listed.version,
-            consistent,
+            listed.consistent,
         )?;
         Ok(None)
     }
@@ -142,14 +141,25 @@ impl<S: Stored> Reflector<S> {
     async fn pages(
         &self,
         progress: &mut Progress,
-        version: Option<&str>,
+        mut version: Option<&str>,
     ) -> Result<Listed<S>, transport::Error> {
+        // At "0" a server that has a cache gives everything at once, whatever the limit says.
+        const AT_HAND: Option<&str> = Some("0");
+        if version == AT_HAND && !progress.may_ask_for_all() {
+            version = None;
+        }
         let mut limit = progress.page_limit(&self.options, version);
         loop {
             match self.all_pages(progress, version, limit).await {
-                Ok(listed) => return Ok(listed),
-                Err(Broken::First(error)) if limit == 0 && error.is_unwieldy() => {
+                Ok(listed) => {
+                    progress.pages_without_cache |= version == AT_HAND && listed.paginated;
+                    return Ok(listed);
+                }
+                Err(Broken::First(error))
+                    if (limit == 0 || version == AT_HAND) && error.is_unwieldy() =>
+                {
                     progress.ask_in_pages();
+                    version = version.filter(|_| version != AT_HAND);
                     limit = Progress::page_size(&self.options);
                 }
                 Err(Broken::Later(error))
@@ -183,6 +193,7 @@ impl<S: Stored> Reflector<S> {
             undecodable: Vec::new(),
             version: ResourceVersion::from(std::mem::take(&mut page.resource_version)),
             paginated: page.continue_token.is_some(),
+            consistent: version.is_none(),
         };
         loop {
             for object in page.items {

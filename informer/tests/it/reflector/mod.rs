@@ -1,0 +1,51 @@
+//! What the reflector asks, and what comes of the answers. Named cases of client-go's reflector tests, and
+//! the servers that other clients were seen to fail on.
+
+mod ending;
+mod epochs;
+mod lists;
+mod streaming;
+mod unreadable;
+mod untyped;
+mod watches;
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_core::DynamicObject;
+use reeve_informer::{
+    Activity, BackoffOptions, Compact, Endpoint, FirstList, HandlerOptions, ObjectKey, Policy,
+    ReflectorOptions, SharedInformer, Stored,
+};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::harness::{builder, clock, millis, run, seconds, start};
+use crate::script::*;
+
+const HOUR: u64 = 3600;
+
+/// Requests that `verb` made in the hour after start, against a server that always answers the same.
+async fn requests_in_an_hour(script: &Script) -> usize {
+    let running = start(script);
+    seconds(HOUR).await;
+    let count = script.asked().len();
+    running.stop().await;
+    count
+}
+
+fn any() -> ReflectorOptions {
+    ReflectorOptions {
+        first_list: FirstList::Any,
+        streaming: false,
+        ..ReflectorOptions::default()
+    }
+}
+
+fn pages_only() -> ReflectorOptions {
+    ReflectorOptions {
+        streaming: false,
+        ..ReflectorOptions::default()
+    }
+}

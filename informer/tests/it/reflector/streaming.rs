@@ -1,0 +1,158 @@
+//! Lists that come as streams, and the way back to pages.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_fills_the_store_and_goes_on_as_the_watch() {
+    let script = Script::new([watch([
+        added("a", "5"),
+        added("b", "3"),
+        bookmark("5"),
+        initial_end("10"),
+        modified("a", "11"),
+        bookmark("12"),
+    ])]);
+    let running = start(&script);
+    running.informer.wait_synced().await.unwrap();
+    millis(10).await;
+    assert_eq!(running.store(), "a@11 b@3");
+    assert_eq!(running.informer.last_sync_resource_version().as_str(), "12");
+    assert_eq!(running.told.take(), ["+a@5*", "+b@3*", "~a@5-11"]);
+    assert_eq!(script.log(), ["stream"]);
+    let asked = &script.asked()[0];
+    assert_eq!(asked.get("resourceVersionMatch"), "NotOlderThan");
+    assert_eq!(asked.get("allowWatchBookmarks"), "true");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_synced_before_the_annotated_bookmark() {
+    let script = Script::new([watch([added("a", "5"), bookmark("6")])]);
+    let running = start(&script);
+    seconds(9).await;
+    assert!(!running.informer.has_synced());
+    assert_eq!(running.store(), "");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn updates_and_deletions_before_the_end_belong_to_the_state() {
+    let script = Script::new([watch([
+        added("a", "1"),
+        added("b", "2"),
+        modified("a", "3"),
+        deleted("b", "4"),
+        initial_end("4"),
+    ])]);
+    let running = start(&script);
+    running.handle.has_synced().await.unwrap();
+    assert_eq!(running.store(), "a@3");
+    assert_eq!(running.told.take(), ["+a@3*"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_streaming_lists_is_read_in_pages_and_not_asked_again_for_an_hour() {
+    for refusal in [no_streaming(), status(400, "BadRequest")] {
+        let script = Script::new([
+            refusal,
+            list("10", &[object("a", "5")]),
+            status(410, "Expired"),
+        ])
+        .otherwise(|asked| match asked.verb() {
+            "list" => list("20", &[object("a", "15")]),
+            "watch" => ending([wait(60), error(410, "Expired")]),
+            _ => no_streaming(),
+        });
+        let running = start(&script);
+        seconds(10).await;
+        assert_eq!(
+            script.log(),
+            [
+                "stream",
+                "list limit=500",
+                "watch @10",
+                "list limit=500",
+                "watch @20"
+            ]
+        );
+        seconds(HOUR + 600).await;
+        assert_eq!(script.count("stream"), 2, "{:?}", script.log());
+        running.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_end_bookmark_is_waited_for_ten_seconds_and_then_pages_are_read() {
+    let script = Script::new([
+        watch([added("a", "5")]),
+        list("10", &[object("a", "5")]),
+        watch([]),
+    ]);
+    let running = start(&script);
+    running.informer.wait_synced().await.unwrap();
+    let asked = script.asked();
+    assert_eq!(script.log()[..2], ["stream", "list limit=500"]);
+    assert_eq!((asked[1].at - asked[0].at).as_secs(), 10);
+    millis(1).await;
+    assert_eq!(script.open(), 1, "the stream without an end was dropped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_that_never_ends_the_initial_events_is_given_up_too() {
+    let chatter = (0..200).flat_map(|number| [modified("a", &format!("{}", 10 + number)), wait(2)]);
+    let script = Script::new([
+        ending(chatter),
+        list("900", &[object("a", "800")]),
+        watch([]),
+    ]);
+    let running = start(&script);
+    running.informer.wait_synced().await.unwrap();
+    let asked = script.asked();
+    assert_eq!((asked[1].at - asked[0].at).as_secs(), 300);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_that_breaks_off_is_read_in_pages_this_time() {
+    for end in [None, Some(Bit::Reset)] {
+        let bits = [added("a", "5")].into_iter().chain(end);
+        let script = Script::new([ending(bits)]).otherwise(|asked| match asked.verb() {
+            "list" => list("10", &[object("b", "6")]),
+            "stream" => watch([added("b", "6"), initial_end("10")]),
+            _ => watch([]),
+        });
+        let running = start(&script);
+        running.informer.wait_synced().await.unwrap();
+        assert_eq!(
+            running.store(),
+            "b@6",
+            "what came of the broken stream is thrown away"
+        );
+        running.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_that_ends_after_it_was_complete_is_followed_by_a_watch() {
+    let script = Script::new([
+        ending([added("a", "5"), initial_end("10"), wait(60)]),
+        watch([added("b", "11")]),
+    ]);
+    let running = start(&script);
+    seconds(70).await;
+    assert_eq!(script.log(), ["stream", "watch @10"]);
+    assert_eq!(running.store(), "a@5 b@11");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_asked_again_for_a_streaming_list_after_a_while() {
+    let script = Script::new([
+        status(429, "TooManyRequests"),
+        status(429, "TooManyRequests"),
+        watch([added("a", "5"), initial_end("10")]),
+    ]);
+    let running = start(&script);
+    running.informer.wait_synced().await.unwrap();
+    assert_eq!(script.log(), ["stream", "stream", "stream"]);
+    assert!(script.asked()[2].at - script.asked()[0].at >= Duration::from_millis(2400));
+}
