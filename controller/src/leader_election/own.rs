@@ -1,10 +1,10 @@
 //! A runnable with a lease of its own.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use reeve_clock::Clock;
-use tokio::pin;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Elector, Fence, Lost, Marks, Options, add_checks, remove_checks};
@@ -25,6 +25,8 @@ pub(crate) struct Own {
     leading: watch::Sender<bool>,
     /// Whether the controller has ended all it does as the leader.
     rests: watch::Sender<bool>,
+    /// Until when the lease is to be given up, once the manager stops.
+    release_by: Arc<OnceLock<Instant>>,
     /// Before the name: who has that next begins its own.
     series: Series,
     /// Nobody else in this manager contends for it.
@@ -91,6 +93,7 @@ impl Own {
         clock: &Clock,
         metrics: &Metrics,
         health: &Health,
+        release_by: Arc<OnceLock<Instant>>,
     ) -> Self {
         Self {
             marks: metrics.leader(&options.name),
@@ -100,6 +103,7 @@ impl Own {
             health: health.clone(),
             leading: watch::channel(false).0,
             rests: watch::channel(true).0,
+            release_by,
             series: metrics.lease_series(&options.name),
             options,
             name,
@@ -119,39 +123,23 @@ impl Own {
         }
     }
 
-    /// `runnable`, contending for the lease while it runs. Told to stop, it ends and then the lease is given up; when
-    /// the lease is lost, it stands by and contends again.
-    pub(crate) fn around(mut self, runnable: Runnable) -> Runnable {
-        let name = runnable.name().to_owned();
-        let inspect = runnable.inspect.clone();
-        let led = Runnable::told(name, move |ticket, stop| async move {
-            let lease = self.options.name.clone();
-            add_checks(&self.health, &lease, &self.fence);
-            let ended = CancellationToken::new();
-            let result = {
-                let contend = self.contend(&ended);
-                pin!(contend);
-                let mut run = (runnable.run)(Arc::clone(&ticket), stop);
-                tokio::select! {
-                    biased;
-                    // It does not end before it is told to.
-                    () = &mut contend => Ok(()),
-                    result = &mut run => {
-                        drop(run);
-                        ended.cancel();
-                        contend.await;
-                        result
-                    }
+    /// `runnable`, and beside it what contends for the lease: until the runnable has ended, when it is given up. When
+    /// the lease is lost, the runnable stands by, and this contends again.
+    pub(crate) fn around(mut self, mut runnable: Runnable) -> Runnable {
+        runnable.contend = Some(Box::new(move |ticket, ended| {
+            let contending = async move {
+                let lease = self.options.name.clone();
+                add_checks(&self.health, &lease, &self.fence);
+                self.contend(&ended).await;
+                remove_checks(&self.health, &lease);
+                if !ticket.is_asked_to_stop() {
+                    // The manager stops, too.
+                    self.series.keep();
                 }
             };
-            remove_checks(&self.health, &lease);
-            if !ticket.is_asked_to_stop() {
-                // The manager stops, too.
-                self.series.keep();
-            }
-            result
-        });
-        led.inspected_by(inspect)
+            Box::pin(contending)
+        }));
+        runnable
     }
 
     /// Takes the lease, keeps it, and takes it again when it was lost, until `ended`; then gives it up.
@@ -165,7 +153,8 @@ impl Own {
                 self.fence.clone(),
                 self.marks.clone(),
             )
-            .wary(wary);
+            .wary(wary)
+            .releasing_by(Arc::clone(&self.release_by));
             let lead = elector.lead(ended.clone(), self.leading.clone());
             let Err(lost) = lead.await else {
                 return;

@@ -39,7 +39,7 @@ pub enum Error {
         source: crate::cache::CacheError,
     },
     /// It ran before.
-    #[error("a manager runs once")]
+    #[error("a manager runs once, and this one did; build another with `Manager::builder`")]
     AlreadyRun,
     /// Nothing can be added to a manager that stops.
     #[error("the manager is stopping; {0} was not added")]

@@ -2,7 +2,8 @@
 //!
 //! Start: HTTP servers, so that probes are answered; caches, until each is filled or known to be failing; what runs
 //! on every replica; the election; on the leader the workers. Stop, on a signal or the first failure: workers (each
-//! ends what it is at), then the lease is released, then the rest in reverse, HTTP servers last. Whatever still runs
+//! ends what it is at); then the leases are released while what runs on every replica ends; then the last events are
+//! written, the caches stop, and HTTP servers last. Whatever still runs
 //! when its part of the grace period ends ([`GRACE_PERIOD`]) is dropped, and named in the error.
 //!
 //! When the lease is lost there is no grace: the workers' reconciles are dropped at their next await, before another
@@ -60,8 +61,9 @@ use signals::Signals;
 use status::Ending;
 use supervisor::Supervisor;
 
-/// How long a stop may take, unless the builder says otherwise. Workers get two thirds of it; what is left is for the
-/// lease to be released when nothing they sent can arrive any more, and, a twelfth at least, for the last events.
+/// How long a stop may take, unless the builder says otherwise. Workers get two thirds of it. By seven eighths the
+/// leases are released, when nothing that was sent can arrive any more, and what runs on every replica has ended. What
+/// is left is, a twelfth at least, for the last events, and then for caches and servers.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(30);
 
 /// As long as anybody waits: 30 years, which can be multiplied and added to a time.
@@ -95,7 +97,7 @@ struct Shared {
     clusters: Mutex<Vec<Cluster>>,
     cluster_names: Names,
     leading: watch::Sender<bool>,
-    /// Until when the lease is to be released, known when it stops.
+    /// Until when the leases are to be released, known when it stops.
     release_by: Arc<OnceLock<Instant>>,
 }
 
@@ -207,7 +209,7 @@ impl Manager {
     pub fn add(&self, runnable: Runnable) -> Result<Handle, Error> {
         let shared = &self.shared;
         let planned = shared.plan(runnable);
-        let ticket = Arc::clone(&planned.ending.0);
+        let ticket = Arc::clone(planned.ending.ticket());
         {
             let mut stage = shared.state.lock();
             match &mut *stage {
@@ -417,6 +419,7 @@ impl Shared {
             clock,
             &self.metrics,
             &self.health,
+            Arc::clone(&self.release_by),
         ))
     }
 
@@ -427,7 +430,7 @@ impl Shared {
         }
         Planned {
             runnable,
-            ending: Ending(ticket),
+            ending: Ending::new(ticket),
         }
     }
 
@@ -436,7 +439,7 @@ impl Shared {
         let discarded = match &mut *self.state.lock() {
             Stage::Building(all) | Stage::Running(all) => all
                 .iter()
-                .position(|planned| Arc::ptr_eq(&planned.ending.0, ticket))
+                .position(|planned| Arc::ptr_eq(planned.ending.ticket(), ticket))
                 .map(|place| all.remove(place)),
             Stage::Stopped => None,
         };

@@ -86,26 +86,27 @@ impl Manager {
         let mut names = Vec::new();
         let mut errors = Vec::new();
         if matches!(cause, Err(Error::LeadershipLost(_))) {
-            let aborted = supervisor.abort(Group::Leader).await;
+            let aborted = supervisor.abort(&[Group::Leader]).await;
             note(&mut errors, aborted.failed);
             let dropped = aborted.names.join(", ");
             tracing::warn!(dropped, "dropped with the lease");
         }
-        for group in Group::STOP {
-            let deadline = begin + share(shared.grace, group);
-            if group == Group::Election {
-                let _ = shared.release_by.set(deadline);
-            }
-            if group == Group::Servers {
-                let late = timeout_at(deadline, shared.stop_caches()).await.is_err();
-                if late {
+        let by = |part| begin + share(shared.grace, part);
+        // A controller that ends early gives its lease up then.
+        let _ = shared.release_by.set(by(Part::of(&[Group::Election])));
+        for groups in Group::STOP {
+            if groups.contains(&Group::Servers) {
+                let stopped = timeout_at(by(Part::Caches), shared.stop_caches()).await;
+                if stopped.is_err() {
                     shared.abort_caches();
                     names.push("caches".to_owned());
                 }
             }
-            note(&mut errors, supervisor.stop(group, deadline).await);
-            let lost = errors.iter().any(Error::is_leadership_lost);
-            let aborted = supervisor.abort(group).await;
+            let deadline = by(Part::of(groups));
+            note(&mut errors, supervisor.stop(groups, deadline).await);
+            let workers = groups.contains(&Group::Leader);
+            let lost = workers && errors.iter().any(Error::is_leadership_lost);
+            let aborted = supervisor.abort(groups).await;
             note(&mut errors, aborted.failed);
             if lost && !aborted.names.is_empty() {
                 let dropped = aborted.names.join(", ");
@@ -124,15 +125,42 @@ impl Manager {
     }
 }
 
-/// How long after the begin of a stop a group may run. What is stubborn leaves time for those that come after it: the
-/// release of the lease waits for writes that may still arrive, 5 s by default, and the last events are to be written.
-fn share(grace: Duration, group: Group) -> Duration {
-    let twelfths = match group {
-        Group::Leader => 8,
-        Group::Election => 11,
-        Group::Others | Group::Events | Group::Servers => 12,
+/// A part of a stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Workers,
+    /// The leases, and what runs on every replica.
+    Release,
+    Events,
+    Caches,
+    Servers,
+}
+
+// === impl Part ===
+
+impl Part {
+    /// That in which `groups` stop, which stop together.
+    fn of(groups: &[Group]) -> Self {
+        match groups.first() {
+            Some(Group::Leader) => Self::Workers,
+            Some(Group::Election | Group::Others) => Self::Release,
+            Some(Group::Events) => Self::Events,
+            Some(Group::Servers) | None => Self::Servers,
+        }
+    }
+}
+
+/// How long after the begin of a stop a part of it may last. What is stubborn leaves time for those that come after it:
+/// the release of a lease waits for writes that may still arrive, 5 s by default, and the last events are to be written.
+fn share(grace: Duration, part: Part) -> Duration {
+    let of_48 = match part {
+        Part::Workers => 32,
+        Part::Release => 42,
+        Part::Events => 46,
+        Part::Caches => 47,
+        Part::Servers => 48,
     };
-    grace * twelfths / 12
+    grace * of_48 / 48
 }
 
 /// Logs the failures of a stop and keeps them.

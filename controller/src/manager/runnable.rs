@@ -18,7 +18,7 @@ pub(crate) enum Group {
     Events,
     /// What runs on every replica.
     Others,
-    /// The elector.
+    /// The electors: the manager's, and those of controllers with a lease of their own.
     Election,
     /// What runs on the leader only.
     Leader,
@@ -27,19 +27,26 @@ pub(crate) enum Group {
 // === impl Group ===
 
 impl Group {
-    /// Workers first; the lease is given up when they have ended; probes answer until the end.
-    pub(crate) const STOP: [Self; 5] = [
-        Self::Leader,
-        Self::Election,
-        Self::Others,
-        Self::Events,
-        Self::Servers,
+    /// What stops together, step by step. Workers first; the leases are given up when they have ended, while what runs
+    /// on every replica ends; probes answer until the end.
+    ///
+    /// controller-runtime stops what runs on every replica first, and releases the lease last of all: so another
+    /// replica waits for everything there. Here it may lead as soon as nothing of ours needs the lease.
+    pub(crate) const STOP: [&[Self]; 4] = [
+        &[Self::Leader],
+        &[Self::Election, Self::Others],
+        &[Self::Events],
+        &[Self::Servers],
     ];
 }
 
 type Run = Box<
     dyn FnOnce(Arc<Ticket>, CancellationToken) -> BoxFuture<'static, Result<(), BoxError>> + Send,
 >;
+
+/// Contends for a lease until the token is cancelled, and gives it up. It is told of whom.
+pub(crate) type Contend =
+    Box<dyn FnOnce(Arc<Ticket>, CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
 /// Something a manager runs until it stops. On the leader only, unless said otherwise.
 pub struct Runnable {
@@ -50,6 +57,8 @@ pub struct Runnable {
     pub(crate) waits_to_lead: bool,
     /// What to ask about it, if it is a controller.
     pub(crate) inspect: Option<Arc<dyn Inspect>>,
+    /// What contends for the lease of its own, if it has one: beside it, and until it has ended.
+    pub(crate) contend: Option<Contend>,
     pub(crate) run: Run,
 }
 
@@ -91,6 +100,7 @@ impl Runnable {
             group: Group::Leader,
             waits_to_lead: false,
             inspect: None,
+            contend: None,
             run: Box::new(move |ticket, stop| Box::pin(run(ticket, stop))),
         }
     }
@@ -101,7 +111,8 @@ impl Runnable {
         self
     }
 
-    /// Runs on every replica, once the caches are filled.
+    /// Runs on every replica, once each cache is filled or known to be failing, or after the
+    /// [`cache_sync_timeout`](super::Builder::cache_sync_timeout) of the manager.
     #[must_use]
     pub fn without_leader_election(self) -> Self {
         self.in_group(Group::Others)

@@ -86,8 +86,11 @@ pub(crate) struct Ticket {
     inspect: Mutex<Option<Arc<dyn Inspect>>>,
 }
 
-/// Marks the runnable as ended when dropped, however it comes to that.
-pub(super) struct Ending(pub(super) Arc<Ticket>);
+/// Marks the runnable as ended when the last clone is dropped, however it comes to that.
+#[derive(Clone)]
+pub(super) struct Ending(Arc<Last>);
+
+struct Last(Arc<Ticket>);
 
 /// The runnables of a manager. Clones are one board.
 #[derive(Clone, Default)]
@@ -147,6 +150,15 @@ impl Ticket {
             state,
             inspect: Mutex::default(),
         })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One for what contends for its lease, which is no runnable of its own.
+    pub(super) fn of_its_lease(&self) -> Arc<Self> {
+        Self::new(format!("the lease of {}", self.name), self.clock.clone())
     }
 
     /// Cancelled when somebody stops this one alone.
@@ -215,13 +227,29 @@ impl fmt::Debug for Ticket {
     }
 }
 
+// === impl Ending ===
+
+impl Ending {
+    pub(super) fn new(ticket: Arc<Ticket>) -> Self {
+        Self(Arc::new(Last(ticket)))
+    }
+
+    pub(super) fn ticket(&self) -> &Arc<Ticket> {
+        &self.0.0
+    }
+}
+
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.enter(if std::thread::panicking() {
-            State::Failed
-        } else {
-            State::Stopped
-        });
+        if std::thread::panicking() {
+            self.ticket().enter(State::Failed);
+        }
+    }
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        self.0.enter(State::Stopped);
         // It holds the controller's queue and watches.
         *self.0.inspect.lock() = None;
     }

@@ -10,8 +10,8 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
-use super::runnable::{Group, Planned};
-use super::status::{State, Ticket};
+use super::runnable::{Contend, Group, Planned};
+use super::status::{Ending, State, Ticket};
 
 /// How long tasks may take to be dropped. One that blocks its thread is not waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -70,12 +70,45 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn start(&mut self, planned: Planned) {
-        let (name, group) = (planned.runnable.name.clone(), planned.runnable.group);
-        let ticket = Arc::clone(&planned.ending.0);
-        tracing::debug!(name, ?group, "starting");
+    pub(super) fn start(&mut self, mut planned: Planned) {
+        let group = planned.runnable.group;
+        let ticket = Arc::clone(planned.ending.ticket());
+        let contend = planned.runnable.contend.take();
+        let ended = contend.map(|contend| self.contend(contend, &planned.ending).drop_guard());
         let stop = self.stops.entry(group).or_default().child_token();
-        let abort = self.tasks.spawn(run(planned, stop, self.leads.clone()));
+        let leads = self.leads.clone();
+        self.spawn(group, ticket, async move {
+            // Dropped last: the lease is given up when nothing needs it any more.
+            let _ended = ended;
+            run(planned, stop, leads).await
+        });
+    }
+
+    /// Starts what contends for the lease of a runnable. The lease is given up in its own part of a stop, or before that
+    /// when the token that is returned is cancelled.
+    fn contend(&mut self, contend: Contend, ending: &Ending) -> CancellationToken {
+        let election = self.stops.entry(Group::Election).or_default();
+        let ended = election.child_token();
+        let (stop, ending) = (ended.clone(), ending.clone());
+        let named = ending.ticket().of_its_lease();
+        self.spawn(Group::Election, named, async move {
+            // Who waits for the end of the runnable waits for its lease, too.
+            let ending = ending;
+            contend(Arc::clone(ending.ticket()), stop).await;
+            Ok(())
+        });
+        ended
+    }
+
+    fn spawn(
+        &mut self,
+        group: Group,
+        ticket: Arc<Ticket>,
+        task: impl Future<Output = Result<(), BoxError>> + Send + 'static,
+    ) {
+        let name = ticket.name().to_owned();
+        tracing::debug!(name, ?group, "starting");
+        let abort = self.tasks.spawn(task);
         self.sequence += 1;
         let known = Known {
             name,
@@ -96,12 +129,14 @@ impl Supervisor {
         }
     }
 
-    /// Tells a group to stop and waits until it has. What ends with an error meanwhile is returned. At `deadline`,
+    /// Tells `groups` to stop and waits until they have. What ends with an error meanwhile is returned. At `deadline`,
     /// or when the lease is lost under the workers, it gives up; see [`Supervisor::abort`].
-    pub(super) async fn stop(&mut self, group: Group, deadline: Instant) -> Vec<Ended> {
-        self.stops.entry(group).or_default().cancel();
+    pub(super) async fn stop(&mut self, groups: &[Group], deadline: Instant) -> Vec<Ended> {
+        for group in groups {
+            self.stops.entry(*group).or_default().cancel();
+        }
         let mut failed = Vec::new();
-        while self.awaits(group) {
+        while self.awaits(groups) {
             let next = self.tasks.join_next_with_id();
             let Ok(Some(joined)) = timeout_at(deadline, next).await else {
                 break;
@@ -109,7 +144,7 @@ impl Supervisor {
             let ended = self.ended(joined);
             if ended.result.is_err() {
                 // Without the lease there is no grace for what needs it.
-                let over = ended.group == Group::Election && group == Group::Leader;
+                let over = ended.group == Group::Election && groups.contains(&Group::Leader);
                 failed.push(ended);
                 if over {
                     break;
@@ -119,18 +154,18 @@ impl Supervisor {
         failed
     }
 
-    /// Drops what still runs in `group`, and returns once it is dropped. What blocks its thread cannot be dropped; after
-    /// [`PATIENCE`] it is left alone.
-    pub(super) async fn abort(&mut self, group: Group) -> Aborted {
+    /// Drops what still runs in `groups`, and returns once it is dropped. What blocks its thread cannot be dropped;
+    /// after [`PATIENCE`] it is left alone.
+    pub(super) async fn abort(&mut self, groups: &[Group]) -> Aborted {
         let mut names: Vec<(u64, String)> = Vec::new();
-        for task in self.known.values().filter(|task| task.is_of(group)) {
+        for task in self.known.values().filter(|task| task.is_of(groups)) {
             names.push((task.sequence, task.ticket.described()));
             task.abort.abort();
         }
         names.sort();
         let mut failed = Vec::new();
         let deadline = Instant::now() + self.patience;
-        while self.awaits(group) {
+        while self.awaits(groups) {
             let next = self.tasks.join_next_with_id();
             let Ok(Some(joined)) = timeout_at(deadline, next).await else {
                 break;
@@ -140,7 +175,7 @@ impl Supervisor {
                 failed.push(ended);
             }
         }
-        for task in self.known.values_mut().filter(|task| task.is_of(group)) {
+        for task in self.known.values_mut().filter(|task| task.is_of(groups)) {
             task.stuck = true;
             let name = &task.name;
             tracing::error!(name, "cannot be dropped: it blocks its thread");
@@ -149,9 +184,9 @@ impl Supervisor {
         Aborted { names, failed }
     }
 
-    /// Whether a task of `group` is still to end.
-    fn awaits(&self, group: Group) -> bool {
-        self.known.values().any(|task| task.is_of(group))
+    /// Whether a task of `groups` is still to end.
+    fn awaits(&self, groups: &[Group]) -> bool {
+        self.known.values().any(|task| task.is_of(groups))
     }
 
     fn ended(&mut self, joined: Result<(Id, Result<(), BoxError>), JoinError>) -> Ended {
@@ -183,9 +218,9 @@ impl Supervisor {
 // === impl Known ===
 
 impl Known {
-    /// Whether it is of `group`, and may be waited for.
-    fn is_of(&self, group: Group) -> bool {
-        self.group == group && !self.stuck
+    /// Whether it is of `groups`, and may be waited for.
+    fn is_of(&self, groups: &[Group]) -> bool {
+        groups.contains(&self.group) && !self.stuck
     }
 }
 
@@ -197,7 +232,7 @@ async fn run(
 ) -> Result<(), BoxError> {
     // In this order, for locals are dropped in the reverse: who hears that it has ended may take its name.
     let Planned { ending, runnable } = planned;
-    let ticket = &ending.0;
+    let ticket = ending.ticket();
     if runnable.waits_to_lead {
         ticket.enter(State::Standby);
         tokio::select! {
@@ -244,11 +279,11 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::manager::{Runnable, status::Ending};
+    use crate::manager::Runnable;
 
     fn planned(runnable: Runnable) -> Planned {
         let ticket = Ticket::new(runnable.name().to_owned(), Clock::system());
-        let ending = Ending(ticket);
+        let ending = Ending::new(ticket);
         Planned { runnable, ending }
     }
 
@@ -269,12 +304,12 @@ mod tests {
             Ok::<_, BoxError>(())
         })));
         starts.recv().await.unwrap();
-        let dropped = supervisor.abort(Group::Leader).await;
+        let dropped = supervisor.abort(&[Group::Leader]).await;
         assert_eq!(dropped.names, ["blocking"]);
         // Neither is it waited for once more.
         let far = Instant::now() + Duration::from_secs(3600);
-        assert!(supervisor.stop(Group::Leader, far).await.is_empty());
-        assert!(supervisor.abort(Group::Leader).await.names.is_empty());
+        assert!(supervisor.stop(&[Group::Leader], far).await.is_empty());
+        assert!(supervisor.abort(&[Group::Leader]).await.names.is_empty());
         drop(unblock);
     }
 
@@ -287,7 +322,7 @@ mod tests {
             sleep(Duration::from_secs(3600)).await;
             Ok::<_, BoxError>(())
         })));
-        let dropped = supervisor.abort(Group::Leader).await;
+        let dropped = supervisor.abort(&[Group::Leader]).await;
         assert_eq!(dropped.names, ["stubborn"]);
         let failed: Vec<&str> = dropped.failed.iter().map(|ended| &*ended.name).collect();
         assert_eq!(failed, ["failing"]);
@@ -310,7 +345,7 @@ mod tests {
         let too_early = Arc::new(AtomicBool::new(false));
         for stopped in ["while it waits to lead", "before it starts"] {
             let mut planned = planned(Runnable::new("held", |_| async { Ok::<_, BoxError>(()) }));
-            let ticket = Arc::clone(&planned.ending.0);
+            let ticket = Arc::clone(planned.ending.ticket());
             let held = Held(Arc::clone(&ticket), Arc::clone(&too_early));
             planned.runnable.run = Box::new(move |_, _| {
                 drop(held);

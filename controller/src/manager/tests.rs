@@ -1,5 +1,7 @@
 //! Managers against a small API server, under paused time.
 
+mod grace;
+
 use std::convert::Infallible;
 
 use tokio::task::JoinHandle;
