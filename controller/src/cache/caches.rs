@@ -683,19 +683,26 @@ impl Caches {
         write: &Write,
         limit: Duration,
     ) -> Option<Effect> {
+        // Before the question: what is held later may have been made since.
+        let held = self.held(write);
         match self.live(client, write, limit).await? {
-            Ok(live) => Some(live.map_or(
-                Effect::Gone {
-                    uid: None,
-                    after: None,
-                },
-                |meta| Effect::of_written(&meta),
-            )),
+            Ok(Some(meta)) => Some(Effect::of_written(&meta)),
+            Ok(None) => Some(Effect::Absent { held }),
             Err(error) => {
                 tracing::debug!(key = %write.key, %error, "a write may have happened; the server does not say");
                 None
             }
         }
+    }
+
+    /// The uids of the object of a write in the caches.
+    fn held(&self, write: &Write) -> Vec<Option<String>> {
+        let holding = self.holding(write);
+        let stores = holding.iter().filter(|store| store.may_hold(&write.key));
+        stores
+            .filter_map(|store| seen(&**store, write).object)
+            .map(|(uid, _)| uid)
+            .collect()
     }
 
     /// Asks the server, for several at once and until `deadline`, what became of those writes whose answers were lost,

@@ -13,7 +13,9 @@
 //!   before, if there was one: a store that has not seen our create yet does not hold it either. An object that waits
 //!   for finalizers or for its grace period is answered with a new version, and is a change like another;
 //! * **a failed write** that certainly did not happen notes nothing; one that **may have happened** (no answer,
-//!   a server error, a cancelled call) is settled by one live read of the object before the next reconcile;
+//!   a server error, a cancelled call) is settled by one live read of the object before the next reconcile. If there
+//!   is none then, it is seen when the store holds nothing, or something that it did not hold when that was asked:
+//!   somebody made it again;
 //! * a kind that no cache of this process holds is not waited for, nor a create without a name whose answer was lost;
 //!   past a thousand objects the first are forgotten;
 //! * past the **time-out** the reconcile runs anyway, and that is counted.
@@ -58,6 +60,8 @@ pub(crate) enum Effect {
         /// The version that an earlier write of ours gave it. A store that has not come so far does not hold it yet.
         after: Option<String>,
     },
+    /// The server had no such object when it was asked. These uids a store held just before, so they are gone.
+    Absent { held: Vec<Option<String>> },
     /// Unknown: it may have happened.
     Unknown,
 }
@@ -245,6 +249,10 @@ impl Effect {
                     .is_none_or(|after| reached(&view.through, after)),
                 Some((held, _)) => uid.is_some() && held != uid,
             },
+            Self::Absent { held } => {
+                let shown = view.object.as_ref();
+                shown.is_none_or(|(uid, _)| !held.contains(uid))
+            }
             Self::Version { version, .. } if version.is_empty() => true,
             Self::Version { version, .. } => {
                 let held = view.object.as_ref().map(|(_, held)| held);
@@ -312,6 +320,12 @@ mod tests {
         }
     }
 
+    fn absent(held: &[&str]) -> Effect {
+        Effect::Absent {
+            held: held.iter().map(|uid| Some((*uid).to_owned())).collect(),
+        }
+    }
+
     #[test]
     fn each_kind_of_write_is_seen_when_the_store_shows_it() {
         let gone = Effect::Gone {
@@ -352,6 +366,31 @@ mod tests {
                 false,
             ),
             ("deleted, both seen", gone_after, through("11"), true),
+            ("not there, nothing shown", absent(&[]), through("9"), true),
+            (
+                "not there, still shown",
+                absent(&["u"]),
+                holds("u", "9"),
+                false,
+            ),
+            (
+                "not there, shown no more",
+                absent(&["u"]),
+                through("9"),
+                true,
+            ),
+            (
+                "not there, made again",
+                absent(&["u"]),
+                holds("v", "12"),
+                true,
+            ),
+            (
+                "not there, shown since",
+                absent(&[]),
+                holds("v", "12"),
+                true,
+            ),
             (
                 "unknown is never seen",
                 Effect::Unknown,

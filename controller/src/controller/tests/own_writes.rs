@@ -395,3 +395,43 @@ async fn a_key_that_is_asked_for_is_held_though_nothing_is_noted_meanwhile() {
     assert_eq!(own.hold(&1).await, Hold::Go);
     running.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_write_to_what_is_gone_and_made_again_is_not_waited_for_any_longer() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    fake.put(&secret("a"), json!({"metadata": {}}));
+    let noted = Arc::clone(&seen);
+    let reconciler = reconcile::function(move |ctx: Context, request: Request| {
+        let seen = Arc::clone(&noted);
+        async move {
+            let shown = ctx.lister::<Secret>()?.get(&request)?;
+            let uid = shown.and_then(|shown| shown.metadata.uid.clone());
+            let first = seen.lock().is_empty();
+            seen.lock().push(uid.unwrap_or_default());
+            if first {
+                let params = kube_core::params::DeleteParams::default();
+                ctx.client().delete::<Secret>(&request, &params).await?;
+            }
+            Ok::<_, reconcile::Error>(Outcome::done())
+        }
+    });
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .owns::<Secret>()
+        .own_writes_timeout(Duration::from_secs(3600))
+        .complete(reconciler);
+    fake.hook(|method, _| (*method == Method::DELETE).then_some(Fate::Lose));
+    fake.hold_watches(true);
+    let running = start(&fake, [controller.unwrap()]).await;
+    eventually("the server was asked", || asked(&fake) == 1).await;
+    sleep(Duration::from_secs(3)).await;
+    assert_eq!(seen.lock().len(), 1, "the cache shows what is gone: held");
+    let again = fake.put(&secret("a"), json!({"metadata": {}}));
+    fake.hold_watches(false);
+    let released = Instant::now();
+    eventually("goes on", || seen.lock().len() == 2).await;
+    assert!(released.elapsed() <= Duration::from_secs(1));
+    assert_eq!(json!(seen.lock()[1]), again["metadata"]["uid"]);
+    running.end().await;
+}
