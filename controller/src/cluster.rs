@@ -1,15 +1,18 @@
 //! Another cluster in one manager: a client and caches of its own, whose kinds the controllers may watch.
 
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use reeve_clock::Clock;
 use reeve_informer::{Gauges, InformerIdentity, InformerMetrics, MetricsProvider};
+use tokio::sync::mpsc;
 
 use crate::cache::{CacheOptions, Caches, OptionsError, Selected};
 use crate::client::measure::Counted;
 use crate::client::{Client, Reading};
+use crate::events::{Recorded, Recorder, Writer};
+use crate::manager::Handle;
 use crate::manager::names::Name;
 use crate::metrics::Metrics;
 
@@ -18,7 +21,8 @@ use crate::metrics::Metrics;
 ///
 /// Its caches start and stop with the manager, its checks and metrics bear its name. A controller watches it with
 /// [`Builder::watches_in`](crate::controller::Builder::watches_in) and writes to it with
-/// [`Context::client_of`](crate::Context::client_of).
+/// [`Context::client_of`](crate::Context::client_of). Events of its objects are recorded there:
+/// [`Context::events_of`](crate::Context::events_of), [`Cluster::recorder`].
 #[derive(Clone)]
 pub struct Cluster(Arc<Inner>);
 
@@ -26,6 +30,11 @@ struct Inner {
     name: String,
     client: Client,
     caches: Caches,
+    clock: Clock,
+    metrics: Metrics,
+    events: mpsc::Sender<Recorded>,
+    /// What writes the events.
+    writing: OnceLock<Handle>,
     _taken: Name,
 }
 
@@ -74,6 +83,31 @@ impl Cluster {
         &self.0.caches
     }
 
+    /// A recorder of events in this cluster that names `controller` as their reporter (controller-runtime:
+    /// `cluster.GetEventRecorderFor`). They are written as those of the manager are, before it stops and before the
+    /// cluster is removed.
+    #[must_use]
+    pub fn recorder(&self, controller: &str) -> Recorder {
+        let Inner {
+            clock,
+            metrics,
+            events,
+            ..
+        } = &*self.0;
+        let dropped = metrics.events_dropped(controller);
+        Recorder::new(controller, events.clone(), dropped, clock.clone())
+    }
+
+    /// `writing` writes its events.
+    pub(crate) fn is_written_by(&self, writing: Handle) {
+        let _ = self.0.writing.set(writing);
+    }
+
+    /// What writes its events, once that was added.
+    pub(crate) fn writing(&self) -> Option<&Handle> {
+        self.0.writing.get()
+    }
+
     /// The name of its check, in readiness.
     pub(crate) fn check_name(&self) -> String {
         format!("informers-{}", self.0.name)
@@ -114,8 +148,9 @@ impl Builder {
         self,
         clock: Clock,
         metrics: &Metrics,
+        instance: &str,
         taken: Name,
-    ) -> Result<Cluster, OptionsError> {
+    ) -> Result<(Cluster, Writer), OptionsError> {
         self.cache.validate()?;
         let named = Named {
             cluster: self.name.clone(),
@@ -123,16 +158,22 @@ impl Builder {
         };
         let client = Client::counted(Counted::new(self.client, Some(metrics.clone())));
         let kube = client.kube().clone();
-        let caches = Caches::new(kube, clock, self.cache, Arc::new(named));
+        let (writer, events) = Writer::new(client.clone(), clock.clone(), instance.to_owned());
+        let caches = Caches::new(kube, clock.clone(), self.cache, Arc::new(named));
         let client = client
             .with_reading(Reading::new(&caches, metrics, &self.name))
             .with_notes(Arc::default());
-        Ok(Cluster(Arc::new(Inner {
+        let cluster = Cluster(Arc::new(Inner {
             client,
             caches,
+            clock,
+            metrics: metrics.clone(),
+            events,
+            writing: OnceLock::new(),
             name: self.name,
             _taken: taken,
-        })))
+        }));
+        Ok((cluster, writer))
     }
 }
 

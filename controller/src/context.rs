@@ -166,10 +166,16 @@ impl Context {
         self.0.around.caches.view(view)
     }
 
-    /// Records events under the controller's name.
+    /// Records events under the controller's name, in the cluster of the manager.
     #[must_use]
     pub fn events(&self) -> &Recorder {
         &self.0.around.recorder
+    }
+
+    /// As [`Context::events`], in another cluster: of the objects that are there.
+    #[must_use]
+    pub fn events_of(&self, cluster: &Cluster) -> Recorder {
+        cluster.recorder(&self.0.around.controller)
     }
 
     /// What names this reconcile in the logs.

@@ -9,6 +9,9 @@ use serde::Serialize;
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct InformerReport {
+    /// The [cluster](crate::cluster) it watches, if that is not the manager's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<String>,
     /// The informer's name.
     pub name: String,
     /// The first list is in the store.
@@ -118,6 +121,24 @@ pub struct WatchReport {
     pub resource_version: String,
 }
 
+// === impl InformerReport ===
+
+impl InformerReport {
+    /// As it is called in metrics: `pods`, or `edge/pods` of the cluster `edge`.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        match &self.cluster {
+            None => self.name.clone(),
+            Some(cluster) => format!("{cluster}/{}", self.name),
+        }
+    }
+
+    pub(super) fn of_cluster(mut self, cluster: &str) -> Self {
+        self.cluster = Some(cluster.to_owned());
+        self
+    }
+}
+
 /// A report of each informer, by name, with at most `limit` objects in quarantine, handlers and watches each.
 #[must_use]
 pub fn informer_reports(health: &[CacheHealth], limit: usize) -> Vec<InformerReport> {
@@ -131,6 +152,7 @@ fn report(health: &CacheHealth, limit: usize) -> InformerReport {
     let handlers = health.handlers.iter().take(limit);
     let watches = health.watches.iter().filter(|_| health.watches.len() > 1);
     InformerReport {
+        cluster: None,
         name: health.name.to_string(),
         synced: health.synced,
         activity: health.activity.to_string(),

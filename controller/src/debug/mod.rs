@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `format=json`, `text` or `html` | how it looks; else what `Accept` prefers: JSON, a page for browsers, or plain text |
 //! | `limit=N` | at most so many keys of a queue, and so many objects in quarantine of an informer: 100 unless said, at most 1000 |
-//! | `name=X` | only the queue, or the informer, of this name |
+//! | `name=X` | only the queue, or the informer, of this name; of an informer of [another cluster](crate::cluster), with that or without: `edge/pods`, `pods` |
 //!
 //! The pages name objects and show errors, so they are served behind the filter of the metrics server, and without one
 //! only to who asks from the same network namespace: `kubectl port-forward` does. See [`Pages`].
@@ -30,6 +30,7 @@ use std::sync::Arc;
 
 use http::{Method, Request, StatusCode};
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use reeve_clock::Clock;
 
 pub use informers::{
@@ -38,6 +39,7 @@ pub use informers::{
 pub use queues::{ErrorReport, ItemReport, ItemState, QueueReport, Queues, Registration};
 
 use crate::cache::Caches;
+use crate::cluster::Cluster;
 use crate::server::{Answer, Handler, Peer, text};
 use page::Wish;
 
@@ -60,6 +62,7 @@ pub enum Pages {
 pub(crate) struct Sources {
     pub(crate) queues: Queues,
     pub(crate) caches: Caches,
+    pub(crate) clusters: Arc<Mutex<Vec<Cluster>>>,
     pub(crate) clock: Clock,
 }
 
@@ -86,12 +89,28 @@ impl Sources {
             (
                 "/debug/informers",
                 handler(open, move |wish| {
-                    let mut reports = informer_reports(&informers.caches.health(), wish.limit);
-                    reports.retain(|report| wish.is_for(&report.name));
+                    let mut reports = informers.informers(wish.limit);
+                    let named = |report: &InformerReport| {
+                        wish.is_for(&report.name) || wish.is_for(&report.full_name())
+                    };
+                    reports.retain(named);
                     page::informers(&reports, wish, informers.clock.now())
                 }),
             ),
         ]
+    }
+
+    /// The informers of the manager's cluster, and then those of the others, by name.
+    fn informers(&self, limit: usize) -> Vec<InformerReport> {
+        let mut reports = informer_reports(&self.caches.health(), limit);
+        let mut clusters = self.clusters.lock().clone();
+        clusters.sort_by(|a, b| a.name().cmp(b.name()));
+        for cluster in clusters {
+            let of_cluster = informer_reports(&cluster.caches().health(), limit);
+            let named = of_cluster.into_iter();
+            reports.extend(named.map(|report| report.of_cluster(cluster.name())));
+        }
+        reports
     }
 }
 

@@ -219,7 +219,7 @@ fn informers_text(reports: &[InformerReport], now: Timestamp) -> String {
         let _ = writeln!(
             text,
             "informer {}: {synced}, {} for {}, {} objects in {} bytes, resourceVersion {}",
-            informer.name,
+            informer.full_name(),
             informer.activity,
             span(now, informer.since),
             informer.objects,

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::correlate::{Correlator, Identity, ObjectIdentity, Verdict};
 use super::{QUEUE, Recorded};
 use crate::client::{self, Client};
+use crate::manager::{Group, Runnable};
 
 /// How often one write is tried (client-go: `maxTriesPerEvent`).
 pub(super) const TRIES: u32 = 12;
@@ -89,6 +90,15 @@ impl Writer {
             named: 0,
         };
         (writer, sender)
+    }
+
+    /// What runs it.
+    pub(crate) fn runnable(self, name: impl Into<String>) -> Runnable {
+        let run = Runnable::new(name, move |stop| async move {
+            self.run(stop).await;
+            Ok::<_, std::convert::Infallible>(())
+        });
+        run.in_group(Group::Events)
     }
 
     /// Writes until `stop`; then what is queued, and the counts of the running series, each tried once.

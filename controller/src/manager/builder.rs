@@ -9,7 +9,7 @@ use reeve_clock::Clock;
 use tokio::sync::{Notify, watch};
 
 use super::names::Names;
-use super::{Addresses, Error, FOR_EVER, GRACE_PERIOD, Group, Manager, Runnable, Shared, Stage};
+use super::{Addresses, Error, FOR_EVER, GRACE_PERIOD, Manager, Shared, Stage};
 use crate::cache::{CacheOptions, Caches, Selected};
 use crate::client::measure::Counted;
 use crate::client::{Client, Reading};
@@ -162,7 +162,7 @@ impl Builder {
                     .map(|options| options.identity.clone())
             })
             .unwrap_or_else(|| leader_election::identity(&self.clock));
-        let (writer, events) = Writer::new(client.clone(), self.clock.clone(), instance);
+        let (writer, events) = Writer::new(client.clone(), self.clock.clone(), instance.clone());
         let caches = Caches::new(
             kube,
             self.clock.clone(),
@@ -181,13 +181,7 @@ impl Builder {
         self.health
             .ready()
             .add("controllers", move || board.check());
-        let mut runnables = vec![
-            Runnable::new("events", move |stop| async move {
-                writer.run(stop).await;
-                Ok::<_, std::convert::Infallible>(())
-            })
-            .in_group(Group::Events),
-        ];
+        let mut runnables = vec![writer.runnable("events")];
         let mut addresses = Addresses::default();
         if let Some(address) = self.health_address {
             let server = Server::bind("health", address, self.health.handler());
@@ -196,10 +190,12 @@ impl Builder {
             runnables.push(server.runnable());
         }
         let queues = Queues::default();
+        let clusters = Arc::default();
         if let Some(server) = self.metrics_server {
             let sources = debug::Sources {
                 queues: queues.clone(),
                 caches: caches.clone(),
+                clusters: Arc::clone(&clusters),
                 clock: self.clock.clone(),
             };
             let server = server.bind(&self.metrics, client.clone(), &sources).await?;
@@ -233,7 +229,8 @@ impl Builder {
                 controllers: Names::default(),
                 leases: Names::default(),
                 defaults: self.defaults,
-                clusters: Mutex::default(),
+                clusters,
+                instance,
                 cluster_names: Names::default(),
                 leading,
                 release_by: Arc::default(),

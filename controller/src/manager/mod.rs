@@ -35,7 +35,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 pub use builder::Builder;
@@ -66,6 +66,9 @@ use supervisor::Supervisor;
 /// is left is, a twelfth at least, for the last events, and then for caches and servers.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(30);
 
+/// How long the last events of a cluster that is removed are waited for.
+const LAST_EVENTS: Duration = Duration::from_secs(5);
+
 /// As long as anybody waits: 30 years, which can be multiplied and added to a time.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
@@ -94,7 +97,9 @@ struct Shared {
     controllers: Names,
     leases: Names,
     defaults: Defaults,
-    clusters: Mutex<Vec<Cluster>>,
+    clusters: Arc<Mutex<Vec<Cluster>>>,
+    /// This replica in events.
+    instance: String,
     cluster_names: Names,
     leading: watch::Sender<bool>,
     /// Until when the leases are to be released, known when it stops.
@@ -297,12 +302,17 @@ impl Manager {
         let Some(taken) = shared.cluster_names.take(&cluster.name) else {
             return Err(Error::DuplicateCluster(cluster.name));
         };
-        let cluster = cluster.build(shared.clock.clone(), &shared.metrics, taken)?;
+        let (clock, metrics) = (shared.clock.clone(), &shared.metrics);
+        let (cluster, writer) = cluster.build(clock, metrics, &shared.instance, taken)?;
+        let stopping = || Error::Stopping(cluster.name().to_owned());
+        let events = writer.runnable(format!("events of {}", cluster.name()));
+        let events = self.add(events).map_err(|_| stopping())?;
+        cluster.is_written_by(events);
         {
             let stage = shared.state.lock();
             if matches!(*stage, Stage::Stopped) {
                 drop(stage);
-                return Err(Error::Stopping(cluster.name().to_owned()));
+                return Err(stopping());
             }
             shared.clusters.lock().push(cluster.clone());
         }
@@ -313,8 +323,9 @@ impl Manager {
         Ok(cluster)
     }
 
-    /// Removes a cluster, and returns when its caches have stopped. Stop the controllers that watch it before. Its name
-    /// is free again when every handle of it is dropped.
+    /// Removes a cluster, and returns when its caches have stopped and its last events are written; those that take
+    /// more than 5 s are written later. Stop the controllers that watch it before. Its name is free again when every
+    /// handle of it is dropped.
     pub async fn remove_cluster(&self, cluster: Cluster) {
         let shared = &self.shared;
         shared
@@ -323,6 +334,9 @@ impl Manager {
             .retain(|known| known.name() != cluster.name());
         shared.health.ready().remove(&cluster.check_name());
         cluster.caches().stop().await;
+        if let Some(writing) = cluster.writing() {
+            let _ = timeout(LAST_EVENTS, writing.stop()).await;
+        }
     }
 
     /// Runs until SIGTERM or SIGINT, then stops. A second signal exits the process with status 1 at once.

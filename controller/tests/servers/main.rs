@@ -17,7 +17,9 @@ use reeve_controller::certificates::Certificates;
 use reeve_controller::debug::Pages;
 use reeve_controller::metrics_server::Certificate;
 use reeve_controller::testing::{Cluster, Rule, Running, Server, Setup};
-use reeve_controller::{Client, Context, Controller, MetricsServer, Outcome, Request, reconcile};
+use reeve_controller::{
+    Caches, Client, Context, Controller, MetricsServer, Outcome, Request, reconcile,
+};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -146,6 +148,57 @@ async fn the_debug_pages_say_what_each_key_and_each_informer_is_at() {
     let (running, address) = serving(&cluster, off).await;
     let got = get(address, "/debug/queues", &[], None).await.unwrap();
     assert_eq!(got.code, 404);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn the_informers_of_every_cluster_are_shown_and_named_by_it() {
+    let (here, there) = (Cluster::in_process().await, Cluster::in_process().await);
+    create(&there, "far").await;
+    let manager = here.manager().metrics_server(MetricsServer::at(anywhere()));
+    let manager = manager.build().await.unwrap();
+    let address = manager.metrics_address().unwrap();
+    let edge = reeve_controller::Cluster::builder("edge", there.kube());
+    let edge = manager.add_cluster(edge).unwrap();
+    let _maps = [manager.caches(), edge.caches()].map(Caches::informer::<ConfigMap>);
+    let running = here.start(&manager);
+    let page = async |path: &str| get(address, path, &[], None).await.unwrap().body;
+    let informers = async |path: &str| -> Vec<Value> {
+        let document: Value = serde_json::from_str(&page(path).await).unwrap();
+        let informers = document["informers"].as_array().unwrap().iter();
+        let shown = informers.map(|it| json!([it["cluster"], it["name"], it["objects"]]));
+        shown.collect()
+    };
+    let (ours, theirs) = (
+        json!([null, "configmaps", 0]),
+        json!(["edge", "configmaps", 1]),
+    );
+    let both = vec![ours, theirs.clone()];
+    here.eventually_eq("both", both.clone(), async || {
+        informers("/debug/informers?format=json").await
+    })
+    .await;
+    assert_eq!(
+        informers("/debug/informers?format=json&name=configmaps").await,
+        both
+    );
+    let named = informers("/debug/informers?format=json&name=edge/configmaps").await;
+    assert_eq!(named, [theirs]);
+    let text = page("/debug/informers").await;
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("synced"))
+        .collect();
+    assert!(
+        lines[0].starts_with("informer configmaps: synced, watching for "),
+        "{text}"
+    );
+    assert!(
+        lines[1].starts_with("informer edge/configmaps: synced, watching for "),
+        "{text}"
+    );
+    manager.remove_cluster(edge).await;
+    assert_eq!(informers("/debug/informers?format=json").await, both[..1]);
     running.end().await;
 }
 
