@@ -214,10 +214,10 @@ pub(super) struct Settings<R> {
     pub(super) timeout: Option<Duration>,
     pub(super) own_writes: Option<Duration>,
     pub(super) needs_leader_election: Option<bool>,
-    pub(super) warm_up: bool,
+    pub(super) warm_up: Option<bool>,
     pub(super) lease: Option<leader_election::Options>,
     pub(super) sync_timeout: Option<Duration>,
-    pub(super) panics: bool,
+    pub(super) propagate_panics: Option<bool>,
     pub(super) give_up: Option<GiveUp<R>>,
     pub(super) limit: Option<Limit<R>>,
     pub(super) min_interval: Duration,
@@ -241,10 +241,10 @@ impl<R: RequestKey> Builder<R> {
                 timeout: None,
                 own_writes: Some(OWN_WRITES_TIMEOUT),
                 needs_leader_election: None,
-                warm_up: false,
+                warm_up: None,
                 lease: None,
                 sync_timeout: None,
-                panics: false,
+                propagate_panics: None,
                 give_up: None,
                 limit: Some(Box::new(|queue| {
                     queue.rate_limiter(ItemExponentialFailure::default())
@@ -367,11 +367,12 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     }
 
     /// Registers the handlers at the start and not when this replica leads, so that a standby has its queue filled when
-    /// it takes over (controller-runtime: `EnableWarmup`). Without leader election it changes nothing.
+    /// it takes over (controller-runtime: `EnableWarmup`); as the manager's [`Defaults`](super::Defaults) say, or not.
+    /// Without leader election it changes nothing.
     ///
     /// The queue of a standby then grows with the number of objects, each once.
-    pub fn warm_up(mut self) -> Self {
-        self.settings.warm_up = true;
+    pub fn warm_up(mut self, warm_up: bool) -> Self {
+        self.settings.warm_up = Some(warm_up);
         self
     }
 
@@ -478,10 +479,10 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         self
     }
 
-    /// Lets a panic in a reconcile bring the manager down (controller-runtime: `RecoverPanic` false). Unless said it
-    /// costs one try of one request.
-    pub fn panics(mut self) -> Self {
-        self.settings.panics = true;
+    /// Lets a panic in a reconcile bring the manager down (controller-runtime: `RecoverPanic` false), or not, when it
+    /// costs one try of one request. As the manager's [`Defaults`](super::Defaults) say, or not.
+    pub fn propagate_panics(mut self, propagate: bool) -> Self {
+        self.settings.propagate_panics = Some(propagate);
         self
     }
 

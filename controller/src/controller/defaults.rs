@@ -15,7 +15,7 @@ pub struct Defaults {
     pub(super) cache_sync_timeout: Option<Duration>,
     pub(super) warm_up: bool,
     every_replica: bool,
-    pub(super) panics: bool,
+    pub(super) propagate_panics: bool,
 }
 
 // === impl Defaults ===
@@ -59,8 +59,8 @@ impl Defaults {
 
     /// See [`Builder::warm_up`](super::Builder::warm_up).
     #[must_use]
-    pub fn warm_up(mut self) -> Self {
-        self.warm_up = true;
+    pub fn warm_up(mut self, warm_up: bool) -> Self {
+        self.warm_up = warm_up;
         self
     }
 
@@ -72,10 +72,10 @@ impl Defaults {
         self
     }
 
-    /// See [`Builder::panics`](super::Builder::panics).
+    /// See [`Builder::propagate_panics`](super::Builder::propagate_panics).
     #[must_use]
-    pub fn panics(mut self) -> Self {
-        self.panics = true;
+    pub fn propagate_panics(mut self, propagate: bool) -> Self {
+        self.propagate_panics = propagate;
         self
     }
 

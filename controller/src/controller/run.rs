@@ -109,7 +109,9 @@ impl<R: RequestKey> Plan<R> {
                 reconciler,
                 metrics,
                 timeout: settings.timeout.or(defaults.reconcile_timeout),
-                recover_panic: !(settings.panics || defaults.panics),
+                recover_panic: !settings
+                    .propagate_panics
+                    .unwrap_or(defaults.propagate_panics),
                 give_up: settings.give_up,
                 place,
                 own_writes: settings.own_writes.map(OwnWrites::new),
@@ -119,7 +121,7 @@ impl<R: RequestKey> Plan<R> {
                 ticket,
                 watching: Arc::clone(&watching),
                 term: parts.term,
-                warm_up: settings.warm_up || defaults.warm_up,
+                warm_up: settings.warm_up.unwrap_or(defaults.warm_up),
                 sync_timeout: settings.sync_timeout.or(defaults.cache_sync_timeout),
                 stop,
             };

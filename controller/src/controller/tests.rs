@@ -285,7 +285,7 @@ async fn a_warm_standby_has_its_queue_filled_and_reconciles_nothing() {
         .unwrap();
     let controller = Controller::builder("test")
         .for_kind::<ConfigMap>()
-        .warm_up()
+        .warm_up(true)
         .complete(done(&seen));
     let handle = manager.add_controller(controller.unwrap()).unwrap();
     let stop = CancellationToken::new();

@@ -98,7 +98,7 @@ async fn a_late_watch_that_cannot_be_followed_is_named_and_the_others_go_on() {
     let ready = || running.manager.health().ready().failures();
     let why = ready().remove(0).1;
     assert!(
-        why.starts_with("test waits for secrets: failing") && why.ends_with("(forbidden)"),
+        why.starts_with("test lacks secrets: failing") && why.ends_with("(forbidden)"),
         "{why}"
     );
     let shown = "reeve_controller_informer_unavailable{controller=\"test\",informer=\"secrets\",cause=\"forbidden\"}";

@@ -47,7 +47,7 @@ async fn a_stream_that_ends_or_panics_is_named_and_the_controller_goes_on() {
         let (fake, seen) = (Fake::default(), Seen::default());
         let running = with(&fake, &seen, source).await;
         eventually("both", || seen.lock().len() == 2).await;
-        let start = format!("test waits for source 1: {text}");
+        let start = format!("test lacks source 1: {text}");
         let why = why(&running);
         assert!(
             why.starts_with(&start) && why.ends_with(&format!("({cause})")),
@@ -98,7 +98,7 @@ async fn a_source_that_does_not_start_is_tried_again_and_no_worker_starts_before
     assert_eq!(state, State::Syncing);
     assert_eq!(
         why(&running),
-        "test waits for feed: connection refused (source failed)"
+        "test lacks feed: connection refused (source failed)"
     );
     assert!(
         running
@@ -137,7 +137,7 @@ async fn a_stream_that_fails_is_started_again() {
         async move { Ok::<_, &str>(stream::iter([first]).chain(rest)) }
     });
     let running = with(&fake, &seen, source).await;
-    let expected = "test waits for source 1: reset by peer (source failed)";
+    let expected = "test lacks source 1: reset by peer (source failed)";
     eventually("it failed", || why(&running) == expected).await;
     eventually("again", || seen.lock().contains(&"ns/start-2".to_owned())).await;
     assert_eq!(why(&running), "");
