@@ -15,6 +15,7 @@ use super::writer::TRIES;
 use super::*;
 use crate::client::Client;
 use crate::fake::{Fake, Fate, clock, eventually};
+use crate::manager::{Error, Manager};
 
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/ns/events";
 
@@ -187,15 +188,63 @@ async fn the_counts_of_running_series_are_written_at_the_stop() {
     assert_eq!(setup.fake.objects(EVENTS)[0]["series"]["count"], 10);
 }
 
+/// A manager that runs, and how long its stop takes and what it comes to.
+async fn stopped(
+    manager: Manager,
+    record: impl FnOnce(&Recorder),
+) -> (Duration, Result<(), Error>) {
+    let (stop, recorder) = (CancellationToken::new(), manager.recorder("test"));
+    let token = stop.clone();
+    let run = tokio::spawn(async move { manager.run(token).await });
+    sleep(Duration::from_secs(1)).await;
+    record(&recorder);
+    let begin = tokio::time::Instant::now();
+    stop.cancel();
+    let result = run.await.unwrap();
+    (begin.elapsed(), result)
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_stop_while_the_server_is_silent_does_not_keep_the_caller() {
-    let setup = setup();
-    setup.fake.hook(|_, _| Some(Fate::Hang));
-    for number in 0..(QUEUE + 100) {
-        // Never waits, whatever the server does.
-        setup.record(&number.to_string());
-    }
-    assert_eq!(setup.dropped.get(), 100);
+async fn a_stop_while_the_server_is_silent_ends_within_the_grace() {
+    let fake = Fake::default();
+    fake.hook(|_, _| Some(Fate::Hang));
+    let grace = Duration::from_secs(6);
+    let manager = Manager::builder(fake.client()).clock(clock());
+    let manager = manager.grace_period(grace).build().await.unwrap();
+    let (took, result) = stopped(manager, |recorder| {
+        for number in 0..(QUEUE + 100) {
+            let warning = EventType::Warning;
+            recorder.event(&object(), warning, "Failed", "Apply", number.to_string());
+        }
+    })
+    .await;
+    assert!(took <= grace, "{took:?}");
+    let error = result.unwrap_err();
+    assert!(
+        matches!(&error, Error::GraceExpired { names, .. } if names == &["events"]),
+        "{error}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_writes_what_is_queued_and_takes_no_longer_than_that() {
+    let fake = Fake::default();
+    fake.hook(|_, _| Some(Fate::Slow(Duration::from_millis(100))));
+    let manager = Manager::builder(fake.client()).clock(clock());
+    let manager = manager.build().await.unwrap();
+    let (took, result) = stopped(manager, |recorder| {
+        for reason in 0..20 {
+            let reason = format!("Failed{reason}");
+            recorder.event(&object(), EventType::Warning, &reason, "Apply", "no route");
+        }
+    })
+    .await;
+    result.unwrap();
+    assert_eq!(fake.objects(EVENTS).len(), 20);
+    assert!(
+        took < Duration::from_secs(1),
+        "{took:?}: no rest between them"
+    );
 }
 
 #[tokio::test(start_paused = true)]

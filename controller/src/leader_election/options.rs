@@ -179,7 +179,12 @@ impl Options {
 /// (controller-runtime's identity differs with every start, so there the second waits for the lease to end).
 #[must_use]
 pub fn identity(clock: &Clock) -> String {
-    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    identity_by(|name| std::env::var(name).ok(), clock)
+}
+
+/// [`identity`], where `look_up` tells the variables of the environment.
+pub(super) fn identity_by(look_up: impl Fn(&str) -> Option<String>, clock: &Clock) -> String {
+    let variable = |name| look_up(name).filter(|value| !value.is_empty());
     variable("POD_NAME").unwrap_or_else(|| {
         let host = variable("HOSTNAME").unwrap_or_else(|| "local".to_owned());
         format!("{host}_{:016x}", clock.random().next_u64())

@@ -760,8 +760,27 @@ async fn a_body_breaks_off_when_the_fence_closes_between_the_head_and_it() {
 }
 
 #[test]
-fn the_identity_is_the_name_of_the_pod() {
-    // The variable is not set in tests; then it is the host and something random.
-    let clock = Clock::system();
-    assert_ne!(identity(&clock), identity(&clock));
+fn the_identity_is_the_name_of_the_pod_or_else_the_host_and_something_random() {
+    let clock = clock();
+    let identity = |pod: Option<&str>, host: Option<&str>| {
+        let look_up = |name: &str| match name {
+            "POD_NAME" => pod.map(str::to_owned),
+            "HOSTNAME" => host.map(str::to_owned),
+            _ => None,
+        };
+        options::identity_by(look_up, &clock)
+    };
+    assert_eq!(identity(Some("web-0"), Some("node")), "web-0");
+    for (pod, host, start) in [
+        (None, Some("node"), "node_"),
+        (Some(""), Some("node"), "node_"),
+        (None, None, "local_"),
+        (None, Some(""), "local_"),
+    ] {
+        let (one, two) = (identity(pod, host), identity(pod, host));
+        assert_ne!(one, two, "two processes on one host");
+        let random = one.strip_prefix(start).expect(start);
+        let hex = |digit: char| digit.is_ascii_hexdigit();
+        assert!(random.len() == 16 && random.chars().all(hex), "{one}");
+    }
 }

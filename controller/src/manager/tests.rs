@@ -346,6 +346,34 @@ async fn what_is_stopped_before_its_time_never_runs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_standby_that_stops_starts_nothing_for_the_leader_and_leaves_the_lease_alone() {
+    let (fake, log) = (Fake::default(), Log::default());
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/lock";
+    let held = serde_json::json!({"metadata": {}, "spec": {
+        "holderIdentity": "another", "leaseDurationSeconds": 3600,
+        "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z"}});
+    fake.put(lease, held);
+    let manager = Manager::builder(fake.client())
+        .clock(clock())
+        .leader_election(Election::new("ns", "lock", "me"))
+        .build()
+        .await
+        .unwrap();
+    let worker = manager.add(logged(&log, "worker", Duration::ZERO)).unwrap();
+    let (stop, run) = spawn(&manager);
+    eventually("a standby", || worker.state() == State::Standby).await;
+    sleep(Duration::from_secs(60)).await;
+    let stopped = Instant::now();
+    stop.cancel();
+    run.await.unwrap().unwrap();
+    assert_eq!(stopped.elapsed(), Duration::ZERO, "nothing is waited for");
+    assert!(log.lock().is_empty());
+    assert_eq!(worker.state(), State::Stopped);
+    let holder = fake.object(lease).unwrap()["spec"]["holderIdentity"].clone();
+    assert_eq!(holder, "another");
+}
+
+#[tokio::test(start_paused = true)]
 async fn health_names_the_state_of_each_runnable() {
     let fake = Fake::default();
     let log = Log::default();
@@ -469,7 +497,7 @@ async fn the_caches_of_a_manager_are_measured() {
 }
 
 #[tokio::test]
-async fn health_and_metrics_are_served_on_free_ports() {
+async fn health_and_metrics_are_served_on_free_ports_until_the_stop() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let fake = Fake::default();
     let manager = Manager::builder(fake.client())
@@ -498,6 +526,11 @@ async fn health_and_metrics_are_served_on_free_ports() {
     }
     stop.cancel();
     run.await.unwrap().unwrap();
+    for address in [manager.health_address(), manager.metrics_address()] {
+        let refused = tokio::net::TcpStream::connect(address.unwrap()).await;
+        let refused = refused.expect_err("nobody listens after the stop");
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    }
 }
 
 /// A worker of the leader that takes no heed of a stop, in the middle of a write that is never answered.
