@@ -12,7 +12,8 @@
 //! | the API server cannot be asked | 500 |
 //! | who a token belongs to | is remembered for 1 minute, also that it is nobody |
 //! | that somebody may | is remembered for 5 minutes; that they may not, for 30 seconds |
-//! | a review | has 10 s, and is tried five times: after 0.5 s, then 1.5 times as long each, and up to a fifth more |
+//! | a review | has 10 s; when those are over it is not tried again |
+//! | a review that the API server fails | is tried five times: after 0.5 s, then 1.5 times as long each, and up to a fifth more |
 //!
 //! At most 4096 tokens and 4096 decisions are remembered, by digest; at most 16 reviews are under way.
 

@@ -88,6 +88,7 @@
 //! | TLS, and who may ask | [`certificates`], [`access`] |
 //! | why nothing happens: `/debug/queues`, `/debug/informers` | [`debug`] |
 //! | what is cached, and how it is read | [`cache`] |
+//! | which rules of controller-runtime are held by which test, and where this differs | `CONFORMANCE.md`, beside the README of this crate |
 //! | a test with an API server, faults and virtual time | `testing`, with the feature of that name |
 //!
 //! Time is tokio's; dates and randomness come from a [`reeve_clock::Clock`]. Everything that is spawned belongs to

@@ -133,7 +133,7 @@ async fn forbidden(cluster: Cluster, objects: usize) {
         .unwrap()
         .1;
     assert!(
-        why.starts_with("needy waits for secrets in default: failing")
+        why.starts_with("needy lacks secrets in default: failing")
             && why.contains("resource \"secrets\""),
         "{why}"
     );

@@ -454,7 +454,7 @@ async fn no_reconcile_before_every_handler_has_seen_its_first_list() {
     assert_eq!(why, ["controllers", "informers"]);
     let why = running.manager.health().ready().failures().remove(0).1;
     assert!(
-        why.starts_with("both waits for secrets: failing") && why.ends_with("(forbidden)"),
+        why.starts_with("both lacks secrets: failing") && why.ends_with("(forbidden)"),
         "readiness names the controller, the kind and the cause: {why}"
     );
     let states: Vec<(String, State)> = running

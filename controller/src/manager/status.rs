@@ -288,7 +288,7 @@ impl Board {
             .collect()
     }
 
-    /// Whether every controller can follow the kinds it needs.
+    /// Whether every controller can follow the kinds it needs, and reads its sources.
     pub(super) fn check(&self) -> Result<(), String> {
         let mut problems = Vec::new();
         for RunnableHealth {
@@ -296,7 +296,7 @@ impl Board {
         } in self.runnables()
         {
             let needed = unavailable.iter().filter(|kind| !kind.optional);
-            problems.extend(needed.map(|kind| format!("{name} waits for {kind}")));
+            problems.extend(needed.map(|kind| format!("{name} lacks {kind}")));
         }
         if problems.is_empty() {
             Ok(())
