@@ -1,6 +1,7 @@
 //! The informer against the built-in API server, under paused time.
 
-use std::collections::BTreeMap;
+mod setup;
+
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -8,16 +9,16 @@ use kube_client::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube_client::{Api, Client};
 use reeve_apiserver::ApiServer;
 use reeve_apiserver::faults::Rule;
-use reeve_clock::Clock;
 use reeve_informer::{
     Compact, Endpoint, HandlerOptions, ObjectKey, ResourceVersion, Scope, SharedInformer, Stored,
 };
 use tokio_util::sync::CancellationToken;
 
+use setup::{clock, map, run};
+
 async fn server(streaming: bool) -> ApiServer {
-    let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
     ApiServer::builder()
-        .clock(clock)
+        .clock(clock(1))
         .streaming_lists(streaming)
         .start()
         .await
@@ -29,19 +30,8 @@ fn start(server: &ApiServer) -> (SharedInformer<ConfigMap>, CancellationToken) {
         .scope(Scope::namespace("default"))
         .clock(server.clock().clone())
         .build();
-    let stop = CancellationToken::new();
-    tokio::spawn({
-        let (informer, stop) = (informer.clone(), stop.clone());
-        async move { informer.run(stop).await.unwrap() }
-    });
+    let (stop, _) = run(&informer);
     (informer, stop)
-}
-
-fn map(name: &str, value: &str) -> ConfigMap {
-    let mut map = ConfigMap::default();
-    map.metadata.name = Some(name.to_owned());
-    map.data = Some(BTreeMap::from([("value".to_owned(), value.to_owned())]));
-    map
 }
 
 /// Twenty ConfigMaps, `m0` to `m19`.

@@ -1,6 +1,8 @@
 //! The informer against a real kube-apiserver with etcd. Runs when `KUBEBUILDER_ASSETS` names a directory with
 //! both; says that it was skipped when not. tools/kube-apiserver builds them.
 
+mod setup;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -21,12 +23,7 @@ use reeve_informer::{
 };
 use tokio_util::sync::CancellationToken;
 
-fn map(name: &str, value: &str) -> ConfigMap {
-    let mut map = ConfigMap::default();
-    map.metadata.name = Some(name.to_owned());
-    map.data = Some(BTreeMap::from([("value".to_owned(), value.to_owned())]));
-    map
-}
+use setup::{map, run_until};
 
 /// Counts lists that came as streams, and in pages.
 #[derive(Clone, Default)]
@@ -50,11 +47,6 @@ impl Lists {
     fn count(&self, streamed: bool) -> usize {
         self.0[usize::from(streamed)].load(Ordering::Relaxed)
     }
-}
-
-fn spawn<S: Stored>(informer: &SharedInformer<S>, stop: &CancellationToken) {
-    let (informer, stop) = (informer.clone(), stop.clone());
-    tokio::spawn(async move { informer.run(stop).await.unwrap() });
 }
 
 fn identities<'a, S: Stored>(objects: impl IntoIterator<Item = &'a S>) -> Vec<String> {
@@ -215,9 +207,9 @@ async fn it_converges_with_a_real_server_through_churn_crash_compaction_and_remo
     let metadata = SharedInformer::<PartialObjectMeta<ConfigMap>>::builder(client.clone())
         .scope(Scope::namespace("default"))
         .build();
-    spawn(&streamed, &stop);
-    spawn(&paged, &stop);
-    spawn(&metadata, &stop);
+    run_until(&streamed, &stop);
+    run_until(&paged, &stop);
+    run_until(&metadata, &stop);
     for informer in [&streamed, &paged] {
         informer.wait_synced().await.unwrap();
         assert!(
@@ -294,7 +286,7 @@ async fn kinds_come_and_go(client: &Client, stop: &CancellationToken) {
         Endpoint::for_type::<DynamicObject>(&resource),
     )
     .build();
-    spawn(&informer, stop);
+    run_until(&informer, stop);
     for round in 0..2 {
         definitions
             .create(&PostParams::default(), &widgets())

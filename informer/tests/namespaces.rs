@@ -3,6 +3,8 @@
 //!
 //! A tenth as many random histories are tried as `REEVE_HISTORIES` says (default 150), `REEVE_SEED` tries one again.
 
+mod setup;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,21 +15,21 @@ use kube_client::{Api, Client};
 use parking_lot::Mutex;
 use reeve_apiserver::ApiServer;
 use reeve_apiserver::faults::Rule;
-use reeve_clock::{Clock, Random};
+use reeve_clock::Random;
 use reeve_informer::{
     Activity, Builder, Endpoint, Event, HandlerOptions, InformerFactory, NamespaceSet, Policy,
     ResourceVersion, Scope, Selection, SharedInformer, Stored, WaitError, Within,
 };
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+
+use setup::{clock, run};
 
 const NAMESPACES: [&str; 4] = ["blue", "green", "red", "white"];
 
 type Maps = SharedInformer<ConfigMap>;
 
 async fn server(seed: u64) -> ApiServer {
-    let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), seed);
-    let server = ApiServer::builder().clock(clock).start().await.unwrap();
+    let builder = ApiServer::builder().clock(clock(seed));
+    let server = builder.start().await.unwrap();
     let namespaces = Api::<Namespace>::all(server.client());
     for name in NAMESPACES {
         let mut namespace = Namespace::default();
@@ -57,15 +59,6 @@ fn informer(server: &ApiServer, set: &NamespaceSet) -> Builder<ConfigMap> {
     SharedInformer::<ConfigMap>::builder(server.client())
         .namespaces(set.clone())
         .clock(server.clock().clone())
-}
-
-fn run(informer: &Maps) -> (CancellationToken, JoinHandle<()>) {
-    let stop = CancellationToken::new();
-    let task = tokio::spawn({
-        let (informer, stop) = (informer.clone(), stop.clone());
-        async move { informer.run(stop).await.unwrap() }
-    });
-    (stop, task)
 }
 
 async fn seconds(seconds: u64) {

@@ -1,0 +1,72 @@
+//! How informers start and end.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn an_informer_runs_once_and_takes_no_handlers_after_its_end() {
+    let (script, _say) = three();
+    let running = start(&script);
+    running.informer.wait_synced().await.unwrap();
+    let again = running.informer.run(CancellationToken::new()).await;
+    assert!(matches!(again, Err(RunError::StartedBefore { .. })));
+    let informer = running.informer.clone();
+    running.stop().await;
+    assert!(informer.is_stopped());
+    assert!(
+        informer
+            .add_handler(|_: Event<ConfigMap>| {}, HandlerOptions::new())
+            .is_err()
+    );
+    assert_eq!(
+        contents(&informer),
+        "a@1 b@2 c@3",
+        "the store can still be read"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_the_run_stops_everything_and_tells_who_waits() {
+    let script = Script::new([watch([added("a", "5")])]);
+    let informer = builder(&script).build();
+    let held = Arc::new(());
+    let handler = {
+        let held = Arc::clone(&held);
+        move |_: Event<ConfigMap>| drop(Arc::clone(&held))
+    };
+    let second = informer
+        .add_handler(handler, HandlerOptions::new())
+        .unwrap();
+    let running = run(informer.clone());
+    millis(1).await;
+    let waiting = tokio::spawn(async move { informer.wait_synced().await });
+    millis(1).await;
+    assert_eq!((script.open(), Arc::strong_count(&held)), (1, 2));
+    running.task.abort();
+    assert!(matches!(
+        waiting.await.unwrap(),
+        Err(WaitError::Stopped { .. })
+    ));
+    assert!(running.handle.has_synced().await.is_err());
+    running.handle.remove().await;
+    assert!(running.informer.is_stopped());
+    millis(1).await;
+    assert_eq!(script.open(), 0);
+    // The handler's task held its handler, and nothing does any more: neither the informer nor the handle.
+    assert_eq!(Arc::strong_count(&held), 1);
+    second.remove().await;
+    drop(running.informer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_can_be_removed_before_the_informer_runs() {
+    let (script, _say) = three();
+    let informer = builder(&script).build();
+    let told = Told::default();
+    let handle = informer
+        .add_handler(told.handler(), HandlerOptions::new())
+        .unwrap();
+    handle.remove().await;
+    let running = run(informer);
+    running.handle.has_synced().await.unwrap();
+    assert!(told.take().is_empty());
+}

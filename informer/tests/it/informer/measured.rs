@@ -1,0 +1,169 @@
+//! What is measured.
+
+use super::*;
+
+#[derive(Clone, Default)]
+struct Counted(Arc<Mutex<Vec<Measurement>>>);
+
+impl MetricsProvider for Counted {
+    fn informer(
+        &self,
+        informer: &InformerIdentity,
+        _: Weak<dyn Gauges>,
+    ) -> Box<dyn InformerMetrics> {
+        assert_eq!(
+            (&*informer.name, &*informer.resource),
+            ("configmaps", "configmaps")
+        );
+        Box::new(self.clone())
+    }
+}
+
+impl InformerMetrics for Counted {
+    fn record(&self, measurement: Measurement) {
+        self.0.lock().push(measurement);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_stays_undecodable_is_counted_once_a_version() {
+    let script = Script::new([
+        no_streaming(),
+        list("10", &[broken("a", "2")]),
+        ending([
+            wait(2),
+            event("MODIFIED", &broken("a", "11")),
+            error(410, "Expired"),
+        ]),
+        list("20", &[broken("a", "11")]),
+    ])
+    .otherwise(|_| watch([]));
+    let counted = Arc::new(Counted::default());
+    let running = run(builder(&script).metrics(Arc::clone(&counted) as _).build());
+    seconds(10).await;
+    let sightings = counted
+        .0
+        .lock()
+        .iter()
+        .filter(|found| matches!(found, Measurement::Quarantined))
+        .count();
+    assert_eq!(sightings, 2);
+    assert_eq!(running.informer.health().quarantined_count, 1);
+}
+
+/// Counts what it is told, and panics.
+#[derive(Clone, Default)]
+struct Fragile(Arc<AtomicUsize>);
+
+impl MetricsProvider for Fragile {
+    fn informer(&self, _: &InformerIdentity, _: Weak<dyn Gauges>) -> Box<dyn InformerMetrics> {
+        Box::new(self.clone())
+    }
+}
+
+impl InformerMetrics for Fragile {
+    fn record(&self, _: Measurement) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        panic!("no place for measurements");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_keeps_measurements_may_panic_and_the_informer_goes_on() {
+    let script = Script::new([
+        no_streaming(),
+        list("10", &[object("a", "1")]),
+        watch([wait(1), added("b", "11")]),
+    ]);
+    let fragile = Fragile::default();
+    let informer = builder(&script).metrics(Arc::new(fragile.clone())).build();
+    let told = Told::default();
+    let inline = HandlerOptions::new().inline();
+    let handle = informer.add_handler(told.handler(), inline).unwrap();
+    let running = run(informer);
+    seconds(5).await;
+    assert_eq!(told.take(), ["+a@1*", "+b@11"]);
+    assert_eq!(running.told.take(), ["+a@1*", "+b@11"]);
+    assert!(handle.is_synced() && running.handle.is_synced());
+    assert_eq!(fragile.0.load(Ordering::Relaxed), 1, "told once");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_watches_and_batches_are_measured() {
+    let script = Script::new([
+        no_streaming(),
+        list("10", &[object("a", "1"), broken("b", "2")]),
+        ending([added("c", "11")]),
+        Answer::Refuse,
+    ])
+    .otherwise(|_| watch([]));
+    let counted = Arc::new(Counted::default());
+    let running = run(builder(&script).metrics(Arc::clone(&counted) as _).build());
+    seconds(10).await;
+    running.stop().await;
+    let measured = counted.0.lock();
+    let count =
+        |wanted: fn(&Measurement) -> bool| measured.iter().filter(|found| wanted(found)).count();
+    assert_eq!(
+        count(|found| matches!(
+            found,
+            Measurement::Listed {
+                items: 1,
+                streamed: false,
+                ..
+            }
+        )),
+        1
+    );
+    assert_eq!(count(|found| matches!(found, Measurement::Quarantined)), 1);
+    assert_eq!(
+        count(|found| matches!(
+            found,
+            Measurement::Watched {
+                events: 1,
+                short: false,
+                ..
+            }
+        )),
+        1
+    );
+    assert_eq!(count(|found| matches!(found, Measurement::WatchFailed)), 1);
+    assert!(count(|found| matches!(found, Measurement::Processed { .. })) >= 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn times_that_never_pass_are_never_and_no_error() {
+    let never = Duration::MAX;
+    let options = ReflectorOptions {
+        streaming_idle: never,
+        streaming_deadline: never,
+        streaming_retry: never,
+        watch_timeout: never,
+        watch_idle: never,
+        backoff: BackoffOptions {
+            cap: never,
+            ..BackoffOptions::default()
+        },
+        reconnect_spread: never,
+        request_interval: never,
+        limits: Limits {
+            deadline: never,
+            ..Limits::default()
+        },
+        ..ReflectorOptions::default()
+    };
+    let (script, say) = three();
+    let informer = builder(&script).reflector(options).resync(never).build();
+    let mutations = MutationCache::new(informer.lister()).ttl(never);
+    let running = run(informer);
+    running.handle.has_synced().await.unwrap();
+    say(modified("a", "11"));
+    seconds(100_000).await;
+    assert_eq!(running.told.last().unwrap(), "~a@1-11");
+    let held = running.informer.lister().list().swap_remove(0);
+    let mut ahead = ConfigMap::clone(&held);
+    ahead.metadata.resource_version = Some("12".to_owned());
+    mutations.mutated(Arc::new(ahead));
+    running.stop().await;
+}

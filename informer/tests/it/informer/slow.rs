@@ -1,0 +1,247 @@
+//! Handlers that do not keep up.
+
+use super::*;
+
+#[test]
+fn a_blocking_handler_holds_the_informer_and_a_coalescing_one_does_not() {
+    for (policy, held) in [
+        (Policy::Block { bound: 5 }, true),
+        (Policy::Coalesce { bound: 5 }, false),
+    ] {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(3)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (script, say) = three();
+            let informer = SharedInformer::<ConfigMap>::builder(script.client()).build();
+            let stop = CancellationToken::new();
+            let task = tokio::spawn({
+                let (informer, stop) = (informer.clone(), stop.clone());
+                async move { informer.run(stop).await }
+            });
+            let (leave, left) = std::sync::mpsc::channel::<()>();
+            let left = Mutex::new(left);
+            let told = Told::default();
+            let tell = told.handler();
+            let handle = informer
+                .add_handler(
+                    move |event: Event<ConfigMap>| {
+                        let _ = left.lock().recv();
+                        tell(event);
+                    },
+                    HandlerOptions::new().policy(policy),
+                )
+                .unwrap();
+            informer.wait_synced().await.unwrap();
+            for number in 0..5_000 {
+                say(modified("a", &format!("{}", 11 + number)));
+            }
+            let last = ResourceVersion::from("5010");
+            let waited = tokio::time::timeout(
+                Duration::from_millis(if held { 200 } else { 20_000 }),
+                informer.wait_for_resource_version(&Scope::Cluster, &last),
+            )
+            .await;
+            assert_eq!(waited.is_err(), held, "{policy:?}");
+            assert!(handle.backlog() <= 1100, "{} events wait", handle.backlog());
+            // Once it moves, it sees the last state in either case.
+            drop(leave);
+            informer
+                .wait_for_resource_version(&Scope::Cluster, &last)
+                .await
+                .unwrap();
+            for _ in 0..1000 {
+                if told.last().is_some_and(|event| event.ends_with("-5010")) {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            let events = told.take();
+            assert_eq!(events.len() == 5_003, held, "{policy:?}: {}", events.len());
+            assert!(events.last().unwrap().ends_with("-5010"));
+            stop.cancel();
+            task.await.unwrap().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_handler_that_drops_is_told_the_difference_when_it_has_caught_up() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(3)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (script, say) = three();
+        let informer = SharedInformer::<ConfigMap>::builder(script.client()).build();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn({
+            let (informer, stop) = (informer.clone(), stop.clone());
+            async move { informer.run(stop).await }
+        });
+        let (entered, mut was_entered) = mpsc::unbounded_channel();
+        let (leave, left) = std::sync::mpsc::channel::<()>();
+        let left = Mutex::new(left);
+        let told = Told::default();
+        let tell = told.handler();
+        let handle = informer
+            .add_handler(
+                move |event: Event<ConfigMap>| {
+                    let _ = entered.send(());
+                    let _ = left.lock().recv();
+                    tell(event);
+                },
+                HandlerOptions::new().policy(Policy::DropToResync { bound: 1 }),
+            )
+            .unwrap();
+        was_entered.recv().await.unwrap();
+        informer.wait_synced().await.unwrap();
+        for bit in [
+            modified("a", "11"),
+            added("d", "12"),
+            deleted("b", "13"),
+            modified("a", "14"),
+            added("e", "15"),
+            deleted("e", "16"),
+            deleted("c", "17"),
+            event("ADDED", &object_of("c", "18", "other")),
+        ] {
+            say(bit);
+        }
+        informer
+            .wait_for_resource_version(&Scope::Cluster, &ResourceVersion::from("18"))
+            .await
+            .unwrap();
+        assert!(informer.health().handlers[0].dropped >= 5);
+        assert!(!handle.is_synced(), "it was not shown everything");
+        drop(leave);
+        handle.has_synced().await.unwrap();
+        for _ in 0..1000 {
+            if handle.backlog() == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        handle.remove().await;
+        // What it was told leads to what is there, object by object.
+        let mut state = std::collections::BTreeMap::new();
+        let events = told.take();
+        for event in &events {
+            let name = event[1..2].to_owned();
+            match event.as_bytes()[0] {
+                b'+' => assert!(state.insert(name, event.clone()).is_none(), "{events:?}"),
+                b'~' => assert!(state.insert(name, event.clone()).is_some(), "{events:?}"),
+                _ => assert!(state.remove(&name).is_some(), "{events:?}"),
+            }
+        }
+        let names: Vec<_> = state.keys().cloned().collect();
+        assert_eq!(names, ["a", "c", "d"], "{events:?}");
+        assert!(
+            state["a"].contains("14") && state["c"].contains("18"),
+            "{events:?}"
+        );
+        stop.cancel();
+        task.await.unwrap().unwrap();
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_while_a_handler_is_waited_for_is_told_what_is_there() {
+    let (script, say) = three();
+    let running = start(&script);
+    running.informer.wait_synced().await.unwrap();
+    let hangs = |_: Event<ConfigMap>| std::future::pending();
+    let block = HandlerOptions::new().policy(Policy::Block { bound: 1 });
+    let hanging = running.informer.add_async_handler(hangs, block).unwrap();
+    for version in 11..15 {
+        say(modified("a", &version.to_string()));
+        seconds(1).await;
+    }
+    assert!(running.store().starts_with("a@1"), "{}", running.store());
+    let told = Told::default();
+    let late = running
+        .informer
+        .add_handler(told.handler(), HandlerOptions::new())
+        .unwrap();
+    late.has_synced().await.unwrap();
+    assert_eq!(told.take().len(), 3);
+    hanging.remove().await;
+    seconds(1).await;
+    assert_eq!(told.last().unwrap(), "~a@13-14");
+    running.stop().await;
+}
+
+/// Asks its informer when it is let go.
+struct Asking(Maps);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        assert_eq!(self.0.health().activity, Activity::Stopped);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_asks_its_informer_when_it_is_let_go_gets_an_answer() {
+    let (script, _say) = three();
+    let informer = builder(&script).build();
+    let asking = Asking(informer.clone());
+    let handle = informer
+        .add_handler(
+            move |_: Event<ConfigMap>| drop(asking.0.health()),
+            HandlerOptions::new(),
+        )
+        .unwrap();
+    // Ended before the handler began.
+    let stop = CancellationToken::new();
+    stop.cancel();
+    informer.run(stop).await.unwrap();
+    assert!(handle.has_synced().await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_that_come_and_go_during_a_storm_disturb_nobody() {
+    let bits: Vec<_> = (0..2000)
+        .map(|number| modified("a", &format!("{}", 11 + number)))
+        .collect();
+    let (script, say) = three();
+    let running = start(&script);
+    running.informer.wait_synced().await.unwrap();
+    let mut handles = Vec::new();
+    for (number, bit) in bits.into_iter().enumerate() {
+        say(bit);
+        if number % 20 == 0 {
+            let told = Told::default();
+            let handle = running
+                .informer
+                .add_handler(told.handler(), HandlerOptions::new())
+                .unwrap();
+            handles.push((told, handle));
+            tokio::task::yield_now().await;
+        }
+        if number % 60 == 0 {
+            let (_, handle) = handles.remove(0);
+            handle.remove().await;
+        }
+    }
+    millis(10).await;
+    for (told, handle) in &handles {
+        assert!(handle.is_synced());
+        let events = told.take();
+        assert!(
+            events[0].starts_with("+a@") && events[0].ends_with('*'),
+            "{:?}",
+            &events[..1]
+        );
+        // Each event goes on where the one before ended.
+        let mut version = events[0][3..].trim_end_matches('*').to_owned();
+        for event in events.iter().filter(|event| event.starts_with('~')) {
+            let (from, to) = event[3..].split_once('-').unwrap();
+            assert_eq!(from, version);
+            version = to.to_owned();
+        }
+        assert_eq!(version, "2010");
+    }
+}
