@@ -36,8 +36,13 @@ fn shown(source: &str, cause: &str) -> String {
 async fn a_stream_that_ends_or_panics_is_named_and_the_controller_goes_on() {
     let named = |name: &'static str| stream::iter([asked(name)]);
     let panics = named("b").chain(stream::once(async { panic!("out of order") }));
+    // What was sent before its sender went still comes.
+    let (sender, closed) = source::channel::<Request>(1);
+    sender.try_send(asked("b")).unwrap();
+    drop(sender);
     for (cause, text, source) in [
         ("source ended", "its stream ended", Source::from(named("b"))),
+        ("source ended", "its stream ended", Source::from(closed)),
         (
             "source panicked",
             "it panicked: out of order",
