@@ -1,0 +1,165 @@
+//! Whose kind is cached, and how its store is made, started and stopped.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use reeve_clock::scaled;
+use reeve_informer::{Event, HandlerOptions, NamespaceSet, Scope, Selection, Within, indexer};
+
+use super::super::registration::Registration;
+use super::super::resolve::place;
+use super::super::slot::{Interest, Slot};
+use super::super::store::{Making, Store, StoreForm};
+use super::super::view::{Need, Row};
+use super::super::{CacheOptions, Kind, View, resolve};
+use super::indexes::Index;
+use super::{CacheError, Caches};
+
+// === impl Caches ===
+
+impl Caches {
+    /// Begins to use a kind: it is cached for as long as what is returned is held. If it is not `required`, readiness
+    /// does not mind that the server does not have the kind (yet, or any more).
+    ///
+    /// This is what a controller calls when it is added; [`Caches::register`] when its workers start. In between the
+    /// cache is filled, and before the start all who ask are heard before the form of the store is decided.
+    pub(crate) fn watch<V>(&self, view: &View<V>, required: bool) -> Result<Interest, CacheError> {
+        let options = &self.shared.options;
+        options.validate_for(&view.kind)?;
+        if options.form_of(&view.kind) == Some(StoreForm::Metadata) && view.need > Need::Metadata {
+            return Err(CacheError::Form {
+                kind: view.kind.to_string(),
+            });
+        }
+        let typed = options.typed(&view.kind);
+        if typed.is_some_and(|typed| view.need == Need::Typed && !view.reads(typed.model)) {
+            return Err(CacheError::Transform {
+                kind: view.kind.to_string(),
+            });
+        }
+        let mut state = self.shared.state.lock();
+        let slots = state.in_use();
+        let of_kind = || slots.iter().filter(|slot| slot.kind.is(&view.kind));
+        if let Some(slot) = of_kind().find(|slot| slot.absorb(view)) {
+            return Ok(Interest::new(Arc::clone(slot), required));
+        }
+        if of_kind().next().is_some() {
+            tracing::info!(
+                kind = %view.kind,
+                "watched and stored twice: what is stored already cannot give all that is asked for now. Name the \
+                 form of the kind in CacheOptions, or use one Rust type for it, to have one store"
+            );
+        }
+        let slot = Arc::new(Slot::new(view, typed));
+        state.slots.retain(|slot| slot.strong_count() > 0);
+        state.slots.push(Arc::downgrade(&slot));
+        let started = state.started;
+        drop(state);
+        if started {
+            self.make(&slot);
+        }
+        Ok(Interest::new(slot, required))
+    }
+
+    /// Registers a handler with the store of `interest`, which is kept until the registration is dropped.
+    pub(crate) fn register<V: 'static>(
+        &self,
+        interest: Interest,
+        view: &View<V>,
+        options: HandlerOptions,
+        handler: impl Fn(Event<V>) + Send + Sync + 'static,
+    ) -> Registration {
+        let store = Arc::clone(self.make(interest.slot()));
+        let view = view.clone();
+        // The store holds the handler.
+        let of = Arc::downgrade(&store);
+        let shown = move |event: Event<dyn Row>| {
+            let Some(store) = of.upgrade() else { return };
+            // What does not decode is counted and logged by the store.
+            if let Some(event) = event.filter_map(|row| view.of_store(&*store, row).ok()) {
+                handler(event);
+            }
+        };
+        let handle = store.add_handler(Box::new(shown), options);
+        Registration::new(interest, store, handle)
+    }
+
+    /// The store of a slot.
+    pub(super) fn make<'a>(&self, slot: &'a Arc<Slot>) -> &'a Arc<dyn Store> {
+        if let Some(store) = slot.store() {
+            return store;
+        }
+        let mut state = self.shared.state.lock();
+        let namespaces = self.set_of(&mut state, &slot.kind);
+        let options = &self.shared.options;
+        let store = slot.make(options.form_of(&slot.kind), |make, form| {
+            make(&slot.kind, &self.making(&slot.kind, form, namespaces))
+        });
+        // An index that comes after these finds the store.
+        let indexes = state.indexes.iter();
+        let of_kind = indexes.filter(|index| index.kind.is(&slot.kind));
+        let indexes: Vec<Index> = of_kind.cloned().collect();
+        drop(state);
+        // Not under the lock: the functions are the user's, and an informer that lingers is filled.
+        for index in indexes {
+            match index.add_to(&**store) {
+                // It lingered with the index, or another who asks has added it.
+                Ok(()) | Err(indexer::Error::Exists { .. }) => {}
+                Err(error) => tracing::error!(kind = %slot.kind, %error, "an index is missing"),
+            }
+        }
+        store
+    }
+
+    fn making(&self, kind: &Kind, form: StoreForm, namespaces: Option<NamespaceSet>) -> Making<'_> {
+        let options = &self.shared.options;
+        // That the options fit the kind was seen before the slot was made.
+        let resolved = |options: &CacheOptions, kind: &Kind, scope: &Scope| {
+            resolve(options, kind, scope, &BTreeSet::new()).unwrap_or_default()
+        };
+        let (all, of) = (options.clone(), kind.clone());
+        let within = move |scope: &Scope| {
+            // Where it watches was decided, and the informer says which namespaces are left out.
+            let place = place(&all, &of, scope, &BTreeSet::new()).unwrap_or_default();
+            Within {
+                labels: place.selection.labels,
+                fields: place.selection.fields,
+                skip: place.skip,
+            }
+        };
+        let whole = resolved(options, kind, &Scope::Cluster);
+        let jitter = 0.9 + 0.2 * self.shared.clock.random().unit();
+        Making {
+            factory: &self.shared.factory,
+            form,
+            selection: Selection {
+                scope: Scope::Cluster,
+                ..whole.selection
+            },
+            within: Arc::new(within),
+            transforms: options.transforms_of(kind, namespaces.clone()),
+            namespaces,
+            resync: options.resync_of(kind).map(|period| scaled(period, jitter)),
+            decoded: options.of(kind).and_then(|own| own.decoded),
+        }
+    }
+
+    /// Starts what has not started.
+    pub(crate) fn start(&self) {
+        self.shared.state.lock().started = true;
+        for slot in self.slots() {
+            self.make(&slot);
+        }
+        self.shared.factory.start();
+    }
+
+    /// Stops every informer, and returns when they have.
+    pub(crate) async fn stop(&self) {
+        self.shared.factory.shutdown().await;
+    }
+
+    /// Stops every informer without waiting for it.
+    pub(crate) fn abort(&self) {
+        self.shared.factory.abort();
+    }
+}

@@ -1,0 +1,98 @@
+//! How caches are doing, and whether that is well enough.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use reeve_informer::{Activity, CacheHealth, WatchHealth};
+use tokio::time::{sleep, timeout};
+
+use super::{Caches, LOOK};
+
+/// How long a cache that was filled may fail before readiness says so.
+const TOLERATED: SignedDuration = SignedDuration::from_secs(30);
+
+// === impl Caches ===
+
+impl Caches {
+    /// How each cache is doing, in the order they were asked for.
+    #[must_use]
+    pub fn health(&self) -> Vec<CacheHealth> {
+        let slots = self.slots();
+        slots
+            .iter()
+            .filter_map(|slot| Some(slot.store()?.health()))
+            .collect()
+    }
+
+    /// Whether every cache is filled and kept up to date. A failure shorter than 30 s is let pass, and so is a namespace
+    /// that came to a filled cache less than 30 s ago, and a kind that the server does not have, if all who watch it can
+    /// do without.
+    ///
+    /// # Errors
+    /// A line for each that is not, with the cause.
+    pub fn check(&self) -> Result<(), String> {
+        let now = self.shared.clock.now();
+        let mut problems = Vec::new();
+        for slot in self.slots() {
+            let Some(store) = slot.store() else {
+                problems.push(format!("{}: not started", slot.kind));
+                continue;
+            };
+            let health = store.health();
+            if health.activity == Activity::Missing && !slot.is_required() {
+                continue;
+            }
+            if health.activity == Activity::Stopped {
+                // Whatever ended it: the store says the last it knew, for ever.
+                problems.push(format!("{}: stopped", health.name));
+                continue;
+            }
+            let failure = health.failure.as_ref();
+            if is_late(&health, now)
+                || failure.is_some_and(|failure| now.duration_since(failure.since) > TOLERATED)
+            {
+                problems.extend(health.trouble());
+            }
+        }
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(problems.join("; "))
+        }
+    }
+
+    /// Returns when every cache is filled, or is known to be failing, or `limit` is over. A kind that cannot be
+    /// listed costs the controllers that read it, not the others.
+    pub(crate) async fn settled(&self, limit: Duration) {
+        let settled = async {
+            loop {
+                let slots = self.slots();
+                let mut filling = slots
+                    .iter()
+                    .filter_map(|slot| slot.store())
+                    .filter(|store| {
+                        let health = store.health();
+                        !health.synced && health.failure.is_none()
+                    });
+                let Some(store) = filling.next() else { return };
+                // One after the other; looked at now and then, for it may begin to fail.
+                if timeout(LOOK, store.synced()).await == Ok(false) {
+                    sleep(LOOK).await;
+                }
+            }
+        };
+        let in_time = timeout(limit, settled).await.is_ok();
+        if let Err(problems) = self.check() {
+            tracing::warn!(in_time, problems, "going on without some caches");
+        }
+    }
+}
+
+/// Whether a cache is not filled that should be. One that was, and lists a namespace that came since, has a while.
+fn is_late(health: &CacheHealth, now: Timestamp) -> bool {
+    let since = |watch: &WatchHealth| watch.failure.as_ref().map_or(watch.since, |it| it.since);
+    let mut unfilled = health.watches.iter().filter(|watch| !watch.synced);
+    let late =
+        !health.was_synced || unfilled.any(|watch| now.duration_since(since(watch)) > TOLERATED);
+    !health.synced && late
+}
