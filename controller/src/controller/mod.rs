@@ -2,6 +2,8 @@
 
 mod builder;
 mod defaults;
+#[cfg(doctest)]
+mod impossible;
 mod own_writes;
 mod reading;
 mod run;

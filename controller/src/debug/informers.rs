@@ -23,9 +23,15 @@ pub struct InformerReport {
     /// The last failure that was not followed by success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureReport>,
+    /// The last failure that is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<FailureReport>,
     /// When the API server was heard last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_heard: Option<Timestamp>,
+    /// When something in the store changed last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_change: Option<Timestamp>,
     /// The version of the store's content.
     pub resource_version: String,
     /// Objects in the store.
@@ -158,7 +164,9 @@ fn report(health: &CacheHealth, limit: usize) -> InformerReport {
         activity: health.activity.to_string(),
         since: health.since,
         failure: health.failure.as_ref().map(failure),
+        last_failure: health.last_failure.as_ref().map(failure),
         last_heard: health.last_heard,
+        last_change: health.last_change,
         resource_version: health.resource_version.to_string(),
         objects: health.objects,
         bytes: health.bytes.total(),

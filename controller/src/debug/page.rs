@@ -229,8 +229,18 @@ fn informers_text(reports: &[InformerReport], now: Timestamp) -> String {
         if let Some(heard) = informer.last_heard {
             let _ = writeln!(text, "  the server was heard {} ago", span(now, heard));
         }
+        if let Some(changed) = informer.last_change {
+            let _ = writeln!(text, "  the store changed {} ago", span(now, changed));
+        }
         if let Some(failure) = &informer.failure {
             failure_text(&mut text, "  ", failure, now);
+        } else if let Some(failure) = &informer.last_failure {
+            let (ago, cause) = (span(now, failure.since), one_line(&failure.message));
+            let _ = writeln!(
+                text,
+                "  it failed last {ago} ago ({}): {cause}",
+                failure.class
+            );
         }
         for (count, what) in [
             (

@@ -126,8 +126,9 @@ async fn the_debug_pages_say_what_each_key_and_each_informer_is_at() {
     assert_eq!(informer["objects"], 3);
     assert!(informer["bytes"].as_u64().unwrap() > 0);
     assert_eq!(informer["handlers"][0]["name"], "greeter");
-    assert!(informer["resourceVersion"].is_string());
+    assert!(informer["resourceVersion"].is_string() && informer["lastChange"].is_string());
     let got = page("/debug/informers", &[]).await;
+    assert!(got.body.contains("\n  the store changed "), "{}", got.body);
     assert!(
         got.body
             .contains("informer configmaps: synced, watching for "),
