@@ -293,16 +293,14 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrimmedMap<'_, A> {
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, A::Error> {
         if let Some(value) = self.added.take() {
-            let value: CowStrDeserializer<'_, A::Error> = Cow::Borrowed(value).into_deserializer();
-            return seed.deserialize(value);
+            return seed.deserialize(Text::<A::Error>::of(Cow::Borrowed(value)));
         }
         if let Some(required) = self.required.take() {
             let Key(value) = self.inner.next_value()?;
             if value != required {
                 return Err(another(required));
             }
-            let value: CowStrDeserializer<'_, A::Error> = value.into_deserializer();
-            return seed.deserialize(value);
+            return seed.deserialize(Text::<A::Error>::of(value));
         }
         match self.ahead.take() {
             Some(skip) => self.inner.next_value_seed(Trim::within(seed, skip)),
@@ -312,6 +310,49 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrimmedMap<'_, A> {
 
     fn size_hint(&self) -> Option<usize> {
         self.inner.size_hint()
+    }
+}
+
+/// A text as a value: also one that may be missing, or has a type of its own.
+struct Text<'a, E>(CowStrDeserializer<'a, E>);
+
+impl<'a, E: Error> Text<'a, E> {
+    fn of(text: Cow<'a, str>) -> Self {
+        Self(text.into_deserializer())
+    }
+}
+
+impl<'de, E: Error> Deserializer<'de> for Text<'_, E> {
+    type Error = E;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, E> {
+        self.0.deserialize_any(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, E> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, E> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, E> {
+        self.0.deserialize_enum(name, variants, visitor)
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
+        unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
     }
 }
 
@@ -472,6 +513,35 @@ mod tests {
             let typeless = r#"{"metadata":{"name":"p"}}"#;
             assert!(decoding.read::<DynamicObject>(typeless).is_ok());
             assert!(decoding.read::<crate::Compact<Pod>>(typeless).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_type_may_be_read_as_any_type_that_a_text_is_read_as() {
+        #[derive(serde::Deserialize, Debug, PartialEq)]
+        enum Kind {
+            Pod,
+        }
+        #[derive(serde::Deserialize, Debug, PartialEq)]
+        struct Version(String);
+        #[derive(serde::Deserialize, Debug, PartialEq)]
+        #[serde(rename_all = "camelCase")]
+        struct Types {
+            api_version: Option<Version>,
+            kind: Kind,
+        }
+        let types = Types {
+            api_version: Some(Version("v1".to_owned())),
+            kind: Kind::Pod,
+        };
+        let decoding = Decoding::of("v1", "Pod");
+        for decoding in [decoding.clone(), decoding.guarded()] {
+            for document in [POD, "{}"] {
+                let read = json::read(document, |reader| {
+                    Types::deserialize(Trimmed::object(reader, &decoding))
+                });
+                assert_eq!(read.unwrap(), types);
+            }
         }
     }
 

@@ -36,7 +36,7 @@ pub struct Limits {
     /// (the API server's own).
     pub deadline: Duration,
     /// The largest body, and the largest line of a watch, in bytes. Default 512 MiB: an unpaged list of a
-    /// hundred thousand Pods. Pages of 500 stay far below.
+    /// hundred thousand Pods. Pages of 500 stay far below, and what is larger at once is asked for in pages.
     pub body: usize,
 }
 
