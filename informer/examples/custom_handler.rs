@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let (informer, stop) = (informer.clone(), stop.clone());
         async move { informer.run(stop).await }
     });
-    handle.has_synced().await?;
+    handle.wait_synced().await?;
     println!(
         "{:?}",
         census.0.lock().unwrap_or_else(PoisonError::into_inner)

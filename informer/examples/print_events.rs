@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let (informer, stop) = (informer.clone(), stop.clone());
         async move { informer.run(stop).await }
     });
-    handle.has_synced().await?;
+    handle.wait_synced().await?;
     println!("synced: {} objects", informer.lister().len());
     somewhere.stir().await?;
     if somewhere.server.is_some() {

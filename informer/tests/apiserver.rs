@@ -128,7 +128,7 @@ async fn the_store_follows_writes_with_streaming_lists_and_without() {
         let handle = informer
             .add_handler(move |_| *count.lock() += 1, HandlerOptions::new())
             .unwrap();
-        handle.has_synced().await.unwrap();
+        handle.wait_synced().await.unwrap();
         assert_eq!(*told.lock(), informer.lister().len());
         assert_same(&client, &informer).await;
         // Reading one's own writes.

@@ -158,7 +158,7 @@ async fn one_store_holds_several_namespaces_each_with_a_watch_of_its_own() {
         .unwrap();
     assert!(!informer.has_synced(), "nothing runs yet");
     let (stop, task) = run(&informer);
-    handle.has_synced().await.unwrap();
+    handle.wait_synced().await.unwrap();
     assert_eq!(keys(&informer), "blue/b red/a");
     assert_eq!(told.take(), "+blue/b* +red/a*");
     create(&client, &["red/d", "green/e"]).await;
@@ -205,12 +205,12 @@ async fn added_and_removed(options: HandlerOptions) {
     let told = Told::default();
     let handle = informer.add_handler(told.handler(), options).unwrap();
     let (_stop, _task) = run(&informer);
-    handle.has_synced().await.unwrap();
+    handle.wait_synced().await.unwrap();
     told.take();
 
     assert!(set.insert("green") && !set.insert("green"));
     assert!(!informer.has_synced(), "it is asked for and not there");
-    assert!(handle.is_synced(), "a handler syncs once");
+    assert!(handle.has_synced(), "a handler syncs once");
     informer.wait_synced().await.unwrap();
     assert_eq!(keys(&informer), "blue/b blue/c green/d red/a");
     seconds(1).await;
@@ -268,7 +268,7 @@ async fn what_stays_in_view_is_not_told_again_when_all_namespaces_become_some_an
         .add_handler(told.handler(), HandlerOptions::new())
         .unwrap();
     let (_stop, _task) = run(&informer);
-    handle.has_synced().await.unwrap();
+    handle.wait_synced().await.unwrap();
     let all = informer.lister().len();
     told.take();
     let key = "red/a".parse().unwrap();
@@ -448,7 +448,7 @@ async fn all_other_namespaces_are_one_watch_that_leaves_out_those_with_their_own
     seconds(1).await;
     assert_eq!(keys(&informer), "red/a red/b");
     assert!(told.0.lock().wrong.is_empty());
-    assert!(handle.is_synced());
+    assert!(handle.has_synced());
     stop.cancel();
     task.await.unwrap();
 }
@@ -588,11 +588,11 @@ async fn history(seed: u64) -> Result<(), String> {
             .iter()
             .map(|(key, (version, _))| format!("{key}@{version}"))
             .collect();
-        if believed != wanted || !told.wrong.is_empty() || !handle.is_synced() {
+        if believed != wanted || !told.wrong.is_empty() || !handle.has_synced() {
             return Err(format!(
                 "told {believed:?}, server {wanted:?}, wrong {:?}, synced {}",
                 told.wrong,
-                handle.is_synced()
+                handle.has_synced()
             ));
         }
     }

@@ -29,12 +29,12 @@ impl Registration {
 
     /// Whether the handler has seen every object of the first list.
     #[must_use]
-    pub fn is_synced(&self) -> bool {
-        self.handle.is_synced()
+    pub fn has_synced(&self) -> bool {
+        self.handle.has_synced()
     }
 
     /// Returns when the handler has seen every object of the first list.
-    pub async fn synced(&self) {
+    pub async fn wait_synced(&self) {
         self.handle.synced().await;
     }
 
@@ -60,7 +60,7 @@ impl fmt::Debug for Registration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registration")
             .field("interest", &self.interest)
-            .field("synced", &self.is_synced())
+            .field("synced", &self.has_synced())
             .finish_non_exhaustive()
     }
 }

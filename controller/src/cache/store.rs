@@ -120,7 +120,7 @@ pub(super) enum Query<'a> {
 
 /// A handler that is registered.
 pub(super) trait Handle: Send + Sync {
-    fn is_synced(&self) -> bool;
+    fn has_synced(&self) -> bool;
     fn synced(&self) -> BoxFuture<'_, ()>;
     fn unregister(&self);
     /// As `unregister`, and returns when the handler does not run any more.
@@ -363,14 +363,14 @@ impl<S: Stored> Store for Held<S> {
 }
 
 impl<S: Stored> Handle for Option<HandlerHandle<S>> {
-    fn is_synced(&self) -> bool {
-        self.as_ref().is_some_and(HandlerHandle::is_synced)
+    fn has_synced(&self) -> bool {
+        self.as_ref().is_some_and(HandlerHandle::has_synced)
     }
 
     fn synced(&self) -> BoxFuture<'_, ()> {
         async {
             let synced = match self {
-                Some(handle) => handle.has_synced().await.is_ok(),
+                Some(handle) => handle.wait_synced().await.is_ok(),
                 None => false,
             };
             if !synced {

@@ -168,7 +168,7 @@ async fn handlers_are_told_through_their_views() {
         .unwrap();
     caches.start();
     for registration in [&typed, &metadata, &dynamic] {
-        registration.synced().await;
+        registration.wait_synced().await;
     }
     cluster.create("b").await;
     sleep(SOON).await;
@@ -210,12 +210,12 @@ async fn what_nobody_uses_stops_after_the_linger_and_who_comes_later_has_a_new_o
     assert!(caches.lister::<ConfigMap>().is_err());
     sleep(Duration::from_secs(10)).await;
     let second = caches.add_handler(&view, "second", |_| {}).unwrap();
-    second.synced().await;
+    second.wait_synced().await;
     assert_eq!(cluster.watches(), 1, "it had not stopped yet");
     drop(second);
     sleep(Duration::from_secs(60)).await;
     let third = caches.add_handler(&view, "third", |_| {}).unwrap();
-    third.synced().await;
+    third.wait_synced().await;
     assert_eq!(cluster.watches(), 2);
     caches.stop().await;
 }

@@ -384,7 +384,7 @@ async fn namespaces_change_while_handlers_watch() {
         told.join(" ")
     };
     caches.start();
-    handler.synced().await;
+    handler.wait_synced().await;
     assert_eq!(take(), "+blue/a +red/a +red/b");
     let maps = caches.lister::<ConfigMap>().unwrap();
     let namespaces = caches.namespaces().clone();

@@ -324,7 +324,7 @@ impl Member {
 impl Registered {
     /// Returns when the handler has seen its first objects, or the kind is optional and the server does not have it.
     async fn attached(&self) {
-        let synced = self.registration.synced();
+        let synced = self.registration.wait_synced();
         if !self.optional {
             return synced.await;
         }
@@ -337,7 +337,7 @@ impl Registered {
 
     fn is_attached(&self) -> bool {
         let missing = || self.registration.health().activity == Activity::Missing;
-        self.registration.is_synced() || (self.optional && missing())
+        self.registration.has_synced() || (self.optional && missing())
     }
 
     /// Returns when the server does not have the kind.
@@ -349,7 +349,7 @@ impl Registered {
 
     /// Why the handler has not seen its first objects.
     fn trouble(&self) -> Option<Unavailable> {
-        if self.registration.is_synced() {
+        if self.registration.has_synced() {
             return None;
         }
         let health = self.registration.health();

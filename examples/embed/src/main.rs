@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (informer, stop) = (informer.clone(), stop.clone());
         async move { informer.run(stop).await }
     });
-    handle.has_synced().await?;
+    handle.wait_synced().await?;
 
     // A worker reads the present state of whatever it is handed.
     let (lister, work) = (informer.lister(), queue.clone());

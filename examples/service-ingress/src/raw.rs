@@ -263,7 +263,7 @@ where
 
 async fn synced<K: Stored>(handle: Option<HandlerHandle<K>>) -> bool {
     match handle {
-        Some(handle) => handle.has_synced().await.is_ok(),
+        Some(handle) => handle.wait_synced().await.is_ok(),
         None => false,
     }
 }

@@ -26,15 +26,15 @@ impl<S: Stored> HandlerHandle<S> {
 
     /// True once the informer has synced and the handler was shown every object of the first list.
     #[must_use]
-    pub fn is_synced(&self) -> bool {
+    pub fn has_synced(&self) -> bool {
         self.listener.has_synced()
     }
 
-    /// Returns when [`HandlerHandle::is_synced`].
+    /// Returns when [`HandlerHandle::has_synced`].
     ///
     /// # Errors
     /// [`HandlerEnded`] if that will not be.
-    pub async fn has_synced(&self) -> Result<(), HandlerEnded> {
+    pub async fn wait_synced(&self) -> Result<(), HandlerEnded> {
         let (mut synced, mut phase) = (self.listener.synced(), self.listener.phase());
         tokio::select! {
             biased;
@@ -96,7 +96,7 @@ impl<S: Stored> std::fmt::Debug for HandlerHandle<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HandlerHandle")
             .field("name", &self.listener.name)
-            .field("synced", &self.is_synced())
+            .field("synced", &self.has_synced())
             .field("backlog", &self.backlog())
             .finish()
     }

@@ -32,11 +32,11 @@ async fn a_handler_that_takes_its_time_is_told_in_order_and_keeps_nobody_waiting
     let options = HandlerOptions::new().name("slow");
     let handle = running.informer.add_async_handler(slow, options).unwrap();
     let started = Instant::now();
-    running.handle.has_synced().await.unwrap();
+    running.handle.wait_synced().await.unwrap();
     assert!(started.elapsed() < SOON, "the other handler does not wait");
     say(added("d", "11"));
     say(modified("a", "12"));
-    handle.has_synced().await.unwrap();
+    handle.wait_synced().await.unwrap();
     assert_eq!(
         started.elapsed().as_secs(),
         3,
@@ -79,7 +79,7 @@ async fn a_handler_that_panics_while_it_waits_is_isolated() {
     };
     let options = HandlerOptions::new();
     let handle = running.informer.add_async_handler(bad, options).unwrap();
-    handle.has_synced().await.unwrap();
+    handle.wait_synced().await.unwrap();
     assert_eq!((handle.panics(), handle.delivered()), (1, 3));
     say(modified("b", "11"));
     millis(10).await;
@@ -100,9 +100,9 @@ async fn a_handler_that_waits_for_ever_is_dropped_when_it_is_removed_or_the_info
     timeout(SOON, removed.remove())
         .await
         .expect("it ends at once");
-    assert!(!left.is_synced());
+    assert!(!left.has_synced());
     running.stop().await;
-    assert!(left.has_synced().await.is_err());
+    assert!(left.wait_synced().await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,7 +113,7 @@ async fn a_stream_gives_what_was_there_then_what_changes_and_ends_with_the_infor
     let first: Vec<_> = stream.by_ref().take(3).collect().await;
     let first: Vec<_> = first.iter().map(short).collect();
     assert_eq!(first, ["+a@1*", "+b@2*", "+c@3*"]);
-    stream.handle().has_synced().await.unwrap();
+    stream.handle().wait_synced().await.unwrap();
     say(deleted("b", "11"));
     assert_eq!(short(&stream.next().await.unwrap()), "-b@11");
     running.stop().await;

@@ -48,7 +48,7 @@ async fn a_full_queue_stops_reading_the_watch_and_loses_nothing() {
             let (informer, stop) = (informer.clone(), stop.clone());
             async move { informer.run(stop).await }
         });
-        handle.has_synced().await.unwrap();
+        handle.wait_synced().await.unwrap();
         for number in 0..SENT {
             let version = (11 + number).to_string();
             sender.send(added(&format!("o{number}"), &version)).unwrap();

@@ -348,7 +348,7 @@ async fn ends(informer: &SharedInformer<ConfigMap>, handle: &HandlerHandle<Confi
     let soon = Duration::from_millis(1);
     let waited = tokio::time::timeout(soon, informer.wait_synced()).await;
     assert!(matches!(waited, Ok(Err(_))), "{waited:?}");
-    let waited = tokio::time::timeout(soon, handle.has_synced()).await;
+    let waited = tokio::time::timeout(soon, handle.wait_synced()).await;
     assert!(matches!(waited, Ok(Err(_))), "{waited:?}");
     let late = informer.add_handler(|_: Event<ConfigMap>| {}, HandlerOptions::new());
     assert!(late.is_err());
@@ -383,7 +383,7 @@ async fn who_waits_for_an_informer_that_never_runs_is_told() {
 
     let (factory, informer, handle, mut stream) = asked();
     drop((factory, informer));
-    assert!(handle.has_synced().await.is_err(), "it is gone");
+    assert!(handle.wait_synced().await.is_err(), "it is gone");
     assert!(stream.next().await.is_none());
 }
 

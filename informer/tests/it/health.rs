@@ -73,7 +73,7 @@ async fn a_kind_that_the_server_does_not_have_is_missing_until_it_has() {
         _ => watch([]),
     });
     let running = start(&script);
-    running.handle.has_synced().await.unwrap();
+    running.handle.wait_synced().await.unwrap();
     seconds(20).await;
     let health = running.informer.health();
     assert_eq!(health.activity, Activity::Missing);

@@ -386,7 +386,7 @@ impl History {
             followed
                 .is_part_of(&whole)
                 .map_err(|error| format!("handler {number}: {error}"))?;
-            if handle.as_ref().is_some_and(|handle| !handle.is_synced()) {
+            if handle.as_ref().is_some_and(|handle| !handle.has_synced()) {
                 return Err(format!("handler {number} never synced"));
             }
         }

@@ -26,14 +26,14 @@ async fn it_is_told_in_the_informers_task_of_what_there_is_and_of_what_changes()
     };
     let options = HandlerOptions::new().inline();
     let handle = running.informer.add_handler(note.clone(), options).unwrap();
-    handle.has_synced().await.unwrap();
+    handle.wait_synced().await.unwrap();
     say(modified("a", "11"));
     millis(1).await;
     let own = running.task.id();
     assert_eq!(*tasks.lock(), [own; 4]);
     // Without the option it has a task of its own.
     let handle = running.informer.add_handler(note, HandlerOptions::new());
-    handle.unwrap().has_synced().await.unwrap();
+    handle.unwrap().wait_synced().await.unwrap();
     assert!(tasks.lock()[4..].iter().all(|task| *task != own));
     running.stop().await;
 }
@@ -52,7 +52,7 @@ async fn whatever_its_policy_it_is_told_of_every_change_and_nobody_waits_for_it(
         (add(&running.informer, &told, policy), told)
     });
     for (handle, _) in &handlers {
-        handle.has_synced().await.unwrap();
+        handle.wait_synced().await.unwrap();
     }
     for version in 11..16 {
         say(modified("a", &version.to_string()));
@@ -77,14 +77,14 @@ async fn it_can_be_removed_and_drained_and_add_and_remove_others_from_within() {
     let running = start(&script);
     let told = Told::default();
     let handle = add(&running.informer, &told, Policy::default());
-    handle.has_synced().await.unwrap();
+    handle.wait_synced().await.unwrap();
     handle.remove().await;
     say(modified("a", "11"));
     millis(1).await;
     assert_eq!(told.take().len(), 3);
 
     let handle = add(&running.informer, &told, Policy::default());
-    handle.has_synced().await.unwrap();
+    handle.wait_synced().await.unwrap();
     handle.drain().await;
     say(modified("a", "12"));
     millis(1).await;
@@ -102,7 +102,7 @@ async fn it_can_be_removed_and_drained_and_add_and_remove_others_from_within() {
     };
     let options = HandlerOptions::new().inline();
     let handle = running.informer.add_handler(adds, options).unwrap();
-    handle.has_synced().await.unwrap();
+    handle.wait_synced().await.unwrap();
     say(added("d", "13"));
     seconds(1).await;
     assert_eq!(told.take(), ["+a@12*", "+b@2*", "+c@3*", "+d@13*"]);
@@ -110,7 +110,7 @@ async fn it_can_be_removed_and_drained_and_add_and_remove_others_from_within() {
         newcomer
             .lock()
             .take()
-            .is_some_and(|handle| handle.is_synced())
+            .is_some_and(|handle| handle.has_synced())
     );
     running.stop().await;
 }
@@ -127,7 +127,7 @@ async fn its_panic_costs_one_event_and_nobody_else() {
     };
     let options = HandlerOptions::new().inline();
     let handle = running.informer.add_handler(bad, options).unwrap();
-    handle.has_synced().await.unwrap();
+    handle.wait_synced().await.unwrap();
     say(modified("a", "11"));
     say(modified("a", "12"));
     millis(1).await;

@@ -6,7 +6,7 @@ use super::*;
 async fn handlers_are_told_what_was_there_and_then_what_changes() {
     let (script, say) = three();
     let running = start(&script);
-    running.handle.has_synced().await.unwrap();
+    running.handle.wait_synced().await.unwrap();
     assert_eq!(running.told.take(), ["+a@1*", "+b@2*", "+c@3*"]);
     say(added("d", "11"));
     say(modified("a", "12"));
@@ -28,8 +28,8 @@ async fn a_late_handler_is_first_told_what_is_there() {
         .informer
         .add_handler(told.handler(), HandlerOptions::new())
         .unwrap();
-    assert!(!handle.is_synced(), "not before it was shown everything");
-    handle.has_synced().await.unwrap();
+    assert!(!handle.has_synced(), "not before it was shown everything");
+    handle.wait_synced().await.unwrap();
     assert_eq!(told.take(), ["+a@12*", "+b@2*", "+c@3*"]);
     say(deleted("c", "13"));
     millis(1).await;
@@ -40,7 +40,7 @@ async fn a_late_handler_is_first_told_what_is_there() {
 async fn an_object_created_again_is_deleted_and_then_added() {
     let (script, say) = three();
     let running = start(&script);
-    running.handle.has_synced().await.unwrap();
+    running.handle.wait_synced().await.unwrap();
     running.told.take();
     // The deletion was missed; the watch shows the new one only.
     say(event("ADDED", &object_of("a", "12", "other")));
@@ -79,7 +79,7 @@ async fn a_relist_tells_what_is_gone_first_then_the_rest_in_order_and_keeps_what
         watch([]),
     ]);
     let running = start(&script);
-    running.handle.has_synced().await.unwrap();
+    running.handle.wait_synced().await.unwrap();
     running.told.take();
     let key = ObjectKey::namespaced("n", "a");
     let before = running.informer.lister().get(&key).unwrap();
@@ -114,7 +114,7 @@ async fn a_panicking_handler_is_isolated_and_still_syncs() {
             HandlerOptions::new().name("bad"),
         )
         .unwrap();
-    handle.has_synced().await.unwrap();
+    handle.wait_synced().await.unwrap();
     say(added("d", "11"));
     millis(1).await;
     assert_eq!((calls.load(Ordering::SeqCst), handle.panics()), (4, 4));
@@ -145,8 +145,8 @@ async fn a_removed_handler_is_told_nothing_more_and_others_stay() {
         .informer
         .add_handler(told.handler(), HandlerOptions::new())
         .unwrap();
-    twice.has_synced().await.unwrap();
-    handle.has_synced().await.unwrap();
+    twice.wait_synced().await.unwrap();
+    handle.wait_synced().await.unwrap();
     assert_eq!(told.take().len(), 6, "each registration is its own");
     handle.remove().await;
     handle.remove().await;
@@ -267,7 +267,7 @@ fn handlers_and_indexes_that_come_while_it_starts_lose_nothing() {
                         informer
                             .add_indexer(&*name, |map| Ok(vec![map.name().into()]))
                             .unwrap();
-                        handle.has_synced().await.unwrap();
+                        handle.wait_synced().await.unwrap();
                         let mut told = told.take();
                         told.sort();
                         assert_eq!(told, ["+a@1*", "+b@2*", "+c@3*"]);
@@ -368,9 +368,9 @@ async fn filtered_handlers_see_objects_come_and_go() {
         .informer
         .stream_where(odd, HandlerOptions::new())
         .unwrap();
-    handle.has_synced().await.unwrap();
-    later.has_synced().await.unwrap();
-    stream.handle().has_synced().await.unwrap();
+    handle.wait_synced().await.unwrap();
+    later.wait_synced().await.unwrap();
+    stream.handle().wait_synced().await.unwrap();
     for told in [&told, &waiting] {
         assert_eq!(told.take(), ["+a@1*", "+c@3*"]);
     }

@@ -46,7 +46,7 @@ async fn dropping_the_run_stops_everything_and_tells_who_waits() {
         waiting.await.unwrap(),
         Err(WaitError::Stopped { .. })
     ));
-    assert!(running.handle.has_synced().await.is_err());
+    assert!(running.handle.wait_synced().await.is_err());
     running.handle.remove().await;
     assert!(running.informer.is_stopped());
     millis(1).await;
@@ -67,6 +67,6 @@ async fn a_handler_can_be_removed_before_the_informer_runs() {
         .unwrap();
     handle.remove().await;
     let running = run(informer);
-    running.handle.has_synced().await.unwrap();
+    running.handle.wait_synced().await.unwrap();
     assert!(told.take().is_empty());
 }

@@ -84,7 +84,7 @@ async fn what_keeps_measurements_may_panic_and_the_informer_goes_on() {
     seconds(5).await;
     assert_eq!(told.take(), ["+a@1*", "+b@11"]);
     assert_eq!(running.told.take(), ["+a@1*", "+b@11"]);
-    assert!(handle.is_synced() && running.handle.is_synced());
+    assert!(handle.has_synced() && running.handle.has_synced());
     assert_eq!(fragile.0.load(Ordering::Relaxed), 1, "told once");
     running.stop().await;
 }
@@ -157,7 +157,7 @@ async fn times_that_never_pass_are_never_and_no_error() {
     let informer = builder(&script).reflector(options).resync(never).build();
     let mutations = MutationCache::new(informer.lister()).ttl(never);
     let running = run(informer);
-    running.handle.has_synced().await.unwrap();
+    running.handle.wait_synced().await.unwrap();
     say(modified("a", "11"));
     seconds(100_000).await;
     assert_eq!(running.told.last().unwrap(), "~a@1-11");

@@ -116,9 +116,9 @@ fn a_handler_that_drops_is_told_the_difference_when_it_has_caught_up() {
             .await
             .unwrap();
         assert!(informer.health().handlers[0].dropped >= 5);
-        assert!(!handle.is_synced(), "it was not shown everything");
+        assert!(!handle.has_synced(), "it was not shown everything");
         drop(leave);
-        handle.has_synced().await.unwrap();
+        handle.wait_synced().await.unwrap();
         for _ in 0..1000 {
             if handle.backlog() == 0 {
                 break;
@@ -166,7 +166,7 @@ async fn who_comes_while_a_handler_is_waited_for_is_told_what_is_there() {
         .informer
         .add_handler(told.handler(), HandlerOptions::new())
         .unwrap();
-    late.has_synced().await.unwrap();
+    late.wait_synced().await.unwrap();
     assert_eq!(told.take().len(), 3);
     hanging.remove().await;
     seconds(1).await;
@@ -198,7 +198,7 @@ async fn a_handler_that_asks_its_informer_when_it_is_let_go_gets_an_answer() {
     let stop = CancellationToken::new();
     stop.cancel();
     informer.run(stop).await.unwrap();
-    assert!(handle.has_synced().await.is_err());
+    assert!(handle.wait_synced().await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -228,7 +228,7 @@ async fn handlers_that_come_and_go_during_a_storm_disturb_nobody() {
     }
     millis(10).await;
     for (told, handle) in &handles {
-        assert!(handle.is_synced());
+        assert!(handle.has_synced());
         let events = told.take();
         assert!(
             events[0].starts_with("+a@") && events[0].ends_with('*'),

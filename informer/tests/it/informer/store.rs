@@ -258,14 +258,14 @@ async fn a_handler_may_use_its_informer() {
                         let handle = informer
                             .add_handler(late.handler(), HandlerOptions::new())
                             .unwrap();
-                        assert!(!handle.is_synced());
+                        assert!(!handle.has_synced());
                     }
                 }
             },
             HandlerOptions::new(),
         )
         .unwrap();
-    handle.has_synced().await.unwrap();
+    handle.wait_synced().await.unwrap();
     say(added("d", "11"));
     say(deleted("a", "12"));
     millis(10).await;
@@ -315,6 +315,6 @@ async fn a_delta_fifo_leads_to_the_same() {
         ]
     );
     assert_eq!(running.informer.last_sync_resource_version().as_str(), "31");
-    assert!(handle.is_synced());
+    assert!(handle.has_synced());
     assert!(resynced.take().iter().any(|event| event == "~a@11-11s"));
 }

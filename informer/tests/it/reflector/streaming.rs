@@ -45,7 +45,7 @@ async fn updates_and_deletions_before_the_end_belong_to_the_state() {
         initial_end("4"),
     ])]);
     let running = start(&script);
-    running.handle.has_synced().await.unwrap();
+    running.handle.wait_synced().await.unwrap();
     assert_eq!(running.store(), "a@3");
     assert_eq!(running.told.take(), ["+a@3*"]);
 }

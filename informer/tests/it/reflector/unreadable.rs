@@ -13,7 +13,7 @@ async fn an_undecodable_object_in_a_list_is_quarantined_and_the_rest_syncs() {
         watch([wait(10), modified("bad", "11")]),
     ]);
     let running = start(&script);
-    running.handle.has_synced().await.unwrap();
+    running.handle.wait_synced().await.unwrap();
     assert_eq!(running.store(), "a@5 c@7");
     let health = running.informer.health();
     assert_eq!(health.quarantined_count, 1);
