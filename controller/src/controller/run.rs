@@ -6,23 +6,27 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use reeve_clock::Clock;
 use reeve_workqueue::{OnDrop, Queue};
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
-use super::Parts;
 use super::builder::Settings;
 use super::own_writes::{OwnWrites, Place};
 use super::sync::Wait;
 use super::watch::{AnyWatch, Filters};
 use super::watching::Watching;
 use super::worker::{AnyReconciler, End, Workshop};
-use crate::cache::{CacheError, Kind};
+use super::{Defaults, Parts};
+use crate::cache::{CacheError, Caches, Kind};
+use crate::client::Client;
 use crate::context::Surroundings;
+use crate::debug::Registration;
+use crate::events::Recorder;
 use crate::leader_election::Term;
 use crate::manager::names::Name;
 use crate::manager::{Inspect, Runnable, State, Ticket};
-use crate::metrics::Series;
+use crate::metrics::{ControllerMetrics, Series};
 use crate::reconcile::RequestKey;
 use crate::source::Source;
 
@@ -50,103 +54,156 @@ impl<R: RequestKey> Plan<R> {
     ///
     /// # Errors
     /// When a kind cannot be cached as the controller wants it.
-    pub(super) fn prepare(self, parts: Parts) -> Result<Runnable, CacheError> {
-        let mut queue = Queue::builder()
+    pub(super) fn prepare(mut self, parts: Parts) -> Result<Runnable, CacheError> {
+        let queue = self.queue(&parts);
+        let shown = parts.queues.add_at(&queue, parts.clock.clone());
+        let workers = self.settings.workers;
+        let workers = parts.defaults.workers_of(workers, self.kind.as_ref());
+        let metrics = parts.metrics.controller(&self.name);
+        metrics
+            .workers
+            .set(i64::try_from(workers).unwrap_or(i64::MAX));
+        let watching = Watching::new(
+            &self.name,
+            queue.clone(),
+            parts.caches.clone(),
+            self.filters,
+        );
+        for watch in self.watches {
+            watching.add(watch)?;
+        }
+        for source in self.sources {
+            watching.add_source(source);
+        }
+        let watching = Arc::new(watching);
+        let inspect: Arc<dyn Inspect> = Arc::<Watching<R>>::clone(&watching);
+        let named = self.name.clone();
+        let prepared = Prepared {
+            workers,
+            held: Held {
+                _shown: shown,
+                series: parts.metrics.series(&self.name),
+                _name: parts.name,
+            },
+            settings: self.settings,
+            defaults: parts.defaults,
+            reconciler: self.reconciler,
+            clock: parts.clock,
+            caches: parts.caches,
+            client: parts.client,
+            recorder: parts.recorder,
+            term: parts.term,
+            name: self.name,
+            queue,
+            watching,
+            metrics,
+        };
+        let run = move |ticket, stop| prepared.run(ticket, stop);
+        Ok(Runnable::told(named, run).inspected_by(Some(inspect)))
+    }
+
+    fn queue(&mut self, parts: &Parts) -> Queue<R> {
+        let queue = Queue::builder()
             .name(self.name.as_str())
             .clock(parts.clock.clone())
             .on_drop(OnDrop::Retry)
             .min_interval(self.settings.min_interval)
             .metrics(parts.metrics.queues());
-        let Self {
-            name,
-            kind,
-            watches,
-            filters,
-            sources,
-            mut settings,
-            reconciler,
-        } = self;
-        let defaults = parts.defaults;
-        if let Some(limit) = settings.limit.take() {
-            queue = limit(queue);
+        match self.settings.limit.take() {
+            Some(limit) => limit(queue).build(),
+            None => queue.build(),
         }
-        let queue = queue.build();
-        let shown = parts.queues.add_at(&queue, parts.clock.clone());
-        let watching = Watching::new(&name, queue.clone(), parts.caches.clone(), filters);
-        let watching = Arc::new(watching);
-        for watch in watches {
-            watching.add(watch)?;
-        }
-        for source in sources {
-            watching.add_source(source);
-        }
-        let inspect: Arc<dyn Inspect> = Arc::<Watching<R>>::clone(&watching);
-        let named = name.clone();
-        let workers = defaults.workers_of(settings.workers, kind.as_ref());
-        let metrics = parts.metrics.controller(&name);
-        let held = Held {
-            series: parts.metrics.series(&name),
-            _name: parts.name,
-        };
-        metrics
-            .workers
-            .set(i64::try_from(workers).unwrap_or(i64::MAX));
-        let run = move |ticket: Arc<Ticket>, stop: CancellationToken| async move {
-            let alone = Arc::clone(&ticket);
-            let (mut held, _shown) = (held, shown);
-            let place = Place::new(&parts.caches, &parts.client);
-            let workshop = Arc::new(Workshop {
-                around: Arc::new(Surroundings {
-                    controller: name.into(),
-                    clock: parts.clock,
-                    caches: parts.caches,
-                    client: parts.client,
-                    waits: settings.own_writes.is_some(),
-                    recorder: parts.recorder,
-                    stopping: stop.clone(),
-                }),
-                queue: queue.clone(),
-                reconciler,
-                metrics,
-                timeout: settings.timeout.or(defaults.reconcile_timeout),
-                recover_panic: !settings
-                    .propagate_panics
-                    .unwrap_or(defaults.propagate_panics),
-                give_up: settings.give_up,
-                place,
-                own_writes: settings.own_writes.map(OwnWrites::new),
-            });
-            let around = Arc::clone(&workshop.around);
-            let run = Run {
-                ticket,
-                watching: Arc::clone(&watching),
-                term: parts.term,
-                warm_up: settings.warm_up.unwrap_or(defaults.warm_up),
-                sync_timeout: settings.sync_timeout.or(defaults.cache_sync_timeout),
-                stop,
-            };
-            let result = tokio::select! {
-                biased;
-                result = run.work(&workshop, workers) => {
-                    workshop.metrics.workers.set(0);
-                    result
-                }
-                never = pump(&watching, &around.controller, &queue, &around.stopping) => match never {},
-            };
-            if !alone.is_asked_to_stop() {
-                // The manager stops, too.
-                held.series.keep();
-            }
-            result
-        };
-        Ok(Runnable::told(named, run).inspected_by(Some(inspect)))
     }
+}
+
+/// A controller that is to run.
+struct Prepared<R: RequestKey> {
+    name: String,
+    workers: usize,
+    settings: Settings<R>,
+    defaults: Defaults,
+    reconciler: Arc<dyn AnyReconciler<R>>,
+    clock: Clock,
+    caches: Caches,
+    client: Client,
+    recorder: Recorder,
+    term: Option<Term>,
+    queue: Queue<R>,
+    watching: Arc<Watching<R>>,
+    metrics: ControllerMetrics,
+    held: Held,
 }
 
 /// What ends with a controller, in this order: who has its name next begins its own series.
 struct Held {
+    _shown: Registration,
     series: Series,
     _name: Name,
+}
+
+// === impl Prepared ===
+
+impl<R: RequestKey> Prepared<R> {
+    /// From the start of the controller to its end.
+    async fn run(self, ticket: Arc<Ticket>, stop: CancellationToken) -> Result<(), BoxError> {
+        let alone = Arc::clone(&ticket);
+        let Self {
+            settings, defaults, ..
+        } = &self;
+        let warm_up = settings.warm_up.unwrap_or(defaults.warm_up);
+        let sync_timeout = settings.sync_timeout.or(defaults.cache_sync_timeout);
+        let (workers, watching) = (self.workers, Arc::clone(&self.watching));
+        let (mut held, term, workshop) = self.into_workshop(stop.clone());
+        let run = Run {
+            ticket,
+            watching: Arc::clone(&watching),
+            term,
+            warm_up,
+            sync_timeout,
+            stop,
+        };
+        let around = Arc::clone(&workshop.around);
+        let result = tokio::select! {
+            biased;
+            result = run.work(&workshop, workers) => {
+                workshop.metrics.workers.set(0);
+                result
+            }
+            never = pump(&watching, &around.controller, &workshop.queue, &around.stopping) => match never {},
+        };
+        if !alone.is_asked_to_stop() {
+            // The manager stops, too.
+            held.series.keep();
+        }
+        result
+    }
+
+    /// What its workers share, and what is left.
+    fn into_workshop(self, stopping: CancellationToken) -> (Held, Option<Term>, Arc<Workshop<R>>) {
+        let (settings, defaults) = (self.settings, self.defaults);
+        let place = Place::new(&self.caches, &self.client);
+        let propagates = settings.propagate_panics;
+        let workshop = Workshop {
+            around: Arc::new(Surroundings {
+                controller: self.name.into(),
+                clock: self.clock,
+                caches: self.caches,
+                client: self.client,
+                waits: settings.own_writes.is_some(),
+                recorder: self.recorder,
+                stopping,
+            }),
+            queue: self.queue,
+            reconciler: self.reconciler,
+            metrics: self.metrics,
+            timeout: settings.timeout.or(defaults.reconcile_timeout),
+            recover_panic: !propagates.unwrap_or(defaults.propagate_panics),
+            give_up: settings.give_up,
+            place,
+            own_writes: settings.own_writes.map(OwnWrites::new),
+        };
+        (self.held, self.term, Arc::new(workshop))
+    }
 }
 
 /// A controller that was started.

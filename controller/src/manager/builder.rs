@@ -9,7 +9,7 @@ use reeve_clock::Clock;
 use tokio::sync::{Notify, watch};
 
 use super::names::Names;
-use super::{Addresses, Error, FOR_EVER, GRACE_PERIOD, Manager, Shared, Stage};
+use super::{Addresses, Error, FOR_EVER, GRACE_PERIOD, Manager, Runnable, Shared, Stage};
 use crate::cache::{CacheOptions, Caches, Selected};
 use crate::client::measure::Counted;
 use crate::client::{Client, Reading};
@@ -146,77 +146,43 @@ impl Builder {
     ///
     /// # Errors
     /// When an address cannot be bound, or the options of the election or of the caches do not fit together.
-    pub async fn build(self) -> Result<Manager, Error> {
+    pub async fn build(mut self) -> Result<Manager, Error> {
         if let Some(options) = &self.election {
             options.validate()?;
         }
         self.cache.validate()?;
-        let counted = Counted::new(self.client, Some(self.metrics.clone()));
-        let client = Client::counted(counted);
-        let kube = client.kube().clone();
-        let instance = self
-            .instance
-            .or_else(|| {
-                self.election
-                    .as_ref()
-                    .map(|options| options.identity.clone())
-            })
-            .unwrap_or_else(|| leader_election::identity(&self.clock));
+        let instance = self.instance.take();
+        let instance = instance.unwrap_or_else(|| self.identity());
+        let client = Client::counted(Counted::new(
+            self.client.clone(),
+            Some(self.metrics.clone()),
+        ));
         let (writer, events) = Writer::new(client.clone(), self.clock.clone(), instance.clone());
         let caches = Caches::new(
-            kube,
+            client.kube().clone(),
             self.clock.clone(),
-            self.cache,
+            std::mem::take(&mut self.cache),
             self.metrics.informers(),
         );
         let client = client
             .with_reading(Reading::new(&caches, &self.metrics, "manager"))
             .with_notes(Arc::default());
-        let checked = caches.clone();
-        self.health
-            .ready()
-            .add("informers", move || checked.check());
-        let board = self.health.board().clone();
-        self.metrics.observe(&board);
-        self.health
-            .ready()
-            .add("controllers", move || board.check());
-        let mut runnables = vec![writer.runnable("events")];
-        let mut addresses = Addresses::default();
-        if let Some(address) = self.health_address {
-            let server = Server::bind("health", address, self.health.handler());
-            let server = server.await.map_err(Error::Bind)?;
-            addresses.health = server.local_addr().ok();
-            runnables.push(server.runnable());
-        }
-        let queues = Queues::default();
-        let clusters = Arc::default();
-        if let Some(server) = self.metrics_server {
-            let sources = debug::Sources {
-                queues: queues.clone(),
-                caches: caches.clone(),
-                clusters: Arc::clone(&clusters),
-                clock: self.clock.clone(),
-            };
-            let server = server.bind(&self.metrics, client.clone(), &sources).await?;
-            addresses.metrics = server.local_addr().ok();
-            runnables.push(server.runnable());
-        }
-        let fence = self
-            .election
-            .as_ref()
-            .map(|_| Fence::closed(self.clock.clone()));
-        let leading = watch::channel(false).0;
-        if let (Some(fence), Some(options)) = (&fence, &self.election) {
-            leader_election::add_checks(&self.health, &options.name, fence);
-        }
+        self.check(&caches);
+        let sources = debug::Sources {
+            queues: Queues::default(),
+            caches,
+            clusters: Arc::default(),
+            clock: self.clock.clone(),
+        };
+        let (addresses, servers) = self.bind(&client, &sources).await?;
+        let fence = self.fence();
         let manager = Manager {
             shared: Arc::new(Shared {
                 clock: self.clock,
                 client,
-                caches,
+                caches: sources.caches,
                 metrics: self.metrics,
-                queues,
+                queues: sources.queues,
                 health: self.health,
                 fence,
                 election: self.election,
@@ -229,17 +195,65 @@ impl Builder {
                 controllers: Names::default(),
                 leases: Names::default(),
                 defaults: self.defaults,
-                clusters,
+                clusters: sources.clusters,
                 instance,
                 cluster_names: Names::default(),
-                leading,
+                leading: watch::channel(false).0,
                 release_by: Arc::default(),
             }),
         };
-        for runnable in runnables {
-            manager.add(runnable)?;
+        manager.add(writer.runnable("events"))?;
+        for server in servers {
+            manager.add(server)?;
         }
         Ok(manager)
+    }
+
+    /// What the replica is called in events, unless said.
+    fn identity(&self) -> String {
+        let elected = self.election.as_ref();
+        elected.map_or_else(
+            || leader_election::identity(&self.clock),
+            |options| options.identity.clone(),
+        )
+    }
+
+    /// Adds the checks of every manager, and has the states of the controllers measured.
+    fn check(&self, caches: &Caches) {
+        let (caches, ready) = (caches.clone(), self.health.ready());
+        ready.add("informers", move || caches.check());
+        let board = self.health.board().clone();
+        self.metrics.observe(&board);
+        ready.add("controllers", move || board.check());
+    }
+
+    /// Binds the servers: where they are, and what is to run.
+    async fn bind(
+        &mut self,
+        client: &Client,
+        sources: &debug::Sources,
+    ) -> Result<(Addresses, Vec<Runnable>), Error> {
+        let (mut addresses, mut runnables) = (Addresses::default(), Vec::new());
+        if let Some(address) = self.health_address {
+            let server = Server::bind("health", address, self.health.handler());
+            let server = server.await.map_err(Error::Bind)?;
+            addresses.health = server.local_addr().ok();
+            runnables.push(server.runnable());
+        }
+        if let Some(server) = self.metrics_server.take() {
+            let server = server.bind(&self.metrics, client.clone(), sources).await?;
+            addresses.metrics = server.local_addr().ok();
+            runnables.push(server.runnable());
+        }
+        Ok((addresses, runnables))
+    }
+
+    /// The fence of the manager's lease, which is checked, if there is one.
+    fn fence(&self) -> Option<Fence> {
+        let options = self.election.as_ref()?;
+        let fence = Fence::closed(self.clock.clone());
+        leader_election::add_checks(&self.health, &options.name, &fence);
+        Some(fence)
     }
 }
 
