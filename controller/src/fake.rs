@@ -14,6 +14,10 @@ use parking_lot::Mutex;
 use reeve_clock::Clock;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::manager::{self, Manager};
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +102,11 @@ impl Fake {
             async move { fake.serve(request).await }
         });
         kube_client::Client::new(service, "default")
+    }
+
+    /// A manager that talks to it, under a clock that follows paused time.
+    pub(crate) fn manager(&self) -> manager::Builder {
+        Manager::builder(self.client()).clock(clock())
     }
 
     /// Decides the fate of each request from now on.
@@ -391,6 +400,41 @@ fn kind_of(place: &Place) -> &'static str {
         "events" => "Event",
         "pods" => "Pod",
         other => panic!("teach the fake the kind of {other}"),
+    }
+}
+
+/// A manager that runs.
+pub(crate) struct Running {
+    pub(crate) manager: Manager,
+    pub(crate) stop: CancellationToken,
+    pub(crate) run: JoinHandle<Result<(), manager::Error>>,
+}
+
+// === impl Running ===
+
+impl Running {
+    pub(crate) fn start(manager: Manager) -> Self {
+        let stop = CancellationToken::new();
+        let (running, token) = (manager.clone(), stop.clone());
+        let run = tokio::spawn(async move { running.run(token).await });
+        Self { manager, stop, run }
+    }
+
+    /// Stops it, and nothing goes wrong.
+    pub(crate) async fn end(self) {
+        self.stop.cancel();
+        self.run.await.unwrap().unwrap();
+    }
+
+    /// The value of a metric line that starts with `name`.
+    pub(crate) fn metric(&self, name: &str) -> f64 {
+        let text = self.manager.metrics().encode();
+        let line = text.lines().find(|line| line.starts_with(name));
+        let value = line.and_then(|line| line.rsplit(' ').next());
+        value
+            .unwrap_or_else(|| panic!("no {name} in {text}"))
+            .parse()
+            .unwrap()
     }
 }
 

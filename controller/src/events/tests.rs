@@ -209,7 +209,7 @@ async fn a_stop_while_the_server_is_silent_ends_within_the_grace() {
     let fake = Fake::default();
     fake.hook(|_, _| Some(Fate::Hang));
     let grace = Duration::from_secs(6);
-    let manager = Manager::builder(fake.client()).clock(clock());
+    let manager = fake.manager();
     let manager = manager.grace_period(grace).build().await.unwrap();
     let (took, result) = stopped(manager, |recorder| {
         for number in 0..(QUEUE + 100) {
@@ -230,7 +230,7 @@ async fn a_stop_while_the_server_is_silent_ends_within_the_grace() {
 async fn a_stop_writes_what_is_queued_and_takes_no_longer_than_that() {
     let fake = Fake::default();
     fake.hook(|_, _| Some(Fate::Slow(Duration::from_millis(100))));
-    let manager = Manager::builder(fake.client()).clock(clock());
+    let manager = fake.manager();
     let manager = manager.build().await.unwrap();
     let (took, result) = stopped(manager, |recorder| {
         for reason in 0..20 {

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::fake::{Fake, Fate, clock, eventually};
+use crate::fake::{Fake, Fate, Running, clock, eventually};
 use crate::leader_election::Options as Election;
 
 type Log = Arc<Mutex<Vec<String>>>;
@@ -33,25 +33,20 @@ fn failing(after: Duration) -> Runnable {
 }
 
 async fn manager(fake: &Fake) -> Manager {
-    Manager::builder(fake.client())
-        .clock(clock())
-        .build()
-        .await
-        .unwrap()
+    fake.manager().build().await.unwrap()
 }
 
 fn spawn(manager: &Manager) -> (CancellationToken, JoinHandle<Result<(), Error>>) {
-    let stop = CancellationToken::new();
-    let (manager, token) = (manager.clone(), stop.clone());
-    (stop, tokio::spawn(async move { manager.run(token).await }))
+    let Running { stop, run, .. } = Running::start(manager.clone());
+    (stop, run)
 }
 
 #[tokio::test(start_paused = true)]
 async fn groups_start_in_order_and_stop_in_the_reverse() {
     let fake = Fake::default();
     let log = Log::default();
-    let manager = Manager::builder(fake.client())
-        .clock(clock())
+    let manager = fake
+        .manager()
         .leader_election(Election::new("ns", "lock", "me"))
         .build()
         .await
@@ -90,8 +85,8 @@ async fn a_standby_runs_all_but_what_needs_the_lease() {
     let log = Log::default();
     let mut runs = Vec::new();
     for name in ["one", "two"] {
-        let manager = Manager::builder(fake.client())
-            .clock(clock())
+        let manager = fake
+            .manager()
             .leader_election(Election::new("ns", "lock", name))
             .build()
             .await
@@ -166,8 +161,8 @@ async fn a_runnable_that_ends_well_is_let_go() {
 #[tokio::test(start_paused = true)]
 async fn what_outlives_the_grace_period_is_dropped_and_named() {
     let log = Log::default();
-    let manager = Manager::builder(Fake::default().client())
-        .clock(clock())
+    let manager = Fake::default()
+        .manager()
         .grace_period(Duration::from_secs(5))
         .build()
         .await
@@ -194,8 +189,8 @@ async fn what_outlives_the_grace_period_is_dropped_and_named() {
 #[tokio::test(start_paused = true)]
 async fn both_the_failure_and_the_bad_stop_are_reported() {
     let log = Log::default();
-    let manager = Manager::builder(Fake::default().client())
-        .clock(clock())
+    let manager = Fake::default()
+        .manager()
         .grace_period(Duration::from_secs(5))
         .build()
         .await
@@ -216,8 +211,8 @@ async fn both_the_failure_and_the_bad_stop_are_reported() {
 async fn a_lost_lease_drops_the_workers_at_once_and_is_an_error() {
     let fake = Fake::default();
     let log = Log::default();
-    let manager = Manager::builder(fake.client())
-        .clock(clock())
+    let manager = fake
+        .manager()
         .leader_election(Election::new("ns", "lock", "me"))
         .build()
         .await
@@ -242,8 +237,8 @@ async fn a_lost_lease_drops_the_workers_at_once_and_is_an_error() {
 async fn a_lease_lost_during_the_stop_ends_the_grace_of_the_workers() {
     let fake = Fake::default();
     let log = Log::default();
-    let manager = Manager::builder(fake.client())
-        .clock(clock())
+    let manager = fake
+        .manager()
         .leader_election(Election::new("ns", "lock", "me"))
         .grace_period(Duration::from_secs(600))
         .build()
@@ -322,8 +317,8 @@ async fn what_is_stopped_before_its_time_never_runs() {
     let fake = Fake::default();
     let log = Log::default();
     fake.hook(|_, path| path.contains("leases").then_some(Fate::Refuse(500)));
-    let manager = Manager::builder(fake.client())
-        .clock(clock())
+    let manager = fake
+        .manager()
         .leader_election(Election::new("ns", "lock", "me"))
         .build()
         .await
@@ -353,8 +348,8 @@ async fn a_standby_that_stops_starts_nothing_for_the_leader_and_leaves_the_lease
         "holderIdentity": "another", "leaseDurationSeconds": 3600,
         "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z"}});
     fake.put(lease, held);
-    let manager = Manager::builder(fake.client())
-        .clock(clock())
+    let manager = fake
+        .manager()
         .leader_election(Election::new("ns", "lock", "me"))
         .build()
         .await
@@ -378,8 +373,8 @@ async fn health_names_the_state_of_each_runnable() {
     let fake = Fake::default();
     let log = Log::default();
     fake.hook(|_, path| path.contains("leases").then_some(Fate::Refuse(500)));
-    let manager = Manager::builder(fake.client())
-        .clock(clock())
+    let manager = fake
+        .manager()
         .leader_election(Election::new("ns", "lock", "me"))
         .build()
         .await
@@ -557,8 +552,8 @@ async fn stubborn_workers_leave_time_for_the_lease_and_for_all_that_ends_well() 
     ] {
         let (fake, log) = (Fake::default(), Log::default());
         fake.hook(|_, path| path.contains("configmaps").then_some(Fate::Hang));
-        let manager = Manager::builder(fake.client())
-            .clock(clock())
+        let manager = fake
+            .manager()
             .leader_election(Election::new("ns", "lock", "me"))
             .grace_period(Duration::from_secs(grace))
             .build()
@@ -588,8 +583,8 @@ async fn stubborn_workers_leave_time_for_the_lease_and_for_all_that_ends_well() 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_not_answered_takes_nothing_of_what_comes_after_it() {
     let (fake, log) = (Fake::default(), Log::default());
-    let manager = Manager::builder(fake.client())
-        .clock(clock())
+    let manager = fake
+        .manager()
         .leader_election(Election::new("ns", "lock", "me"))
         .grace_period(Duration::from_secs(6))
         .build()
@@ -609,8 +604,8 @@ async fn a_release_that_is_not_answered_takes_nothing_of_what_comes_after_it() {
 #[tokio::test(start_paused = true)]
 async fn a_grace_period_without_end_waits_for_as_long_as_it_takes() {
     let log = Log::default();
-    let manager = Manager::builder(Fake::default().client())
-        .clock(clock())
+    let manager = Fake::default()
+        .manager()
         .grace_period(Duration::MAX)
         .cache_sync_timeout(Duration::MAX)
         .build()

@@ -184,7 +184,7 @@ async fn a_key_waits_for_what_it_wrote_in_another_cluster() {
     let (here, there, seen) = (Fake::default(), Fake::default(), Seen::default());
     here.put(&path("a"), map("1"));
     there.put(&path("a"), map("1"));
-    let manager = Manager::builder(here.client()).clock(clock()).build().await;
+    let manager = here.manager().build().await;
     let manager = manager.unwrap();
     let edge = manager.add_cluster(Cluster::builder("edge", there.client()));
     let edge = edge.unwrap();
@@ -217,9 +217,7 @@ async fn a_key_waits_for_what_it_wrote_in_another_cluster() {
         .complete(reconciler);
     manager.add_controller(controller.unwrap()).unwrap();
     there.hold_watches(true);
-    let stop = CancellationToken::new();
-    let (running, token) = (manager.clone(), stop.clone());
-    let run = tokio::spawn(async move { running.run(token).await });
+    let running = Running::start(manager.clone());
     eventually("first", || !seen.lock().is_empty()).await;
     sleep(Duration::from_secs(3)).await;
     assert_eq!(*seen.lock(), ["1"], "the other cluster's cache is behind");
@@ -228,8 +226,7 @@ async fn a_key_waits_for_what_it_wrote_in_another_cluster() {
     eventually("goes on", || seen.lock().len() >= 2).await;
     assert!(released.elapsed() <= Duration::from_millis(300));
     assert_eq!(seen.lock()[1], "2", "and it sees its own write");
-    stop.cancel();
-    run.await.unwrap().unwrap();
+    running.end().await;
 }
 
 fn changed(name: &str, uid: &str, version: &str) -> Write {

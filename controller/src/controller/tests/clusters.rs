@@ -1,0 +1,177 @@
+//! Other clusters of a manager.
+
+use std::fmt;
+
+use super::*;
+use crate::cache::View;
+use crate::cluster::Cluster;
+
+/// A request that names a cluster, too.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Far {
+    cluster: &'static str,
+    name: String,
+}
+
+impl fmt::Display for Far {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.cluster, self.name)
+    }
+}
+
+fn far(cluster: &'static str) -> impl handler::Handler<ConfigMap, Far> {
+    handler::map(move |map: &ConfigMap| {
+        let name = map.metadata.name.clone().unwrap_or_default();
+        [Far { cluster, name }]
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_watches_two_clusters_with_requests_that_tell_them_apart() {
+    let (here, there, seen) = (Fake::default(), Fake::default(), Seen::default());
+    here.put(&path("a"), map("1"));
+    there.put(&path("a"), map("1"));
+    let manager = here.manager().build().await.unwrap();
+    let cluster = manager
+        .add_cluster(Cluster::builder("edge", there.client()))
+        .unwrap();
+    let twice = manager.add_cluster(Cluster::builder("edge", there.client()));
+    assert!(matches!(twice, Err(ManagerError::DuplicateCluster(name)) if name == "edge"));
+    let noted = Arc::clone(&seen);
+    let edge = cluster.clone();
+    let reconciler = reconcile::function(move |ctx: Context, request: Far| {
+        let (seen, edge) = (Arc::clone(&noted), edge.clone());
+        async move {
+            let lister = match request.cluster {
+                "edge" => edge.caches().lister::<ConfigMap>()?,
+                _ => ctx.lister::<ConfigMap>()?,
+            };
+            let key = Request::namespaced("ns", &*request.name);
+            let value = lister.get(&key)?.and_then(|map| map.data.clone());
+            let value = value.unwrap_or_default().remove("key");
+            seen.lock()
+                .push(format!("{request} {}", value.unwrap_or_default()));
+            if request.cluster == "here" {
+                let mirror = Patch::Merge(json!({"data": {"key": "mirrored"}}));
+                let params = PatchParams::default();
+                ctx.client_of(&edge)
+                    .patch::<ConfigMap, _>(&key, &params, &mirror)
+                    .await?;
+            }
+            Ok::<_, reconcile::Error>(Outcome::done())
+        }
+    });
+    let controller = Controller::typed::<Far>("mirror")
+        .watches::<ConfigMap>(far("here"))
+        .watches_in(&cluster, View::<ConfigMap>::typed(), far("edge"))
+        .complete(reconciler)
+        .unwrap();
+    let running = run(manager, controller).await;
+    eventually("mirrored", || seen.lock().len() >= 3).await;
+    let mut all = seen.lock().clone();
+    all.sort();
+    assert_eq!(all, ["edge/a 1", "edge/a mirrored", "here/a 1"]);
+    // Its informers are measured under a name of their own, and checked on their own.
+    let metrics = running.manager.metrics().encode();
+    for name in ["configmaps", "edge/configmaps"] {
+        let line = format!(
+            "informer_synced{{name=\"{name}\",group=\"\",version=\"v1\",resource=\"configmaps\"}} 1.0"
+        );
+        assert!(metrics.contains(&line), "{metrics}");
+    }
+    let page = running.manager.health().respond("/readyz", Some("verbose"));
+    assert_eq!(page.await.status(), 200);
+    // Gone, it asks the server for nothing more.
+    running.manager.remove_cluster(cluster).await;
+    there.put(&path("b"), map("1"));
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(seen.lock().len(), 3);
+    running.end().await;
+    let late = Manager::builder(here.client()).build().await.unwrap();
+    let stopped = CancellationToken::new();
+    stopped.cancel();
+    late.run(stopped).await.unwrap();
+    let refused = late.add_cluster(Cluster::builder("edge", there.client()));
+    assert!(matches!(refused, Err(ManagerError::Stopping(name)) if name == "edge"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_another_cluster_are_written_there_the_last_ones_too() {
+    const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/ns/events";
+    for removed in [false, true] {
+        let (here, there) = (Fake::default(), Fake::default());
+        here.put(&path("a"), map("1"));
+        let manager = here.manager().instance("pod-0").build().await.unwrap();
+        let edge = manager.add_cluster(Cluster::builder("edge", there.client()));
+        let edge = edge.unwrap();
+        let far = edge.clone();
+        let reconciler = noting(&Seen::default(), move |ctx, request| {
+            let object = k8s_openapi::api::core::v1::ObjectReference {
+                namespace: request.namespace.as_deref().map(str::to_owned),
+                name: Some(request.name.to_string()),
+                ..Default::default()
+            };
+            let normal = crate::events::EventType::Normal;
+            let recorder = ctx.events_of(&far);
+            recorder.event_for(&object, None, normal, "Seen", "Look", "from afar");
+            Ok(Outcome::done())
+        });
+        // Each takes a while, so the last are in the queue at the stop.
+        there.hook(|_, path| {
+            let event = path.starts_with(EVENTS);
+            event.then_some(Fate::Slow(Duration::from_millis(200)))
+        });
+        let controller = Controller::builder("test")
+            .for_kind::<ConfigMap>()
+            .complete(reconciler);
+        let running = run(manager, controller.unwrap()).await;
+        eventually("one", || !there.objects(EVENTS).is_empty()).await;
+        let first = there.objects(EVENTS).remove(0);
+        assert_eq!(first["reportingController"], "test");
+        assert_eq!(first["reportingInstance"], "pod-0");
+        for name in ["b", "c", "d"] {
+            here.put(&path(name), map("1"));
+        }
+        sleep(Duration::from_millis(50)).await;
+        assert_eq!(there.objects(EVENTS).len(), 1);
+        if removed {
+            running.manager.remove_cluster(edge).await;
+            assert_eq!(there.objects(EVENTS).len(), 4, "before it is gone");
+            let runnables = running.manager.health().runnables();
+            assert!(runnables.iter().all(|it| it.name != "events of edge"));
+        }
+        running.end().await;
+        assert_eq!(there.objects(EVENTS).len(), 4, "removed {removed}");
+        assert!(here.objects(EVENTS).is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_of_a_running_manager_fails_alone() {
+    let (here, there, seen) = (Fake::default(), Fake::default(), Seen::default());
+    here.put(&path("a"), map("1"));
+    let controller = Controller::builder("here").for_kind::<ConfigMap>();
+    let running = start(&here, [controller.complete(done(&seen)).unwrap()]).await;
+    eventually("it works", || seen.lock().len() == 1).await;
+    there.hook(|_, _| Some(Fate::Refuse(403)));
+    let manager = &running.manager;
+    let edge = manager
+        .add_cluster(Cluster::builder("edge", there.client()))
+        .unwrap();
+    let far = Controller::builder("far")
+        .watches_in(&edge, View::<ConfigMap>::typed(), handler::for_object())
+        .complete(done(&seen))
+        .unwrap();
+    let far = manager.add_controller(far).unwrap();
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(far.state(), State::Syncing);
+    let failures = manager.health().ready().failures();
+    let names: Vec<&str> = failures.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["controllers", "informers-edge"], "{failures:?}");
+    here.put(&path("b"), map("1"));
+    eventually("here goes on", || seen.lock().len() == 2).await;
+    there.no_hook();
+    there.put(&path("c"), map("1"));
+    eventually("there, too", || seen.lock().len() == 3).await;
+    running.end().await;
+}

@@ -1,0 +1,165 @@
+//! What objects and their changes request, and in which order.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn an_optional_kind_is_attached_when_it_appears() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    fake.put("/api/v1/namespaces/ns/secrets/s", json!({"metadata": {}}));
+    fake.hook(|_, path| path.ends_with("/secrets").then_some(Fate::Refuse(404)));
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .watches::<Secret>(handler::for_object())
+        .optional()
+        .complete(done(&seen));
+    let running = start(&fake, [controller.unwrap()]).await;
+    eventually("it starts without", || *seen.lock() == ["ns/a"]).await;
+    let health = running.manager.health().runnables().remove(1);
+    assert_eq!(health.state, State::Running);
+    assert!(health.unavailable[0].optional && health.unavailable[0].cause == "not found");
+    let failures = running.manager.health().ready().failures();
+    assert!(failures.is_empty(), "it is not needed: {failures:?}");
+    fake.no_hook();
+    eventually("it is attached", || seen.lock().len() == 2).await;
+    assert_eq!(seen.lock()[1], "ns/s");
+    assert!(
+        running.manager.health().runnables()[1]
+            .unavailable
+            .is_empty()
+    );
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_reconciled_at_the_start_and_when_they_change() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("old"), map("1"));
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .complete(done(&seen));
+    let running = start(&fake, [controller.unwrap()]).await;
+    eventually("first", || *seen.lock() == ["ns/old"]).await;
+    fake.put(&path("new"), map("1"));
+    eventually("second", || seen.lock().last().unwrap() == "ns/new").await;
+    fake.remove(&path("old"));
+    eventually("third", || seen.lock().len() == 3).await;
+    assert_eq!(seen.lock()[2], "ns/old");
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_reconcile_before_every_handler_has_seen_its_first_list() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    fake.hook(|_, path| path.ends_with("/secrets").then_some(Fate::Refuse(403)));
+    let both = Controller::builder("both")
+        .for_kind::<ConfigMap>()
+        .watches::<Secret>(handler::for_object())
+        .complete(done(&seen));
+    let others = Seen::default();
+    let one = Controller::builder("one")
+        .for_kind::<ConfigMap>()
+        .complete(done(&others));
+    let running = start(&fake, [both.unwrap(), one.unwrap()]).await;
+    eventually("the other controller works", || others.lock().len() == 1).await;
+    sleep(Duration::from_secs(120)).await;
+    assert!(seen.lock().is_empty(), "secrets are forbidden: it waits");
+    let why = running.manager.health().ready().failures();
+    let why: Vec<&str> = why.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(why, ["controllers", "informers"]);
+    let why = running.manager.health().ready().failures().remove(0).1;
+    assert!(
+        why.starts_with("both lacks secrets: failing") && why.ends_with("(forbidden)"),
+        "readiness names the controller, the kind and the cause: {why}"
+    );
+    let states: Vec<(String, State)> = running
+        .manager
+        .health()
+        .runnables()
+        .into_iter()
+        .map(|health| (health.name, health.state))
+        .collect();
+    assert_eq!(states[1], ("both".to_owned(), State::Syncing));
+    assert_eq!(states[2], ("one".to_owned(), State::Running));
+    fake.no_hook();
+    eventually("it goes on", || !seen.lock().is_empty()).await;
+    eventually("ready", || {
+        running.manager.health().ready().failures().is_empty()
+    })
+    .await;
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_news_waits_behind_changes() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    for name in ["a", "b", "c"] {
+        fake.put(&path(name), map("1"));
+    }
+    let (sender, stream) = source::channel::<Request>(10);
+    sender
+        .send(Request::namespaced("ns", "urgent"))
+        .await
+        .unwrap();
+    let lower = source::Wanted::with_priority(Request::namespaced("ns", "idle"), LOW_PRIORITY - 1);
+    sender.send(lower).await.unwrap();
+    let priorities: Arc<Mutex<Vec<i32>>> = Arc::default();
+    let noted = Arc::clone(&priorities);
+    let reconciler = noting(&seen, move |ctx, _| {
+        noted.lock().push(ctx.priority());
+        Ok(Outcome::done())
+    });
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .watches_source(stream)
+        .complete(reconciler);
+    let running = start(&fake, [controller.unwrap()]).await;
+    eventually("all", || seen.lock().len() == 5).await;
+    assert_eq!(
+        *seen.lock(),
+        ["ns/urgent", "ns/a", "ns/b", "ns/c", "ns/idle"]
+    );
+    assert_eq!(*priorities.lock(), [0, -100, -100, -100, -101]);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn predicates_apply_to_the_kind_named_before_them() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    fake.put("/api/v1/namespaces/ns/secrets/s", json!({"metadata": {}}));
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .with_predicate(predicate::labels_changed())
+        .watches::<Secret>(handler::for_object())
+        .complete(done(&seen));
+    let running = start(&fake, [controller.unwrap()]).await;
+    eventually("first list", || seen.lock().len() == 2).await;
+    fake.put(&path("a"), map("2"));
+    fake.put(
+        "/api/v1/namespaces/ns/secrets/s",
+        json!({"metadata": {}, "type": "x"}),
+    );
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(seen.lock()[2..], ["ns/s"]);
+    fake.put(&path("a"), json!({"metadata": {"labels": {"a": "b"}}}));
+    eventually("labels", || seen.lock().len() == 4).await;
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn owned_objects_request_their_owner() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .owns::<Secret>()
+        .complete(done(&seen));
+    let running = start(&fake, [controller.unwrap()]).await;
+    let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "boss", "uid": "u", "controller": true}]);
+    sleep(Duration::from_secs(1)).await;
+    let owned = json!({"metadata": {"ownerReferences": owner}});
+    fake.put("/api/v1/namespaces/ns/secrets/s", owned);
+    eventually("owner", || *seen.lock() == ["ns/boss"]).await;
+    running.end().await;
+}
