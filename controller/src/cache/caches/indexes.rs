@@ -20,8 +20,8 @@ pub(super) struct Index {
 
 impl Caches {
     /// Adds an index, before or after the start: `function` names the values of each object, and
-    /// [`Lister::by_index`] finds them. An index that is called as a field serves field selectors. It stays when the
-    /// kind's informer is replaced (controller-runtime: `IndexField`).
+    /// [`Lister::by_index`](super::super::Lister::by_index) finds them. An index that is called as a field serves field
+    /// selectors. It stays when the kind's informer is replaced (controller-runtime: `IndexField`).
     ///
     /// # Errors
     /// If the kind has an index of this name.
