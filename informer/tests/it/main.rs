@@ -7,6 +7,7 @@
 
 mod asking;
 mod backpressure;
+mod conformance;
 mod factory;
 mod faults;
 mod forms;
