@@ -143,7 +143,7 @@ impl Part {
     fn of(groups: &[Group]) -> Self {
         match groups.first() {
             Some(Group::Leader) => Self::Workers,
-            Some(Group::Election | Group::Others) => Self::Release,
+            Some(Group::Election | Group::Lease | Group::Others) => Self::Release,
             Some(Group::Events) => Self::Events,
             Some(Group::Servers) | None => Self::Servers,
         }

@@ -18,8 +18,10 @@ pub(crate) enum Group {
     Events,
     /// What runs on every replica.
     Others,
-    /// The electors: the manager's, and those of controllers with a lease of their own.
+    /// The elector of the manager.
     Election,
+    /// Those of controllers with a lease of their own. Started beside them, and not before.
+    Lease,
     /// What runs on the leader only.
     Leader,
 }
@@ -34,7 +36,7 @@ impl Group {
     /// replica waits for everything there. Here it may lead as soon as nothing of ours needs the lease.
     pub(crate) const STOP: [&[Self]; 4] = [
         &[Self::Leader],
-        &[Self::Election, Self::Others],
+        &[Self::Election, Self::Lease, Self::Others],
         &[Self::Events],
         &[Self::Servers],
     ];

@@ -87,11 +87,10 @@ impl Supervisor {
     /// Starts what contends for the lease of a runnable. The lease is given up in its own part of a stop, or before that
     /// when the token that is returned is cancelled.
     fn contend(&mut self, contend: Contend, ending: &Ending) -> CancellationToken {
-        let election = self.stops.entry(Group::Election).or_default();
-        let ended = election.child_token();
+        let ended = self.stops.entry(Group::Lease).or_default().child_token();
         let (stop, ending) = (ended.clone(), ending.clone());
         let named = ending.ticket().of_its_lease();
-        self.spawn(Group::Election, named, async move {
+        self.spawn(Group::Lease, named, async move {
             // Who waits for the end of the runnable waits for its lease, too.
             let ending = ending;
             contend(Arc::clone(ending.ticket()), stop).await;
@@ -326,6 +325,61 @@ mod tests {
         assert_eq!(dropped.names, ["stubborn"]);
         let failed: Vec<&str> = dropped.failed.iter().map(|ended| &*ended.name).collect();
         assert_eq!(failed, ["failing"]);
+    }
+
+    /// A runnable that ends when it is told to, beside what `contends` for its lease.
+    fn leased(contends: impl Future<Output = ()> + Send + 'static) -> Planned {
+        let mut planned = planned(Runnable::new(
+            "worker",
+            |stop: CancellationToken| async move {
+                stop.cancelled().await;
+                Ok::<_, BoxError>(())
+            },
+        ));
+        planned.runnable.contend = Some(Box::new(|_, ended| {
+            Box::pin(async move {
+                ended.cancelled().await;
+                contends.await;
+            })
+        }));
+        planned
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runnable_is_over_when_its_lease_is_given_up() {
+        let (mut supervisor, _leading) = supervisor();
+        let planned = leased(sleep(Duration::from_secs(5)));
+        let ticket = Arc::clone(planned.ending.ticket());
+        supervisor.start(planned);
+        tokio::task::yield_now().await;
+        ticket.stop().cancel();
+        assert_eq!(supervisor.next().await.name, "worker");
+        assert!(!ticket.health().state.is_over());
+        let begin = Instant::now();
+        assert_eq!(supervisor.next().await.name, "the lease of worker");
+        assert_eq!(begin.elapsed(), Duration::from_secs(5));
+        assert!(ticket.health().state.is_over());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_breaks_at_the_lease_of_a_runnable_is_no_loss_of_the_managers() {
+        let (mut supervisor, _leading) = supervisor();
+        supervisor.start(leased(async { panic!("out of order") }));
+        supervisor.start(planned(Runnable::new(
+            "slow",
+            |stop: CancellationToken| async move {
+                stop.cancelled().await;
+                sleep(Duration::from_secs(5)).await;
+                Ok::<_, BoxError>(())
+            },
+        )));
+        tokio::task::yield_now().await;
+        let begin = Instant::now();
+        let far = begin + Duration::from_secs(3600);
+        let failed = supervisor.stop(&[Group::Leader], far).await;
+        assert_eq!(begin.elapsed(), Duration::from_secs(5), "no grace is lost");
+        let failed: Vec<&str> = failed.iter().map(|ended| &*ended.name).collect();
+        assert_eq!(failed, ["the lease of worker"]);
     }
 
     /// Notes, when it is dropped, whether its runnable counts as ended already.
