@@ -18,8 +18,8 @@ use kube_core::Resource;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
 use tokio::runtime::Handle;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::entry::Stored;
 use crate::health::CacheHealth;
@@ -49,11 +49,12 @@ struct Inner {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     /// In the order in which they were asked for, so that starting them is the same in every run.
     informers: IndexMap<Key, Entry>,
-    tasks: JoinSet<()>,
+    tasks: Vec<AbortOnDropHandle<()>>,
+    /// Those tasks that are not over, also of informers that are forgotten.
+    running: Users,
     /// Where informers run, once they do.
     runtime: Option<Handle>,
     shut_down: bool,
@@ -102,6 +103,34 @@ impl State {
         let informer = entry.informer.downcast_ref()?;
         Some(SharedInformer::leased(informer, entry.users.lease()))
     }
+
+    /// The tasks of informers that have none.
+    fn new_tasks(&mut self, factory: &Arc<Inner>) -> Vec<BoxFuture> {
+        let mut tasks = Vec::new();
+        let waiting = self.informers.iter_mut();
+        for (key, entry) in waiting.filter(|(_, entry)| entry.ended.is_none()) {
+            let ended = entry.ended.insert(CancellationToken::new()).clone();
+            let run = entry.erased.run(entry.stop.clone());
+            let unused = unused(
+                Arc::downgrade(factory),
+                key.clone(),
+                entry.users.clone(),
+                entry.stop.clone(),
+            );
+            // Not made in the task, which may be dropped before it is polled.
+            let held = (ended.drop_guard(), self.running.lease());
+            let task: BoxFuture = Box::pin(async move {
+                let _held = held;
+                tokio::select! {
+                    biased;
+                    () = run => {}
+                    () = unused => {}
+                }
+            });
+            tasks.push(task);
+        }
+        tasks
+    }
 }
 
 /// Caches that did not sync, and why.
@@ -131,7 +160,13 @@ impl InformerFactory {
             inner: Arc::new(Inner {
                 recipe,
                 stop: CancellationToken::new(),
-                state: Mutex::new(State::default()),
+                state: Mutex::new(State {
+                    informers: IndexMap::new(),
+                    tasks: Vec::new(),
+                    running: Users::none(),
+                    runtime: None,
+                    shut_down: false,
+                }),
             }),
         }
     }
@@ -233,13 +268,13 @@ impl InformerFactory {
         };
         let leased = SharedInformer::leased(&informer, entry.users.lease());
         let ended = state.informers.insert(key, entry);
-        self.start_new(&mut state);
         let shut_down = state.shut_down;
         drop(state);
         drop(ended);
         if shut_down {
             drop(informer.end_unless_run());
         }
+        self.start_new();
         leased
     }
 
@@ -249,39 +284,24 @@ impl InformerFactory {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn start(&self) {
-        let mut state = self.inner.state.lock();
-        state.runtime = Some(Handle::current());
-        self.start_new(&mut state);
+        self.inner.state.lock().runtime = Some(Handle::current());
+        self.start_new();
     }
 
-    fn start_new(&self, state: &mut State) {
-        let Some(runtime) = state.runtime.as_ref().filter(|_| !state.shut_down) else {
-            return;
+    fn start_new(&self) {
+        let (runtime, tasks) = {
+            let mut state = self.inner.state.lock();
+            let runtime = state.runtime.clone().filter(|_| !state.shut_down);
+            let Some(runtime) = runtime else { return };
+            state.tasks.retain(|task| !task.is_finished());
+            (runtime, state.new_tasks(&self.inner))
         };
-        while state.tasks.try_join_next().is_some() {}
-        for (key, entry) in &mut state.informers {
-            if entry.ended.is_none() {
-                let ended = entry.ended.insert(CancellationToken::new()).clone();
-                let run = entry.erased.run(entry.stop.clone());
-                let unused = unused(
-                    Arc::downgrade(&self.inner),
-                    key.clone(),
-                    entry.users.clone(),
-                    entry.stop.clone(),
-                );
-                // Not made in the task, which may be dropped before it is polled.
-                let ended = ended.drop_guard();
-                let task = async move {
-                    let _ended = ended;
-                    tokio::select! {
-                        biased;
-                        () = run => {}
-                        () = unused => {}
-                    }
-                };
-                state.tasks.spawn_on(task, runtime);
-            }
-        }
+        // Not under the lock: a runtime that ends drops what it is given, and handlers with it.
+        let tasks: Vec<_> = tasks
+            .into_iter()
+            .map(|task| AbortOnDropHandle::new(runtime.spawn(task)))
+            .collect();
+        self.inner.state.lock().tasks.extend(tasks);
     }
 
     /// Returns when every informer asked for so far has synced, or says which have not by `deadline`
@@ -354,37 +374,32 @@ impl InformerFactory {
     /// Stops all informers, and returns when none of their tasks runs any more. So do those that are asked for after
     /// that: they are born stopped.
     pub async fn shutdown(&self) {
-        self.inner.stop.cancel();
-        let informers: Vec<_> = {
-            let mut state = self.inner.state.lock();
-            state.shut_down = true;
-            let entries = state.informers.values();
-            entries
-                .map(|entry| (Arc::clone(&entry.erased), entry.ended.clone()))
-                .collect()
-        };
-        for (informer, ended) in informers {
-            match ended {
-                Some(ended) => ended.cancelled().await,
-                None => informer.end_unless_run(),
-            }
+        let (informers, running) = self.shut_down();
+        for informer in informers {
+            informer.end_unless_run();
         }
+        running.gone_for(Duration::ZERO).await;
     }
 
     /// As [`InformerFactory::shutdown`], at once: what their tasks are at is dropped, and not waited for.
     pub fn abort(&self) {
-        self.inner.stop.cancel();
-        let (tasks, informers) = {
-            let mut state = self.inner.state.lock();
-            state.shut_down = true;
-            let entries = state.informers.values();
-            let informers: Vec<_> = entries.map(|entry| Arc::clone(&entry.erased)).collect();
-            (std::mem::take(&mut state.tasks), informers)
-        };
+        let (informers, _) = self.shut_down();
+        let tasks = std::mem::take(&mut self.inner.state.lock().tasks);
         drop(tasks);
         for informer in informers {
             informer.end_unless_run();
         }
+    }
+
+    /// Lets no informer start any more, and tells those that run to stop: all of them, and the tasks that are not over.
+    fn shut_down(&self) -> (Vec<Arc<dyn Erased>>, Users) {
+        let mut state = self.inner.state.lock();
+        state.shut_down = true;
+        self.inner.stop.cancel();
+        let entries = state.informers.values();
+        let waiting = entries.filter(|entry| entry.ended.is_none());
+        let informers = waiting.map(|entry| Arc::clone(&entry.erased)).collect();
+        (informers, state.running.clone())
     }
 }
 

@@ -43,7 +43,9 @@ struct Inner<S> {
     items: HashMap<ObjectKey, Item<S>>,
     /// What is being processed, with the newest state that there is of it: the consumer may know it or not. As many as
     /// consumers are at work.
-    in_process: Vec<(ObjectKey, Option<Arc<S>>)>,
+    in_process: Vec<InProcess<S>>,
+    /// How many were handed out to be processed.
+    handed_out: u64,
     /// How many deltas wait, of all keys.
     waiting: usize,
     /// A list or change came.
@@ -56,11 +58,20 @@ struct Inner<S> {
     new_epoch: bool,
 }
 
+struct InProcess<S> {
+    number: u64,
+    key: ObjectKey,
+    /// `None` if it is gone.
+    state: Option<Arc<S>>,
+}
+
 /// What waits for one key.
 struct Item<S> {
     deltas: Vec<Delta<S>>,
     /// It was there, or came, with the first list.
     initial: bool,
+    /// While it is processed, which of those it is.
+    number: u64,
 }
 
 // === impl DeltaFifo ===
@@ -75,6 +86,7 @@ impl<S: Stored> DeltaFifo<S> {
                 order: VecDeque::new(),
                 items: HashMap::new(),
                 in_process: Vec::new(),
+                handed_out: 0,
                 waiting: 0,
                 populated: false,
                 initial: 0,
@@ -122,6 +134,7 @@ impl<S: Stored> DeltaFifo<S> {
             Item {
                 deltas,
                 initial: false,
+                number: 0,
             },
         );
         drop(inner);
@@ -140,7 +153,7 @@ impl<S: Stored> DeltaFifo<S> {
         let (key, item, initial) = self.inner.lock().take()?;
         let result = catch_unwind(AssertUnwindSafe(|| process(&item.deltas, initial)));
         let mut inner = self.inner.lock();
-        inner.processed(&key);
+        inner.processed(&item);
         if matches!(result, Ok(Ok(()))) {
             inner.settle(&item);
         } else {
@@ -183,6 +196,7 @@ impl<S: Stored> Inner<S> {
             let item = Item {
                 deltas: vec![delta],
                 initial: false,
+                number: 0,
             };
             self.items.insert(key.clone(), item);
             self.order.push_back(key);
@@ -192,20 +206,22 @@ impl<S: Stored> Inner<S> {
     /// What is next, and whether it is part of the first list.
     fn take(&mut self) -> Option<(ObjectKey, Item<S>, bool)> {
         let key = self.order.pop_front()?;
-        let item = self.items.remove(&key)?;
+        let mut item = self.items.remove(&key)?;
         self.waiting -= item.deltas.len();
         let initial = item.initial || !self.populated;
-        self.in_process
-            .push((key.clone(), newest(&item.deltas).cloned()));
+        self.handed_out += 1;
+        item.number = self.handed_out;
+        self.in_process.push(InProcess {
+            number: item.number,
+            key: key.clone(),
+            state: newest(&item.deltas).cloned(),
+        });
         Some((key, item, initial))
     }
 
     /// The consumer is done with it.
-    fn processed(&mut self, key: &ObjectKey) {
-        let place = self.in_process.iter().position(|(other, _)| other == key);
-        if let Some(place) = place {
-            self.in_process.swap_remove(place);
-        }
+    fn processed(&mut self, item: &Item<S>) {
+        self.in_process.retain(|other| other.number != item.number);
     }
 
     /// Only after processing: a queue that says it is synced has shown its last object.
@@ -213,9 +229,14 @@ impl<S: Stored> Inner<S> {
         self.initial -= usize::from(item.initial);
     }
 
+    /// Whether it waits or is being processed: who holds it may not know yet what became of it.
+    fn is_under_way(&self, key: &ObjectKey) -> bool {
+        self.items.contains_key(key) || self.in_process.iter().any(|other| other.key == *key)
+    }
+
     /// Whether the object waits, or is about to be known.
     fn holds(&self, key: &ObjectKey) -> bool {
-        let about = |(other, state): &(ObjectKey, Option<Arc<S>>)| other == key && state.is_some();
+        let about = |other: &InProcess<S>| other.key == *key && other.state.is_some();
         self.items.contains_key(key) || self.in_process.iter().any(about)
     }
 
@@ -319,9 +340,9 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
             .order
             .iter()
             .filter_map(|key| Some((key, newest(&inner.items.get(key)?.deltas)?)));
-        let in_process = inner.in_process.iter().filter_map(|(key, state)| {
-            let more = inner.items.contains_key(key);
-            Some((key, state.as_ref().filter(|_| !more)?))
+        let in_process = inner.in_process.iter().filter_map(|other| {
+            let more = inner.items.contains_key(&other.key);
+            Some((&other.key, other.state.as_ref().filter(|_| !more)?))
         });
         let only_here: Vec<_> = waiting
             .chain(in_process)
@@ -337,7 +358,7 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
         }
         for object in self.known.known_objects() {
             let key = (self.key_function)(&object);
-            if listed.contains(&key) || inner.items.contains_key(&key) {
+            if listed.contains(&key) || inner.is_under_way(&key) {
                 continue;
             }
             let last = Some(object);
@@ -364,8 +385,9 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
         let mut inner = self.inner.lock();
         for object in self.known.known_objects() {
             let key = (self.key_function)(&object);
-            // What waits already will show the object (client-go: syncKeyLocked).
-            if !inner.items.contains_key(&key) {
+            // What waits already will show the object (client-go: syncKeyLocked), and what is being processed was just
+            // shown.
+            if !inner.is_under_way(&key) {
                 inner.enqueue(key, Delta::Sync(object));
             }
         }
@@ -393,7 +415,7 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
             ));
             return true;
         }
-        let Some((key, mut item, initial)) = inner.take() else {
+        let Some((_, mut item, initial)) = inner.take() else {
             let Some(version) = inner.version.take() else {
                 return false;
             };
@@ -402,11 +424,13 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
             return true;
         };
         drop(inner);
-        process(batch(std::mem::take(&mut item.deltas), initial));
+        let deltas = batch(std::mem::take(&mut item.deltas), initial);
+        let result = catch_unwind(AssertUnwindSafe(|| process(deltas)));
         let mut inner = self.inner.lock();
-        inner.processed(&key);
+        inner.processed(&item);
         inner.settle(&item);
         drop(inner);
+        result.unwrap_or_else(|panic| resume_unwind(panic));
         self.writable.notify_one();
         true
     }

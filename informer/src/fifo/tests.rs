@@ -470,6 +470,33 @@ fn what_goes_while_it_is_processed_is_told_gone_though_the_consumer_did_not_hold
 }
 
 #[test]
+fn what_is_processed_is_not_shown_again_meanwhile() {
+    let known = Known::of(&["a@1", "b@1"]);
+    let fifo = DeltaFifo::new(Arc::clone(&known) as _, 10);
+    fifo.push(delete("a@2"));
+    fifo.push(update("b@3"));
+    for gone in ["a", "b"] {
+        let popped = fifo.pop(|_, _| {
+            // Who holds it has not taken it in yet.
+            fifo.resync();
+            let mut known = known.0.lock();
+            known.retain(|object| object.name() != gone);
+            Ok::<_, ()>(())
+        });
+        assert_eq!(popped, Some(Ok(())));
+    }
+    assert_eq!(drain(&fifo), [["bookmark 3"]], "nothing runs back");
+    let fifo = delta_fifo(&["a@1"]);
+    fifo.push(delete("a@2"));
+    let popped = fifo.pop(|_, _| {
+        fifo.replace(all(&[], "9"));
+        Ok::<_, ()>(())
+    });
+    assert_eq!(popped, Some(Ok(())));
+    assert_eq!(drain(&fifo), [["bookmark 9"]], "it is gone once");
+}
+
+#[test]
 fn what_panics_is_put_back() {
     let fifo = delta_fifo(&[]);
     fifo.push(add("a@1"));

@@ -375,8 +375,13 @@ impl<S: Stored> Inner<S> {
 
     fn has_synced(&self) -> bool {
         let feeds = self.feeds.borrow();
-        *self.stage.borrow() != Stage::Created
-            && feeds.iter().all(|feed| feed.has_synced())
+        let ran = match *self.stage.borrow() {
+            Stage::Created => false,
+            Stage::Running => true,
+            // It may have been stopped before it ran.
+            Stage::Stopped => self.told_synced.load(Ordering::Relaxed),
+        };
+        ran && feeds.iter().all(|feed| feed.has_synced())
             // A namespace may have come that has no watch yet.
             && self.namespaces.as_ref().is_none_or(|namespaces| {
                 let parts = feeds.iter().map(|feed| (&feed.scope, &feed.part));

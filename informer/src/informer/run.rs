@@ -16,6 +16,7 @@ use super::feed::Feed;
 use super::namespaces::Part;
 use super::{Inner, NamespaceSet, SharedInformer, Stage};
 use crate::entry::Stored;
+use crate::event::Event;
 use crate::fifo::{Batch, Delta};
 use crate::indexer::Change;
 use crate::metrics::Measurement;
@@ -39,7 +40,19 @@ impl<S: Stored> SharedInformer<S> {
     ///
     /// # Errors
     /// [`RunError::StartedBefore`] if it ran before.
-    pub async fn run(&self, stop: CancellationToken) -> Result<(), RunError> {
+    pub fn run(
+        &self,
+        stop: CancellationToken,
+    ) -> impl Future<Output = Result<(), RunError>> + Send + use<'_, S> {
+        // Made here and not in the future, which may be dropped before it is polled.
+        let end = self.end_unless_run();
+        async move {
+            let _end = end;
+            self.run_until(stop).await
+        }
+    }
+
+    async fn run_until(&self, stop: CancellationToken) -> Result<(), RunError> {
         let inner = &self.inner;
         let claimed = inner.stage.send_if_modified(|stage| {
             let created = *stage == Stage::Created;
@@ -344,10 +357,7 @@ impl<S: Stored> Inner<S> {
                 feed.advance(version);
             }
         }
-        if !events.is_empty() {
-            let now = self.source.clock.now().as_microsecond();
-            self.last_change.store(now, Ordering::Relaxed);
-        }
+        self.note_change(&events);
         processor.distribute(events);
         drop(processor);
         for _ in 0..stale {
@@ -358,6 +368,14 @@ impl<S: Stored> Inner<S> {
             deltas: size,
             duration: started.elapsed(),
         });
+    }
+
+    /// Notes when the store changed, if these events say so.
+    pub(super) fn note_change(&self, events: &[Event<S>]) {
+        if events.iter().any(|event| !event.is_resync()) {
+            let now = self.source.clock.now().as_microsecond();
+            self.last_change.store(now, Ordering::Relaxed);
+        }
     }
 
     /// Says how far the store has come.

@@ -68,7 +68,9 @@ impl<S: Stored> Inner<S> {
             names.retain(|name| !wanted.contains_key(&Scope::Namespace(Arc::clone(name))));
             names.sort_unstable();
             for name in names {
-                processor.distribute(self.forget(&self.keys_of(&name)));
+                let events = self.forget(&self.keys_of(&name));
+                self.note_change(&events);
+                processor.distribute(events);
             }
             // Nothing was processed, after which these are told without that.
             processor.wake_inline();

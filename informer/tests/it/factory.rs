@@ -14,6 +14,7 @@ use reeve_informer::{
     NamespaceSet, ReflectorOptions, Scope, Selection, SharedInformer, UpdateReason,
 };
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Told, clock, contents, millis, seconds};
 use crate::script::*;
@@ -381,6 +382,25 @@ async fn who_waits_for_an_informer_that_never_runs_is_told() {
     factory.abort();
     ends(&informer, &handle).await;
 
+    let (factory, informer, handle, _stream) = asked();
+    factory.start();
+    // Its task is dropped before it was polled.
+    drop(factory);
+    tokio::task::yield_now().await;
+    ends(&informer, &handle).await;
+
+    let informer = crate::harness::builder(&one()).build();
+    let handle = informer
+        .add_handler(|_: Event<ConfigMap>| {}, HandlerOptions::new())
+        .unwrap();
+    drop(informer.run(CancellationToken::new()));
+    ends(&informer, &handle).await;
+
+    let none = NamespaceSet::new(Vec::<String>::new());
+    let informer = crate::harness::builder(&one()).namespaces(none).build();
+    drop(informer.run(CancellationToken::new()));
+    assert!(!informer.has_synced() && informer.wait_synced().await.is_err());
+
     let (factory, informer, handle, mut stream) = asked();
     drop((factory, informer));
     assert!(handle.wait_synced().await.is_err(), "it is gone");
@@ -426,4 +446,39 @@ async fn all_who_shut_a_factory_down_wait_until_nothing_runs() {
     second.await;
     assert!(informer.is_stopped());
     first.await;
+}
+
+#[test]
+fn a_shutdown_waits_for_tasks_of_informers_that_are_forgotten() {
+    let script = one();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(3)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let factory = InformerFactory::new(script.client(), clock());
+        let informer = factory.informer::<ConfigMap>(Selection::default());
+        let (entered, mut was_entered) = tokio::sync::mpsc::unbounded_channel();
+        let (leave, left) = std::sync::mpsc::channel::<()>();
+        let left = parking_lot::Mutex::new(left);
+        let blocks = move |_: Event<ConfigMap>| {
+            let _ = entered.send(());
+            let _ = left.lock().recv();
+        };
+        let _handle = informer.add_handler(blocks, HandlerOptions::new());
+        factory.start();
+        was_entered.recv().await.unwrap();
+        assert!(factory.stop(&informer).now_or_never().is_none());
+        let mut shutdown = pin!(factory.shutdown());
+        for _ in 0..100 {
+            assert!(
+                shutdown.as_mut().now_or_never().is_none(),
+                "its callback still runs"
+            );
+            tokio::task::yield_now().await;
+        }
+        drop(leave);
+        shutdown.await;
+    });
 }

@@ -108,6 +108,26 @@ pub fn run(informer: Maps) -> Running {
     }
 }
 
+/// Runs `test` on real threads, beside an informer of ConfigMaps: for callbacks that block one. No time passes in it.
+pub fn on_threads<F: Future<Output = ()>>(script: &Script, test: impl FnOnce(Maps) -> F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(3)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let informer = SharedInformer::<ConfigMap>::builder(script.client()).build();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn({
+            let (informer, stop) = (informer.clone(), stop.clone());
+            async move { informer.run(stop).await }
+        });
+        test(informer).await;
+        stop.cancel();
+        task.await.unwrap().unwrap();
+    });
+}
+
 impl Running {
     /// What the store holds: `a@5 b@6`.
     pub fn store(&self) -> String {

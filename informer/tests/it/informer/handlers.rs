@@ -158,20 +158,8 @@ async fn a_removed_handler_is_told_nothing_more_and_others_stay() {
 
 #[test]
 fn removing_a_handler_waits_for_its_callback_in_flight() {
-    // Real threads, since the callback blocks one; no time passes.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let (script, _say) = three();
-        let informer = SharedInformer::<ConfigMap>::builder(script.client()).build();
-        let stop = CancellationToken::new();
-        let task = tokio::spawn({
-            let (informer, stop) = (informer.clone(), stop.clone());
-            async move { informer.run(stop).await }
-        });
+    let (script, _say) = three();
+    on_threads(&script, async |informer| {
         let (entered, mut was_entered) = mpsc::unbounded_channel();
         let (leave, left) = std::sync::mpsc::channel::<()>();
         let left = Mutex::new(left);
@@ -197,27 +185,13 @@ fn removing_a_handler_waits_for_its_callback_in_flight() {
         removal.await;
         assert!(over.load(Ordering::SeqCst));
         assert_eq!(handle.delivered(), 1, "what was queued is dropped");
-        stop.cancel();
-        task.await.unwrap().unwrap();
     });
 }
 
 #[test]
 fn a_handler_that_panics_while_it_is_removed_is_removed() {
-    // Real threads, since the callback blocks one; no time passes.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let (script, _say) = three();
-        let informer = SharedInformer::<ConfigMap>::builder(script.client()).build();
-        let stop = CancellationToken::new();
-        let task = tokio::spawn({
-            let (informer, stop) = (informer.clone(), stop.clone());
-            async move { informer.run(stop).await }
-        });
+    let (script, _say) = three();
+    on_threads(&script, async |informer| {
         let (entered, mut was_entered) = mpsc::unbounded_channel();
         let (leave, left) = std::sync::mpsc::channel::<()>();
         let left = Mutex::new(left);
@@ -237,8 +211,6 @@ fn a_handler_that_panics_while_it_is_removed_is_removed() {
         removal.await;
         assert_eq!((handle.panics(), handle.delivered()), (1, 1));
         informer.wait_synced().await.unwrap();
-        stop.cancel();
-        task.await.unwrap().unwrap();
     });
 }
 

@@ -21,7 +21,9 @@ use reeve_informer::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{Maps, Told, builder, contents, millis, run, seconds, short, start};
+use crate::harness::{
+    Maps, Told, builder, contents, millis, on_threads, run, seconds, short, start,
+};
 use crate::script::*;
 
 /// A server with three objects and a watch that says what is sent here.

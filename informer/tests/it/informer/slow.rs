@@ -8,19 +8,8 @@ fn a_blocking_handler_holds_the_informer_and_a_coalescing_one_does_not() {
         (Policy::Block { bound: 5 }, true),
         (Policy::Coalesce { bound: 5 }, false),
     ] {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(3)
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let (script, say) = three();
-            let informer = SharedInformer::<ConfigMap>::builder(script.client()).build();
-            let stop = CancellationToken::new();
-            let task = tokio::spawn({
-                let (informer, stop) = (informer.clone(), stop.clone());
-                async move { informer.run(stop).await }
-            });
+        let (script, say) = three();
+        on_threads(&script, async |informer| {
             let (leave, left) = std::sync::mpsc::channel::<()>();
             let left = Mutex::new(left);
             let told = Told::default();
@@ -61,27 +50,14 @@ fn a_blocking_handler_holds_the_informer_and_a_coalescing_one_does_not() {
             let events = told.take();
             assert_eq!(events.len() == 5_003, held, "{policy:?}: {}", events.len());
             assert!(events.last().unwrap().ends_with("-5010"));
-            stop.cancel();
-            task.await.unwrap().unwrap();
         });
     }
 }
 
 #[test]
 fn a_handler_that_drops_is_told_the_difference_when_it_has_caught_up() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(3)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let (script, say) = three();
-        let informer = SharedInformer::<ConfigMap>::builder(script.client()).build();
-        let stop = CancellationToken::new();
-        let task = tokio::spawn({
-            let (informer, stop) = (informer.clone(), stop.clone());
-            async move { informer.run(stop).await }
-        });
+    let (script, say) = three();
+    on_threads(&script, async |informer| {
         let (entered, mut was_entered) = mpsc::unbounded_channel();
         let (leave, left) = std::sync::mpsc::channel::<()>();
         let left = Mutex::new(left);
@@ -143,8 +119,6 @@ fn a_handler_that_drops_is_told_the_difference_when_it_has_caught_up() {
             state["a"].contains("14") && state["c"].contains("18"),
             "{events:?}"
         );
-        stop.cancel();
-        task.await.unwrap().unwrap();
     });
 }
 
