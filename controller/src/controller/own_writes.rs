@@ -66,6 +66,7 @@ struct Noted<R> {
 }
 
 /// What a key waits for.
+#[derive(Clone)]
 struct Unseen {
     writes: Vec<Own>,
     since: Instant,
@@ -127,6 +128,11 @@ impl Own {
     /// Whether both are of one object.
     fn is_of(&self, other: &Self) -> bool {
         self.write.is_of(&other.write) && self.place.caches.is(&other.place.caches)
+    }
+
+    /// Whether nobody knows what became of it.
+    fn is_lost(&self) -> bool {
+        matches!(self.write.effect, Effect::Unknown { .. })
     }
 
     fn is_covered(&self) -> bool {
@@ -196,6 +202,13 @@ impl<R: RequestKey> OwnWrites<R> {
         self.is_noted(noted);
     }
 
+    /// Notes what `key` waits for.
+    fn note(&self, key: &R, unseen: Unseen) {
+        let mut noted = self.noted.lock();
+        noted.unseen.insert(key.clone(), unseen);
+        self.is_noted(noted);
+    }
+
     /// Something was noted, under this lock.
     fn is_noted(&self, noted: MutexGuard<'_, Noted<R>>) {
         self.any.store(true, Ordering::Release);
@@ -213,8 +226,13 @@ impl<R: RequestKey> OwnWrites<R> {
         let Some(mut unseen) = unseen else {
             return self.go(key, Hold::Go);
         };
-        let deadline = self.deadline(&unseen);
-        ask_for_lost(&mut unseen.writes, deadline).await;
+        if unseen.writes.iter().any(Own::is_lost) {
+            let deadline = self.deadline(&unseen);
+            // The lease may be lost while the server is asked, and this dropped.
+            self.note(key, unseen.clone());
+            ask_for_lost(&mut unseen.writes, deadline).await;
+            self.noted.lock().unseen.remove(key);
+        }
         unseen.writes.retain(|own| !own.is_seen());
         let Some(first) = unseen.writes.first() else {
             return self.go(key, Hold::Go);
@@ -230,9 +248,7 @@ impl<R: RequestKey> OwnWrites<R> {
         let pause = unseen.look.min(self.limit.saturating_sub(waited));
         unseen.look = (unseen.look * 2).min(LAST_LOOK);
         unseen.held = true;
-        let mut noted = self.noted.lock();
-        noted.unseen.insert(key.clone(), unseen);
-        self.is_noted(noted);
+        self.note(key, unseen);
         Hold::Wait(pause)
     }
 
@@ -263,12 +279,13 @@ impl<R: RequestKey> OwnWrites<R> {
     /// cache ever showed.
     pub(super) async fn sweep(&self, gone: impl Fn(R)) -> Infallible {
         loop {
-            self.news.notified().await;
+            // What was noted before it began, too: those before were cut off with their workers.
             while !self.is_empty() {
                 sleep(SWEEP).await;
                 self.forget_seen();
                 self.look_for_hidden().await.into_iter().for_each(&gone);
             }
+            self.news.notified().await;
         }
     }
 
@@ -387,7 +404,7 @@ fn follow<R: RequestKey>(noted: &mut Noted<R>, key: &R, writes: &[Own]) {
     let mut hidden = noted.hidden.remove(key).unwrap_or_default();
     let since = Instant::now();
     for own in writes {
-        if own.write.effect == Effect::Unknown {
+        if own.is_lost() {
             continue;
         }
         hidden.retain(|hidden| !hidden.own.is_of(own));

@@ -56,7 +56,12 @@ impl<R: RequestKey> Plan<R> {
     /// When a kind cannot be cached as the controller wants it.
     pub(super) fn prepare(mut self, parts: Parts) -> Result<Runnable, CacheError> {
         let queue = self.queue(&parts);
-        let shown = parts.queues.add_at(&queue, parts.clock.clone());
+        // Also what goes wrong from here on leaves no series.
+        let held = Held {
+            _shown: parts.queues.add_at(&queue, parts.clock.clone()),
+            series: parts.metrics.series(&self.name),
+            _name: parts.name,
+        };
         let workers = self.settings.workers;
         let workers = parts.defaults.workers_of(workers, self.kind.as_ref());
         let metrics = parts.metrics.controller(&self.name);
@@ -80,11 +85,7 @@ impl<R: RequestKey> Plan<R> {
         let named = self.name.clone();
         let prepared = Prepared {
             workers,
-            held: Held {
-                _shown: shown,
-                series: parts.metrics.series(&self.name),
-                _name: parts.name,
-            },
+            held,
             settings: self.settings,
             defaults: parts.defaults,
             reconciler: self.reconciler,

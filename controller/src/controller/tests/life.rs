@@ -2,6 +2,24 @@
 
 use super::*;
 
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_is_not_added_leaves_no_series() {
+    use crate::cache::{CacheOptions, KindOptions, StoreForm};
+    let metadata = KindOptions::new().form(StoreForm::Metadata);
+    let options = CacheOptions::new().for_kind::<ConfigMap>(metadata);
+    let manager = Fake::default().manager().cache(options).build();
+    let manager = manager.await.unwrap();
+    let controller = Controller::builder("refused").for_kind::<ConfigMap>();
+    let controller = controller.complete(done(&Seen::default())).unwrap();
+    assert!(manager.add_controller(controller).is_err());
+    let text = manager.metrics().encode();
+    let left: Vec<_> = text
+        .lines()
+        .filter(|line| line.contains("refused"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
 #[test]
 fn a_controller_without_name_watch_or_worker_is_refused() {
     let seen = Seen::default();

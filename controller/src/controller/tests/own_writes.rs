@@ -354,6 +354,60 @@ async fn lost_writes_are_asked_for_together_and_no_longer_than_the_key_waits() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lost_write_is_not_forgotten_when_the_lease_is_lost_while_it_is_asked_for() {
+    let fake = Fake::default();
+    let running = start(&fake, []).await;
+    let caches = running.manager.caches();
+    let _kept = caches.keep(&View::<Secret>::typed()).unwrap();
+    eventually("filled", || caches.check().is_ok()).await;
+    let place = Place::new(caches, running.manager.client());
+    let own = OwnWrites::<u32>::new(Duration::from_secs(60));
+    fake.hold_watches(true);
+    fake.put(&secret("a"), json!({"metadata": {}}));
+    fake.hook(|method, _| (*method == Method::GET).then_some(Fate::Hang));
+    let lost = Write {
+        effect: Effect::Unknown,
+        ..changed("a", "u", "1")
+    };
+    own.remember(&1, place.own(vec![lost]));
+    let cut = tokio::time::timeout(Duration::from_secs(1), own.hold(&1)).await;
+    assert!(cut.is_err());
+    fake.no_hook();
+    let hold = own.hold(&1).await;
+    assert!(
+        matches!(hold, Hold::Wait(_)),
+        "the cache has not it: {hold:?}"
+    );
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sweep_that_begins_again_finds_what_was_noted_before() {
+    let fake = Fake::default();
+    let running = start(&fake, []).await;
+    let caches = running.manager.caches();
+    let _kept = caches.keep(&View::<Secret>::typed()).unwrap();
+    eventually("filled", || caches.check().is_ok()).await;
+    let place = Place::new(caches, running.manager.client());
+    let own = OwnWrites::<u32>::new(Duration::from_secs(10));
+    let gone = Mutex::new(Vec::new());
+    let sweep = async |seconds: u64| {
+        let sweep = own.sweep(|key| gone.lock().push(key));
+        tokio::time::timeout(Duration::from_secs(seconds), sweep).await
+    };
+    // The store is behind.
+    own.remember(&1, place.own(vec![changed("a", "u", "100")]));
+    assert_eq!(own.hold(&1).await, Hold::Wait(Duration::from_millis(2)));
+    assert!(sweep(2).await.is_err(), "its workers are cut off");
+    for _ in 0..200 {
+        fake.put(&secret("traffic"), json!({"metadata": {}}));
+    }
+    assert!(sweep(30).await.is_err());
+    assert_eq!(*gone.lock(), [1], "its object is gone without an event");
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_key_that_is_asked_for_is_held_though_nothing_is_noted_meanwhile() {
     let fake = Fake::default();
     let running = start(&fake, []).await;
@@ -383,7 +437,7 @@ async fn a_key_that_is_asked_for_is_held_though_nothing_is_noted_meanwhile() {
         own.is_empty()
     };
     let (hold, empty) = tokio::join!(own.hold(&1), swept);
-    assert!(empty, "the key has its notes with it");
+    assert!(!empty, "it may be cut off while the server is asked");
     assert!(matches!(hold, Hold::Wait(_)), "{hold:?}");
     let hold = own.hold(&1).await;
     assert!(matches!(hold, Hold::Wait(_)), "{hold:?}");
