@@ -42,7 +42,16 @@ pub(super) struct Arguments {
 
     /// Let one of several copies lead, by a Lease named ipblock-operator. Only the leader bans and lifts;
     /// every copy takes alerts. A copy is known by POD_NAME, so that a restarted Pod leads again at once.
-    #[arg(long)]
+    #[arg(
+        long,
+        action = clap::ArgAction::Set,
+        value_parser = clap::builder::BoolishValueParser::new(),
+        default_value = "false",
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true,
+        value_name = "BOOL"
+    )]
     leader_elect: bool,
 
     /// How many blocks are worked on at once.
@@ -147,5 +156,23 @@ mod tests {
         }
         let files = server(&["--metrics-secure", "--metrics-cert-path=/certs"]);
         assert!(files.contains("/certs/tls.crt"), "{files}");
+    }
+
+    #[test]
+    fn leading_is_asked_for_alone_or_with_a_value_as_in_go() {
+        let read = |flags: &[&str]| {
+            let command = Command::try_parse_from(["run"].iter().chain(flags)).ok()?;
+            Some(command.arguments.leader_elect)
+        };
+        for (flags, expected) in [
+            (&[][..], Some(false)),
+            (&["--leader-elect"], Some(true)),
+            (&["--leader-elect=true"], Some(true)),
+            (&["--leader-elect=false"], Some(false)),
+            (&["--leader-elect=maybe"], None),
+            (&["--leader-elect", "false"], None),
+        ] {
+            assert_eq!(read(flags), expected, "{flags:?}");
+        }
     }
 }
