@@ -349,25 +349,30 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
-            text.key(&key, &mut first);
-            match key.0.as_ref() {
-                "metadata" => {
-                    map.next_value_seed(MetadataSeed {
-                        text: &mut *text,
-                        skip,
-                    })?;
+            if key.0 == "metadata" {
+                text.key(&key, &mut first);
+                map.next_value_seed(MetadataSeed {
+                    text: &mut *text,
+                    skip,
+                })?;
+                continue;
+            }
+            let value: &RawValue = map.next_value()?;
+            if let Some(given) = self.decoding.given(&key.0) {
+                let said = value.get();
+                if said == "null" || said == r#""""# {
                     continue;
                 }
+                if self.decoding.guarded && said.trim_matches('"') != given {
+                    return Err(another(given));
+                }
+            }
+            match key.0.as_ref() {
                 "apiVersion" => version = &None,
                 "kind" => kind = &None,
                 _ => {}
             }
-            let value: &RawValue = map.next_value()?;
-            if let Some(required) = self.decoding.required(&key.0)
-                && value.get().trim_matches('"') != required
-            {
-                return Err(another(required));
-            }
+            text.key(&key, &mut first);
             text.part(value, skip).map_err(unwritable)?;
         }
         for (key, value) in [("apiVersion", version), ("kind", kind)] {

@@ -49,7 +49,8 @@ struct Way<'a> {
 // === impl Decoding ===
 
 impl Decoding {
-    /// An object without `apiVersion` and `kind` (items of a built-in kind's list have none) is given these.
+    /// An object without `apiVersion` and `kind` (items of a built-in kind's list have none) is given these. Empty and
+    /// null are as missing, as Go reads them.
     #[must_use]
     pub fn of(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
         Self {
@@ -65,11 +66,11 @@ impl Decoding {
         self
     }
 
-    /// What an object has to say in the field `name`, if it says anything.
-    pub(crate) fn required(&self, name: &str) -> Option<&str> {
+    /// What an object is given in the field `name`, if it says nothing there.
+    pub(crate) fn given(&self, name: &str) -> Option<&str> {
         match name {
-            "apiVersion" if self.guarded => self.api_version.as_deref(),
-            "kind" if self.guarded => self.kind.as_deref(),
+            "apiVersion" => self.api_version.as_deref(),
+            "kind" => self.kind.as_deref(),
             _ => None,
         }
     }
@@ -212,7 +213,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Trim<'_, V> {
             way: self.way,
             ahead: None,
             saw: (false, false),
-            required: None,
+            given: None,
             added: None,
             ended: false,
         })
@@ -230,8 +231,8 @@ struct TrimmedMap<'a, A> {
     ahead: Option<&'a Skip>,
     /// Whether `apiVersion` and `kind` were there.
     saw: (bool, bool),
-    /// What the value whose key was handed out last has to be.
-    required: Option<&'a str>,
+    /// What the value whose key was handed out last becomes, if it says nothing; a guarded one has to be that.
+    given: Option<&'a str>,
     /// The value of a key that was put in.
     added: Option<&'a str>,
     ended: bool,
@@ -273,7 +274,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrimmedMap<'_, A> {
                 continue;
             }
             if let Some(decoding) = self.way.object {
-                self.required = decoding.required(&key);
+                self.given = decoding.given(&key);
                 match key.as_ref() {
                     "apiVersion" => self.saw.0 = true,
                     "kind" => self.saw.1 = true,
@@ -295,12 +296,15 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for TrimmedMap<'_, A> {
         if let Some(value) = self.added.take() {
             return seed.deserialize(Text::<A::Error>::of(Cow::Borrowed(value)));
         }
-        if let Some(required) = self.required.take() {
-            let Key(value) = self.inner.next_value()?;
-            if value != required {
-                return Err(another(required));
+        if let Some(given) = self.given.take() {
+            let said: Option<Key<'de>> = self.inner.next_value()?;
+            let Some(Key(said)) = said.filter(|Key(said)| !said.is_empty()) else {
+                return seed.deserialize(Text::<A::Error>::of(Cow::Borrowed(given)));
+            };
+            if said != given && self.way.object.is_some_and(|decoding| decoding.guarded) {
+                return Err(another(given));
             }
-            return seed.deserialize(Text::<A::Error>::of(value));
+            return seed.deserialize(Text::<A::Error>::of(said));
         }
         match self.ahead.take() {
             Some(skip) => self.inner.next_value_seed(Trim::within(seed, skip)),
@@ -513,6 +517,30 @@ mod tests {
             let typeless = r#"{"metadata":{"name":"p"}}"#;
             assert!(decoding.read::<DynamicObject>(typeless).is_ok());
             assert!(decoding.read::<crate::Compact<Pod>>(typeless).is_ok());
+        }
+    }
+
+    #[test]
+    fn an_empty_type_and_null_are_as_a_missing_one() {
+        let types = |object: &DynamicObject| {
+            let types = object.types.clone().unwrap();
+            format!("{} {}", types.api_version, types.kind)
+        };
+        let decoding = Decoding::of("v1", "ConfigMap");
+        for decoding in [decoding.clone(), decoding.guarded()] {
+            for (version, kind) in [("null", "null"), (r#""""#, r#""""#), (r#""v1""#, "null")] {
+                let document = format!(
+                    r#"{{"apiVersion":{version},"kind":{kind},"metadata":{{"name":"c"}},"data":{{"a":"b"}}}}"#
+                );
+                let typed: ConfigMap = read(&document, &decoding);
+                assert_eq!(typed.data.unwrap()["a"], "b");
+                let dynamic: DynamicObject = read(&document, &decoding);
+                assert_eq!(types(&dynamic), "v1 ConfigMap", "{document}");
+                let compact: crate::Compact<ConfigMap> = read(&document, &decoding);
+                let text = compact.json();
+                assert_eq!(types(&compact.dynamic().unwrap()), "v1 ConfigMap", "{text}");
+                assert_eq!(text.matches("kind").count(), 1, "{text}");
+            }
         }
     }
 
