@@ -16,7 +16,15 @@ use crate::version::ResourceVersion;
 /// (client-go: the temporary store of `watchList`).
 pub(super) struct Initial<S> {
     objects: IndexSet<Keyed<S>, RandomState>,
-    undecodable: IndexMap<Option<ObjectKey>, Undecodable>,
+    undecodable: IndexMap<Which, Undecodable>,
+}
+
+/// Which object it is that cannot be read.
+#[derive(PartialEq, Eq, Hash)]
+enum Which {
+    Named(ObjectKey),
+    /// One that has no name, by its version.
+    Nameless(Option<String>),
 }
 
 /// An object in a set, told from others by its key.
@@ -40,22 +48,23 @@ impl<S: Stored> Initial<S> {
         match frame {
             Frame::Added(object) | Frame::Modified(object) => {
                 if !self.undecodable.is_empty() {
-                    self.undecodable.swap_remove(&Some(object.key()));
+                    self.undecodable.swap_remove(&Which::Named(object.key()));
                 }
                 self.objects.replace(Keyed(object));
             }
             Frame::Deleted(object) => {
-                self.undecodable.swap_remove(&Some(object.key()));
+                self.undecodable.swap_remove(&Which::Named(object.key()));
                 self.objects.swap_remove(&object.key_ref());
             }
             Frame::Undecodable { object, deleted } => {
                 if let Some(key) = &object.key {
                     self.objects.swap_remove(&key.as_ref());
                 }
+                let which = Which::of(&object);
                 if deleted {
-                    self.undecodable.swap_remove(&object.key);
+                    self.undecodable.swap_remove(&which);
                 } else {
-                    self.undecodable.insert(object.key.clone(), object);
+                    self.undecodable.insert(which, object);
                 }
             }
             Frame::Bookmark {
@@ -72,6 +81,15 @@ impl<S: Stored> Initial<S> {
     pub(super) fn finish(self) -> (Vec<Arc<S>>, Vec<Undecodable>) {
         let objects = self.objects.into_iter().map(|Keyed(object)| object);
         (objects.collect(), self.undecodable.into_values().collect())
+    }
+}
+
+// === impl Which ===
+
+impl Which {
+    fn of(object: &Undecodable) -> Self {
+        let nameless = || Self::Nameless(object.resource_version.clone());
+        object.key.clone().map_or_else(nameless, Self::Named)
     }
 }
 

@@ -87,6 +87,31 @@ async fn an_undecodable_object_in_a_streaming_list_is_quarantined() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn those_without_a_name_count_by_their_versions_in_streams_and_pages_alike() {
+    let nameless = |version: &str| {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"resourceVersion":"{version}"}}}}"#
+        )
+    };
+    let versions = ["5", "6", "6", "7"];
+    let streamed = versions.map(|version| event("ADDED", &nameless(version)));
+    for script in [
+        Script::new([watch(streamed.into_iter().chain([initial_end("10")]))]),
+        Script::new([
+            no_streaming(),
+            list("10", &versions.map(nameless)),
+            watch([]),
+        ]),
+    ] {
+        let running = start(&script);
+        running.informer.wait_synced().await.unwrap();
+        let health = running.informer.health();
+        assert_eq!(health.quarantined_count, 3, "{:?}", script.log());
+        running.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_that_is_held_in_the_version_listed_is_not_read_again() {
     let expired = || ending([wait(5), error(410, "Expired")]);
     // Of the same version it would not be sent otherwise; that it is not looked at is seen because it could not be read.
