@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::initial::Initial;
-use super::react::refuses_streaming;
+use super::react::{Refusal, refusal};
 use super::watch::Opened;
 use super::{Error, Progress, Reflector};
 use crate::decode::{
@@ -97,6 +97,9 @@ impl<S: Stored> Reflector<S> {
             }
             listed => listed?,
         };
+        if std::mem::take(&mut progress.refused) {
+            self.refusals.refused(&self.endpoint);
+        }
         self.recorder.record(Measurement::Listed {
             items: listed.objects.len(),
             duration: started.elapsed(),
@@ -116,11 +119,12 @@ impl<S: Stored> Reflector<S> {
     fn judge_stream(&self, progress: &mut Progress, error: Error) -> Result<(), Error> {
         let (refused, fatal) = match &error {
             Error::Transport(error) => {
-                let refused = refuses_streaming(error);
-                if refused {
+                let refusal = refusal(error);
+                progress.refused = refusal == Some(Refusal::ServerIfPages);
+                if refusal == Some(Refusal::Server) {
                     self.refusals.refused(&self.endpoint);
                 }
-                let refused = refused || progress.incomplete > 1;
+                let refused = refusal.is_some() || progress.incomplete > 1;
                 let version = error.is_expired() || error.is_too_large_version();
                 progress.unavailable |= version;
                 (refused, !refused && !version)

@@ -4,8 +4,8 @@
 //!
 //! | what happens | what the reflector does |
 //! |---|---|
-//! | the server offers no streaming lists, or is silent before the end of one | reads pages; remembers it for an hour, for all informers of a factory and kinds of a group |
-//! | the server never ends a streaming list | reads pages; remembers it for an hour |
+//! | the server offers no streaming lists (422, 501, or 400 where pages can be read), or is silent before the end of one | reads pages; remembers it for an hour, for all informers of a factory and kinds of a group |
+//! | the server refuses this streaming list (another 400, 405, 406, 415), or never ends it | reads pages; remembers it for an hour, for this watch |
 //! | a continue token expires in the middle of paging | reads everything at once |
 //! | everything at once is too large, or takes too long | reads pages; remembers it for an hour |
 //! | a streaming list breaks off twice in a row | reads pages; remembers it for an hour |

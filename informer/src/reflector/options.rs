@@ -33,9 +33,11 @@ pub struct ReflectorOptions {
     pub streaming_idle: Duration,
     /// Give a streaming list up when its end has not come by then. Default 5 min.
     pub streaming_deadline: Duration,
-    /// How long a server that did not offer streaming lists is not asked again. Default 1 h. One that refused them, or
-    /// was silent, is not asked by any watch of the informer nor any informer of its factory, for kinds of the same
-    /// group and version; one whose streaming lists broke off or did not end is not asked by this watch.
+    /// How long a server that did not offer streaming lists is not asked again. Default 1 h. One that refused them
+    /// (422, 501, or 400 where the same can be read in pages), or was silent, is not asked by any watch of the
+    /// informer nor any informer of its factory, for kinds of the same group and version. One that refused this
+    /// request (another 400, 405, 406, 415), or whose streaming lists broke off or did not end, is not asked by this
+    /// watch.
     pub streaming_retry: Duration,
     /// How many objects a page of a list holds. Default `None`: 500, and everything at once where the server reads
     /// it from its cache, which is a list again at a known version ([`FirstList::Any`]). A size that is given holds

@@ -39,6 +39,8 @@ pub(super) struct Progress {
     pages_only_until: Option<Instant>,
     /// Streaming lists are not asked for until then.
     pub(super) streaming_after: Option<Instant>,
+    /// A streaming list was refused, and whether the server offers none shows when the pages can be read.
+    pub(super) refused: bool,
     /// How many streaming lists in a row ended before they were complete.
     pub(super) incomplete: u32,
     /// How many consistent lists in a row were older than what is known.
@@ -74,6 +76,7 @@ impl Progress {
             pages_without_cache: false,
             pages_only_until: None,
             streaming_after: None,
+            refused: false,
             incomplete: 0,
             behind: 0,
             low_bookmarks: 0,

@@ -43,12 +43,31 @@ pub(super) fn react(error: &Error, in_stream: bool, times: u32) -> Reaction {
     }
 }
 
-/// Whether a failed streaming list says that the server does not offer them.
-pub(super) fn refuses_streaming(error: &Error) -> bool {
+/// Whom it concerns that a streaming list was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The server, for whatever it serves of the group and version.
+    Server,
+    /// The server, if the same can be read in pages; otherwise the request.
+    ServerIfPages,
+    /// The request: this kind, or this form of it.
+    Request,
+}
+
+/// What a failed streaming list says of whether the server offers them, if anything.
+pub(super) fn refusal(error: &Error) -> Option<Refusal> {
     // A server that knows no streaming lists refuses the parameters, or ignores them and stays silent. What
     // stands before it may hold the answer back until it is complete, which it never is.
-    matches!(error.code(), Some(400 | 405 | 406 | 415 | 422 | 501))
-        || matches!(error, Error::Silent { .. } | Error::Deadline { .. })
+    match (error.code(), error) {
+        (Some(422 | 501), _) | (_, Error::Silent { .. } | Error::Deadline { .. }) => {
+            Some(Refusal::Server)
+        }
+        // That is the answer to a selector that is not supported, too.
+        (Some(400), _) => Some(Refusal::ServerIfPages),
+        // A kind that cannot be watched; a server that does not give metadata alone.
+        (Some(405 | 406 | 415), _) => Some(Refusal::Request),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -109,11 +128,21 @@ mod tests {
 
     #[test]
     fn only_a_refusal_or_silence_says_that_streaming_is_not_offered() {
-        assert!(refuses_streaming(&status(422, "Invalid")));
-        assert!(refuses_streaming(&Error::Silent { after: SHORT }));
-        assert!(refuses_streaming(&Error::Deadline { after: SHORT }));
+        for error in [
+            status(422, "Invalid"),
+            status(501, ""),
+            Error::Silent { after: SHORT },
+            Error::Deadline { after: SHORT },
+        ] {
+            assert_eq!(refusal(&error), Some(Refusal::Server), "{error}");
+        }
+        assert_eq!(refusal(&status(400, "")), Some(Refusal::ServerIfPages));
+        for code in [405, 406, 415] {
+            let said = refusal(&status(code, ""));
+            assert_eq!(said, Some(Refusal::Request), "{code}");
+        }
         for code in [401, 403, 404, 410, 429, 500, 503] {
-            assert!(!refuses_streaming(&status(code, "")), "{code}");
+            assert_eq!(refusal(&status(code, "")), None, "{code}");
         }
     }
 }

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use crate::transport::Endpoint;
 
-/// When streaming lists were last refused, or met with silence. Shared by those who follow one API server: all
+/// When streaming lists were last refused by a server, or met with silence. What it refuses may concern one request
+/// only: that is not noted here. Shared by those who follow one API server: all
 /// watches of an informer, all informers of a factory. A client does not say which server it speaks to.
 ///
 /// It is noted for each group and version, because another server may stand behind each (an aggregated API), and

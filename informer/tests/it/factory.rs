@@ -327,6 +327,58 @@ async fn that_a_server_offers_no_streaming_lists_is_found_out_once_for_a_factory
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_informer_whose_request_is_refused_takes_streaming_lists_from_no_other() {
+    for (code, in_pages_too) in [(400, true), (405, false), (406, false), (415, false)] {
+        let script = Script::default().otherwise(move |asked| {
+            match (asked.get("labelSelector"), asked.verb()) {
+                ("bad", "list") if !in_pages_too => list("10", &[]),
+                ("bad", _) => status(code, ""),
+                (_, "stream") => ending([
+                    added("a", "1"),
+                    initial_end("10"),
+                    wait(60),
+                    error(410, "Expired"),
+                ]),
+                _ => list("10", &[object("a", "1")]),
+            }
+        });
+        let factory = InformerFactory::new(script.client(), clock());
+        let _good = factory.informer::<ConfigMap>(Selection::default());
+        factory.start();
+        seconds(30).await;
+        let _bad = factory.informer::<ConfigMap>(labelled("bad"));
+        seconds(60).await;
+        let good: Vec<_> = script
+            .asked()
+            .into_iter()
+            .filter(|asked| asked.get("labelSelector").is_empty())
+            .map(|asked| asked.short())
+            .collect();
+        assert_eq!(good, ["stream", "stream @10"], "{code}");
+        assert!(script.count("list") > 0, "{code}");
+        factory.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bad_request_that_reads_well_in_pages_says_that_the_server_offers_no_streaming_lists() {
+    let script = Script::default().otherwise(|asked| match asked.verb() {
+        "list" => list("10", &[object("a", "1")]),
+        "stream" => status(400, "BadRequest"),
+        _ => watch([]),
+    });
+    let factory = InformerFactory::new(script.client(), clock());
+    factory.start();
+    for selection in [Selection::default(), labelled("a=b")] {
+        let informer = factory.informer::<ConfigMap>(selection);
+        informer.wait_synced().await.unwrap();
+        factory.start();
+    }
+    assert_eq!((script.count("stream"), script.count("list")), (1, 2));
+    factory.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn that_a_server_offers_no_streaming_lists_is_found_out_once_for_a_set_of_namespaces() {
     let script = silent();
     let namespaces = NamespaceSet::new(["one", "two"]);
