@@ -108,6 +108,35 @@ async fn an_exact_version_reads_the_past_until_it_is_compacted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pages_of_a_version_are_that_very_one_unless_a_newer_will_do() {
+    let server = server().await;
+    for name in ["a", "b"] {
+        post(&server, MAPS, &map(name)).await.ok();
+    }
+    let first = get(&server, MAPS).await.ok();
+    post(&server, MAPS, &map("c")).await.ok();
+    let exactly = format!("{MAPS}?limit=2&resourceVersion={}", version(&first));
+    let list = get(&server, &exactly).await.ok();
+    assert_eq!(names(&list), ["a", "b"]);
+    assert_eq!(version(&list), version(&first));
+
+    let not_older = format!("{exactly}&resourceVersionMatch=NotOlderThan");
+    let page = get(&server, &not_older).await.ok();
+    assert_eq!(names(&page), ["a", "b"]);
+    assert_ne!(version(&page), version(&first));
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    let next = format!("{MAPS}?limit=2&continue={token}");
+    assert_eq!(names(&get(&server, &next).await.ok()), ["c"]);
+
+    let both = format!("{not_older}&continue={token}");
+    let answer = get(&server, &both).await;
+    assert_eq!(answer.code, 422, "{}", answer.message());
+    server.compact(None);
+    assert_eq!(get(&server, &exactly).await.code, 410);
+    assert_eq!(names(&get(&server, &not_older).await.ok()), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_limit_does_not_count_for_version_zero() {
     let server = server().await;
     for name in ["a", "b", "c"] {

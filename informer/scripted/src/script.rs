@@ -77,7 +77,7 @@ impl Asked {
         self.query.get(name).map_or("", String::as_str)
     }
 
-    /// Verb, version, limit and token: what the rules are about.
+    /// Verb, version, limit and token, and how a list is to match the version: what the rules are about.
     #[must_use]
     pub fn short(&self) -> String {
         let mut text = self.verb().to_owned();
@@ -89,6 +89,12 @@ impl Asked {
             if let Some(value) = self.query.get(name) {
                 text = format!("{text} {short}{value}");
             }
+        }
+        // A streaming list always says it.
+        if let Some(how) = self.query.get("resourceVersionMatch")
+            && self.verb() == "list"
+        {
+            text = format!("{text} {how}");
         }
         text
     }

@@ -42,8 +42,9 @@ pub struct ReflectorOptions {
     /// How many objects a page of a list holds. Default `None`: 500, and everything at once where the server reads
     /// it from its cache, which is a list again at a known version ([`FirstList::Any`]). A size that is given holds
     /// for every list, as client-go's `WatchListPageSize`: `page_size: NonZeroU32::new(100)`, where zero is the
-    /// default as there. Everything is asked for at once all the same after the token of a page expired; what is too
-    /// large for [`Limits::body`] then, or takes too long, is asked for in pages for an hour.
+    /// default as there. Pages at a known version show that state or a newer one (`resourceVersionMatch=NotOlderThan`);
+    /// client-go's show that very one. Everything is asked for at once all the same after the token of a page expired;
+    /// what is too large for [`Limits::body`] then, or takes too long, is asked for in pages for an hour.
     pub page_size: Option<NonZeroU32>,
     /// The server ends a watch after this to twice this time, drawn anew each time. Default 5 min; less is
     /// raised to it, as in client-go.

@@ -190,10 +190,12 @@ impl fmt::Display for Endpoint {
     }
 }
 
+const NOT_OLDER_THAN: &str = "NotOlderThan";
+
 /// One page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListRequest {
-    /// The version to read at; `None` for the newest (a consistent read).
+    /// The oldest state that will do, "0" for whatever is at hand; `None` for the newest (a consistent read).
     pub resource_version: Option<String>,
     /// The size of a page; 0 for all at once.
     pub limit: u32,
@@ -217,7 +219,13 @@ impl ListRequest {
         }
         match (&self.continue_token, &self.resource_version) {
             (Some(token), _) => query.add("continue", token),
-            (None, Some(version)) => query.add("resourceVersion", version),
+            (None, Some(version)) => {
+                query.add("resourceVersion", version);
+                // With a limit a version alone means that very version, for which nothing newer is shown.
+                if self.limit > 0 && version != "0" {
+                    query.add("resourceVersionMatch", NOT_OLDER_THAN);
+                }
+            }
             (None, None) => {}
         }
         endpoint.request(selection, &query, true)
@@ -255,7 +263,7 @@ impl WatchRequest {
         }
         if self.send_initial_events {
             query.add("sendInitialEvents", "true");
-            query.add("resourceVersionMatch", "NotOlderThan");
+            query.add("resourceVersionMatch", NOT_OLDER_THAN);
         }
         endpoint.request(selection, &query, false)
     }
@@ -333,6 +341,25 @@ mod tests {
             request.uri().query().unwrap(),
             "labelSelector=a%3Db%2Cc+in+%28d%29&limit=500&resourceVersion=0"
         );
+    }
+
+    #[test]
+    fn no_list_asks_for_the_very_version_that_is_known() {
+        let query = |version: &str, limit| {
+            let list = ListRequest {
+                resource_version: Some(version.into()),
+                limit,
+                continue_token: None,
+            };
+            let request = list.build(&Endpoint::of::<Pod>(), &Selection::default());
+            request.unwrap().uri().query().unwrap().to_owned()
+        };
+        assert_eq!(
+            query("7", 2),
+            "limit=2&resourceVersion=7&resourceVersionMatch=NotOlderThan"
+        );
+        assert_eq!(query("7", 0), "resourceVersion=7");
+        assert_eq!(query("0", 2), "limit=2&resourceVersion=0");
     }
 
     #[test]

@@ -88,10 +88,10 @@ async fn what_is_too_large_or_too_slow_at_once_is_read_in_pages_for_an_hour() {
                 "list @0 limit=500",
                 "watch @10",
                 "list @10",
-                "list @10 limit=500",
+                "list @10 limit=500 NotOlderThan",
                 "list limit=500 continue=t",
                 "watch @20",
-                "list @20 limit=500",
+                "list @20 limit=500 NotOlderThan",
                 "watch @30",
                 "list @30",
                 "watch @40"
@@ -124,7 +124,7 @@ async fn what_is_too_large_at_hand_is_read_in_pages_of_the_newest() {
             "list limit=500",
             "list limit=500 continue=t",
             "watch @10",
-            "list @10 limit=500",
+            "list @10 limit=500 NotOlderThan",
             "watch @20"
         ]
     );
@@ -188,11 +188,46 @@ async fn a_page_size_that_is_given_holds_for_every_list() {
         [
             "list @0 limit=7",
             "watch @10",
-            "list @10 limit=7",
+            "list @10 limit=7 NotOlderThan",
             "list limit=7 continue=t",
             "watch @20"
         ]
     );
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_again_in_pages_shows_what_came_since() {
+    // As servers do: with a limit, and nothing said of the match, a version is that very version.
+    let script = Script::default().otherwise(|asked| {
+        let exactly =
+            asked.get("resourceVersionMatch").is_empty() && !asked.get("limit").is_empty();
+        match (asked.verb(), asked.get("resourceVersion")) {
+            ("list", "0") => list("10", &[object("a", "1")]),
+            ("list", "10") if exactly => list("10", &[object("a", "1")]),
+            ("list", _) => list("20", &[object("a", "11")]),
+            ("watch", "10") => ending([Bit::Line("no JSON".to_owned())]),
+            _ => watch([]),
+        }
+    });
+    let options = ReflectorOptions {
+        page_size: NonZeroU32::new(7),
+        ..any()
+    };
+    let running = run(builder(&script).reflector(options).build());
+    seconds(60).await;
+    assert_eq!(
+        script.log(),
+        [
+            "list @0 limit=7",
+            "watch @10",
+            "watch @10",
+            "watch @10",
+            "list @10 limit=7 NotOlderThan",
+            "watch @20"
+        ]
+    );
+    assert_eq!(running.store(), "a@11");
     running.stop().await;
 }
 
@@ -279,7 +314,12 @@ async fn pages_stay_when_a_list_at_zero_came_in_pages() {
     ]);
     let running = run(builder(&script).reflector(any()).build());
     seconds(10).await;
-    assert_eq!(script.log()[3], "list @10 limit=500", "{:?}", script.log());
+    assert_eq!(
+        script.log()[3],
+        "list @10 limit=500 NotOlderThan",
+        "{:?}",
+        script.log()
+    );
     running.stop().await;
 }
 
