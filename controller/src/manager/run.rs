@@ -83,6 +83,9 @@ impl Manager {
     ) -> Result<(), Error> {
         let shared = &self.shared;
         let begin = Instant::now();
+        let by = |part| begin + share(shared.grace, part);
+        // A controller that ends early, or is dropped with the lease, gives its own up then.
+        let _ = shared.release_by.set(by(Part::of(&[Group::Election])));
         let mut names = Vec::new();
         let mut errors = Vec::new();
         if matches!(cause, Err(Error::LeadershipLost(_))) {
@@ -91,9 +94,6 @@ impl Manager {
             let dropped = aborted.names.join(", ");
             tracing::warn!(dropped, "dropped with the lease");
         }
-        let by = |part| begin + share(shared.grace, part);
-        // A controller that ends early gives its lease up then.
-        let _ = shared.release_by.set(by(Part::of(&[Group::Election])));
         for groups in Group::STOP {
             if groups.contains(&Group::Servers) {
                 let stopped = timeout_at(by(Part::Caches), shared.stop_caches()).await;

@@ -151,3 +151,33 @@ async fn the_lease_of_a_controller_has_its_time_to_be_released() {
         assert_eq!(lease["spec"]["holderIdentity"], "", "{case}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_of_a_controller_is_given_up_in_time_when_that_of_the_manager_is_lost() {
+    const OWN: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/own";
+    let fake = Fake::default();
+    let manager = fake
+        .manager()
+        .leader_election(Election::new("ns", "lock", "me"))
+        .grace_period(Duration::from_secs(6))
+        .build()
+        .await
+        .unwrap();
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .lease(Election::new("ns", "own", "me"))
+        .complete(taking(Duration::ZERO));
+    let handle = manager.add_controller(controller.unwrap()).unwrap();
+    let (_stop, run) = spawn(&manager);
+    eventually("both are held", || {
+        *manager.leading().borrow() && handle.state() == State::Running
+    })
+    .await;
+    // The release is not answered.
+    fake.hook(|_, path| (path == OWN).then_some(Fate::Hang));
+    let mut stolen = fake.object(LEASE).unwrap();
+    stolen["spec"]["holderIdentity"] = serde_json::json!("thief");
+    fake.put(LEASE, stolen);
+    let error = run.await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::LeadershipLost(_)), "{error}");
+}
