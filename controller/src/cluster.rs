@@ -7,6 +7,7 @@ use std::time::Duration;
 use reeve_clock::Clock;
 use reeve_informer::{Gauges, InformerIdentity, InformerMetrics, MetricsProvider};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::cache::{CacheOptions, Caches, OptionsError, Selected};
 use crate::client::measure::Counted;
@@ -35,6 +36,8 @@ struct Inner {
     events: mpsc::Sender<Recorded>,
     /// What writes the events.
     writing: OnceLock<Handle>,
+    /// Tells it to drop what it has not written.
+    giving_up: CancellationToken,
     _taken: Name,
 }
 
@@ -108,6 +111,11 @@ impl Cluster {
         self.0.writing.get()
     }
 
+    /// Cancelled, the events that are not written are dropped.
+    pub(crate) fn giving_up(&self) -> &CancellationToken {
+        &self.0.giving_up
+    }
+
     /// The name of its check, in readiness.
     pub(crate) fn check_name(&self) -> String {
         format!("informers-{}", self.0.name)
@@ -170,6 +178,7 @@ impl Builder {
             metrics: metrics.clone(),
             events,
             writing: OnceLock::new(),
+            giving_up: writer.giving_up().clone(),
             name: self.name,
             _taken: taken,
         }));

@@ -35,7 +35,8 @@ fn setup() -> Setup {
     let recorder = Recorder::new("example.com/test", queue, dropped.clone(), clock);
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
-    tasks.spawn(writer.run(stop.clone()));
+    let writing = writer.run(stop.clone());
+    tasks.spawn(async move { assert_eq!(writing.await, 0, "nothing is given up") });
     Setup {
         fake,
         recorder,

@@ -51,6 +51,8 @@ pub(crate) struct Writer {
     turn: Arc<Semaphore>,
     /// The time in the last name, so that two events of one moment have two names.
     named: i128,
+    /// What is not written then is dropped.
+    giving_up: CancellationToken,
 }
 
 /// One write.
@@ -88,21 +90,32 @@ impl Writer {
             correlator: Correlator::default(),
             turn: Arc::new(Semaphore::new(1)),
             named: 0,
+            giving_up: CancellationToken::new(),
         };
         (writer, sender)
     }
 
+    /// Cancelled, it drops what it has not written, and ends.
+    pub(crate) fn giving_up(&self) -> &CancellationToken {
+        &self.giving_up
+    }
+
     /// What runs it.
     pub(crate) fn runnable(self, name: impl Into<String>) -> Runnable {
-        let run = Runnable::new(name, move |stop| async move {
-            self.run(stop).await;
+        let name = name.into();
+        let run = Runnable::new(name.clone(), move |stop| async move {
+            let dropped = self.run(stop).await;
+            if dropped > 0 {
+                tracing::warn!(name, dropped, "not written in time; dropped");
+            }
             Ok::<_, std::convert::Infallible>(())
         });
         run.in_group(Group::Events)
     }
 
-    /// Writes until `stop`; then what is queued, and the counts of the running series, each tried once.
-    pub(crate) async fn run(mut self, stop: CancellationToken) {
+    /// Writes until `stop`; then what is queued, and the counts of the running series, each tried once. How many writes
+    /// it gave up when it was told to is returned.
+    pub(crate) async fn run(mut self, stop: CancellationToken) -> usize {
         let mut writes: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -110,10 +123,11 @@ impl Writer {
         // Counts that are due, and not begun to be written.
         let mut counts: VecDeque<Job> = VecDeque::new();
         let mut last_counts = false;
+        let giving_up = self.giving_up.clone();
         loop {
             if stopping && self.queue.is_empty() && writes.is_empty() && counts.is_empty() {
                 if last_counts {
-                    return;
+                    return 0;
                 }
                 last_counts = true;
                 counts.extend(self.counts(Correlator::unwritten));
@@ -126,6 +140,7 @@ impl Writer {
             }
             tokio::select! {
                 biased;
+                () = giving_up.cancelled() => return self.give_up(writes).await,
                 () = stop.cancelled(), if !stopping => {
                     stopping = true;
                     self.queue.close();
@@ -143,9 +158,26 @@ impl Writer {
                         writes.push(self.write(job, &stop));
                     }
                 }
-                else => return,
+                else => return 0,
             }
         }
+    }
+
+    /// Drops what is being written, which ends by itself then, and what is queued, and counts it.
+    async fn give_up(mut self, mut writes: FuturesUnordered<BoxFuture<'static, Ended>>) -> usize {
+        self.queue.close();
+        let mut dropped = 0;
+        while let Some(ended) = writes.next().await {
+            if let Ended::Dropped(job) | Ended::Gone(job) = ended {
+                job.recorded.dropped.inc();
+                dropped += 1;
+            }
+        }
+        while let Some(recorded) = self.queue.recv().await {
+            recorded.dropped.inc();
+            dropped += 1;
+        }
+        dropped
     }
 
     fn counts(
@@ -241,6 +273,7 @@ impl Writer {
     fn write(&self, job: Job, stop: &CancellationToken) -> BoxFuture<'static, Ended> {
         let (client, clock, stop) = (self.client.clone(), self.clock.clone(), stop.clone());
         let (turn, instance) = (Arc::clone(&self.turn), self.instance.clone());
+        let giving_up = self.giving_up.clone();
         async move {
             let mut tries = 0;
             loop {
@@ -250,7 +283,11 @@ impl Writer {
                     held = turn.clone().acquire_owned() => held.ok(),
                 };
                 let started = Instant::now();
-                let answer = try_write(&client, &job, &instance).await;
+                let answer = tokio::select! {
+                    biased;
+                    () = giving_up.cancelled() => return Ended::Dropped(job),
+                    answer = try_write(&client, &job, &instance) => answer,
+                };
                 if let Some(_held) = held {
                     let rest = (started.elapsed() * REST).min(LONGEST_REST);
                     tokio::select! {

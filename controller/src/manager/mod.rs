@@ -66,7 +66,7 @@ use supervisor::Supervisor;
 /// is left is, a twelfth at least, for the last events, and then for caches and servers.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(30);
 
-/// How long the last events of a cluster that is removed are waited for.
+/// How long the last events of a cluster that is removed may take.
 const LAST_EVENTS: Duration = Duration::from_secs(5);
 
 /// As long as anybody waits: 30 years, which can be multiplied and added to a time.
@@ -207,7 +207,7 @@ impl Manager {
     }
 
     /// Adds a runnable; to a running manager, it starts at once (on a standby, when it leads; while the caches fill for
-    /// the first time, servers only).
+    /// the first time, only servers do, and what writes the events of a cluster).
     ///
     /// # Errors
     /// When the manager stops.
@@ -323,9 +323,10 @@ impl Manager {
         Ok(cluster)
     }
 
-    /// Removes a cluster, and returns when its caches have stopped and its last events are written; those that take
-    /// more than 5 s are written later. Stop the controllers that watch it before. Its name is free again when every
-    /// handle of it is dropped.
+    /// Removes a cluster, and returns when its caches have stopped and its last events are written. Those that take
+    /// more than 5 s are dropped, which is logged and counted (`reeve_events_dropped_total`); so are all that are left
+    /// if the future is dropped then. Stop the controllers that watch it before. Its name is free again when every handle
+    /// of it is dropped.
     pub async fn remove_cluster(&self, cluster: Cluster) {
         let shared = &self.shared;
         shared
@@ -335,7 +336,12 @@ impl Manager {
         shared.health.ready().remove(&cluster.check_name());
         cluster.caches().stop().await;
         if let Some(writing) = cluster.writing() {
-            let _ = timeout(LAST_EVENTS, writing.stop()).await;
+            // What a server that does not answer is owed must not hold up the stop of the manager later.
+            let late = cluster.giving_up().clone().drop_guard();
+            if timeout(LAST_EVENTS, writing.stop()).await.is_err() {
+                drop(late);
+                writing.ended().await;
+            }
         }
     }
 

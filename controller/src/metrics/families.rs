@@ -231,7 +231,7 @@ impl Families {
             ),
             (
                 "reeve_events_dropped",
-                "Events that were not recorded, per reporting controller: queue full, spam, or the server refused",
+                "Events that were not recorded, per reporting controller: queue full, spam, or the server refused or did not answer",
                 &self.events_dropped,
             ),
         ]

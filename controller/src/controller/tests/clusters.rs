@@ -147,6 +147,40 @@ async fn events_of_another_cluster_are_written_there_the_last_ones_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_events_of_a_removed_cluster_that_does_not_answer_are_dropped_and_counted() {
+    let (here, there) = (Fake::default(), Fake::default());
+    let running = start(&here, []).await;
+    let edge = Cluster::builder("edge", there.client());
+    let edge = running.manager.add_cluster(edge).unwrap();
+    there.hook(|_, _| Some(Fate::Hang));
+    let recorder = edge.recorder("test");
+    for number in 0..20 {
+        let object = k8s_openapi::api::core::v1::ObjectReference {
+            namespace: Some("ns".into()),
+            name: Some(format!("e{number}")),
+            ..Default::default()
+        };
+        let normal = crate::events::EventType::Normal;
+        recorder.event_for(&object, None, normal, "Seen", "Look", "from afar");
+    }
+    sleep(Duration::from_secs(1)).await;
+    let begin = Instant::now();
+    running.manager.remove_cluster(edge).await;
+    assert_eq!(begin.elapsed(), Duration::from_secs(5));
+    let dropped = "reeve_events_dropped_total{controller=\"test\"}";
+    assert_eq!(running.metric(dropped), 20.0);
+    let runnables = running.manager.health().runnables();
+    assert!(runnables.iter().all(|it| it.name != "events of edge"));
+    let begin = Instant::now();
+    running.end().await;
+    assert_eq!(
+        begin.elapsed(),
+        Duration::ZERO,
+        "nothing is left to wait for"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cluster_of_a_running_manager_fails_alone() {
     let (here, there, seen) = (Fake::default(), Fake::default(), Seen::default());
     here.put(&path("a"), map("1"));
