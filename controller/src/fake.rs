@@ -163,6 +163,15 @@ impl Fake {
         }
     }
 
+    /// Lets the first watch event go that is held back, and holds the others.
+    pub(crate) fn let_one_go(&self) {
+        let mut state = self.0.lock();
+        let mut held = state.held.take().unwrap_or_default();
+        let (place, kind, object) = held.remove(0);
+        state.publish(place, kind, object);
+        state.held = Some(held);
+    }
+
     /// Forgets the watch events of one object that are held back, as if it were not selected.
     pub(crate) fn drop_held(&self, path: &str) {
         let place = Place::of(path);

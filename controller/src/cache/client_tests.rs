@@ -186,7 +186,7 @@ async fn a_name_is_selected_with_one_sign_of_equality_or_two() {
             caches.covers(&Write {
                 kind: GroupKind::new("", "ConfigMap"),
                 key: ObjectKey::namespaced("red", name),
-                effect: Effect::Unknown,
+                effect: Effect::UNKNOWN,
             })
         };
         assert!(covers("a") && !covers("b"), "{fields}");

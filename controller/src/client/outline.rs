@@ -148,7 +148,7 @@ impl Outline {
             }
             Verb::Delete => vec![(key(), self.deleted())],
             // An eviction or a binding is answered with a Status: what became of the object is not said.
-            _ if self.is_status() => vec![(key(), Effect::Unknown)],
+            _ if self.is_status() => vec![(key(), Effect::UNKNOWN)],
             // A token or a review changed no object.
             _ if self.metadata.resource_version.is_none() => Vec::new(),
             _ => vec![(key(), self.written())],
@@ -207,7 +207,7 @@ impl Item {
     fn deleted(&self, graceful: bool) -> (ObjectKey, Effect) {
         let meta = &self.metadata;
         let effect = if graceful || !meta.finalizers.is_empty() {
-            Effect::Unknown
+            Effect::UNKNOWN
         } else {
             Effect::Gone {
                 uid: meta.uid.clone(),
@@ -337,7 +337,7 @@ mod tests {
                 Some("eviction"),
                 "a",
                 status.clone(),
-                Some(Effect::Unknown),
+                Some(Effect::UNKNOWN),
             ),
             (
                 "deleted",
@@ -468,10 +468,10 @@ mod tests {
             effects::<ConfigMap>(Verb::DeleteAllOf, None, "", list.clone()),
             [
                 ("ns/a".to_owned(), gone),
-                ("ns/b".to_owned(), Effect::Unknown)
+                ("ns/b".to_owned(), Effect::UNKNOWN)
             ]
         );
         let pods = effects::<Pod>(Verb::DeleteAllOf, None, "", list);
-        assert!(pods.iter().all(|(_, effect)| *effect == Effect::Unknown));
+        assert!(pods.iter().all(|(_, effect)| *effect == Effect::UNKNOWN));
     }
 }

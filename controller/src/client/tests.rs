@@ -122,12 +122,12 @@ async fn each_way_a_write_can_end_is_noted() {
                 .await
                 .is_err()
         );
-        assert_eq!(effect(notes.take()), Some(Effect::Unknown), "{named}");
+        assert_eq!(effect(notes.take()), Some(Effect::UNKNOWN), "{named}");
     }
     let (key_of_it, change) = (key(), data("3"));
     let call = client.patch::<ConfigMap, _>(&key_of_it, &params, &change);
     drop(tokio::time::timeout(Duration::from_secs(1), call).await);
-    assert_eq!(effect(notes.take()), Some(Effect::Unknown), "cancelled");
+    assert_eq!(effect(notes.take()), Some(Effect::UNKNOWN), "cancelled");
 
     fake.no_hook();
     client

@@ -15,7 +15,8 @@
 //! * **a failed write** that certainly did not happen notes nothing; one that **may have happened** (no answer,
 //!   a server error, a cancelled call) is settled by one live read of the object before the next reconcile. If there
 //!   is none then, it is seen when the store holds nothing, or something that it did not hold when that was asked:
-//!   somebody made it again;
+//!   somebody made it again. A write of ours to it before that was answered counts as with a delete: the store has to
+//!   come to its version, and not to hold its uid any more;
 //! * a kind that no cache of this process holds is not waited for, nor a create without a name whose answer was lost;
 //!   past a thousand objects the first are forgotten;
 //! * past the **time-out** the reconcile runs anyway, and that is counted.
@@ -60,10 +61,18 @@ pub(crate) enum Effect {
         /// The version that an earlier write of ours gave it. A store that has not come so far does not hold it yet.
         after: Option<String>,
     },
-    /// The server had no such object when it was asked. These uids a store held just before, so they are gone.
-    Absent { held: Vec<Option<String>> },
+    /// The server had no such object when it was asked.
+    Absent {
+        /// These uids a store held just before, or a write of ours was answered with, so they are gone.
+        held: Vec<Option<String>>,
+        /// As of what is gone.
+        after: Option<String>,
+    },
     /// Unknown: it may have happened.
-    Unknown,
+    Unknown {
+        /// What the write of ours before it did, which a store may not have seen either.
+        before: Option<Box<Self>>,
+    },
 }
 
 /// What a store shows for one key.
@@ -189,7 +198,7 @@ impl Drop for Begun {
             self.notes.note(Write {
                 kind,
                 key,
-                effect: Effect::Unknown,
+                effect: Effect::UNKNOWN,
             });
         }
     }
@@ -213,8 +222,23 @@ impl Effect {
         }
     }
 
-    /// What is to be waited for after both, the later of which was answered last.
+    /// It may have happened, and no write of ours to the object was answered before.
+    pub(crate) const UNKNOWN: Self = Self::Unknown { before: None };
+
+    /// What is to be waited for after both, the later of which was answered last, or may never be.
     fn then(self, later: Self) -> Self {
+        let known = match self {
+            Self::Unknown { before } => before,
+            known => Some(Box::new(known)),
+        };
+        match (known, later) {
+            (before, Self::Unknown { .. }) => Self::Unknown { before },
+            (Some(known), later) => known.then_answered(later),
+            (None, later) => later,
+        }
+    }
+
+    fn then_answered(self, later: Self) -> Self {
         match (self, later) {
             // Two writes at once may be answered in the other order.
             (
@@ -236,20 +260,46 @@ impl Effect {
         }
     }
 
+    /// What a write of this unknown effect did if the server has no such object, and stores held these uids just before.
+    pub(crate) fn absent(&self, mut held: Vec<Option<String>>) -> Self {
+        let before = match self {
+            Self::Unknown { before } => before.as_deref(),
+            known => Some(known),
+        };
+        let after = match before {
+            Some(Self::Version { uid, version }) => {
+                held.push(uid.clone());
+                Some(version.clone()).filter(|version| !version.is_empty())
+            }
+            Some(Self::Gone { uid, after }) => {
+                held.push(uid.clone());
+                after.clone()
+            }
+            Some(Self::Absent { held: gone, after }) => {
+                held.extend_from_slice(gone);
+                after.clone()
+            }
+            Some(Self::Unknown { .. }) | None => None,
+        };
+        Self::Absent { held, after }
+    }
+
     /// Whether a store that shows `view` has seen it. Unknown effects are never seen: resolve them first.
     pub(crate) fn is_seen(&self, view: &View) -> bool {
         let reached = |seen: &Option<String>, version: &str| {
             seen.as_deref().is_some_and(|seen| at_least(seen, version))
         };
         match self {
-            Self::Unknown => false,
-            Self::Gone { uid, after } => match &view.object {
-                None => after
-                    .as_deref()
-                    .is_none_or(|after| reached(&view.through, after)),
-                Some((held, _)) => uid.is_some() && held != uid,
-            },
-            Self::Absent { held } => {
+            Self::Unknown { .. } => false,
+            Self::Gone { after, .. } | Self::Absent { after, .. } if view.object.is_none() => {
+                let after = after.as_deref();
+                after.is_none_or(|after| reached(&view.through, after))
+            }
+            Self::Gone { uid, .. } => {
+                let shown = view.object.as_ref();
+                uid.is_some() && shown.is_none_or(|(held, _)| held != uid)
+            }
+            Self::Absent { held, .. } => {
                 let shown = view.object.as_ref();
                 shown.is_none_or(|(uid, _)| !held.contains(uid))
             }
@@ -323,6 +373,7 @@ mod tests {
     fn absent(held: &[&str]) -> Effect {
         Effect::Absent {
             held: held.iter().map(|uid| Some((*uid).to_owned())).collect(),
+            after: None,
         }
     }
 
@@ -393,7 +444,7 @@ mod tests {
             ),
             (
                 "unknown is never seen",
-                Effect::Unknown,
+                Effect::UNKNOWN,
                 holds("u", "99"),
                 false,
             ),
@@ -433,7 +484,7 @@ mod tests {
             after: None,
         };
         assert_eq!(gone.standing(&through("10")), None);
-        assert_eq!(Effect::Unknown.standing(&through("10")), None);
+        assert_eq!(Effect::UNKNOWN.standing(&through("10")), None);
     }
 
     #[test]
@@ -448,7 +499,7 @@ mod tests {
         assert_eq!(writes.len(), 1);
         assert_eq!(
             (&writes[0].key, &writes[0].effect),
-            (&key, &Effect::Unknown)
+            (&key, &Effect::UNKNOWN)
         );
     }
 
@@ -467,6 +518,51 @@ mod tests {
     }
 
     #[test]
+    fn what_a_lost_write_left_alone_waits_for_the_write_before_it() {
+        let notes = Notes::default();
+        let key = ObjectKey::namespaced("ns", "a");
+        let note = |effect| {
+            notes.note(Write {
+                kind: kind(),
+                key: key.clone(),
+                effect,
+            });
+        };
+        note(version("10"));
+        note(Effect::UNKNOWN);
+        note(Effect::UNKNOWN);
+        let mut write = notes.take().remove(0);
+        assert!(matches!(write.effect, Effect::Unknown { .. }));
+        write.effect = write.effect.absent(vec![Some("t".into())]);
+        for (case, view, seen) in [
+            ("not made yet", through("9"), false),
+            ("the one before", holds("t", "8"), false),
+            ("made", holds("u", "10"), false),
+            ("deleted", through("11"), true),
+            ("made again", holds("v", "12"), true),
+        ] {
+            assert_eq!(write.effect.is_seen(&view), seen, "{case}");
+        }
+        // Lost again, all that is known to be gone stays so.
+        notes.note(write);
+        note(Effect::UNKNOWN);
+        let again = notes.take().remove(0).effect.absent(vec![]);
+        assert!(!again.is_seen(&through("9")) && !again.is_seen(&holds("u", "10")));
+        // An answer makes good for the one that was lost.
+        note(version("10"));
+        note(Effect::UNKNOWN);
+        note(Effect::Gone {
+            uid: Some("u".into()),
+            after: None,
+        });
+        let gone = Effect::Gone {
+            uid: Some("u".into()),
+            after: Some("10".into()),
+        };
+        assert_eq!(notes.take().remove(0).effect, gone);
+    }
+
+    #[test]
     fn answers_that_cross_leave_the_later_version_and_a_delete_comes_after_it() {
         let gone = |after: Option<&str>| Effect::Gone {
             uid: Some("u".into()),
@@ -475,7 +571,10 @@ mod tests {
         assert_eq!(version("12").then(version("11")), version("12"));
         assert_eq!(version("11").then(version("12")), version("12"));
         assert_eq!(version("11").then(gone(None)), gone(Some("11")));
-        assert_eq!(version("11").then(Effect::Unknown), Effect::Unknown);
+        let lost = Effect::Unknown {
+            before: Some(Box::new(version("11"))),
+        };
+        assert_eq!(version("11").then(Effect::UNKNOWN), lost);
         let other = Effect::Version {
             uid: Some("v".into()),
             version: "9".into(),

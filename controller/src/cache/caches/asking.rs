@@ -59,7 +59,7 @@ impl Caches {
         let held = self.held(write);
         match self.live(client, write, limit).await? {
             Ok(Some(meta)) => Some(Effect::of_written(&meta)),
-            Ok(None) => Some(Effect::Absent { held }),
+            Ok(None) => Some(write.effect.absent(held)),
             Err(error) => {
                 tracing::debug!(key = %write.key, %error, "a write may have happened; the server does not say");
                 None
@@ -87,7 +87,7 @@ impl Caches {
     ) {
         let lost = writes
             .into_iter()
-            .filter(|write| write.effect == Effect::Unknown && self.covers(write));
+            .filter(|write| matches!(write.effect, Effect::Unknown { .. }) && self.covers(write));
         let asking = stream::iter(lost).for_each_concurrent(ASKS, async |write| {
             let left = deadline.saturating_duration_since(Instant::now());
             if let Some(effect) = self.ask(client, write, left).await {

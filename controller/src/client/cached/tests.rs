@@ -437,6 +437,30 @@ async fn every_view_sees_what_was_written_through_any_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lost_delete_of_what_was_just_made_waits_for_both() {
+    let world = World::start().await;
+    let mut map = ConfigMap::default();
+    map.metadata.namespace = Some("ns".into());
+    map.metadata.name = Some("new".into());
+    world.client.create(&map).await.unwrap();
+    world
+        .fake
+        .hook(|method, _| (*method == http::Method::DELETE).then_some(Fate::Lose));
+    let (new, params) = (key("new"), DeleteParams::default());
+    let deleted = world.client.delete::<ConfigMap>(&new, &params).await;
+    assert!(deleted.is_err());
+    let maps = world.maps().wait_at_most(Duration::from_secs(60));
+    let mut reading = pin!(maps.get(&new));
+    for shown in ["nothing", "what is gone"] {
+        let early = timeout(Duration::from_secs(1), &mut reading).await;
+        assert!(early.is_err(), "{shown}: {early:?}");
+        world.fake.let_one_go();
+    }
+    assert!(reading.await.unwrap().is_none());
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_cannot_be_read_from_a_cache_says_what_to_do() {
     let world = World::start().await;
     let log = world.fake.log().len();

@@ -324,7 +324,7 @@ async fn lost_writes_are_asked_for_together_and_no_longer_than_the_key_waits() {
     let lost = |count: usize| -> Vec<Own> {
         let names = (0..count).map(|number| format!("s{number}"));
         let writes = names.map(|name| Write {
-            effect: Effect::Unknown,
+            effect: Effect::UNKNOWN,
             ..changed(&name, "u", "1")
         });
         place.own(writes.collect())
@@ -366,7 +366,7 @@ async fn a_lost_write_is_not_forgotten_when_the_lease_is_lost_while_it_is_asked_
     fake.put(&secret("a"), json!({"metadata": {}}));
     fake.hook(|method, _| (*method == Method::GET).then_some(Fate::Hang));
     let lost = Write {
-        effect: Effect::Unknown,
+        effect: Effect::UNKNOWN,
         ..changed("a", "u", "1")
     };
     own.remember(&1, place.own(vec![lost]));
@@ -428,7 +428,7 @@ async fn a_key_that_is_asked_for_is_held_though_nothing_is_noted_meanwhile() {
         get.then_some(Fate::Slow(Duration::from_secs(1)))
     });
     let lost = Write {
-        effect: Effect::Unknown,
+        effect: Effect::UNKNOWN,
         ..changed("a", "u", "1")
     };
     own.remember(&1, place.own(vec![lost]));
