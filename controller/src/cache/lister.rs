@@ -28,8 +28,10 @@ pub struct Lister<V> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The cache was not started.
-    #[error("{kind} is not cached yet: the manager has not started its caches")]
+    /// The cache was not started, or its indexes are being made.
+    #[error(
+        "{kind} is not cached yet: the manager has not started its caches, or makes its indexes"
+    )]
     NotStarted {
         /// The kind.
         kind: String,

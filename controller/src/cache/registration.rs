@@ -30,11 +30,13 @@ impl Registration {
     /// Whether the handler has seen every object of the first list.
     #[must_use]
     pub fn has_synced(&self) -> bool {
-        self.handle.has_synced()
+        // What the handler reads may be missing an index till then.
+        self.interest.slot().store().is_some() && self.handle.has_synced()
     }
 
     /// Returns when the handler has seen every object of the first list.
     pub async fn wait_synced(&self) {
+        self.interest.slot().made().await;
         self.handle.synced().await;
     }
 

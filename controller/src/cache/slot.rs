@@ -2,7 +2,7 @@
 
 use std::any::TypeId;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -19,6 +19,8 @@ pub(super) struct Slot {
     pub(super) kind: Kind,
     asked: Mutex<Asked>,
     store: OnceLock<Arc<dyn Store>>,
+    /// The store has the indexes of its kind, so it may be read.
+    indexed: AtomicBool,
     made: watch::Sender<bool>,
     /// How many cannot do without.
     required: AtomicUsize,
@@ -58,21 +60,34 @@ impl Slot {
             kind: view.kind.clone(),
             asked: Mutex::new(asked),
             store: OnceLock::new(),
+            indexed: AtomicBool::new(false),
             made: watch::Sender::new(false),
             required: AtomicUsize::new(0),
         }
     }
 
-    /// The store, once it is made.
+    /// The store, once it is made and has its indexes.
     pub(super) fn store(&self) -> Option<&Arc<dyn Store>> {
+        let indexed = self.indexed.load(Ordering::Acquire);
+        self.store.get().filter(|_| indexed)
+    }
+
+    /// The store, once it is made. An index may be missing still.
+    pub(super) fn bare(&self) -> Option<&Arc<dyn Store>> {
         self.store.get()
     }
 
-    /// Waits for the store to be made.
+    /// The store has its indexes.
+    pub(super) fn is_indexed(&self) {
+        self.indexed.store(true, Ordering::Release);
+        self.made.send_replace(true);
+    }
+
+    /// Waits for the store to be made, and to have its indexes.
     pub(super) async fn made(&self) -> Arc<dyn Store> {
         let mut made = self.made.subscribe();
         loop {
-            if let Some(store) = self.store.get() {
+            if let Some(store) = self.store() {
                 return Arc::clone(store);
             }
             // The sender lives as long as `self`.
@@ -82,7 +97,7 @@ impl Slot {
 
     /// Whether what was asked for so far gives the view, too.
     pub(super) fn serves<V>(&self, view: &View<V>) -> bool {
-        match self.store() {
+        match self.bare() {
             Some(store) => {
                 let whole = store.form() != StoreForm::Metadata;
                 match view.need {
@@ -100,7 +115,7 @@ impl Slot {
 
     /// Sees to it that the store that is made will give the view; false if that cannot be.
     pub(super) fn absorb<V>(&self, view: &View<V>) -> bool {
-        if self.store().is_some() {
+        if self.bare().is_some() {
             return self.serves(view);
         }
         let mut asked = self.asked.lock();
@@ -116,22 +131,21 @@ impl Slot {
         true
     }
 
-    /// Makes the store, unless it is made: in the form that `configured` names, else in the least that serves.
+    /// Makes the store, unless it is made: in the form that `configured` names, else in the least that serves. It is
+    /// shown when [`Slot::is_indexed`] is said.
     pub(super) fn make(
         &self,
         configured: Option<StoreForm>,
         make: impl FnOnce(Make, StoreForm) -> Arc<dyn Store>,
     ) -> &Arc<dyn Store> {
         let asked = *self.asked.lock();
-        let store = self.store.get_or_init(|| {
+        self.store.get_or_init(|| {
             let form = configured.unwrap_or(match asked.need {
                 Need::Metadata => StoreForm::Metadata,
                 Need::Dynamic | Need::Typed => StoreForm::Typed,
             });
             make(asked.make, form)
-        });
-        self.made.send_replace(true);
-        store
+        })
     }
 
     /// Whether somebody cannot do without the kind.

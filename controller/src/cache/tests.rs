@@ -290,7 +290,7 @@ async fn a_read_before_the_cache_is_filled_says_so() {
     let lister = caches.keep(&View::<ConfigMap>::typed()).unwrap();
     assert_eq!(
         lister.get(&key("a")).unwrap_err().to_string(),
-        "ConfigMap (v1) is not cached yet: the manager has not started its caches"
+        "ConfigMap (v1) is not cached yet: the manager has not started its caches, or makes its indexes"
     );
     caches.start();
     let error = lister.list().unwrap_err().to_string();

@@ -124,7 +124,7 @@ impl Caches {
         slots
             .iter()
             .filter(|slot| slot.kind.is_of_objects(&write.kind))
-            .filter_map(|slot| slot.store().cloned())
+            .filter_map(|slot| slot.bare().cloned())
             .collect()
     }
 }

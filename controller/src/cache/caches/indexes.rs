@@ -74,7 +74,7 @@ impl Caches {
             state.indexes.push(index.clone());
             let slots = state.in_use().into_iter();
             let of_kind = slots.filter(|slot| slot.kind.is(&index.kind));
-            of_kind.filter_map(|slot| slot.store().cloned()).collect()
+            of_kind.filter_map(|slot| slot.bare().cloned()).collect()
         };
         // Not under the lock: the function is the user's, and is run for every object there is.
         for store in stores {

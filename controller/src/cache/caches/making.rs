@@ -84,12 +84,17 @@ impl Caches {
         Registration::new(interest, store, handle)
     }
 
-    /// The store of a slot.
+    /// The store of a slot. Who makes it adds the indexes, and until then nobody reads it; who comes meanwhile does not
+    /// wait for that, for it may be a function of an index.
     pub(super) fn make<'a>(&self, slot: &'a Arc<Slot>) -> &'a Arc<dyn Store> {
-        if let Some(store) = slot.store() {
+        if let Some(store) = slot.bare() {
             return store;
         }
         let mut state = self.shared.state.lock();
+        // Another may have been faster.
+        if let Some(store) = slot.bare() {
+            return store;
+        }
         let namespaces = self.set_of(&mut state, &slot.kind);
         let options = &self.shared.options;
         let store = slot.make(options.form_of(&slot.kind), |make, form| {
@@ -103,11 +108,12 @@ impl Caches {
         // Not under the lock: the functions are the user's, and an informer that lingers is filled.
         for index in indexes {
             match index.add_to(&**store) {
-                // It lingered with the index, or another who asks has added it.
+                // It lingered with the index.
                 Ok(()) | Err(indexer::Error::Exists { .. }) => {}
                 Err(error) => tracing::error!(kind = %slot.kind, %error, "an index is missing"),
             }
         }
+        slot.is_indexed();
         store
     }
 

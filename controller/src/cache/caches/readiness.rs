@@ -20,7 +20,7 @@ impl Caches {
         let slots = self.slots();
         slots
             .iter()
-            .filter_map(|slot| Some(slot.store()?.health()))
+            .filter_map(|slot| Some(slot.bare()?.health()))
             .collect()
     }
 
@@ -34,7 +34,7 @@ impl Caches {
         let now = self.shared.clock.now();
         let mut problems = Vec::new();
         for slot in self.slots() {
-            let Some(store) = slot.store() else {
+            let Some(store) = slot.bare() else {
                 problems.push(format!("{}: not started", slot.kind));
                 continue;
             };
@@ -67,13 +67,10 @@ impl Caches {
         let settled = async {
             loop {
                 let slots = self.slots();
-                let mut filling = slots
-                    .iter()
-                    .filter_map(|slot| slot.store())
-                    .filter(|store| {
-                        let health = store.health();
-                        !health.synced && health.failure.is_none()
-                    });
+                let mut filling = slots.iter().filter_map(|slot| slot.bare()).filter(|store| {
+                    let health = store.health();
+                    !health.synced && health.failure.is_none()
+                });
                 let Some(store) = filling.next() else { return };
                 // One after the other; looked at now and then, for it may begin to fail.
                 if timeout(LOOK, store.synced()).await == Ok(false) {

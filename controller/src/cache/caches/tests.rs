@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_core::ResourceExt;
 use parking_lot::Mutex;
 
 use super::super::tests::Cluster;
-use super::super::{CacheOptions, Kind, View};
+use super::super::{CacheOptions, Kind, ReadError, View};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -31,15 +32,26 @@ async fn an_index_function_may_use_the_caches_while_the_store_of_a_filled_inform
         .add_index(&view, "by-name", move |map| {
             // A look that would never end is not begun.
             let free = inside.shared.state.try_lock().is_some();
-            let listed = free.then(|| inside.lister::<ConfigMap>().unwrap().list());
-            seen.lock()
-                .push((free, listed.map(|maps| maps.unwrap().len())));
+            let read = free.then(|| {
+                let lister = inside.lister::<ConfigMap>().unwrap();
+                let waits = lister.wait_synced(SOON).now_or_never().is_none();
+                (
+                    waits,
+                    lister.by_index("by-name", "a").map(|maps| maps.len()),
+                )
+            });
+            seen.lock().push(read);
             vec![map.name_any().into()]
         })
         .unwrap();
-    assert_eq!(*found.lock(), []);
+    assert!(found.lock().is_empty());
     let lister = caches.keep(&view).unwrap();
-    assert_eq!(*found.lock(), [(true, Some(1))]);
+    let found = found.lock().pop();
+    // Whoever reads the kind meanwhile is told that it is not there yet, and not that it has no such index.
+    assert!(
+        matches!(found, Some(Some((true, Err(ReadError::NotStarted { .. }))))),
+        "{found:?}"
+    );
     assert_eq!(lister.by_index("by-name", "a").unwrap().len(), 1);
     assert_eq!(cluster.watches(), 1, "it lingered");
     caches.stop().await;
