@@ -78,7 +78,7 @@ impl Slot {
     }
 
     /// The store has its indexes.
-    pub(super) fn is_indexed(&self) {
+    pub(super) fn mark_indexed(&self) {
         self.indexed.store(true, Ordering::Release);
         self.made.send_replace(true);
     }
@@ -132,7 +132,7 @@ impl Slot {
     }
 
     /// Makes the store, unless it is made: in the form that `configured` names, else in the least that serves. It is
-    /// shown when [`Slot::is_indexed`] is said.
+    /// shown when [`Slot::mark_indexed`] is said.
     pub(super) fn make(
         &self,
         configured: Option<StoreForm>,

@@ -113,7 +113,7 @@ impl Caches {
                 Err(error) => tracing::error!(kind = %slot.kind, %error, "an index is missing"),
             }
         }
-        slot.is_indexed();
+        slot.mark_indexed();
         store
     }
 
