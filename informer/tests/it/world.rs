@@ -32,6 +32,8 @@ struct Inner {
     /// The kind was removed: nobody can list or watch it.
     removed: bool,
     asked: Vec<String>,
+    /// How many lists since a watch came from a replica that lags. Three in a row cannot be told from a restore.
+    lagging_lists: u32,
     /// Raised when the server's history is replaced: open watches end.
     epoch: u64,
 }
@@ -77,6 +79,7 @@ impl World {
             streaming: random.below(2) == 0,
             removed: false,
             asked: Vec::new(),
+            lagging_lists: 0,
             epoch: 0,
         };
         Self {
@@ -246,7 +249,14 @@ impl World {
             0
         };
         let cut = self.one_in(10);
-        let inner = self.inner.lock();
+        let mut inner = self.inner.lock();
+        let first_page = asked.get("continue").is_empty();
+        let lag = if lag > 0 && first_page && inner.lagging_lists < 2 {
+            inner.lagging_lists += 1;
+            lag
+        } else {
+            0
+        };
         let limit: usize = asked.get("limit").parse().unwrap_or(usize::MAX);
         let (version, start) = match asked.get("continue").split_once('/') {
             Some((version, start)) => (version.parse().unwrap(), start.to_owned()),
@@ -281,7 +291,10 @@ impl World {
 
     fn watch(&self, asked: &Asked, initial: bool) -> Answered {
         let (streaming, compacted, version) = {
-            let inner = self.inner.lock();
+            let mut inner = self.inner.lock();
+            if !initial {
+                inner.lagging_lists = 0;
+            }
             (inner.streaming, inner.compacted, inner.version)
         };
         if initial && !streaming {
