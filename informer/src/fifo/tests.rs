@@ -497,6 +497,22 @@ fn what_is_processed_is_not_shown_again_meanwhile() {
 }
 
 #[test]
+fn two_who_process_one_object_are_told_apart() {
+    let fifo = delta_fifo(&[]);
+    let done = |_: &[Delta<ConfigMap>], _| Ok::<_, ()>(());
+    fifo.push(add("a@1"));
+    let popped = fifo.pop(|_, _| {
+        fifo.push(delete("a@2"));
+        assert_eq!(fifo.pop(done), Some(Ok(())), "as another consumer does");
+        // This one is about to hold what it was given.
+        fifo.push(delete("a@3"));
+        Ok::<_, ()>(())
+    });
+    assert_eq!(popped, Some(Ok(())));
+    assert_eq!(drain(&fifo)[0], ["deleted a@3"]);
+}
+
+#[test]
 fn what_panics_is_put_back() {
     let fifo = delta_fifo(&[]);
     fifo.push(add("a@1"));
