@@ -63,7 +63,7 @@
 //!
 //! # Which test has which counterpart
 //!
-//! | client-go | here, in `tests/client_go.rs` |
+//! | client-go | here, in `tests/it/client_go.rs` |
 //! |---|---|
 //! | TestBasic | `fifty_producers_and_ten_workers_until_shutdown`, `…_until_drained` |
 //! | TestAddWhileProcessing | `an_item_added_while_it_is_processed_runs_again` |
@@ -83,10 +83,10 @@
 //! | TestRateLimitingQueue | `each_item_has_a_back_off_of_its_own_and_forget_resets_it` |
 //! | TestMetrics | `metrics_have_exact_values` |
 //! | TestMetricShutdown | `gauges_end_with_their_queue` (there is no task to stop) |
-//! | TestItemExponentialFailureRateLimiter, …OverFlow, TestItemFastSlowRateLimiter, TestMaxOfRateLimiter, TestWithMaxWaitRateLimiter | the tests in `src/limiter.rs`, `tests/limits.rs` |
+//! | TestItemExponentialFailureRateLimiter, …OverFlow, TestItemFastSlowRateLimiter, TestMaxOfRateLimiter, TestWithMaxWaitRateLimiter | the tests in `src/limiter.rs`, `tests/it/limits.rs` |
 //! | TestParallelizeUntil | none: not a queue |
 //!
-//! | controller-runtime's priority queue | here, in `tests/priority.rs` |
+//! | controller-runtime's priority queue | here, in `tests/it/priority.rs` |
 //! |---|---|
 //! | order, dedupe | `higher_priorities_come_first_and_equal_ones_in_the_order_of_adds`, `many_priorities_keep_their_order` |
 //! | max priority kept, never lowered | `an_item_added_twice_is_handed_out_once_with_the_higher_priority` |
@@ -97,27 +97,27 @@
 //! | delayed high beats low when due | `a_delayed_item_of_high_priority_beats_ready_ones_once_it_is_due` |
 //! | delayed re-added without delay | `a_delayed_item_added_without_delay_is_ready_now_and_its_timer_is_gone` |
 //! | rate-limited items independent | `each_item_has_a_back_off_of_its_own_and_forget_resets_it` |
-//! | shutdown unblocks Get, no deadlock | `shutdown_with_many_workers_never_hangs`, `tests/schedules.rs` |
-//! | metric consistency | the depth is read, not counted: `metrics_have_exact_values`, `tests/prometheus.rs` |
-//! | fuzz | `no_add_of_many_threads_is_missed_and_no_item_is_with_two_workers`, `tests/model` |
+//! | shutdown unblocks Get, no deadlock | `shutdown_with_many_workers_never_hangs`, `tests/it/schedules.rs` |
+//! | metric consistency | the depth is read, not counted: `metrics_have_exact_values`, `tests/it/prometheus.rs` |
+//! | fuzz | `no_add_of_many_threads_is_missed_and_no_item_is_with_two_workers`, `tests/it/model` |
 //! | virtual time | every test with a delay runs under tokio's paused time |
 //!
 //! | what neither has | here |
 //! |---|---|
-//! | equal shares | `of_keys_that_all_requeue_at_once_each_runs_as_often` (`tests/liveness.rs`), `keys_that_requeue_at_once_run_equally_often_…` (`tests/fairness.rs`) |
-//! | ageing | `an_overdue_item_gets_every_second_hand_out`, `urgent_work_that_never_ends_does_not_keep_the_rest_waiting_for_ever` (`tests/fairness.rs`) |
+//! | equal shares | `of_keys_that_all_requeue_at_once_each_runs_as_often` (`tests/it/liveness.rs`), `keys_that_requeue_at_once_run_equally_often_…` (`tests/it/fairness.rs`) |
+//! | ageing | `an_overdue_item_gets_every_second_hand_out`, `urgent_work_that_never_ends_does_not_keep_the_rest_waiting_for_ever` (`tests/it/fairness.rs`) |
 //! | turns of tenants | `tenants_take_turns_within_a_priority`, `a_tenant_of_weight_two_has_two_items_a_turn`, `a_tenant_that_comes_and_goes_gains_nothing` |
-//! | batches | `a_batch_waits_for_the_first_item_and_takes_what_is_ready_with_it`, `a_batch_that_is_given_up_loses_nothing` (`tests/features.rs`, as those below) |
+//! | batches | `a_batch_waits_for_the_first_item_and_takes_what_is_ready_with_it`, `a_batch_that_is_given_up_loses_nothing` (`tests/it/features.rs`, as those below) |
 //! | debouncing, intervals | `a_debounced_item_comes_once_it_has_been_quiet`, `a_key_is_not_handed_out_again_before_its_interval_has_passed` |
 //! | client-go's kept timers | `a_timer_that_is_kept_fires_after_an_immediate_add` |
 //! | causes | `an_item_waits_as_long_as_it_was_asked_to_at_least`, `a_limiter_sees_why_an_item_failed_and_so_does_a_snapshot` |
 //! | drains with deadlines | `a_drain_ends_at_its_deadline_and_says_what_was_left`, `a_drain_of_what_is_delayed_waits_until_it_is_due_and_done` |
 //! | memory | `memory_is_given_back_after_a_burst_though_a_few_keys_stay` (`src/state/tests.rs`) |
-//! | adds and ends of runs that do not wait for the lock | `adds_do_not_wait_for_the_lock_and_keep_their_order`, `what_is_left_during_an_operation_that_panics_wakes_a_worker_all_the_same` and others in `tests/letters.rs`; `tests/schedules.rs` |
-//! | a key whose own code panics | `a_key_that_panics_leaves_the_queue_in_order` (`tests/panics.rs`) |
+//! | adds and ends of runs that do not wait for the lock | `adds_do_not_wait_for_the_lock_and_keep_their_order`, `what_is_left_during_an_operation_that_panics_wakes_a_worker_all_the_same` and others in `tests/it/letters.rs`; `tests/it/schedules.rs` |
+//! | a key whose own code panics | `a_key_that_panics_leaves_the_queue_in_order` (`tests/it/panics.rs`) |
 //!
-//! `tests/model` holds random sequences of all operations against a reference implementation;
-//! `tests/schedules.rs` explores schedules of the lock and the wakers (with `--cfg shuttle`).
+//! `tests/it/model` holds random sequences of all operations against a reference implementation;
+//! `tests/it/schedules.rs` explores schedules of the lock and the wakers (with `--cfg shuttle`).
 //!
 //! # Features
 //!

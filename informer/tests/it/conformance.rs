@@ -8,7 +8,7 @@ use std::path::Path;
 const PLACES: [&str; 4] = [
     "src",
     "tests",
-    "../apiserver/tests/rules",
+    "../apiserver/tests/it/rules",
     "../controller/src/client",
 ];
 

@@ -5,6 +5,7 @@
     reason = "the modules of a test binary share what they like"
 )]
 
+mod apiserver;
 mod asking;
 mod backpressure;
 mod conformance;
@@ -17,10 +18,13 @@ mod health;
 mod history;
 mod informer;
 mod inline;
+mod kube_apiserver;
 #[cfg(feature = "prometheus")]
 mod metrics;
+mod namespaces;
 mod reflecting;
 mod reflector;
 mod script;
 mod servers;
+mod setup;
 mod world;

@@ -1,0 +1,263 @@
+//! CustomResourceDefinitions and their life cycle.
+
+use serde_json::{Value, json};
+
+use super::kinds::{DEFINITIONS, open_schema, own};
+use super::{cases, config_map};
+use crate::conformance::case::{Case, MERGE};
+
+const DOGS: &str = "/apis/{own}/v1/namespaces/{ns}/dogs";
+
+/// Defines Dog and waits until it is served.
+async fn dogs(t: &Case, schema: Value) {
+    t.make(DEFINITIONS, own("dogs", "Dog", schema)).await;
+    t.until(DOGS, |answer| answer.code == 200).await;
+}
+
+fn dog(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "{own}/v1", "kind": "Dog", "metadata": {"name": name}, "spec": spec})
+}
+
+fn conditions(definition: &Value) -> Value {
+    let all = definition["status"]["conditions"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    all.iter()
+        .map(|one| json!([one["type"], one["status"], one["reason"], one["message"]]))
+        .collect()
+}
+
+async fn established(t: &Case, name: &str) -> Value {
+    let answer = t
+        .until(&format!("{DEFINITIONS}/{name}"), |answer| {
+            let all = answer.body["status"]["conditions"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            all.iter()
+                .any(|one| one["type"] == "Established" && one["status"] == "True")
+        })
+        .await;
+    answer.body
+}
+
+/// What the server says to a definition that is wrong.
+async fn refused(t: &mut Case, change: impl Fn(&mut Value)) {
+    let mut definition = own("dogs", "Dog", open_schema());
+    change(&mut definition);
+    t.post(DEFINITIONS, definition).await;
+}
+
+cases! { "definitions";
+    ["CRD-1"] "a definition is created with defaults and without conditions" => |t| {
+        t.post(DEFINITIONS, own("dogs", "Dog", open_schema())).await;
+    }
+    ["CRD-1"] "the conditions of an accepted definition, its names and its stored versions" => |t| {
+        t.make(DEFINITIONS, own("dogs", "Dog", open_schema())).await;
+        let definition = established(t, "dogs.{own}").await;
+        t.note("conditions", conditions(&definition));
+        t.note("acceptedNames", definition["status"]["acceptedNames"].clone());
+        t.note("storedVersions", definition["status"]["storedVersions"].clone());
+        t.note("generation", definition["metadata"]["generation"].clone());
+    }
+    ["CRD-1"] "a kind that another definition of the group has is not accepted" => |t| {
+        t.make(DEFINITIONS, own("dogs", "Dog", open_schema())).await;
+        established(t, "dogs.{own}").await;
+        t.make(DEFINITIONS, own("hounds", "Dog", open_schema())).await;
+        let definition = t.until(&format!("{DEFINITIONS}/hounds.{{own}}"), |answer| answer.body["status"]["conditions"].as_array().is_some_and(|all| all.len() >= 2)).await;
+        t.note("conditions", conditions(&definition.body));
+        t.note("acceptedNames", definition.body["status"]["acceptedNames"].clone());
+        t.get("/apis/{own}/v1/namespaces/{ns}/hounds").await;
+    }
+    ["CRD-1"] "the name of a definition is its plural and group" => |t| {
+        refused(t, |definition| definition["metadata"]["name"] = json!("cats.{own}")).await;
+    }
+    ["CRD-1"] "a definition without a schema" => |t| {
+        refused(t, |definition| definition["spec"]["versions"][0]["schema"] = Value::Null).await;
+    }
+    ["CRD-1"] "a definition without versions or with two stored versions" => |t| {
+        refused(t, |definition| definition["spec"]["versions"] = json!([])).await;
+        refused(t, |definition| {
+            let mut second = definition["spec"]["versions"][0].clone();
+            second["name"] = json!("v2");
+            if let Some(versions) = definition["spec"]["versions"].as_array_mut() { versions.push(second) }
+        }).await;
+    }
+    ["CRD-1"] "a definition without a scope or with a wrong one" => |t| {
+        refused(t, |definition| definition["spec"]["scope"] = Value::Null).await;
+        refused(t, |definition| definition["spec"]["scope"] = json!("Galaxy")).await;
+    }
+    ["CRD-1"] "a definition with names that are none" => |t| {
+        refused(t, |definition| definition["spec"]["names"]["kind"] = json!("not a kind")).await;
+        refused(t, |definition| definition["spec"]["names"]["singular"] = json!("Dog!")).await;
+        refused(t, |definition| definition["spec"]["group"] = Value::Null).await;
+    }
+    ["CRD-4"] "a schema that is not structural" => |t| {
+        refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"type": "object", "properties": {"spec": {"properties": {"a": {"type": "string"}}}}})).await;
+        refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"type": "object", "properties": {"spec": {"type": "array"}}})).await;
+        refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"type": "string"})).await;
+    }
+    ["CRD-4"] "a schema with a default or a type that is wrong" => |t| {
+        let spec = |property: Value| json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": property}}}});
+        refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = spec(json!({"type": "integer", "default": "x"}))).await;
+        refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = spec(json!({"type": "strin"}))).await;
+    }
+    ["CRD-4"] "a schema with a pattern that is none" => |t| {
+        refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
+            json!({"type": "object", "properties": {"spec": {"type": "string", "pattern": "("}}})).await;
+    }
+    ["CRD-4"] "what is wrong with a pattern is said in Go's words" => |t| {
+        for pattern in ["(", "[a", "a)", "*a", "a|*", "+?", "a**", "a*?+", "a{2}{3}", "a{2,1}", "a{1001}", "(a{100}){100}", "[z-a]", "x[^a", "(?<n", "(?P<n>a)(?P<n>b)",
+            "(?P<a b>c)", "\\pX", "\\p{Nothing}", "[[:nothing:]]", "(?z)a", "(?i-:a)", "(?", "\\q", "[\\q]", "\\1", "\\x4", "\\C", "(?=a)", "a\\",
+            "a{,2}", "a{", "[[a]", "[a&&b]", "\\Qa.b\\E", "\\x{42}", "\\103", "\\P{^Lu}", "(?i)", "^*", "()*", "\\p{greek}", "\\p{Letter}"] {
+            let answer = t.setup_any("POST", &format!("{DEFINITIONS}?dryRun=All"), &[], own("dogs", "Dog",
+                json!({"type": "object", "properties": {"spec": {"type": "string", "pattern": pattern}}}))).await;
+            t.note(pattern, json!([answer.code, answer.body["details"]["causes"][0]["message"]]));
+        }
+    }
+    ["CRD-6"] "a schema with a rule that does not compile" => |t| {
+        refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"type": "object", "properties": {"spec": {
+            "type": "object", "properties": {"a": {"type": "integer"}}, "x-kubernetes-validations": [{"rule": "self.b > 1"}]}}})).await;
+    }
+    ["CRD-6"] "a rule that is estimated to cost too much" => |t| {
+        let numbers = json!({"type": "array", "items": {"type": "integer"}});
+        t.post(&format!("{DEFINITIONS}?dryRun=All"), own("dogs", "Dog", json!({"type": "object", "properties": {"spec": {"type": "object",
+            "properties": {"a": numbers, "b": numbers},
+            "x-kubernetes-validations": [{"rule": "self.a.all(x, self.b.all(y, x + y < 5000000))"}]}}}))).await;
+    }
+    ["CRD-7"] "a map list without keys" => |t| {
+        refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"type": "object", "properties": {"spec": {
+            "type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "map"}}})).await;
+    }
+    ["CRD-2"] "before it is defined a kind is not found, in plain text" => |t| {
+        t.get(DOGS).await;
+        t.get("/apis/{own}/v1").await;
+        t.get("/apis/{own}").await;
+        t.post(DOGS, dog("a", json!({}))).await;
+    }
+    ["CRD-2"] "a version that is not served is not found" => |t| {
+        let mut definition = own("dogs", "Dog", open_schema());
+        let mut second = definition["spec"]["versions"][0].clone();
+        second["name"] = json!("v2");
+        second["served"] = json!(false);
+        second["storage"] = json!(false);
+        if let Some(versions) = definition["spec"]["versions"].as_array_mut() { versions.push(second) }
+        t.make(DEFINITIONS, definition).await;
+        t.until(DOGS, |answer| answer.code == 200).await;
+        t.get("/apis/{own}/v2/namespaces/{ns}/dogs").await;
+        t.get("/apis/{own}/v1/namespaces/{ns}/cats").await;
+    }
+    ["CRD-8"] "an object is read in each served version" => |t| {
+        let mut definition = own("dogs", "Dog", open_schema());
+        let mut second = definition["spec"]["versions"][0].clone();
+        second["name"] = json!("v1beta1");
+        second["storage"] = json!(false);
+        second["deprecated"] = json!(true);
+        if let Some(versions) = definition["spec"]["versions"].as_array_mut() { versions.push(second) }
+        t.make(DEFINITIONS, definition).await;
+        t.until(DOGS, |answer| answer.code == 200).await;
+        t.until("/apis/{own}/v1beta1/namespaces/{ns}/dogs", |answer| answer.code == 200).await;
+        t.make(DOGS, dog("a", json!({"legs": 4}))).await;
+        t.get("/apis/{own}/v1beta1/namespaces/{ns}/dogs/a").await;
+        t.get("/apis/{own}/v1beta1/namespaces/{ns}/dogs").await;
+        t.get(&format!("{DOGS}/a")).await;
+    }
+    ["CRD-3"] "a deleted definition takes its objects along, ends watches, and may come again" => |t| {
+        dogs(t, open_schema()).await;
+        let made = t.make(DOGS, dog("a", json!({}))).await;
+        let mut watch = t.watch(&format!("{DOGS}?watch=true&resourceVersion={}", made.version())).await;
+        t.setup("DELETE", &format!("{DEFINITIONS}/dogs.{{own}}"), Value::Null).await;
+        t.events_to_end(&mut watch).await;
+        t.until(&format!("{DEFINITIONS}/dogs.{{own}}"), |answer| answer.code == 404).await;
+        t.until(DOGS, |answer| answer.code == 404).await;
+        t.get(DOGS).await;
+        dogs(t, open_schema()).await;
+        t.get(DOGS).await;
+    }
+    ["CRD-3"] "the answer to a definition's delete holds the finalizer" => |t| {
+        dogs(t, open_schema()).await;
+        let answer = t.setup("DELETE", &format!("{DEFINITIONS}/dogs.{{own}}"), Value::Null).await;
+        t.note("finalizers", answer.body["metadata"]["finalizers"].clone());
+        t.note("terminating", json!(answer.body["metadata"]["deletionTimestamp"].is_string()));
+        t.note("conditions", conditions(&answer.body));
+    }
+    ["CRD-3"] "a definition waits for the finalizers of its objects, and takes no new ones" => |t| {
+        dogs(t, open_schema()).await;
+        let mut held = dog("a", json!({}));
+        held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        t.make(DOGS, held).await;
+        t.setup("DELETE", &format!("{DEFINITIONS}/dogs.{{own}}"), Value::Null).await;
+        t.until(&format!("{DOGS}/a"), |answer| answer.body["metadata"]["deletionTimestamp"].is_string()).await;
+        t.post(DOGS, dog("late", json!({}))).await;
+        t.get(DOGS).await;
+        t.setup("PATCH", &format!("{DOGS}/a"), json!({"metadata": {"finalizers": null}})).await;
+        t.until(&format!("{DEFINITIONS}/dogs.{{own}}"), |answer| answer.code == 404).await;
+    }
+    ["CRD-1 U-1"] "a PUT of a definition without a version" => |t| {
+        t.make(DEFINITIONS, own("dogs", "Dog", open_schema())).await;
+        established(t, "dogs.{own}").await;
+        t.put(&format!("{DEFINITIONS}/dogs.{{own}}"), own("dogs", "Dog", open_schema())).await;
+    }
+    ["CRD-1"] "the scope, the group and the names of a definition do not change" => |t| {
+        t.make(DEFINITIONS, own("dogs", "Dog", open_schema())).await;
+        established(t, "dogs.{own}").await;
+        t.patch(MERGE, &format!("{DEFINITIONS}/dogs.{{own}}"), json!({"spec": {"scope": "Cluster"}})).await;
+        t.patch(MERGE, &format!("{DEFINITIONS}/dogs.{{own}}"), json!({"spec": {"group": "other.example.com"}})).await;
+        t.patch(MERGE, &format!("{DEFINITIONS}/dogs.{{own}}"), json!({"spec": {"names": {"plural": "cats"}}})).await;
+    }
+    ["G-1"] "the generation of a definition counts changes of its spec" => |t| {
+        t.make(DEFINITIONS, own("dogs", "Dog", open_schema())).await;
+        established(t, "dogs.{own}").await;
+        let path = format!("{DEFINITIONS}/dogs.{{own}}");
+        let labelled = t.setup("PATCH", &path, json!({"metadata": {"labels": {"x": "y"}}})).await;
+        t.note("labelled", labelled.body["metadata"]["generation"].clone());
+        let changed = t.setup("PATCH", &path, json!({"spec": {"names": {"shortNames": ["dg"]}}})).await;
+        t.note("changed", changed.body["metadata"]["generation"].clone());
+    }
+    ["CRD-4"] "fields that a new schema no longer knows are pruned when read" => |t| {
+        let schema = |name: &str| json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {name: {"type": "integer"}, "both": {"type": "integer", "default": 1}}}}});
+        dogs(t, schema("old")).await;
+        t.make(DOGS, dog("a", json!({"old": 1}))).await;
+        t.setup("PATCH", &format!("{DEFINITIONS}/dogs.{{own}}"), json!({"spec": {"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema("new")}}]}})).await;
+        t.until(&format!("{DOGS}/a"), |answer| answer.body["spec"]["old"].is_null()).await;
+        t.get(&format!("{DOGS}/a")).await;
+        t.get(DOGS).await;
+    }
+    ["CRD-4"] "a new default is seen in objects stored before" => |t| {
+        let schema = |default: Value| json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"n": default}}}});
+        dogs(t, schema(json!({"type": "integer"}))).await;
+        t.make(DOGS, dog("a", json!({}))).await;
+        t.setup("PATCH", &format!("{DEFINITIONS}/dogs.{{own}}"), json!({"spec": {"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema(json!({"type": "integer", "default": 7}))}}]}})).await;
+        t.until(&format!("{DOGS}/a"), |answer| answer.body["spec"]["n"] == 7).await;
+        t.get(&format!("{DOGS}/a")).await;
+    }
+    ["CRD-1"] "a group of kubernetes.io needs an approval" => |t| {
+        let mut definition = own("dogs", "Dog", open_schema());
+        definition["metadata"]["name"] = json!("dogs.conformance.k8s.io");
+        definition["spec"]["group"] = json!("conformance.k8s.io");
+        t.post(DEFINITIONS, definition).await;
+    }
+    ["CRD-1"] "a short name that is taken" => |t| {
+        let mut first = own("dogs", "Dog", open_schema());
+        first["spec"]["names"]["shortNames"] = json!(["d"]);
+        t.make(DEFINITIONS, first).await;
+        established(t, "dogs.{own}").await;
+        let mut second = own("ducks", "Duck", open_schema());
+        second["spec"]["names"]["shortNames"] = json!(["d"]);
+        t.make(DEFINITIONS, second).await;
+        let definition = t.until(&format!("{DEFINITIONS}/ducks.{{own}}"), |answer| answer.body["status"]["conditions"].as_array().is_some_and(|all| all.len() >= 2)).await;
+        t.note("conditions", conditions(&definition.body));
+        t.note("acceptedNames", definition.body["status"]["acceptedNames"].clone());
+    }
+    ["CRD-2 W-1"] "a watch of definitions sees the conditions come one by one" => |t| {
+        let marker = t.make("{cm}", config_map("marker", "1")).await.version();
+        t.make(DEFINITIONS, own("dogs", "Dog", open_schema())).await;
+        established(t, "dogs.{own}").await;
+        let mut watch = t.watch_unwritten(&format!("{DEFINITIONS}?watch=true&fieldSelector=metadata.name%3Ddogs.{{own}}&resourceVersion={marker}")).await;
+        for _ in 0..3 {
+            let event = t.event_unwritten(&mut watch).await;
+            t.note(event["type"].as_str().unwrap_or_default(), conditions(&event["object"]));
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Deleting: finalizers, preconditions, propagation, namespaces, the garbage collector.
+
+use serde_json::{Value, json};
+
+use super::{cases, config_map, gadget, labelled, widget};
+use crate::conformance::case::{Case, MERGE};
+
+fn held(name: &str) -> Value {
+    json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": name, "finalizers": ["example.com/hold"]}})
+}
+
+fn owned(name: &str, owner: &str, uid: &str, block: bool) -> Value {
+    json!({"metadata": {"name": name, "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid, "blockOwnerDeletion": block}]}})
+}
+
+/// Waits until an object is gone.
+async fn gone(t: &Case, path: &str) {
+    t.until(path, |answer| answer.code == 404).await;
+}
+
+cases! { "delete";
+    ["D-1"] "a delete without finalizers answers a Status with the uid" => |t| {
+        t.make("{cm}", config_map("a", "1")).await;
+        t.make("{w}", widget("a", json!({}))).await;
+        t.delete("{cm}/a").await;
+        t.delete("{w}/a").await;
+        t.get("{cm}/a").await;
+        t.delete("{cm}/a").await;
+        t.delete("{w}/a").await;
+    }
+    ["D-1"] "a delete of a Service or ServiceAccount answers the object" => |t| {
+        for (path, body) in [
+            ("/api/v1/namespaces/{ns}/serviceaccounts", json!({"metadata": {"name": "a"}})),
+            ("/api/v1/namespaces/{ns}/services", json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}})),
+            ("/api/v1/namespaces/{ns}/secrets", json!({"metadata": {"name": "a"}})),
+            ("/apis/coordination.k8s.io/v1/namespaces/{ns}/leases", json!({"metadata": {"name": "a"}})),
+        ] {
+            t.make(path, body).await;
+            let answer = t.setup("DELETE", &format!("{path}/a"), Value::Null).await;
+            t.note(path, json!([answer.body["kind"], answer.body["status"].is_string()]));
+        }
+    }
+    ["D-1"] "a delete with finalizers answers the object with its deletion time; a second one changes nothing" => |t| {
+        t.make("{cm}", json!({"metadata": {"name": "a", "finalizers": ["example.com/hold"]}})).await;
+        t.delete("{cm}/a").await;
+        t.delete("{cm}/a").await;
+        t.setup("PATCH", "{cm}/a", json!({"metadata": {"finalizers": null}})).await;
+    }
+    ["D-2"] "the last finalizer's removal deletes, and answers the object" => |t| {
+        t.make("{w}", held("a")).await;
+        t.delete("{w}/a").await;
+        t.patch(MERGE, "{w}/a", json!({"metadata": {"finalizers": null}})).await;
+        t.get("{w}/a").await;
+    }
+    ["D-2"] "a PUT without finalizers deletes" => |t| {
+        t.make("{w}", held("a")).await;
+        let version = t.delete("{w}/a").await.version();
+        t.put("{w}/a", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "resourceVersion": version}})).await;
+        t.get("{w}/a").await;
+    }
+    ["D-2"] "no finalizer can be added while deleting" => |t| {
+        t.make("{w}", held("a")).await;
+        t.setup("DELETE", "{w}/a", Value::Null).await;
+        t.patch(MERGE, "{w}/a", json!({"metadata": {"finalizers": ["example.com/hold", "example.com/late"]}})).await;
+        t.patch(MERGE, "{w}/a", json!({"metadata": {"finalizers": ["example.com/other"]}})).await;
+        t.make("{cm}", json!({"metadata": {"name": "a", "finalizers": ["example.com/hold"]}})).await;
+        t.setup("DELETE", "{cm}/a", Value::Null).await;
+        t.patch(MERGE, "{cm}/a", json!({"metadata": {"finalizers": ["example.com/hold", "example.com/late"]}})).await;
+        t.setup("PATCH", "{w}/a", json!({"metadata": {"finalizers": null}})).await;
+        t.setup("PATCH", "{cm}/a", json!({"metadata": {"finalizers": null}})).await;
+    }
+    ["D-2"] "the spec of a terminating object may change" => |t| {
+        t.make("{w}", held("a")).await;
+        t.setup("DELETE", "{w}/a", Value::Null).await;
+        t.patch(MERGE, "{w}/a", json!({"spec": {"color": "red"}})).await;
+        t.setup("PATCH", "{w}/a", json!({"metadata": {"finalizers": null}})).await;
+    }
+    ["D-3"] "a delete with another uid is a conflict" => |t| {
+        t.make("{cm}", config_map("a", "1")).await;
+        t.delete_with("{cm}/a", json!({"preconditions": {"uid": "11111111-2222-3333-4444-555555555555"}})).await;
+    }
+    ["D-3"] "a delete with another version is a conflict, with the current one it is not" => |t| {
+        let first = t.make("{w}", widget("a", json!({}))).await;
+        let second = t.setup("PATCH", "{w}/a", json!({"spec": {"color": "red"}})).await.version();
+        t.delete_with("{w}/a", json!({"preconditions": {"resourceVersion": first.version()}})).await;
+        t.delete_with("{w}/a", json!({"preconditions": {"resourceVersion": second, "uid": first.uid()}})).await;
+    }
+    ["D-3"] "delete options in the query" => |t| {
+        t.make("{cm}", config_map("a", "1")).await;
+        t.delete("{cm}/a?propagationPolicy=Orphan&orphanDependents=true").await;
+        t.delete("{cm}/a?propagationPolicy=Sideways").await;
+        t.delete("{cm}/a?gracePeriodSeconds=x").await;
+        t.delete("{cm}/a?propagationPolicy=Background&gracePeriodSeconds=0").await;
+    }
+    ["D-3"] "delete options that are wrong" => |t| {
+        t.make("{cm}", config_map("a", "1")).await;
+        t.delete_with("{cm}/a", json!({"propagationPolicy": "Sideways"})).await;
+        t.delete_with("{cm}/a", json!({"kind": "ConfigMap", "apiVersion": "v1"})).await;
+        t.delete_with("{cm}/a", json!("nonsense")).await;
+        t.delete_with("{cm}/a", json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})).await;
+    }
+    ["D-4"] "a foreground delete without dependents, step by step" => |t| {
+        let made = t.make("{cm}", config_map("a", "1")).await;
+        let mut watch = t.watch(&format!("{{cm}}?watch=true&resourceVersion={}", made.version())).await;
+        t.delete_with("{cm}/a", json!({"propagationPolicy": "Foreground"})).await;
+        t.events(&mut watch, 2).await;
+        gone(t, "{cm}/a").await;
+    }
+    ["D-4 D-5"] "a foreground delete waits for dependents that block it" => |t| {
+        let owner = t.make("{cm}", config_map("owner", "1")).await;
+        let mut dependent = owned("dependent", "owner", &owner.uid(), true);
+        dependent["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        let last = t.make("{cm}", dependent).await;
+        let mut watch = t.watch(&format!("{{cm}}?watch=true&resourceVersion={}", last.version())).await;
+        t.delete_with("{cm}/owner", json!({"propagationPolicy": "Foreground"})).await;
+        // The owner gets its deletion time, then the dependent.
+        t.events(&mut watch, 2).await;
+        t.get("{cm}/owner").await;
+        t.setup("PATCH", "{cm}/dependent", json!({"metadata": {"finalizers": null}})).await;
+        gone(t, "{cm}/owner").await;
+        t.events(&mut watch, 2).await;
+    }
+    ["D-4 D-5"] "an orphaning delete takes the owner reference off" => |t| {
+        let owner = t.make("{cm}", config_map("owner", "1")).await;
+        let last = t.make("{cm}", owned("dependent", "owner", &owner.uid(), false)).await;
+        let mut watch = t.watch(&format!("{{cm}}?watch=true&resourceVersion={}", last.version())).await;
+        t.delete_with("{cm}/owner", json!({"propagationPolicy": "Orphan"})).await;
+        gone(t, "{cm}/owner").await;
+        t.events(&mut watch, 3).await;
+        t.get("{cm}/dependent").await;
+    }
+    ["D-5"] "a background delete lets the collector remove dependents" => |t| {
+        let owner = t.make("{cm}", config_map("owner", "1")).await;
+        let last = t.make("{cm}", owned("dependent", "owner", &owner.uid(), false)).await;
+        let mut watch = t.watch(&format!("{{cm}}?watch=true&resourceVersion={}", last.version())).await;
+        t.delete("{cm}/owner").await;
+        gone(t, "{cm}/dependent").await;
+        t.events(&mut watch, 2).await;
+    }
+    ["D-5"] "a dependent with another living owner loses only the reference" => |t| {
+        let first = t.make("{cm}", config_map("first", "1")).await;
+        let second = t.make("{cm}", config_map("second", "1")).await;
+        let reference = |name: &str, uid: String| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid});
+        t.make("{cm}", json!({"metadata": {"name": "dependent", "ownerReferences": [reference("first", first.uid()), reference("second", second.uid())]}})).await;
+        t.setup("DELETE", "{cm}/first", Value::Null).await;
+        t.until("{cm}/dependent", |answer| answer.body["metadata"]["ownerReferences"].as_array().is_some_and(|all| all.len() == 1)).await;
+        t.get("{cm}/dependent").await;
+    }
+    ["D-5"] "an object whose owner never was is collected" => |t| {
+        t.make("{cm}", owned("dependent", "never", "11111111-2222-3333-4444-555555555555", false)).await;
+        gone(t, "{cm}/dependent").await;
+    }
+    ["D-5"] "custom resources own and are owned" => |t| {
+        let owner = t.make("{w}", widget("owner", json!({}))).await;
+        let reference = json!({"apiVersion": "{group}/v1", "kind": "Widget", "name": "owner", "uid": owner.uid()});
+        t.make("{cm}", json!({"metadata": {"name": "dependent", "ownerReferences": [reference]}})).await;
+        t.make("{w}", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "dependent", "ownerReferences": [reference]}})).await;
+        t.setup("DELETE", "{w}/owner", Value::Null).await;
+        gone(t, "{cm}/dependent").await;
+        gone(t, "{w}/dependent").await;
+    }
+    ["D-4"] "a default delete of a custom resource with the foreground finalizer already there" => |t| {
+        t.make("{w}", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "finalizers": ["orphan"]}})).await;
+        t.delete_with("{w}/a", json!({"propagationPolicy": "Background"})).await;
+    }
+    ["D-6"] "a collection is deleted by selector, and the answer is the list" => |t| {
+        for (name, app) in [("a", "x"), ("b", "x"), ("c", "y")] {
+            t.make("{cm}", labelled(name, json!({"app": app}))).await;
+        }
+        t.delete("{cm}?labelSelector=app%3Dx").await;
+        t.get("{cm}").await;
+    }
+    ["D-6"] "a collection of custom resources is deleted" => |t| {
+        t.make("{w}", widget("a", json!({}))).await;
+        t.make("{w}", held("b")).await;
+        t.delete("{w}").await;
+        t.get("{w}").await;
+        t.setup("PATCH", "{w}/b", json!({"metadata": {"finalizers": null}})).await;
+    }
+    ["D-6"] "a dry-run delete of a collection deletes nothing" => |t| {
+        t.make("{cm}", config_map("a", "1")).await;
+        t.delete("{cm}?dryRun=All").await;
+        t.get("{cm}").await;
+    }
+    ["D-7"] "a namespace goes with its contents" => |t| {
+        t.make("/api/v1/namespaces", json!({"metadata": {"name": "{me}-x"}})).await;
+        t.make("/api/v1/namespaces/{me}-x/configmaps", config_map("a", "1")).await;
+        t.make("/apis/{group}/v1/namespaces/{me}-x/widgets", widget("a", json!({}))).await;
+        t.delete("/api/v1/namespaces/{me}-x").await;
+        gone(t, "/api/v1/namespaces/{me}-x").await;
+        t.get("/api/v1/namespaces/{me}-x/configmaps").await;
+        t.get("/apis/{group}/v1/namespaces/{me}-x/widgets").await;
+    }
+    ["D-7"] "a namespace being deleted takes no new objects, and waits for the finalizers of its contents" => |t| {
+        t.make("/api/v1/namespaces", json!({"metadata": {"name": "{me}-x"}})).await;
+        let widgets = "/apis/{group}/v1/namespaces/{me}-x/widgets";
+        t.make(widgets, held("a")).await;
+        t.setup("DELETE", "/api/v1/namespaces/{me}-x", Value::Null).await;
+        t.until(&format!("{widgets}/a"), |answer| answer.body["metadata"]["deletionTimestamp"].is_string()).await;
+        t.post("/api/v1/namespaces/{me}-x/configmaps", config_map("late", "1")).await;
+        t.post(widgets, widget("late", json!({}))).await;
+        let namespace = t.until("/api/v1/namespaces/{me}-x", |answer| {
+            answer.body["status"]["conditions"].as_array().is_some_and(|all| all.len() == 5)
+        }).await;
+        t.note("phase", namespace.body["status"]["phase"].clone());
+        let conditions = namespace.body["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let shown: Vec<Value> = conditions.iter().map(|one| json!([one["type"], one["status"], one["reason"], one["message"]])).collect();
+        t.note("conditions", json!(shown));
+        t.setup("PATCH", &format!("{widgets}/a"), json!({"metadata": {"finalizers": null}})).await;
+        gone(t, "/api/v1/namespaces/{me}-x").await;
+    }
+    ["D-7"] "the first namespaces cannot be deleted" => |t| {
+        t.delete("/api/v1/namespaces/default").await;
+        t.delete("/api/v1/namespaces/kube-system").await;
+        t.delete("/api/v1/namespaces/kube-public").await;
+    }
+    ["D-8"] "a pod without a node goes at once" => |t| {
+        let pods = "/api/v1/namespaces/{ns}/pods";
+        t.until("/api/v1/namespaces/{ns}/serviceaccounts/default", |answer| answer.code == 200).await;
+        t.make(pods, json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})).await;
+        let answer = t.setup("DELETE", &format!("{pods}/a"), Value::Null).await;
+        t.note("answer", json!([answer.body["kind"], answer.body["metadata"]["deletionGracePeriodSeconds"]]));
+        t.get(&format!("{pods}/a")).await;
+    }
+    ["D-8"] "a pod on a node stays until it is deleted with no grace" => |t| {
+        let pods = "/api/v1/namespaces/{ns}/pods";
+        t.until("/api/v1/namespaces/{ns}/serviceaccounts/default", |answer| answer.code == 200).await;
+        t.make("/api/v1/nodes", json!({"metadata": {"name": "{me}"}})).await;
+        t.make(pods, json!({"metadata": {"name": "a"}, "spec": {"nodeName": "{me}", "containers": [{"name": "c", "image": "i"}]}})).await;
+        let answer = t.setup("DELETE", &format!("{pods}/a"), Value::Null).await;
+        let metadata = &answer.body["metadata"];
+        t.note("answer", json!([answer.body["kind"], metadata["deletionGracePeriodSeconds"], metadata["deletionTimestamp"].is_string()]));
+        let answer = t.setup("DELETE", &format!("{pods}/a"), json!({"gracePeriodSeconds": 0})).await;
+        t.note("answer", json!([answer.body["kind"]]));
+        t.get(&format!("{pods}/a")).await;
+        t.setup("DELETE", "/api/v1/nodes/{me}", Value::Null).await;
+    }
+    ["D-1"] "a cluster-scoped custom resource is deleted" => |t| {
+        t.make("{g}", gadget(json!({}))).await;
+        t.delete("{g}/{me}").await;
+        t.get("{g}/{me}").await;
+    }
+}

@@ -1,0 +1,259 @@
+//! Discovery, versions, health, OpenAPI.
+
+use serde_json::{Value, json};
+
+use super::cases;
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+fn of_group(list: &Value, group: &str) -> Value {
+    let items = list["items"].as_array().or(list["groups"].as_array());
+    let found = items
+        .into_iter()
+        .flatten()
+        .find(|item| item["metadata"]["name"] == group || item["name"] == group);
+    found.cloned().unwrap_or_default()
+}
+
+/// What discovery says of a built-in resource.
+fn shown(resource: &Value) -> Value {
+    json!([
+        resource["name"],
+        resource["kind"],
+        resource["namespaced"],
+        resource["singularName"],
+        resource["shortNames"],
+        resource["categories"],
+        resource["verbs"]
+    ])
+}
+
+/// The resources of a built-in group that both servers should have.
+async fn resources(t: &mut crate::conformance::case::Case, path: &str, wanted: &[&str]) {
+    let list = t.setup("GET", path, Value::Null).await.body;
+    t.note(path, json!([list["kind"], list["groupVersion"]]));
+    for name in wanted {
+        let found = list["resources"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|resource| resource["name"] == *name);
+        t.note(name, found.map_or(Value::Null, shown));
+    }
+}
+
+/// Every resource that the built-in server has, by group.
+pub const SHARED: &[(&str, &[&str])] = &[
+    (
+        "",
+        &[
+            "configmaps",
+            "endpoints",
+            "events",
+            "namespaces",
+            "nodes",
+            "pods",
+            "secrets",
+            "serviceaccounts",
+            "services",
+        ],
+    ),
+    ("events.k8s.io", &["events"]),
+    (
+        "authentication.k8s.io",
+        &["selfsubjectreviews", "tokenreviews"],
+    ),
+    (
+        "authorization.k8s.io",
+        &[
+            "localsubjectaccessreviews",
+            "selfsubjectaccessreviews",
+            "selfsubjectrulesreviews",
+            "subjectaccessreviews",
+        ],
+    ),
+    (
+        "apps",
+        &["daemonsets", "deployments", "replicasets", "statefulsets"],
+    ),
+    ("batch", &["jobs"]),
+    ("networking.k8s.io", &["ingressclasses", "ingresses"]),
+    (
+        "rbac.authorization.k8s.io",
+        &[
+            "clusterrolebindings",
+            "clusterroles",
+            "rolebindings",
+            "roles",
+        ],
+    ),
+    ("apiextensions.k8s.io", &["customresourcedefinitions"]),
+    ("coordination.k8s.io", &["leases"]),
+];
+
+fn shared_of(group: &str) -> &'static [&'static str] {
+    SHARED
+        .iter()
+        .find(|(name, _)| *name == group)
+        .map_or(&[], |(_, resources)| resources)
+}
+
+/// Subresources that the built-in server has; a real one has more (`exec`, `log`, `proxy`, …).
+const SUBRESOURCES: &[&str] = &["finalize", "scale", "status", "token"];
+
+/// The members of `list` whose `name` is of the shared resources of `group`, or of their subresources.
+fn only_shared(list: &Value, group: &str, name: &str) -> Vec<Value> {
+    let is_shared = |one: &&Value| {
+        let full = one[name].as_str().unwrap_or_default();
+        let (plural, subresource) = full.split_once('/').unwrap_or((full, "status"));
+        shared_of(group).contains(&plural) && SUBRESOURCES.contains(&subresource)
+    };
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter(is_shared)
+        .cloned()
+        .collect()
+}
+
+cases! { "discovery";
+    ["2.2"] "aggregated discovery of every built-in resource" => |t| {
+        for path in ["/api", "/apis"] {
+            let answer = t.send_unwritten("GET", path, &[("accept", AGGREGATED)]).await;
+            for group in answer.body["items"].as_array().into_iter().flatten() {
+                let name = group["metadata"]["name"].as_str().unwrap_or_default();
+                if shared_of(name).is_empty() {
+                    continue;
+                }
+                t.note("group", group["metadata"].clone());
+                for version in group["versions"].as_array().into_iter().flatten() {
+                    t.note("version", json!([version["version"], version["freshness"]]));
+                    for mut resource in only_shared(&version["resources"], name, "resource") {
+                        if let Some(all) = resource["subresources"].as_array_mut() {
+                            all.retain(|one| SUBRESOURCES.iter().any(|name| one["subresource"] == *name));
+                        }
+                        t.note("resource", resource);
+                    }
+                }
+            }
+        }
+    }
+    ["2.2"] "the old discovery of every built-in resource" => |t| {
+        let list = t.setup("GET", "/apis", Value::Null).await.body;
+        for group in list["groups"].as_array().into_iter().flatten() {
+            if !shared_of(group["name"].as_str().unwrap_or_default()).is_empty() {
+                t.note("group", group.clone());
+            }
+        }
+        for (group, _) in SHARED {
+            let path = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/v1") };
+            let list = t.setup("GET", &path, Value::Null).await.body;
+            t.note(&path, json!([list["kind"], list["apiVersion"], list["groupVersion"]]));
+            for mut resource in only_shared(&list["resources"], group, "name") {
+                // A hash of how the server stores them, for the migration of storage only.
+                if let Some(resource) = resource.as_object_mut() {
+                    resource.remove("storageVersionHash");
+                }
+                t.note("resource", resource);
+            }
+        }
+    }
+    ["2.2"] "the core group's versions" => |t| {
+        let list = t.setup("GET", "/api", Value::Null).await.body;
+        t.note("/api", json!([list["kind"], list["versions"]]));
+    }
+    ["2.2"] "the version says what it is" => |t| {
+        let version = t.setup("GET", "/version", Value::Null).await.body;
+        t.note("major", version["major"].clone());
+        t.note("minor", version["minor"].clone());
+        let keys: Vec<&str> = ["gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"].into_iter().filter(|key| version[key].is_string()).collect();
+        t.note("texts", json!(keys));
+    }
+    ["2.2"] "health is ok" => |t| {
+        t.get("/healthz").await;
+        t.get("/livez").await;
+        t.get("/readyz").await;
+    }
+    ["2.2"] "a custom group in the list of groups" => |t| {
+        let list = t.setup("GET", "/apis", Value::Null).await.body;
+        let group = t.fill("{group}");
+        t.note("kind", json!([list["kind"], list["apiVersion"]]));
+        t.note("group", of_group(&list, &group));
+        t.get("/apis/{group}").await;
+    }
+    ["2.2"] "the list of groups with a slash at the end" => |t| {
+        let list = t.setup("GET", "/apis/", Value::Null).await.body;
+        t.note("kind", json!([list["kind"], list["apiVersion"]]));
+    }
+    ["2.2"] "the resources of a custom group" => |t| {
+        let mut list = t.setup("GET", "/apis/{group}/v1", Value::Null).await.body;
+        // The order is that in which the definitions were seen.
+        if let Some(resources) = list["resources"].as_array_mut() {
+            resources.sort_by_key(|resource| resource["name"].to_string());
+            for resource in resources.iter_mut().filter_map(Value::as_object_mut) {
+                // A hash of how the server stores them, for the migration of storage only.
+                resource.remove("storageVersionHash");
+            }
+        }
+        t.note("list", list);
+    }
+    ["2.2"] "aggregated discovery of a custom group" => |t| {
+        let answer = t.send_unwritten("GET", "/apis", &[("accept", AGGREGATED)]).await;
+        let group = t.fill("{group}");
+        t.note("kind", json!([answer.body["kind"], answer.body["apiVersion"]]));
+        t.note("group", of_group(&answer.body, &group));
+    }
+    ["2.2"] "aggregated discovery repeats its media type" => |t| {
+        let head = t.head_of("/apis", &[("accept", AGGREGATED)], &["content-type", "vary"]).await;
+        t.note("head", head);
+        let head = t.head_of("/api", &[("accept", AGGREGATED)], &["content-type", "vary"]).await;
+        t.note("head", head);
+        let head = t.head_of("/apis", &[("accept", "application/json")], &["content-type", "vary"]).await;
+        t.note("head", head);
+    }
+    ["2.2"] "aggregated discovery of ConfigMaps" => |t| {
+        let answer = t.send_unwritten("GET", "/api", &[("accept", AGGREGATED)]).await;
+        let core = &answer.body["items"][0];
+        t.note("metadata", core["metadata"].clone());
+        let resources = core["versions"][0]["resources"].as_array().cloned().unwrap_or_default();
+        for name in ["configmaps", "namespaces", "services", "serviceaccounts", "pods", "events"] {
+            t.note(name, resources.iter().find(|one| one["resource"] == name).map_or(Value::Null, |one| {
+                json!([one["responseKind"], one["scope"], one["singularResource"], one["verbs"], one["shortNames"], one["categories"]])
+            }));
+        }
+    }
+    ["2.2"] "the resources of the core group" => |t| {
+        resources(t, "/api/v1", &["configmaps", "secrets", "services", "serviceaccounts", "serviceaccounts/token", "pods", "pods/status", "namespaces", "namespaces/finalize", "namespaces/status", "events"]).await;
+    }
+    ["2.2"] "the resources of other built-in groups" => |t| {
+        resources(t, "/apis/apps/v1", &["deployments", "deployments/scale", "deployments/status", "replicasets", "replicasets/scale"]).await;
+        resources(t, "/apis/coordination.k8s.io/v1", &["leases"]).await;
+        resources(t, "/apis/events.k8s.io/v1", &["events"]).await;
+        resources(t, "/apis/networking.k8s.io/v1", &["ingresses", "ingresses/status"]).await;
+        resources(t, "/apis/rbac.authorization.k8s.io/v1", &["roles", "clusterroles", "rolebindings", "clusterrolebindings"]).await;
+        resources(t, "/apis/apiextensions.k8s.io/v1", &["customresourcedefinitions", "customresourcedefinitions/status"]).await;
+        resources(t, "/apis/authorization.k8s.io/v1", &["selfsubjectaccessreviews", "subjectaccessreviews", "localsubjectaccessreviews", "selfsubjectrulesreviews"]).await;
+        resources(t, "/apis/authentication.k8s.io/v1", &["tokenreviews", "selfsubjectreviews"]).await;
+    }
+    ["2.3"] "the OpenAPI index names the custom group, and its document the kind" => |t| {
+        let group = t.fill("apis/{group}/v1");
+        let index = t.until("/openapi/v3", |answer| answer.body["paths"][&group].is_object()).await.body;
+        let url = index["paths"][&group]["serverRelativeURL"].as_str().unwrap_or_default().to_owned();
+        t.note("url before ?", json!(url.split('?').next()));
+        let document = t.until(&url, |answer| answer.code == 200).await.body;
+        let widget = document["components"]["schemas"].as_object().into_iter().flatten().find(|(_, schema)| {
+            schema["x-kubernetes-group-version-kind"].as_array().is_some_and(|all| all.iter().any(|one| one["kind"] == "Widget"))
+        });
+        t.note("color", widget.map_or(Value::Null, |(_, schema)| schema["properties"]["spec"]["properties"]["color"].clone()));
+        let path = t.fill("/apis/{group}/v1/namespaces/{namespace}/widgets/{name}");
+        let patch = &document["paths"][path]["patch"];
+        t.note("patch", json!([patch["x-kubernetes-group-version-kind"]["kind"], patch["x-kubernetes-action"]]));
+    }
+    ["2.2"] "unknown paths are not found, in plain text" => |t| {
+        t.get("/nothing").await;
+        t.get("/api/v2").await;
+        t.get("/apis/nothing.example.com/v1/things").await;
+        t.get("/api/v1/things").await;
+        t.get("/api/v1/namespaces/{ns}/things").await;
+    }
+}

@@ -1,0 +1,77 @@
+//! The cases, one file a section of reference rules.
+
+pub mod kinds;
+
+mod access;
+mod definitions;
+mod delete;
+mod discovery;
+mod errors;
+mod history;
+mod lists;
+mod patches;
+mod rights;
+mod select;
+mod validation;
+mod watches;
+mod writes;
+
+pub use discovery::SHARED;
+
+use serde_json::{Value, json};
+
+use crate::conformance::runner::Entry;
+
+/// `["RULE-1 RULE-2"] "what holds" => |t| { … }`, any number of times, becomes `pub fn cases() -> Vec<Entry>`.
+macro_rules! cases {
+    ($section:literal; $([$rules:literal] $name:literal => |$case:ident| $body:block)*) => {
+        pub fn cases() -> Vec<crate::conformance::runner::Entry> {
+            vec![$(crate::conformance::runner::Entry {
+                section: $section,
+                rules: $rules,
+                name: $name,
+                run: |$case| Box::pin(async move $body),
+            }),*]
+        }
+    };
+}
+pub(crate) use cases;
+
+pub fn all() -> Vec<Entry> {
+    [
+        lists::cases(),
+        watches::cases(),
+        writes::cases(),
+        patches::cases(),
+        validation::cases(),
+        delete::cases(),
+        select::cases(),
+        definitions::cases(),
+        discovery::cases(),
+        access::cases(),
+        rights::cases(),
+        errors::cases(),
+        history::cases(),
+    ]
+    .concat()
+}
+
+/// A ConfigMap.
+pub fn config_map(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": value}})
+}
+
+/// A ConfigMap with labels.
+pub fn labelled(name: &str, labels: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}})
+}
+
+/// A Widget of the shared kinds.
+pub fn widget(name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec})
+}
+
+/// A cluster-scoped Gadget of the shared kinds.
+pub fn gadget(spec: Value) -> Value {
+    json!({"apiVersion": "{group}/v1", "kind": "Gadget", "metadata": {"name": "{me}"}, "spec": spec})
+}

@@ -1,0 +1,166 @@
+//! RBAC: who is refused what, in which words.
+
+use serde_json::{Value, json};
+
+use super::{cases, config_map};
+use crate::conformance::case::{Case, MERGE};
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const AUTHORIZATION: &str = "/apis/authorization.k8s.io/v1";
+
+/// A user of the case's own, so that no other case gives them rights.
+const JANE: &str = "jane";
+
+/// Lets `subject` do `rules` in the case's namespace.
+async fn grant(t: &Case, name: &str, subject: Value, rules: Value) {
+    let roles = format!("{RBAC}/namespaces/{{ns}}/roles");
+    t.make(&roles, json!({"metadata": {"name": name}, "rules": rules}))
+        .await;
+    let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name});
+    let bindings = format!("{RBAC}/namespaces/{{ns}}/rolebindings");
+    t.make(
+        &bindings,
+        json!({"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}),
+    )
+    .await;
+}
+
+fn user(name: &str) -> Value {
+    json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name})
+}
+
+/// Reads ConfigMaps.
+fn reader() -> Value {
+    json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}])
+}
+
+async fn as_jane(t: &mut Case, method: &str, path: &str, body: Value) {
+    t.send(method, path, &[("impersonate-user", JANE)], body)
+        .await;
+}
+
+cases! { "rights";
+    ["E-3"] "a user without rights is refused in the words of the request" => |t| {
+        as_jane(t, "GET", "{cm}", Value::Null).await;
+        as_jane(t, "GET", "{cm}/a", Value::Null).await;
+        as_jane(t, "GET", "/api/v1/configmaps", Value::Null).await;
+        as_jane(t, "POST", "{cm}", config_map("a", "1")).await;
+        as_jane(t, "PUT", "{cm}/a", config_map("a", "1")).await;
+        as_jane(t, "DELETE", "{cm}/a", Value::Null).await;
+        as_jane(t, "DELETE", "{cm}", Value::Null).await;
+        as_jane(t, "GET", "{cm}?watch=true", Value::Null).await;
+        as_jane(t, "GET", "{cm}?fieldSelector=metadata.name%3Da", Value::Null).await;
+        t.send("PATCH", "{cm}/a", &[("impersonate-user", JANE), ("content-type", MERGE)], json!({})).await;
+    }
+    ["E-3"] "subresources, groups, namespaces and paths in the words of a refusal" => |t| {
+        as_jane(t, "GET", "{w}/a/status", Value::Null).await;
+        as_jane(t, "GET", "{g}/a", Value::Null).await;
+        as_jane(t, "GET", "/api/v1/namespaces/{ns}", Value::Null).await;
+        as_jane(t, "GET", "/api/v1/namespaces", Value::Null).await;
+        as_jane(t, "GET", "/apis/nothing.example.com/v1/things", Value::Null).await;
+        as_jane(t, "GET", "/metrics", Value::Null).await;
+        as_jane(t, "GET", "/nothing", Value::Null).await;
+    }
+    ["E-3"] "who proved nothing is anonymous, and may see health and version only" => |t| {
+        let nobody = [("authorization", "Basic eDp5")];
+        t.send("GET", "{cm}", &nobody, Value::Null).await;
+        t.send("GET", "/apis", &nobody, Value::Null).await;
+        t.send("GET", "/healthz", &nobody, Value::Null).await;
+        t.send("POST", &format!("{AUTHORIZATION}/selfsubjectaccessreviews"), &nobody, json!({"spec": {}})).await;
+    }
+    ["AUTH"] "everyone who is known may discover and ask about themselves" => |t| {
+        let answer = t.setup_any("GET", "/apis", &[("impersonate-user", JANE)], Value::Null).await;
+        t.note("/apis", json!(answer.code));
+        let answer = t.setup_any("GET", "/openapi/v3", &[("impersonate-user", JANE)], Value::Null).await;
+        t.note("/openapi/v3", json!(answer.code));
+        as_jane(t, "POST", &format!("{AUTHORIZATION}/selfsubjectaccessreviews"), json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "secrets", "namespace": "{ns}"}}})).await;
+        as_jane(t, "POST", &format!("{AUTHORIZATION}/subjectaccessreviews"), json!({"spec": {"user": "joe", "resourceAttributes": {"verb": "get", "resource": "secrets"}}})).await;
+    }
+    ["AUTH"] "a role lets a user do what it says, in its namespace only" => |t| {
+        grant(t, "reader", user("{me}"), reader()).await;
+        t.allowed_within("{me}", "list").await;
+        let me = t.fill("{me}");
+        let mine = [("impersonate-user", me.as_str())];
+        t.send("GET", "{cm}", &mine, Value::Null).await;
+        t.send("GET", "{cm}/a", &mine, Value::Null).await;
+        t.send("DELETE", "{cm}/a", &mine, Value::Null).await;
+        t.send("GET", "/api/v1/namespaces/default/configmaps", &mine, Value::Null).await;
+        t.send("GET", "/api/v1/configmaps", &mine, Value::Null).await;
+    }
+    ["AUTH"] "an access review says which binding allows it" => |t| {
+        grant(t, "reader", user("{me}"), reader()).await;
+        t.allowed_within("{me}", "get").await;
+        let question = |verb: &str| json!({"spec": {"user": "{me}", "resourceAttributes": {"verb": verb, "resource": "configmaps", "namespace": "{ns}"}}});
+        t.post(&format!("{AUTHORIZATION}/subjectaccessreviews"), question("get")).await;
+        t.post(&format!("{AUTHORIZATION}/subjectaccessreviews"), question("delete")).await;
+        t.post(&format!("{AUTHORIZATION}/subjectaccessreviews"), json!({"spec": {"user": "{me}", "groups": ["system:authenticated"], "nonResourceAttributes": {"verb": "get", "path": "/api"}}})).await;
+    }
+    ["AUTH"] "a role with names allows these names only" => |t| {
+        let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"], "verbs": ["get", "update", "list"]}, {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["watch"]}]);
+        grant(t, "named", user("{me}"), rules).await;
+        t.allowed_within("{me}", "watch").await;
+        let me = t.fill("{me}");
+        let mine = [("impersonate-user", me.as_str())];
+        t.make("{cm}", config_map("a", "1")).await;
+        t.send("GET", "{cm}/a", &mine, Value::Null).await;
+        t.send("GET", "{cm}/b", &mine, Value::Null).await;
+        t.send("GET", "{cm}", &mine, Value::Null).await;
+        t.send("GET", "{cm}?fieldSelector=metadata.name%3Da", &mine, Value::Null).await;
+    }
+    ["AUTH"] "a role may be for a subresource alone" => |t| {
+        let rules = json!([{"apiGroups": ["{group}"], "resources": ["widgets/status"], "verbs": ["patch", "get"]}, {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]);
+        grant(t, "status", user("{me}"), rules).await;
+        t.allowed_within("{me}", "get").await;
+        let me = t.fill("{me}");
+        t.make("{w}", super::widget("a", json!({}))).await;
+        t.send("PATCH", "{w}/a/status", &[("impersonate-user", &me), ("content-type", MERGE)], json!({"status": {"phase": "Up"}})).await;
+        t.send("PATCH", "{w}/a", &[("impersonate-user", &me), ("content-type", MERGE)], json!({"spec": {"color": "red"}})).await;
+        t.send("GET", "{w}/a/scale", &[("impersonate-user", &me)], Value::Null).await;
+    }
+    ["AUTH"] "a binding of a role that is not there is named in the refusal" => |t| {
+        let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "missing"});
+        let bindings = format!("{RBAC}/namespaces/{{ns}}/rolebindings");
+        t.make(&bindings, json!({"metadata": {"name": "dangling"}, "roleRef": reference, "subjects": [user("{me}")]})).await;
+        grant(t, "reader", user("{me}"), reader()).await;
+        t.allowed_within("{me}", "get").await;
+        let me = t.fill("{me}");
+        t.send("DELETE", "{cm}/a", &[("impersonate-user", &me)], Value::Null).await;
+        t.send("GET", "{cm}/a", &[("impersonate-user", &me)], Value::Null).await;
+    }
+    ["AUTH"] "a service account's token has the rights of the account" => |t| {
+        t.make("/api/v1/namespaces/{ns}/serviceaccounts", json!({"metadata": {"name": "sa"}})).await;
+        grant(t, "reader", json!({"kind": "ServiceAccount", "name": "sa", "namespace": "{ns}"}), reader()).await;
+        t.allowed_within("system:serviceaccount:{ns}:sa", "list").await;
+        let token = t.setup("POST", "/api/v1/namespaces/{ns}/serviceaccounts/sa/token", json!({"spec": {}})).await.text("/status/token");
+        let bearer = format!("Bearer {token}");
+        let list = t.setup_any("GET", "{cm}", &[("authorization", &bearer)], Value::Null).await;
+        t.note("list", json!([list.code, list.body["kind"]]));
+        let delete = t.setup_any("DELETE", "{cm}/a", &[("authorization", &bearer)], Value::Null).await;
+        t.note("delete", delete.body);
+        let impersonate = t.setup_any("GET", "{cm}", &[("authorization", &bearer), ("impersonate-user", "joe")], Value::Null).await;
+        t.note("as joe", impersonate.body);
+    }
+    ["AUTH"] "a rules review lists the rules of the namespace" => |t| {
+        grant(t, "reader", user("{me}"), reader()).await;
+        t.allowed_within("{me}", "get").await;
+        let me = t.fill("{me}");
+        let answer = t.setup_any("POST", &format!("{AUTHORIZATION}/selfsubjectrulesreviews"), &[("impersonate-user", &me)], json!({"spec": {"namespace": "{ns}"}})).await;
+        let mut status = answer.body["status"].clone();
+        // In whatever order the bindings are known.
+        for list in ["resourceRules", "nonResourceRules"] {
+            if let Some(rules) = status[list].as_array_mut() {
+                rules.sort_by_key(Value::to_string);
+            }
+        }
+        t.note("status", status);
+    }
+    ["AUTH"] "nobody may grant what they do not hold" => |t| {
+        let rules = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["create"]}, {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]);
+        grant(t, "granter", user("{me}"), rules).await;
+        t.allowed_within("{me}", "get").await;
+        let me = t.fill("{me}");
+        let roles = format!("{RBAC}/namespaces/{{ns}}/roles");
+        t.send("POST", &roles, &[("impersonate-user", &me)], json!({"metadata": {"name": "held"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]})).await;
+        t.send("POST", &roles, &[("impersonate-user", &me)], json!({"metadata": {"name": "more"}, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]})).await;
+    }
+}

@@ -1,0 +1,125 @@
+//! The same raw HTTP requests to the built-in server and to a real kube-apiserver, and the same answers.
+//!
+//! Each case is a short conversation that names the rules it is about. What the real server answered is recorded in
+//! `recorded/*.txt`: resourceVersions as ranks, uids, times and namespaces as placeholders. A run compares both
+//! servers with the record. Where the built-in server is known to differ, the case stands in
+//! [`differences`], with the reason; such a case must fail, so that the table shrinks when the server gets better.
+//!
+//! * Built-in server: always.
+//! * Real server: through `KUBEBUILDER_ASSETS` (see `tools/kube-apiserver/build.sh`); without it that half is skipped
+//!   with a loud line, or fails with `REEVE_REQUIRE_ASSETS=1`.
+//! * `REEVE_RECORD=1` writes the record anew from the real server. Read the diff before you commit it.
+//! * `REEVE_CASE=text` runs only the cases whose name contains `text`.
+
+mod case;
+mod cases;
+mod client;
+mod differences;
+mod normal;
+mod recorded;
+mod runner;
+
+use runner::{Outcome, Target};
+
+/// At least this many cases must stand, or some got lost on the way.
+const CASES_AT_LEAST: usize = 150;
+
+#[test]
+fn every_case_has_its_own_name_and_names_its_rules() {
+    let all = cases::all();
+    assert!(all.len() >= CASES_AT_LEAST, "only {} cases", all.len());
+    let mut names = std::collections::BTreeSet::new();
+    for entry in &all {
+        assert!(
+            names.insert(entry.title()),
+            "two cases are called {:?}",
+            entry.title()
+        );
+        assert!(!entry.rules.is_empty(), "{:?} names no rule", entry.name);
+    }
+    for difference in differences::BUILT_IN {
+        assert!(
+            names.contains(difference.0),
+            "no case is called {:?}",
+            difference.0
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_resource_of_the_built_in_server_is_compared_in_discovery() {
+    let (serving, target) = Target::built_in().await;
+    let groups = target.document("/apis").await;
+    let groups = groups["groups"].as_array().into_iter().flatten();
+    let mut paths = vec![(String::new(), "/api/v1".to_owned())];
+    for name in groups.filter_map(|group| group["name"].as_str()) {
+        if !name.ends_with("example.com") {
+            paths.push((name.to_owned(), format!("/apis/{name}/v1")));
+        }
+    }
+    let mut served = Vec::new();
+    for (group, path) in paths {
+        let list = target.document(&path).await;
+        let resources = list["resources"].as_array().into_iter().flatten();
+        for name in resources.filter_map(|resource| resource["name"].as_str()) {
+            if !name.contains('/') {
+                served.push((group.clone(), name.to_owned()));
+            }
+        }
+    }
+    serving.stop().await;
+    let mut compared: Vec<(String, String)> = cases::SHARED
+        .iter()
+        .flat_map(|(group, names)| {
+            names
+                .iter()
+                .map(move |name| ((*group).to_owned(), (*name).to_owned()))
+        })
+        .collect();
+    served.sort();
+    compared.sort();
+    assert_eq!(served, compared);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_built_in_server_answers_as_recorded() {
+    let (serving, target) = Target::built_in().await;
+    let outcome = runner::run(&target, differences::BUILT_IN).await;
+    serving.stop().await;
+    finish("the built-in server", &outcome);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_real_server_answers_as_recorded() {
+    let Some((mut control_plane, target)) = Target::real().await else {
+        return;
+    };
+    let outcome = runner::run(&target, &[]).await;
+    if !outcome.failures.is_empty() {
+        control_plane.keep_directory();
+    }
+    finish("the real kube-apiserver", &outcome);
+}
+
+fn finish(server: &str, outcome: &Outcome) {
+    for failure in &outcome.failures {
+        eprintln!("{failure}\n");
+    }
+    println!(
+        "{server}: {} cases as recorded, {} known differences, {} failures",
+        outcome.passed,
+        outcome.expected,
+        outcome.failures.len()
+    );
+    let names: Vec<&str> = outcome
+        .failures
+        .iter()
+        .filter_map(|failure| failure.lines().next())
+        .collect();
+    assert!(
+        names.is_empty(),
+        "{server} fails {} cases:\n{}",
+        names.len(),
+        names.join("\n")
+    );
+}

@@ -1,0 +1,197 @@
+//! One tour with kubectl on the built-in server and on a real kube-apiserver, with the same output.
+//!
+//! What kubectl printed against the real server is recorded per version of kubectl in `recorded-*.txt`, ages, uids and
+//! versions replaced. Both servers are compared with it.
+//!
+//! kubectl 1.29, 1.31 and 1.33 are taken from the environment (`KUBECTL_1_29`, …), else from the usual folders; a
+//! version that is not there is skipped with a loud line. `REEVE_RECORD=1` with `KUBEBUILDER_ASSETS` writes the record
+//! anew.
+
+mod steps;
+mod tour;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use reeve_apiserver::ApiServer;
+use reeve_apiserver::control_plane::ControlPlane;
+
+const VERSIONS: &[&str] = &["1.29", "1.31", "1.33"];
+
+/// Steps that the built-in server is known to answer otherwise: part of the step's line, and the reason. Strict.
+const KNOWN_DIFFERENCES: &[(&str, &str)] = &[];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tour_with_each_kubectl_prints_the_same_on_the_built_in_server() {
+    for version in VERSIONS {
+        let Some(kubectl) = find(version) else {
+            continue;
+        };
+        let server = ApiServer::builder()
+            .start()
+            .await
+            .expect("the built-in server starts");
+        let serving = server
+            .serve(([127, 0, 0, 1], 0).into())
+            .await
+            .expect("it listens");
+        let printed = tour(&kubectl, &serving.kubeconfig()).await;
+        serving.stop().await;
+        server.shutdown().await.expect("it ends");
+        compare("the built-in server", version, &printed, KNOWN_DIFFERENCES);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tour_with_each_kubectl_prints_what_is_recorded_on_the_real_server() {
+    if std::env::var_os("KUBEBUILDER_ASSETS").is_none_or(|value| value.is_empty()) {
+        let required = std::env::var_os("REEVE_REQUIRE_ASSETS").is_some_and(|value| value == "1");
+        assert!(
+            !required,
+            "REEVE_REQUIRE_ASSETS=1, but KUBEBUILDER_ASSETS is not set"
+        );
+        eprintln!("SKIPPED: real kube-apiserver (KUBEBUILDER_ASSETS is not set)");
+        return;
+    }
+    for version in VERSIONS {
+        let Some(kubectl) = find(version) else {
+            continue;
+        };
+        let control_plane = ControlPlane::builder()
+            .controller_manager(true)
+            .controller_manager_argument(
+                "--controllers=*,-root-ca-certificate-publisher-controller",
+            )
+            .start()
+            .await
+            .expect("the control plane starts");
+        let printed = tour(&kubectl, &control_plane.kubeconfig()).await;
+        if std::env::var_os("REEVE_RECORD").is_some() {
+            std::fs::write(record(version), printed.join("\n") + "\n")
+                .expect("the record is written");
+        } else {
+            compare("the real kube-apiserver", version, &printed, &[]);
+        }
+    }
+}
+
+fn record(version: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("tests/it/kubectl/recorded-{version}.txt"))
+}
+
+fn find(version: &str) -> Option<PathBuf> {
+    let variable = format!("KUBECTL_{}", version.replace('.', "_"));
+    if let Some(path) = std::env::var_os(&variable).filter(|path| !path.is_empty()) {
+        return Some(path.into());
+    }
+    let mut folders: Vec<PathBuf> = std::env::var_os("PATH")
+        .iter()
+        .flat_map(std::env::split_paths)
+        .collect();
+    folders.extend(
+        [
+            "/usr/local/bin",
+            "/usr/lib/google-cloud-sdk/bin",
+            "/usr/share/google-cloud-sdk/bin",
+        ]
+        .map(PathBuf::from),
+    );
+    let found = folders
+        .iter()
+        .flat_map(|folder| {
+            ["kubectl.", "kubectl-", "kubectl-v"]
+                .map(|prefix| folder.join(format!("{prefix}{version}")))
+        })
+        .find(|path| path.is_file());
+    if found.is_none() {
+        eprintln!("SKIPPED: kubectl {version} (set {variable} to its path)");
+    }
+    found
+}
+
+async fn tour(kubectl: &std::path::Path, kubeconfig: &str) -> Vec<String> {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let directory =
+        std::env::temp_dir().join(format!("reeve-kubectl-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    std::fs::write(directory.join("kubeconfig"), kubeconfig).expect("a kubeconfig");
+    let mut runner = steps::Runner::new(kubectl, &directory);
+    tour::walk(&mut runner).await;
+    std::fs::remove_dir_all(&directory).expect("the directory goes");
+    runner.printed()
+}
+
+/// Compares step by step (a step begins with `$`).
+fn compare(server: &str, version: &str, printed: &[String], known: &[(&str, &str)]) {
+    let recorded = std::fs::read_to_string(record(version))
+        .expect("the tour is recorded: run with REEVE_RECORD=1");
+    let recorded: Vec<&str> = recorded.lines().collect();
+    let printed: Vec<&str> = printed.iter().flat_map(|text| text.lines()).collect();
+    let [recorded, printed] = [recorded, printed].map(|lines| {
+        by_step(&lines)
+            .into_iter()
+            .map(in_order)
+            .collect::<Vec<_>>()
+    });
+    let mut failures = Vec::new();
+    for at in 0..recorded.len().max(printed.len()) {
+        let nothing = Vec::new();
+        let (was, is) = (
+            recorded.get(at).unwrap_or(&nothing),
+            printed.get(at).unwrap_or(&nothing),
+        );
+        let title = was.first().or(is.first()).copied().unwrap_or_default();
+        let reason = known
+            .iter()
+            .find(|(part, _)| title.contains(part))
+            .map(|(_, reason)| *reason);
+        match (was == is, reason) {
+            (true, None) | (false, Some(_)) => {}
+            (true, Some(reason)) => failures.push(format!(
+                "{title}\nis as recorded, but listed as different: {reason}"
+            )),
+            (false, None) => failures.push(format!(
+                "{title}\n--- recorded\n{}\n--- printed\n{}",
+                was.join("\n"),
+                is.join("\n")
+            )),
+        }
+    }
+    assert!(
+        failures.is_empty(),
+        "kubectl {version} on {server}: {} of {} steps differ\n\n{}",
+        failures.len(),
+        recorded.len(),
+        failures.join("\n\n")
+    );
+    println!(
+        "kubectl {version} on {server}: {} steps as recorded",
+        recorded.len()
+    );
+}
+
+/// `describe` walks the data of a ConfigMap or a Secret in the order of a Go map: another one each time.
+fn in_order(mut step: Vec<&str>) -> Vec<&str> {
+    let is_unordered = ["describe configmap", "describe secret"]
+        .iter()
+        .any(|command| step[0].contains(command));
+    if is_unordered {
+        step[1..].sort_unstable();
+    }
+    step
+}
+
+fn by_step<'a>(lines: &[&'a str]) -> Vec<Vec<&'a str>> {
+    let mut steps: Vec<Vec<&str>> = Vec::new();
+    for line in lines {
+        if line.starts_with("$ ") || steps.is_empty() {
+            steps.push(Vec::new());
+        }
+        if let Some(step) = steps.last_mut() {
+            step.push(line);
+        }
+    }
+    steps
+}

@@ -1,0 +1,183 @@
+//! The program and its data directory: killed at any moment, nothing that was answered is lost.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+use crate::rules::raw::*;
+
+struct Program {
+    child: Child,
+    address: String,
+}
+
+impl Program {
+    async fn start(directory: &Directory) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_reeve-apiserver"))
+            .arg("--data-dir")
+            .arg(&directory.0)
+            .arg("--kubeconfig")
+            .arg(directory.0.join("kubeconfig"))
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let ready = tokio::time::timeout(Duration::from_secs(30), lines.next_line());
+        let line = ready.await.unwrap().unwrap().unwrap();
+        let address = line.strip_prefix("ready http://").unwrap().to_owned();
+        Self { child, address }
+    }
+
+    async fn request(&self, method: &str, path: &str, body: &str) -> Option<(u16, Value)> {
+        Self::request_to(&self.address, method, path, body).await
+    }
+}
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("reeve-rules-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[tokio::test]
+async fn what_was_answered_survives_a_kill_at_any_moment() {
+    let directory = Directory::new("kill");
+    let mut answered = Vec::new();
+    let mut newest = 0;
+    for round in 0..3 {
+        let mut program = Program::start(&directory).await;
+        let (code, list) = program.request("GET", MAPS, "").await.unwrap();
+        assert_eq!(code, 200);
+        let names: Vec<&str> = list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|item| item["metadata"]["name"].as_str())
+            .collect();
+        for name in &answered {
+            assert!(
+                names.contains(&String::as_str(name)),
+                "{name} was lost in round {round}"
+            );
+        }
+        assert!(version(&list) >= newest, "versions are not used twice");
+        // Killed while writes are under way.
+        let killer = async {
+            tokio::time::sleep(Duration::from_millis(60)).await;
+            program_kill(&mut program.child).await;
+        };
+        let address = program.address.clone();
+        let writer = async {
+            let mut done = Vec::new();
+            for n in 0..10_000 {
+                let name = format!("r{round}-{n}");
+                let body = map(&name).to_string();
+                match Program::request_to(&address, "POST", MAPS, &body).await {
+                    Some((201, object)) => {
+                        newest = newest.max(version(&object));
+                        done.push(name);
+                    }
+                    _ => break,
+                }
+            }
+            done
+        };
+        let (done, ()) = tokio::join!(writer, killer);
+        assert!(!done.is_empty());
+        answered.extend(done);
+    }
+}
+
+async fn program_kill(child: &mut Child) {
+    child.start_kill().unwrap();
+    child.wait().await.unwrap();
+}
+
+impl Program {
+    /// One request over HTTP/1.1; `None` when the connection broke.
+    async fn request_to(
+        address: &str,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Option<(u16, Value)> {
+        let mut stream = TcpStream::connect(address).await.ok()?;
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.ok()?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.ok()?;
+        let text = String::from_utf8(answer).ok()?;
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        let code = head.split(' ').nth(1)?.parse().ok()?;
+        Some((code, serde_json::from_str(body).ok()?))
+    }
+}
+
+#[tokio::test]
+async fn definitions_and_unfinished_deletions_go_on_after_a_restart() {
+    let directory = Directory::new("go-on");
+    let open = || async {
+        reeve_apiserver::ApiServer::builder()
+            .data_dir(&directory.0)
+            .start()
+            .await
+            .unwrap()
+    };
+    let first = open().await;
+    post(&first, CRDS, &foos()).await.ok();
+    let made = post(&first, FOOS, &foo("a")).await.ok();
+    post(&first, "/api/v1/namespaces", &map("n")).await.ok();
+    let kept = serde_json::json!({"metadata": {"name": "f", "finalizers": ["example.com/f"]}});
+    post(&first, "/api/v1/namespaces/n/configmaps", &kept)
+        .await
+        .ok();
+    delete(&first, "/api/v1/namespaces/n", &Value::Null)
+        .await
+        .ok();
+    settle().await;
+    first.shutdown().await.unwrap();
+
+    let second = open().await;
+    let found = get(&second, &format!("{FOOS}/a")).await.ok();
+    assert_eq!(found, made);
+    let path = "/api/v1/namespaces/n/configmaps/f";
+    merge(
+        &second,
+        path,
+        &serde_json::json!({"metadata": {"finalizers": null}}),
+    )
+    .await
+    .ok();
+    settle().await;
+    assert_eq!(get(&second, "/api/v1/namespaces/n").await.code, 404);
+}
+
+#[tokio::test]
+async fn a_directory_in_use_is_refused() {
+    let directory = Directory::new("in-use");
+    let builder = || reeve_apiserver::ApiServer::builder().data_dir(&directory.0);
+    let first = builder().start().await.unwrap();
+    let error = builder().start().await.unwrap_err();
+    assert!(error.to_string().contains("in use"), "{error}");
+    first.shutdown().await.unwrap();
+    builder().start().await.unwrap();
+}

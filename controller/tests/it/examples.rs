@@ -1,0 +1,53 @@
+//! The examples run, and end by themselves; the guide shows the code that runs here.
+
+#[path = "../../examples/cache_options.rs"]
+#[allow(dead_code, reason = "its report is run, and not what prints it")]
+mod cache_options;
+#[path = "../../examples/dynamic_kind.rs"]
+mod dynamic_kind;
+#[path = "../../examples/external_source.rs"]
+mod external_source;
+#[path = "../../examples/multi_queue.rs"]
+mod multi_queue;
+#[path = "../../examples/write_a_controller.rs"]
+mod write_a_controller;
+
+#[tokio::test]
+async fn cache_options_ask_for_what_they_say() {
+    let report = cache_options::report().await.unwrap();
+    assert_eq!(
+        report.trim_start(),
+        include_str!("../../testdata/cache_options.txt")
+    );
+}
+
+#[test]
+fn dynamic_kind_ends_well() {
+    dynamic_kind::main().unwrap();
+}
+
+#[test]
+fn external_source_ends_well() {
+    external_source::main().unwrap();
+}
+
+#[test]
+fn multi_queue_ends_well() {
+    multi_queue::main().unwrap();
+}
+
+#[test]
+fn write_a_controller_ends_well() {
+    write_a_controller::main().unwrap();
+}
+
+#[test]
+fn the_guide_shows_a_controller_in_a_hundred_lines() {
+    let code = include_str!("../../examples/write_a_controller.rs");
+    assert!(code.lines().count() <= 100);
+    let guide = include_str!("../../../docs/guides/controller.md");
+    assert!(
+        guide.contains(&format!("```rust\n{code}```")),
+        "docs/guides/controller.md does not hold controller/examples/write_a_controller.rs as it is"
+    );
+}

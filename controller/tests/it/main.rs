@@ -1,0 +1,22 @@
+//! Managers and controllers as their users run them, one test binary for the whole crate.
+
+#![allow(
+    unreachable_pub,
+    reason = "the modules of a test binary share their items"
+)]
+
+mod apiserver;
+mod client;
+mod connect;
+mod control_plane;
+mod control_plane_client;
+mod degraded;
+mod examples;
+mod greeter;
+mod leases;
+mod predicates;
+mod server_side_apply;
+mod servers;
+mod shutdown;
+#[cfg(unix)]
+mod signals;

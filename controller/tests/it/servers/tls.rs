@@ -1,0 +1,306 @@
+//! Certificates that change under a server that serves, and servers that ask for the client's.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use reeve_controller::MetricsServer;
+use reeve_controller::certificates::{Certificates, LOOK_EVERY};
+use reeve_controller::metrics_server::Certificate;
+use reeve_controller::testing::Cluster;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::servers::client::{Trust, get_by, read, request};
+use crate::servers::{anywhere, serving};
+
+/// A volume as the kubelet mounts a Secret: each file is a link into `..data`, which is a link to a version.
+struct Volume {
+    path: PathBuf,
+    versions: u32,
+}
+
+// === impl Volume ===
+
+impl Volume {
+    fn new(cluster: &Cluster, files: &[(&str, &str)]) -> Self {
+        let unique = cluster.clock().random().next_u64();
+        let name = format!("reeve-volume-{}-{unique:016x}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        let mut volume = Self { path, versions: 0 };
+        volume.put(files);
+        for (name, _) in files {
+            symlink(format!("..data/{name}"), volume.file(name)).unwrap();
+        }
+        volume
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Swaps the link when all files are there.
+    fn put(&mut self, files: &[(&str, &str)]) {
+        self.versions += 1;
+        let version = format!("..version_{}", self.versions);
+        fs::create_dir(self.file(&version)).unwrap();
+        for (name, content) in files {
+            fs::write(self.file(&version).join(name), content).unwrap();
+        }
+        symlink(&version, self.file("..data_tmp")).unwrap();
+        fs::rename(self.file("..data_tmp"), self.file("..data")).unwrap();
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// What is logged by this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+// === impl Log ===
+
+impl Log {
+    fn start(&self) -> tracing::subscriber::DefaultGuard {
+        // Or tracing would note for good, when the thread of another test comes to a line first, that nobody wants it.
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
+        let writer = self.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone());
+        tracing::subscriber::set_default(subscriber.finish())
+    }
+
+    fn count(&self, text: &str) -> usize {
+        String::from_utf8_lossy(&self.0.lock())
+            .matches(text)
+            .count()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A certificate for `localhost` that nobody signed, and its key.
+fn pair() -> (String, String) {
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+fn der(pem: &str) -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
+}
+
+/// How many reads of certificates failed, as `/metrics` has it.
+fn errors_in(text: &str) -> u64 {
+    let name = "certwatcher_read_certificate_errors_total ";
+    let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+    line[name.len()..].parse().unwrap()
+}
+
+/// Time passes until the files are looked at again. Sockets go on in real time.
+async fn looked() {
+    tokio::time::pause();
+    tokio::time::advance(LOOK_EVERY + Duration::from_millis(1)).await;
+    tokio::time::resume();
+}
+
+#[tokio::test]
+async fn a_new_connection_gets_the_new_certificate_an_old_one_goes_on_and_a_broken_file_changes_nothing()
+ {
+    let log = Log::default();
+    let _logging = log.start();
+    let cluster = Cluster::in_process().await;
+    let (first, second) = (pair(), pair());
+    let files =
+        |pair: &(String, String)| [("tls.crt", pair.0.clone()), ("tls.key", pair.1.clone())];
+    let put = |volume: &mut Volume, pair: &(String, String)| {
+        let files = files(pair);
+        volume.put(
+            &files
+                .each_ref()
+                .map(|(name, content)| (*name, content.as_str())),
+        );
+    };
+    let mut volume = Volume::new(&cluster, &[("tls.crt", &first.0), ("tls.key", &first.1)]);
+    let server = MetricsServer::at(anywhere()).secure(Certificate::Files {
+        chain: volume.file("tls.crt"),
+        key: volume.file("tls.key"),
+    });
+    let (running, address) = serving(&cluster, server).await;
+    let trust = Trust::of([der(&first.0), der(&second.0)]);
+    let served = async || {
+        let stream = trust.connect(address, &["http/1.1"]).await.unwrap();
+        stream.get_ref().1.peer_certificates().unwrap()[0].clone()
+    };
+
+    let stream = trust.connect(address, &["http/1.1"]).await.unwrap();
+    assert_eq!(
+        stream.get_ref().1.peer_certificates().unwrap(),
+        [der(&first.0)]
+    );
+    let (mut old, driving) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    let driving = tokio::spawn(driving);
+    let mut errors = async || {
+        let answer = old.send_request(request("/metrics", &[])).await.unwrap();
+        let (code, text) = read(answer).await.unwrap();
+        assert_eq!(code, 200);
+        errors_in(&text)
+    };
+    assert_eq!(errors().await, 0);
+
+    put(&mut volume, &second);
+    looked().await;
+    cluster
+        .eventually_eq(
+            "a new connection gets the second",
+            der(&second.0),
+            async || served().await,
+        )
+        .await;
+    assert_eq!(errors().await, 0, "and the old connection goes on");
+    assert_eq!(log.count("another certificate is in use"), 1);
+
+    let broken = (pair().0, "no key".to_owned());
+    put(&mut volume, &broken);
+    for told in 1..=2 {
+        looked().await;
+        cluster
+            .eventually("the error is counted", async || {
+                let errors = errors().await;
+                (errors >= told).then_some(()).ok_or(errors)
+            })
+            .await;
+        assert_eq!(served().await, der(&second.0), "what was there stays");
+    }
+    assert_eq!(log.count("the certificate was not renewed"), 1, "said once");
+
+    let third = pair();
+    put(&mut volume, &third);
+    looked().await;
+    let trust = Trust::of([der(&third.0)]);
+    cluster
+        .eventually("what is whole again is used", async || {
+            get_by(&trust, address, "/metrics", &[]).await
+        })
+        .await;
+    driving.abort();
+    running.end().await;
+}
+
+/// An authority, and its certificate.
+fn authority(name: &str) -> (Issuer<'static, KeyPair>, String) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&key).unwrap().pem();
+    (Issuer::new(params, key), certificate)
+}
+
+/// A certificate that `issuer` signed for this use.
+fn signed(
+    issuer: &Issuer<'static, KeyPair>,
+    usage: ExtendedKeyUsagePurpose,
+) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["scraper".to_owned()]).unwrap();
+    params.extended_key_usages = vec![usage];
+    let certificate = params.signed_by(&key, issuer).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap();
+    (certificate.der().clone(), key)
+}
+
+#[tokio::test]
+async fn with_authorities_of_clients_nobody_without_their_certificate_is_let_in() {
+    let cluster = Cluster::in_process().await;
+    let certificates = Certificates::self_signed(cluster.clock()).unwrap();
+    let (ours, ours_pem) = authority("ours");
+    let (theirs, theirs_pem) = authority("theirs");
+    let mut volume = Volume::new(&cluster, &[("ca.crt", &ours_pem)]);
+    let server = MetricsServer::at(anywhere())
+        .secure(Certificate::Ready(certificates.clone()))
+        .client_authorities(volume.file("ca.crt"));
+    let (running, address) = serving(&cluster, server).await;
+    let client = ExtendedKeyUsagePurpose::ClientAuth;
+    let trust = |identity| Trust {
+        roots: certificates.chain(),
+        identity,
+    };
+    let (known, unknown) = (
+        trust(Some(signed(&ours, client.clone()))),
+        trust(Some(signed(&theirs, client))),
+    );
+    let asked = async |trust: &Trust| get_by(trust, address, "/metrics", &[]).await;
+
+    assert_eq!(asked(&known).await.unwrap().code, 200);
+    let refused = format!("{:?}", asked(&trust(None)).await.unwrap_err());
+    assert!(refused.contains("CertificateRequired"), "{refused}");
+    let refused = format!("{:?}", asked(&unknown).await.unwrap_err());
+    assert!(refused.contains("UnknownCA"), "{refused}");
+    let server = signed(&ours, ExtendedKeyUsagePurpose::ServerAuth);
+    asked(&trust(Some(server))).await.unwrap_err();
+
+    // Another authority, as a volume brings it.
+    volume.put(&[("ca.crt", &theirs_pem)]);
+    looked().await;
+    cluster
+        .eventually("who was unknown is let in", async || asked(&unknown).await)
+        .await;
+    asked(&known).await.unwrap_err();
+
+    // None: what was there stays.
+    volume.put(&[("ca.crt", "nobody")]);
+    looked().await;
+    cluster
+        .eventually("the error is counted", async || {
+            let text = asked(&unknown).await.unwrap().body;
+            (errors_in(&text) > 0).then_some(()).ok_or(text)
+        })
+        .await;
+    assert_eq!(asked(&unknown).await.unwrap().code, 200);
+    running.end().await;
+}
+
+#[tokio::test]
+async fn authorities_of_clients_are_useless_without_https_and_must_be_some() {
+    let cluster = Cluster::in_process().await;
+    let volume = Volume::new(&cluster, &[("ca.crt", "nobody")]);
+    let built = async |server: MetricsServer| {
+        let built = cluster.manager().metrics_server(server).build().await;
+        format!("{}", built.unwrap_err())
+    };
+    let plain = MetricsServer::at(anywhere()).client_authorities(volume.file("ca.crt"));
+    let error = built(plain.clone()).await;
+    assert!(error.contains("need HTTPS"), "{error}");
+    let error = built(plain.secure(Certificate::SelfSigned)).await;
+    assert!(
+        error.contains("ca.crt has no usable authorities"),
+        "{error}"
+    );
+}

@@ -1,0 +1,141 @@
+//! What happens when writes fail.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use k8s_openapi::api::networking::v1::Ingress;
+use kube_core::params::DeleteParams;
+use reeve_apiserver::faults::Rule;
+use reeve_controller::client;
+use reeve_informer::ObjectKey;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::behaviour::world::World;
+
+fn creates() -> Rule {
+    Rule::new().verb("create").resource("ingresses")
+}
+
+async fn a_refused_write_is_given_up_after_its_retries_and_tried_again_when_something_changes(
+    world: World,
+) {
+    let program = world.start().await;
+    let refused = world
+        .server
+        .faults()
+        .add(creates().status(403, "the quota is used up"));
+    world.service("web", Some("on")).await;
+    world.until_told("web", "SyncFailed").await;
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(
+        refused.hits(),
+        1 + 1 + 8,
+        "the seed tries once, and again while it counts up to 8 retries"
+    );
+    refused.remove();
+    world.annotate("web", Some("again")).await;
+    world.until_ingress("web").await;
+    program.end().await;
+}
+
+async fn a_write_that_the_server_calls_invalid_is_an_event_and_not_tried_again(world: World) {
+    let program = world.start().await;
+    let refused = world
+        .server
+        .faults()
+        .add(creates().status(422, "spec.rules[0].host: invalid"));
+    world.service("web", Some("on")).await;
+    world.until_told("web", "InvalidIngress").await;
+    world.quiet().await;
+    assert_eq!(refused.hits(), 1);
+    program.end().await;
+}
+
+async fn an_outage_that_is_longer_than_all_retries_loses_nothing(world: World) {
+    for rule in [
+        creates().status(503, "later"),
+        creates().status(429, "slow down"),
+        creates().reset(),
+    ] {
+        let world = World::new(world.form).await;
+        let program = world.start().await;
+        let away = world.server.faults().add(rule);
+        world.service("web", Some("on")).await;
+        sleep(Duration::from_secs(600)).await;
+        assert!(away.hits() > 10, "{}", away.hits());
+        away.remove();
+        // Nor does one refusal after it end the retries.
+        let refused = world
+            .server
+            .faults()
+            .add(creates().times(1).status(403, "not yet"));
+        // No event comes: the back-off alone brings it back.
+        sleep(Duration::from_secs(1000)).await;
+        assert_eq!(refused.hits(), 1);
+        assert!(world.ingress("web").await.is_some());
+        assert_eq!(world.told("web").await, ["IngressCreated"]);
+        program.end().await;
+    }
+}
+
+async fn a_create_whose_answer_is_lost_is_taken_for_what_it_is(world: World) {
+    let program = world.start().await;
+    let lost = world.server.faults().add(creates().times(1).lose_answer());
+    world.service("web", Some("on")).await;
+    world.until_ingress("web").await;
+    world.quiet().await;
+    assert_eq!(lost.hits(), 1);
+    let told = world.told("web").await;
+    assert!(!told.contains(&"IngressConflict".to_owned()), "{told:?}");
+    world.annotate("web", None).await;
+    world.until_no_ingress("web").await;
+    program.end().await;
+}
+
+async fn a_namespace_that_ends_is_left_in_peace(world: World) {
+    let program = world.start().await;
+    let _: Namespace = world.create(json!({"metadata": {"name": "shop"}})).await;
+    let service = json!({
+        "metadata": {"namespace": "shop", "name": "web", "annotations": {"ingress/http": "on"}},
+        "spec": {"ports": [{"port": 80}]},
+    });
+    let _: Service = world.create(service).await;
+    let key = ObjectKey::namespaced("shop", "web");
+    let ingress = async || client::optional(world.client.get::<Ingress>(&key).await).unwrap();
+    world
+        .until("there is an Ingress", async |_| ingress().await.is_some())
+        .await;
+    // The Service outlives its Ingress, and wants a new one in a namespace where nothing can be made any more.
+    let held = serde_json::json!({"metadata": {"finalizers": ["example.com/held"]}});
+    let patch = kube_core::params::Patch::Merge(held);
+    world
+        .client
+        .patch::<Service, _>(&key, &kube_core::params::PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    world
+        .client
+        .delete::<Namespace>(&ObjectKey::cluster("shop"), &DeleteParams::default())
+        .await
+        .unwrap();
+    world
+        .until("there is no Ingress", async |_| ingress().await.is_none())
+        .await;
+    world.quiet().await;
+    assert!(ingress().await.is_none());
+    let refused = |request: &reeve_apiserver::record::RequestRecord| {
+        request.verb == "create" && request.code == 403
+    };
+    let refused = world.requests().into_iter().filter(refused).count();
+    assert!(refused <= 1, "{refused} creations in a namespace that ends");
+    program.end().await;
+}
+
+on_both_forms!(
+    a_refused_write_is_given_up_after_its_retries_and_tried_again_when_something_changes,
+    a_write_that_the_server_calls_invalid_is_an_event_and_not_tried_again,
+    an_outage_that_is_longer_than_all_retries_loses_nothing,
+    a_create_whose_answer_is_lost_is_taken_for_what_it_is,
+    a_namespace_that_ends_is_left_in_peace,
+);
