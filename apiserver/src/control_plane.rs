@@ -11,8 +11,7 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use reeve_apiserver::control_plane::ControlPlane;
 //! let Some(control_plane) = ControlPlane::from_assets().await? else {
-//!     eprintln!("SKIPPED: real kube-apiserver (KUBEBUILDER_ASSETS is not set)");
-//!     return Ok(());
+//!     return Ok(()); // skipped, as `reeve_apiserver::assets` says
 //! };
 //! let client = control_plane.client()?;
 //! println!("{}", client.apiserver_version().await?.git_version);
@@ -352,16 +351,18 @@ fn free_ports() -> Result<[u16; 3], Error> {
 // === impl ControlPlane ===
 
 impl ControlPlane {
-    /// Starts etcd and kube-apiserver from the directory in `KUBEBUILDER_ASSETS`; `None` when that is not set,
-    /// so that a suite can say loudly that it skips this half.
+    /// Starts etcd and kube-apiserver from the directory in `KUBEBUILDER_ASSETS`; `None` when that is not set and the
+    /// test is to be skipped, see [`assets`](crate::assets).
     ///
     /// # Errors
     /// When the directory lacks a program, or a program does not become ready.
+    ///
+    /// # Panics
+    /// When the variable is not set and `REEVE_REQUIRE_ASSETS=1`.
     pub async fn from_assets() -> Result<Option<Self>, Error> {
-        match Self::builder().start().await {
-            Ok(control_plane) => Ok(Some(control_plane)),
-            Err(Error::NoAssets) => Ok(None),
-            Err(error) => Err(error),
+        match crate::assets::control_plane() {
+            Some(builder) => builder.start().await.map(Some),
+            None => Ok(None),
         }
     }
 

@@ -23,6 +23,7 @@
 //! Time, uids and randomness come from the [`Clock`](reeve_clock::Clock) it is built with.
 
 mod access;
+pub mod assets;
 pub mod authn;
 mod builtin_schema;
 mod cel;

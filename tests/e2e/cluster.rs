@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use kube_client::Client;
+use reeve_apiserver::assets;
 use reeve_apiserver::control_plane::ControlPlane;
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -32,20 +33,12 @@ pub(crate) struct Cluster {
 // === impl Cluster ===
 
 impl Cluster {
-    /// `None` when a real one is wanted and not to be had; says so.
+    /// `None` when the case is skipped for want of a real server.
     pub(crate) async fn start(kind: Kind) -> Option<Self> {
         let server = match kind {
             Kind::Builtin => Server::Builtin(Builtin::start().await),
             Kind::Real => {
-                if std::env::var_os("KUBEBUILDER_ASSETS").is_none() {
-                    assert!(
-                        std::env::var_os("REEVE_REQUIRE_ASSETS").is_none(),
-                        "REEVE_REQUIRE_ASSETS is set and KUBEBUILDER_ASSETS is not"
-                    );
-                    eprintln!("SKIPPED: real kube-apiserver (KUBEBUILDER_ASSETS is not set)");
-                    return None;
-                }
-                let control_plane = ControlPlane::builder()
+                let control_plane = assets::control_plane()?
                     .controller_manager(true)
                     .start()
                     .await;

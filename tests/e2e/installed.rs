@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use reeve_apiserver::assets;
 use serde_json::json;
 
 use crate::cluster::container;
 use crate::process::{Process, get};
-use crate::world::{World, until};
+use crate::world::World;
 
 /// The Deployment's ports are there once; the case runs on two servers.
 static PORTS: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -30,15 +31,10 @@ async fn the_deployment_runs_with_its_literal_arguments_and_its_probes_pass(worl
         ports.find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_err())
     };
     if let Some(port) = taken().await {
-        if std::env::var_os("REEVE_REQUIRE_ASSETS").is_none() {
-            eprintln!("SKIPPED: the Deployment's port {port} is taken on this machine");
-            return;
-        }
-        // Another run of this suite will be done with it.
-        until("the Deployment's ports are free", async || {
-            taken().await.is_none()
-        })
-        .await;
+        assets::skip(&format!(
+            "the Deployment's port {port}: another program on this machine listens on it"
+        ));
+        return;
     }
     let mut args = crate::cluster::arguments(&container);
     // The gateway of this case is on loopback, where one of a cluster never is.

@@ -1,40 +1,14 @@
 //! kubectl as a user types it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use reeve_apiserver::assets;
 use tokio::process::Command;
 
-/// The newest kubectl found, if any: `KUBECTL`, the search path, or the Google Cloud SDK's versioned binaries.
-fn find() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("KUBECTL") {
-        return Some(path.into());
-    }
-    let sdk = Path::new("/usr/lib/google-cloud-sdk/bin");
-    let versioned = [33, 32, 31, 30, 29].map(|minor| sdk.join(format!("kubectl.1.{minor}")));
-    let in_path = std::env::var_os("PATH")
-        .map(|path| {
-            std::env::split_paths(&path)
-                .map(|directory| directory.join("kubectl"))
-                .collect::<Vec<_>>()
-        })
-        .unwrap_or_default();
-    versioned
-        .into_iter()
-        .chain(in_path)
-        .find(|path| path.is_file())
-}
-
-/// kubectl with that kubeconfig; `None`, loudly, where there is none.
+/// kubectl with that kubeconfig; `None` when the case is skipped for want of kubectl.
 pub(crate) fn of(kubeconfig: PathBuf) -> Option<Kubectl> {
-    let Some(program) = find() else {
-        assert!(
-            std::env::var_os("REEVE_REQUIRE_ASSETS").is_none(),
-            "REEVE_REQUIRE_ASSETS is set and no kubectl was found"
-        );
-        eprintln!("SKIPPED: kubectl is not installed");
-        return None;
-    };
+    let program = assets::kubectl()?;
     Some(Kubectl {
         program,
         kubeconfig,

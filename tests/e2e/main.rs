@@ -3,7 +3,7 @@
 //!
 //! Every case runs against the built-in API server, and, when `KUBEBUILDER_ASSETS` names the binaries
 //! (`eval "$(tools/kube-apiserver/build.sh)"`), against kube-apiserver + etcd + kube-controller-manager with RBAC.
-//! Without them those cases print SKIPPED; with `REEVE_REQUIRE_ASSETS=1` they fail instead.
+//! Without them those cases are skipped or fail, see `reeve_apiserver::assets`.
 
 /// Makes two tests of each async case: one on the built-in server, one on a real control plane.
 macro_rules! on_both_servers {

@@ -2,19 +2,7 @@
 
 use std::time::Duration;
 
-use reeve_apiserver::control_plane::ControlPlane;
-
-fn no_assets() -> bool {
-    if std::env::var_os("KUBEBUILDER_ASSETS").is_some_and(|value| !value.is_empty()) {
-        return false;
-    }
-    assert!(
-        std::env::var_os("REEVE_REQUIRE_ASSETS").is_none_or(|value| value != "1"),
-        "REEVE_REQUIRE_ASSETS=1, but KUBEBUILDER_ASSETS is not set"
-    );
-    eprintln!("SKIPPED: real kube-apiserver (KUBEBUILDER_ASSETS is not set)");
-    true
-}
+use reeve_apiserver::assets;
 
 async fn get(client: &kube_client::Client, path: &str) -> Result<String, kube_client::Error> {
     let request = http::Request::get(path)
@@ -37,13 +25,10 @@ async fn post(
 
 #[tokio::test]
 async fn objects_and_the_port_survive_a_restart_of_the_real_api_server() {
-    if no_assets() {
+    let Some(builder) = assets::control_plane() else {
         return;
-    }
-    let mut control_plane = ControlPlane::builder()
-        .start()
-        .await
-        .expect("the control plane starts");
+    };
+    let mut control_plane = builder.start().await.expect("the control plane starts");
     let client = control_plane.client().expect("a client");
     let config_map = serde_json::json!({"metadata": {"name": "kept"}, "data": {"a": "b"}});
     post(
@@ -82,10 +67,10 @@ async fn objects_and_the_port_survive_a_restart_of_the_real_api_server() {
 
 #[tokio::test]
 async fn the_controller_manager_makes_service_accounts_whose_tokens_are_refused_by_rbac() {
-    if no_assets() {
+    let Some(builder) = assets::control_plane() else {
         return;
-    }
-    let control_plane = ControlPlane::builder()
+    };
+    let control_plane = builder
         .controller_manager(true)
         .start()
         .await

@@ -184,7 +184,6 @@ const MAPS: usize = 20_000;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_converges_with_a_real_server_through_churn_crash_compaction_and_removed_kinds() {
     let Some(mut control_plane) = ControlPlane::from_assets().await.unwrap() else {
-        println!("SKIPPED: KUBEBUILDER_ASSETS is not set");
         return;
     };
     let client = control_plane.client().unwrap();

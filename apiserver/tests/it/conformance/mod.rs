@@ -7,7 +7,7 @@
 //!
 //! * Built-in server: always.
 //! * Real server: through `KUBEBUILDER_ASSETS` (see `tools/kube-apiserver/build.sh`); without it that half is skipped
-//!   with a loud line, or fails with `REEVE_REQUIRE_ASSETS=1`.
+//!   or fails, see `reeve_apiserver::assets`.
 //! * `REEVE_RECORD=1` writes the record anew from the real server. Read the diff before you commit it.
 //! * `REEVE_CASE=text` runs only the cases whose name contains `text`.
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
+use reeve_apiserver::assets;
 use reeve_apiserver::control_plane::ControlPlane;
 use reeve_apiserver::rbac::{MASTERS, User};
 use reeve_apiserver::{ApiServer, Serving};
@@ -95,17 +96,7 @@ impl Target {
     }
 
     pub async fn real() -> Option<(ControlPlane, Self)> {
-        if std::env::var_os("KUBEBUILDER_ASSETS").is_none_or(|value| value.is_empty()) {
-            let required =
-                std::env::var_os("REEVE_REQUIRE_ASSETS").is_some_and(|value| value == "1");
-            assert!(
-                !required,
-                "REEVE_REQUIRE_ASSETS=1, but KUBEBUILDER_ASSETS is not set"
-            );
-            eprintln!("SKIPPED: real kube-apiserver (KUBEBUILDER_ASSETS is not set)");
-            return None;
-        }
-        let mut control_plane = ControlPlane::builder()
+        let mut control_plane = assets::control_plane()?
             .controller_manager(true)
             // It would put a ConfigMap into every namespace.
             .controller_manager_argument(

@@ -4,8 +4,8 @@
 //! versions replaced. Both servers are compared with it.
 //!
 //! kubectl 1.29, 1.31 and 1.33 are taken from the environment (`KUBECTL_1_29`, …), else from the usual folders; a
-//! version that is not there is skipped with a loud line. `REEVE_RECORD=1` with `KUBEBUILDER_ASSETS` writes the record
-//! anew.
+//! version that is not there is skipped or fails, see `reeve_apiserver::assets`. `REEVE_RECORD=1` with
+//! `KUBEBUILDER_ASSETS` writes the record again.
 
 mod steps;
 mod tour;
@@ -13,101 +13,73 @@ mod tour;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use reeve_apiserver::ApiServer;
-use reeve_apiserver::control_plane::ControlPlane;
-
-const VERSIONS: &[&str] = &["1.29", "1.31", "1.33"];
+use reeve_apiserver::{ApiServer, assets};
 
 /// Steps that the built-in server is known to answer otherwise: part of the step's line, and the reason. Strict.
 const KNOWN_DIFFERENCES: &[(&str, &str)] = &[];
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tour_with_each_kubectl_prints_the_same_on_the_built_in_server() {
-    for version in VERSIONS {
-        let Some(kubectl) = find(version) else {
-            continue;
-        };
-        let server = ApiServer::builder()
-            .start()
-            .await
-            .expect("the built-in server starts");
-        let serving = server
-            .serve(([127, 0, 0, 1], 0).into())
-            .await
-            .expect("it listens");
-        let printed = tour(&kubectl, &serving.kubeconfig()).await;
-        serving.stop().await;
-        server.shutdown().await.expect("it ends");
-        compare("the built-in server", version, &printed, KNOWN_DIFFERENCES);
-    }
+/// Makes the tests of each version of kubectl.
+macro_rules! of_each_version {
+    ($($name:ident: $version:literal),+ $(,)?) => {
+        mod prints_the_same_on_the_built_in_server {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() { super::on_the_built_in_server($version).await; })+
+        }
+        mod prints_what_is_recorded_on_a_real_server {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() { super::on_a_real_server($version).await; })+
+        }
+    };
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tour_with_each_kubectl_prints_what_is_recorded_on_the_real_server() {
-    if std::env::var_os("KUBEBUILDER_ASSETS").is_none_or(|value| value.is_empty()) {
-        let required = std::env::var_os("REEVE_REQUIRE_ASSETS").is_some_and(|value| value == "1");
-        assert!(
-            !required,
-            "REEVE_REQUIRE_ASSETS=1, but KUBEBUILDER_ASSETS is not set"
-        );
-        eprintln!("SKIPPED: real kube-apiserver (KUBEBUILDER_ASSETS is not set)");
+of_each_version! {
+    kubectl_1_29: "1.29",
+    kubectl_1_31: "1.31",
+    kubectl_1_33: "1.33",
+}
+
+async fn on_the_built_in_server(version: &str) {
+    let Some(kubectl) = assets::kubectl_of_version(version) else {
         return;
-    }
-    for version in VERSIONS {
-        let Some(kubectl) = find(version) else {
-            continue;
-        };
-        let control_plane = ControlPlane::builder()
-            .controller_manager(true)
-            .controller_manager_argument(
-                "--controllers=*,-root-ca-certificate-publisher-controller",
-            )
-            .start()
-            .await
-            .expect("the control plane starts");
-        let printed = tour(&kubectl, &control_plane.kubeconfig()).await;
-        if std::env::var_os("REEVE_RECORD").is_some() {
-            std::fs::write(record(version), printed.join("\n") + "\n")
-                .expect("the record is written");
-        } else {
-            compare("the real kube-apiserver", version, &printed, &[]);
-        }
+    };
+    let server = ApiServer::builder()
+        .start()
+        .await
+        .expect("the built-in server starts");
+    let serving = server
+        .serve(([127, 0, 0, 1], 0).into())
+        .await
+        .expect("it listens");
+    let printed = tour(&kubectl, &serving.kubeconfig()).await;
+    serving.stop().await;
+    server.shutdown().await.expect("it ends");
+    compare("the built-in server", version, &printed, KNOWN_DIFFERENCES);
+}
+
+async fn on_a_real_server(version: &str) {
+    let Some(builder) = assets::control_plane() else {
+        return;
+    };
+    let Some(kubectl) = assets::kubectl_of_version(version) else {
+        return;
+    };
+    let control_plane = builder
+        .controller_manager(true)
+        .controller_manager_argument("--controllers=*,-root-ca-certificate-publisher-controller")
+        .start()
+        .await
+        .expect("the control plane starts");
+    let printed = tour(&kubectl, &control_plane.kubeconfig()).await;
+    if std::env::var_os("REEVE_RECORD").is_some() {
+        std::fs::write(record(version), printed.join("\n") + "\n").expect("the record is written");
+    } else {
+        compare("the real kube-apiserver", version, &printed, &[]);
     }
 }
 
 fn record(version: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join(format!("tests/it/kubectl/recorded-{version}.txt"))
-}
-
-fn find(version: &str) -> Option<PathBuf> {
-    let variable = format!("KUBECTL_{}", version.replace('.', "_"));
-    if let Some(path) = std::env::var_os(&variable).filter(|path| !path.is_empty()) {
-        return Some(path.into());
-    }
-    let mut folders: Vec<PathBuf> = std::env::var_os("PATH")
-        .iter()
-        .flat_map(std::env::split_paths)
-        .collect();
-    folders.extend(
-        [
-            "/usr/local/bin",
-            "/usr/lib/google-cloud-sdk/bin",
-            "/usr/share/google-cloud-sdk/bin",
-        ]
-        .map(PathBuf::from),
-    );
-    let found = folders
-        .iter()
-        .flat_map(|folder| {
-            ["kubectl.", "kubectl-", "kubectl-v"]
-                .map(|prefix| folder.join(format!("{prefix}{version}")))
-        })
-        .find(|path| path.is_file());
-    if found.is_none() {
-        eprintln!("SKIPPED: kubectl {version} (set {variable} to its path)");
-    }
-    found
 }
 
 async fn tour(kubectl: &std::path::Path, kubeconfig: &str) -> Vec<String> {

@@ -42,7 +42,7 @@ pub(crate) struct Contender {
 impl Contender {
     pub(crate) async fn start(
         side: Side,
-        program: &str,
+        program: &Path,
         flags: Vec<String>,
         identity: &str,
         kubeconfig: &str,
@@ -65,7 +65,7 @@ impl Contender {
             .stderr(create(&errors))
             .kill_on_drop(true)
             .spawn()
-            .unwrap_or_else(|error| panic!("{program}: {error}"));
+            .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
         Self {
             side,
             identity: identity.to_owned(),

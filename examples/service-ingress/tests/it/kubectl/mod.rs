@@ -8,8 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use http::Request;
-use reeve_apiserver::ApiServer;
-use reeve_apiserver::control_plane::ControlPlane;
+use reeve_apiserver::{ApiServer, assets};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
@@ -45,7 +44,9 @@ struct Program {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_four_scenarios_on_the_built_in_server() {
-    let Some(kubectl) = kubectl() else { return };
+    let Some(kubectl) = assets::kubectl() else {
+        return;
+    };
     let server = ApiServer::builder().rbac().start().await.unwrap();
     let serving = server.serve_tls(([127, 0, 0, 1], 0).into()).await.unwrap();
     let world = World::new(kubectl, "built-in", &serving.kubeconfig(), server.client()).await;
@@ -55,16 +56,13 @@ async fn the_four_scenarios_on_the_built_in_server() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_four_scenarios_on_a_real_server() {
-    if std::env::var_os("KUBEBUILDER_ASSETS").is_none() {
-        assert!(
-            std::env::var_os("REEVE_REQUIRE_ASSETS").is_none(),
-            "REEVE_REQUIRE_ASSETS is set and KUBEBUILDER_ASSETS is not"
-        );
-        eprintln!("SKIPPED: real kube-apiserver (KUBEBUILDER_ASSETS is not set)");
+    let Some(builder) = assets::control_plane() else {
         return;
-    }
-    let Some(kubectl) = kubectl() else { return };
-    let control_plane = ControlPlane::builder().controller_manager(true).start();
+    };
+    let Some(kubectl) = assets::kubectl() else {
+        return;
+    };
+    let control_plane = builder.controller_manager(true).start();
     let control_plane = control_plane.await.unwrap();
     let client = control_plane.client().unwrap();
     let world = World::new(kubectl, "real", &control_plane.kubeconfig(), client).await;
@@ -115,22 +113,6 @@ async fn scenarios(world: &World) {
         world.kubectl_output(&["delete", "service", form]).await;
         world.until_ingress(form, false).await;
     }
-}
-
-/// The newest kubectl found, if any: `KUBECTL`, or one in the search path.
-fn kubectl() -> Option<PathBuf> {
-    let named = std::env::var_os("KUBECTL").map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut found = std::env::split_paths(&path).map(|directory| directory.join("kubectl"));
-    let kubectl = named.or_else(|| found.find(|file| file.is_file()));
-    if kubectl.is_none() {
-        assert!(
-            std::env::var_os("REEVE_REQUIRE_ASSETS").is_none(),
-            "REEVE_REQUIRE_ASSETS is set and no kubectl was found"
-        );
-        eprintln!("SKIPPED: kubectl is not installed");
-    }
-    kubectl
 }
 
 // === impl World ===
