@@ -2,13 +2,17 @@
 //!
 //! Everything here is a pure function of a [`Policy`]; a refusal says which entry it is about. A
 //! target is refused when it lies inside an entry *and* when an entry lies inside it: a banned /8
-//! would otherwise take the allowlisted address in its middle with it.
+//! would otherwise take the allowlisted address in its middle with it. An IPv6 range is compared with
+//! the IPv6 forms of an IPv4 entry too (mapped, NAT64, 6to4): behind a dual-stack proxy they are the
+//! same client.
 
 mod protected;
 
 pub use protected::{BUILT_IN, PRIVATE};
 
-use ipnet::IpNet;
+use std::net::Ipv6Addr;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use crate::target::Target;
 
@@ -105,13 +109,15 @@ impl Policy {
     }
 
     fn allowlisted(&self, target: &Target) -> Option<Refusal> {
-        let entry = self.allowlist.iter().find(|entry| entry.overlaps(target))?;
+        let entry = self.allowlist.iter().find(|entry| meets(entry, target))?;
         let message = if entry == target {
             format!("{target} is allowlisted")
         } else if entry.contains(target) {
             format!("{target} is inside the allowlisted range {entry}")
-        } else {
+        } else if target.contains(entry) {
             format!("{target} contains {entry}, which is allowlisted")
+        } else {
+            format!("{target} covers an IPv6 form of {entry}, which is allowlisted")
         };
         Some(Refusal {
             kind: RefusalKind::Allowlisted,
@@ -124,19 +130,21 @@ impl Policy {
             kind: RefusalKind::Protected,
             message: if entry.contains(target) {
                 format!("{target} is never banned: it belongs to {what} ({entry})")
-            } else {
+            } else if target.contains(&entry) {
                 format!("{target} is never banned: it contains {what} ({entry})")
+            } else {
+                format!("{target} is never banned: it covers an IPv6 form of {what} ({entry})")
             },
         };
         for (range, what) in built_in(self.protect_private) {
-            if range.overlaps(target) {
+            if meets(&range, target) {
                 return Some(named(range, what));
             }
         }
         let entry = self
             .protected
             .iter()
-            .find(|entry| entry.target.overlaps(target))?;
+            .find(|entry| meets(&entry.target, target))?;
         Some(named(entry.target, &entry.what))
     }
 
@@ -154,6 +162,33 @@ impl Policy {
             ),
         })
     }
+}
+
+/// Whether a ban of `target` would hit an address of `entry`, in any form that addresses take on their way.
+fn meets(entry: &Target, target: &Target) -> bool {
+    if entry.overlaps(target) {
+        return true;
+    }
+    match (entry.net(), target.net()) {
+        (IpNet::V4(entry), IpNet::V6(target)) => {
+            embedded(entry).any(|form| form.contains(&target) || target.contains(&form))
+        }
+        _ => false,
+    }
+}
+
+/// The IPv6 ranges that stand for the addresses of `v4`: mapped (`::ffff:0:0/96`), NAT64 (`64:ff9b::/96`) and
+/// 6to4 (`2002::/16`).
+fn embedded(v4: Ipv4Net) -> impl Iterator<Item = Ipv6Net> {
+    let bits = u128::from(u32::from(v4.network()));
+    let length = v4.prefix_len();
+    [
+        ((0xffff << 32) | bits, 96 + length),
+        ((0x0064_ff9b << 96) | bits, 96 + length),
+        ((0x2002 << 112) | (bits << 80), 16 + length),
+    ]
+    .into_iter()
+    .filter_map(|(address, length)| Ipv6Net::new(Ipv6Addr::from(address), length).ok())
 }
 
 fn built_in(private: bool) -> impl Iterator<Item = (Target, &'static str)> {
@@ -233,6 +268,47 @@ mod tests {
                 refusal.message
             );
         }
+    }
+
+    #[test]
+    fn no_ipv6_form_of_an_allowed_or_protected_ipv4_address_is_banned() {
+        use RefusalKind::{Allowlisted, Protected, TooWide};
+        let open = Policy {
+            min_prefix_v6: FLOOR_V6,
+            ..policy()
+        };
+        for (given, kind) in [
+            // Holds all of ::ffff:0:0/96, in which every IPv4 address is.
+            ("::fffe:0:0/95", Allowlisted),
+            ("::ffff:0:0/95", Allowlisted),
+            ("::/48", Allowlisted),
+            ("64:ff9b::203.0.113.9", Allowlisted),
+            ("64:ff9b::198.51.100.0/121", Allowlisted),
+            ("64:ff9b::/96", Allowlisted),
+            ("2002:cb00:7109::1", Allowlisted),
+            ("2002:cb00:7109::/48", Allowlisted),
+            ("2002:cb00:7100::/40", Allowlisted),
+            ("64:ff9b::192.0.2.1", Protected),
+            ("2002:7f00:1::/48", Protected),
+        ] {
+            let refusal = open.refusal(&target(given));
+            let refusal = refusal.unwrap_or_else(|| panic!("{given} is allowed"));
+            assert_eq!(refusal.kind, kind, "{given}: {}", refusal.message);
+        }
+        let message = open
+            .refusal(&target("64:ff9b::203.0.113.9"))
+            .unwrap()
+            .message;
+        assert!(message.contains("IPv6 form of 203.0.113.9"), "{message}");
+        for given in [
+            "64:ff9b::203.0.113.10",
+            "2002:cb00:710a::/48",
+            "2001:db8::/48",
+        ] {
+            assert_eq!(open.refusal(&target(given)), None, "{given}");
+        }
+        let wide = open.refusal(&target("2a00::/31")).unwrap();
+        assert_eq!(wide.kind, TooWide);
     }
 
     #[test]
