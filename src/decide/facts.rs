@@ -8,6 +8,7 @@ use crate::api::{
     TRIGGER_ANNOTATION,
 };
 use crate::duration;
+use crate::engine::Kind;
 use crate::target::{self, Target};
 
 use super::world::World;
@@ -70,6 +71,10 @@ impl<'a> Facts<'a> {
             unplaced: false,
         };
         facts.held = facts.read_held(place);
+        // What an engine cannot express never came to stand there.
+        facts
+            .held
+            .retain(|standing| inexpressible(&standing.target, &standing.place).is_none());
         facts.unplaced = place.is_none() && facts.unrecorded().is_some();
         facts
     }
@@ -181,6 +186,12 @@ impl Request {
         }
         Ok(Self { target, duration })
     }
+}
+
+/// Why the engine of `place` cannot ban `target`, whatever its gateway answers; `None`: it can.
+pub(super) fn inexpressible(target: &Target, place: &Place) -> Option<String> {
+    let kind: Kind = place.engine.parse().ok()?;
+    kind.capabilities().refusal(target)
 }
 
 /// `start` plus `duration`, at most the last moment there is.

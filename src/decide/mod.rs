@@ -218,6 +218,9 @@ impl Decision<'_> {
             Ok(place) => place,
             Err(why) => return self.waiting(why),
         };
+        if let Some(message) = facts::inexpressible(&request.target, place) {
+            return self.reject("Unsupported", message);
+        }
         let standing = Standing {
             target: request.target,
             place: place.clone(),
@@ -260,7 +263,13 @@ impl Decision<'_> {
         until: Option<Timestamp>,
         problem: Option<String>,
     ) -> Plan {
+        // The engine was replaced by one that is not able to keep this ban.
+        let place = self.world.place.ok();
+        let unsupported = place.and_then(|place| facts::inexpressible(&request.target, place));
         let Some(present) = self.facts.held.first() else {
+            if let Some(message) = unsupported {
+                return self.reject("Unsupported", message);
+            }
             // Banned by somebody's records, and nobody to ask.
             let why = self.world.place.err().unwrap_or("no engine is configured");
             return self.waiting(why);
@@ -270,6 +279,9 @@ impl Decision<'_> {
         }
         if present.target != request.target {
             return self.ban(request);
+        }
+        if let Some(message) = unsupported {
+            return self.reject("Unsupported", message);
         }
         let standing = Standing {
             target: request.target,
@@ -353,12 +365,18 @@ impl Decision<'_> {
                 return self.keep(request, began, until, problem);
             }
         }
+        self.reject("InvalidSpec", problem.to_string())
+    }
+
+    /// Nothing is banned until the spec or the engine changes; what stands is lifted.
+    fn reject(&self, reason: &'static str, message: String) -> Plan {
         if let Some(waiting) = self.nowhere_to_lift() {
             return waiting;
         }
         let (calls, lifted, _) = self.lifting(None);
         let purpose = Purpose::Reject {
-            message: problem.to_string(),
+            reason,
+            message,
             lifted,
         };
         self.with_after(calls, purpose, None)

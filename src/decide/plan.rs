@@ -101,8 +101,13 @@ pub(super) enum Purpose {
         message: String,
         lifted: bool,
     },
-    /// The spec is wrong.
-    Reject { message: String, lifted: bool },
+    /// The spec is wrong, or the engine is not able to follow it.
+    Reject {
+        /// The reason of the condition and the Event.
+        reason: &'static str,
+        message: String,
+        lifted: bool,
+    },
     /// No engine is configured.
     Wait { message: String },
     /// The object goes away.
@@ -326,7 +331,11 @@ impl Plan {
                 message,
                 lifted,
             } => draft.refused(*kind, message, *lifted),
-            Purpose::Reject { message, lifted } => draft.rejected(message, *lifted),
+            Purpose::Reject {
+                reason,
+                message,
+                lifted,
+            } => draft.rejected(reason, message, *lifted),
             Purpose::Wait { message } => draft.waiting(message, self.foreign),
             Purpose::Release { lifted, forced } => draft.released(*lifted, *forced),
         }

@@ -332,7 +332,7 @@ impl Draft {
         }
     }
 
-    pub(super) fn rejected(&mut self, message: &str, lifted: bool) {
+    pub(super) fn rejected(&mut self, reason: &'static str, message: &str, lifted: bool) {
         let known =
             self.status.is(&Phase::Failed) && self.status.message.as_deref() == Some(message);
         self.set(Phase::Failed, ResultCode::Failed, message.to_owned());
@@ -343,11 +343,11 @@ impl Draft {
         self.conditions(
             ConditionStatus::False,
             ConditionStatus::False,
-            "InvalidSpec",
+            reason,
             message,
         );
         if !known || lifted {
-            self.announce(true, "InvalidSpec", message, Some(Notice::Trouble));
+            self.announce(true, reason, message, Some(Notice::Trouble));
             self.effect = if lifted {
                 Effect::Lifted(Cause::Rejected, None)
             } else {

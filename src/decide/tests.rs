@@ -841,7 +841,7 @@ fn an_expired_block_does_not_care_about_a_new_engine() {
     let mut case = Case::active("192.0.2.7", "1m", 61);
     let plan = case.decide();
     case.apply(&plan, now());
-    case.place = Some(Place::new("xdp", "gateway:8080"));
+    case.place = Some(Place::new("xdp", "gateway:9521"));
     assert!(case.decide().is_rest());
 }
 
@@ -1055,4 +1055,62 @@ fn the_patch_is_bound_to_the_version_and_keeps_other_finalizers() {
     );
     assert!(patch["metadata"]["annotations"][INTENT].is_string());
     assert!(patch.get("spec").is_none());
+}
+
+fn xdp() -> Place {
+    Place::new("xdp", "gateway:9521")
+}
+
+#[test]
+fn a_target_that_the_engine_cannot_express_fails_without_a_call() {
+    let mut triggered = Case::new("2001:db8::7", "10m");
+    triggered.block.spec.trigger = Some(true);
+    let mut born = Case::new("2001:db8::7", "10m");
+    let target = "2001:db8::7".parse().unwrap();
+    born.annotate(INTENT, &Intent::new(target, here(), 1).to_string());
+    for mut case in [Case::new("2001:db8::7", "10m"), triggered, born] {
+        let plan = case.decide();
+        assert_eq!(operations(&plan), []);
+        assert!(plan.before().is_none(), "nothing is about to be enforced");
+        let settled = case.apply(&plan, now());
+        assert_eq!(phase(&settled), Phase::Failed);
+        assert_eq!(reasons(&settled), ["Unsupported"]);
+        assert_eq!(settled.wake, None, "only a change wakes it");
+        let message = case.status().message.unwrap();
+        assert!(
+            message.contains("iptables cannot ban 2001:db8::7"),
+            "{message}"
+        );
+        let again = case.decide();
+        assert_eq!(operations(&again), []);
+        assert_eq!(case.apply(&again, now()).status, None, "it is written once");
+        case.block.metadata.deletion_timestamp = Some(Time(now()));
+        assert_eq!(operations(&case.decide()), []);
+    }
+}
+
+#[test]
+fn another_engine_bans_what_the_former_could_not_express() {
+    let mut case = Case::new("2001:db8::7", "10m");
+    let plan = case.decide();
+    case.apply(&plan, now());
+    case.place = Some(xdp());
+    let plan = case.decide();
+    assert_eq!(operations(&plan), [ban("2001:db8::7", Some(600))]);
+    assert_eq!(phase(&case.apply(&plan, now())), Phase::Active);
+}
+
+#[test]
+fn an_engine_that_cannot_keep_a_standing_ban_has_it_lifted_where_it_stands() {
+    let mut case = Case::new("2001:db8::7", "10m");
+    case.place = Some(xdp());
+    let plan = case.decide();
+    case.apply(&plan, now());
+    case.place = Some(here());
+    let plan = case.decide();
+    assert_eq!(operations(&plan), [unban("2001:db8::7")]);
+    assert_eq!(plan.calls()[0].standing.place, xdp());
+    let settled = case.apply(&plan, now());
+    assert_eq!(phase(&settled), Phase::Failed);
+    assert_eq!(reasons(&settled), ["Unsupported"]);
 }

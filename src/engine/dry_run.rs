@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 
-use super::{Ban, Capabilities, Engine, Error, Remaining, Unban};
+use super::{Ban, Capabilities, Engine, Error, Kind, Remaining, Unban};
 use crate::outbound::BoxFuture;
 use crate::target::Target;
 
@@ -26,11 +26,7 @@ impl DryRun {
 
 impl Engine for DryRun {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "dry-run",
-            keeps_time: false,
-            lists: true,
-        }
+        Kind::DryRun.capabilities()
     }
 
     fn endpoint(&self) -> &'static str {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::call::Caller;
-use super::{Ban, Capabilities, Endpoint, Engine, Error, Remaining, Unban};
+use super::{Ban, Capabilities, Endpoint, Engine, Error, Kind, Remaining, Unban};
 use crate::outbound::{BoxFuture, Outbound};
 use crate::target::Target;
 
@@ -57,11 +57,7 @@ impl Iptables {
 
 impl Engine for Iptables {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "iptables",
-            keeps_time: false,
-            lists: true,
-        }
+        Kind::Iptables.capabilities()
     }
 
     fn endpoint(&self) -> &str {

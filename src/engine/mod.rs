@@ -80,6 +80,10 @@ pub struct Capabilities {
     pub keeps_time: bool,
     /// [`Engine::list`] answers with a set.
     pub lists: bool,
+    /// It bans IPv6 targets, not only IPv4 ones.
+    pub ipv6: bool,
+    /// It bans ranges, not only addresses.
+    pub ranges: bool,
 }
 
 /// What came of a ban.
@@ -144,9 +148,59 @@ impl From<Duration> for Remaining {
     }
 }
 
+// === impl Capabilities ===
+
+impl Capabilities {
+    /// Why this engine cannot ban `target`, whatever its gateway answers; `None`: it can.
+    #[must_use]
+    pub fn refusal(&self, target: &Target) -> Option<String> {
+        let what = if target.is_ipv6() && !self.ipv6 {
+            "IPv6"
+        } else if !target.is_host() && !self.ranges {
+            "ranges"
+        } else {
+            return None;
+        };
+        let name = self.name;
+        Some(format!(
+            "the engine {name} cannot ban {target}: it does not support {what}; configure an engine that does, such as xdp"
+        ))
+    }
+}
+
 // === impl Kind ===
 
 impl Kind {
+    /// What engines of this kind can do.
+    #[must_use]
+    pub fn capabilities(self) -> Capabilities {
+        let name = self.name();
+        match self {
+            // The agent calls iptables, never ip6tables.
+            Self::Iptables => Capabilities {
+                name,
+                keeps_time: false,
+                lists: true,
+                ipv6: false,
+                ranges: true,
+            },
+            Self::Xdp => Capabilities {
+                name,
+                keeps_time: true,
+                lists: false,
+                ipv6: true,
+                ranges: true,
+            },
+            Self::DryRun => Capabilities {
+                name,
+                keeps_time: false,
+                lists: true,
+                ipv6: true,
+                ranges: true,
+            },
+        }
+    }
+
     /// The name in the configuration.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -206,6 +260,26 @@ mod tests {
             assert_eq!(remaining.as_secs(), seconds, "{milliseconds} ms");
         }
         assert_eq!(Remaining::new(Duration::MAX).as_secs(), u64::MAX);
+    }
+
+    #[test]
+    fn an_engine_refuses_only_what_it_cannot_express() {
+        let refusal = |kind: Kind, target: &str| {
+            let target = target.parse().unwrap();
+            kind.capabilities().refusal(&target)
+        };
+        for target in ["192.0.2.7", "192.0.2.0/24", "2001:db8::7", "2001:db8::/48"] {
+            assert_eq!(refusal(Kind::Xdp, target), None);
+            assert_eq!(refusal(Kind::DryRun, target), None);
+            let ipv6 = target.contains(':');
+            assert_eq!(refusal(Kind::Iptables, target).is_some(), ipv6, "{target}");
+        }
+        let addresses_only = Capabilities {
+            ranges: false,
+            ..Kind::Xdp.capabilities()
+        };
+        let refused = addresses_only.refusal(&"192.0.2.0/24".parse().unwrap());
+        assert!(refused.unwrap().contains("ranges"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::call::Caller;
-use super::{Ban, Capabilities, Endpoint, Engine, Error, Remaining, Unban};
+use super::{Ban, Capabilities, Endpoint, Engine, Error, Kind, Remaining, Unban};
 use crate::outbound::{BoxFuture, Outbound};
 use crate::target::Target;
 
@@ -48,11 +48,7 @@ impl Xdp {
 
 impl Engine for Xdp {
     fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            name: "xdp",
-            keeps_time: true,
-            lists: false,
-        }
+        Kind::Xdp.capabilities()
     }
 
     fn endpoint(&self) -> &str {
