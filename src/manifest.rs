@@ -22,6 +22,16 @@ pub fn crd() -> Result<String, serde_yaml_ng::Error> {
     Ok(format!("{HEADER} crd > manifests/base/crd.yaml`\n{body}"))
 }
 
+/// The CRD without CEL rules as YAML, for Kubernetes before 1.31.
+///
+/// # Errors
+/// As [`crd`].
+pub fn crd_without_rules() -> Result<String, serde_yaml_ng::Error> {
+    let crd = serde_yaml_ng::to_value(api::crd_without_rules())?;
+    let body = serde_yaml_ng::to_string(&without_nulls(crd))?;
+    Ok(format!("{HEADER} crd --without-rules`\n{body}"))
+}
+
 /// The access rules as YAML, for an operator in `namespace`.
 ///
 /// # Errors
@@ -112,6 +122,22 @@ mod tests {
             stored("crd.yaml") == crd().unwrap(),
             "run: cargo run -- crd > manifests/base/crd.yaml"
         );
+    }
+
+    #[test]
+    fn the_crd_without_rules_differs_from_the_other_in_its_rules_only() {
+        let (full, bare) = (crd().unwrap(), crd_without_rules().unwrap());
+        assert!(full.contains("isIP") && full.contains("x-kubernetes-validations"));
+        assert!(!bare.contains("isIP") && !bare.contains("x-kubernetes-validations"));
+        let lines = |text: &str| -> Vec<String> {
+            let rules = ["x-kubernetes-validations", "- message: ", "rule: "];
+            text.lines()
+                .skip(1)
+                .filter(|line| !rules.iter().any(|rule| line.trim().starts_with(rule)))
+                .map(str::to_owned)
+                .collect()
+        };
+        assert_eq!(lines(&full), lines(&bare));
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub use annotation::{
     FINALIZER, INTENT, Intent, Place, RELEASE_ANNOTATION, Standing, TRIGGER_ANNOTATION,
 };
 pub use ipblock::{IPBlock, IPBlockSpec};
-pub use schema::crd;
+pub use schema::{crd, crd_without_rules};
 pub(crate) use status::write as write_time;
 pub use status::{Condition, ConditionStatus, IPBlockStatus, Phase, ResultCode, condition};
 

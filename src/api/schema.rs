@@ -1,6 +1,7 @@
 //! The rules the API server enforces on its own, in CEL (Kubernetes 1.31 and later).
 //!
-//! An older server ignores or lacks some of them; [`crate::decide`] checks all of them again.
+//! An older server lacks `isIP` and refuses the whole definition: [`crd_without_rules`] is for it.
+//! [`crate::decide`] checks all of them again.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::CustomResourceExt;
@@ -24,6 +25,29 @@ pub fn crd() -> CustomResourceDefinition {
     let plain = serde_json::to_value(&derived).map(plain);
     // It was made from the same type a moment ago.
     plain.and_then(serde_json::from_value).unwrap_or(derived)
+}
+
+/// The same without CEL rules, for Kubernetes before 1.31: the operator alone checks addresses and durations, and an
+/// edited `spec.ip` moves the ban.
+#[must_use]
+pub fn crd_without_rules() -> CustomResourceDefinition {
+    let full = crd();
+    let stripped = serde_json::to_value(&full).map(without_rules);
+    stripped.and_then(serde_json::from_value).unwrap_or(full)
+}
+
+fn without_rules(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => Value::Object(
+            fields
+                .into_iter()
+                .filter(|(key, _)| key != "x-kubernetes-validations")
+                .map(|(key, value)| (key, without_rules(value)))
+                .collect(),
+        ),
+        Value::Array(items) => Value::Array(items.into_iter().map(without_rules).collect()),
+        other => other,
+    }
 }
 
 /// Without the nulls that stand for Rust's optional fields: to Kubernetes a field is absent, not null.

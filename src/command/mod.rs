@@ -36,7 +36,11 @@ enum Command {
     /// Run the simulated gateway alone: both gateway APIs, and what it enforces.
     Gateway(gateway::Arguments),
     /// Print the CustomResourceDefinition as YAML.
-    Crd,
+    Crd {
+        /// Leave out the CEL rules, which Kubernetes before 1.31 refuses: the operator alone checks blocks then.
+        #[arg(long)]
+        without_rules: bool,
+    },
     /// Print the access rules of the operator as YAML.
     Rbac {
         /// The operator's namespace.
@@ -76,7 +80,14 @@ pub fn main() -> ExitCode {
 
 fn execute(command: Command) -> Result<(), String> {
     match command {
-        Command::Crd => print(&manifest::crd().map_err(said)?),
+        Command::Crd { without_rules } => {
+            let crd = if without_rules {
+                manifest::crd_without_rules()
+            } else {
+                manifest::crd()
+            };
+            print(&crd.map_err(said)?)
+        }
         Command::Rbac { namespace } => print(&manifest::rbac(&namespace).map_err(said)?),
         Command::Run(arguments) => {
             arguments.log.start();

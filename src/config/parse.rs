@@ -453,6 +453,11 @@ mod tests {
                 "maxDuration: duration \"-1h\" is negative",
             ),
             (
+                "maxDuration",
+                "59m",
+                "defaultDuration: 1h is longer than maxDuration 59m",
+            ),
+            (
                 "debounceEntries",
                 "0",
                 "debounceEntries: \"0\" is no number",
@@ -553,6 +558,12 @@ mod tests {
         let config = |most| parse(&data(&[("maxDuration", most)]), &open()).unwrap();
         let changes = config("2h").changes(&config("24h"));
         assert!(changes.triggers && changes.blocks);
+    }
+
+    #[test]
+    fn a_default_as_long_as_the_limit_is_right() {
+        let both = data(&[("maxDuration", "1h"), ("defaultDuration", "60m")]);
+        assert!(parse(&both, &open()).is_ok());
     }
 
     #[test]
