@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use parking_lot::RwLock;
+use reeve_clock::Clock;
 use serde_json::json;
 
 use super::blocks::{Blocks, BlocksError};
@@ -18,6 +20,10 @@ use crate::target::{Target, object_name};
 
 /// Conflicts in a row after which somebody else may have the address to themselves.
 const ATTEMPTS: usize = 5;
+
+/// How long a deletion may take before it no longer holds up a delivery: the sender comes again within this time. After it
+/// the gateway does not lift the ban, so the address is still banned.
+const DELETING: SignedDuration = SignedDuration::from_secs(60);
 
 /// What every trigger needs to know of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +47,8 @@ pub(super) enum Outcome {
     Triggered,
     /// The object is being taken care of.
     LeftAlone,
+    /// The object has been in deletion for long, and its ban is not lifted.
+    Stuck,
     /// Written a moment ago.
     Debounced,
     /// No object will ever come of it.
@@ -67,6 +75,7 @@ pub(super) struct Intake {
     /// The trigger's name, as `spec.source`.
     pub(super) source: String,
     pub(super) namespace: Option<String>,
+    pub(super) clock: Clock,
 }
 
 // === impl Intake ===
@@ -88,6 +97,7 @@ impl Intake {
                 self.debounce.remember(target);
             }
             Outcome::LeftAlone
+            | Outcome::Stuck
             | Outcome::Debounced
             | Outcome::Rejected(_)
             | Outcome::Unavailable(_) => {}
@@ -165,7 +175,10 @@ impl Intake {
                 wanted.target
             )));
         }
-        if present.is_deleting() {
+        if let Some(since) = &present.metadata.deletion_timestamp {
+            if self.clock.now().duration_since(since.0) > DELETING {
+                return Ok(Outcome::Stuck);
+            }
             // What comes after it has to be a new object, which cannot be made yet.
             return Ok(Outcome::Unavailable(format!(
                 "object {namespace}/{name} is being deleted"
@@ -220,6 +233,8 @@ fn is_for(block: &IPBlock, target: &Target) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
     use super::*;
     use crate::api::IPBlockStatus;
     use crate::trigger::blocks::in_memory::InMemory;
@@ -242,6 +257,7 @@ mod tests {
             debounce: Arc::new(Debounce::new(Duration::from_secs(60), 1000)),
             source: "grafana".into(),
             namespace: None,
+            clock: Clock::simulated("2026-01-01T12:00:00Z".parse().unwrap(), 1),
         }
     }
 
@@ -407,6 +423,26 @@ mod tests {
             Outcome::LeftAlone
         );
         assert!(intake.shared.locks.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deletion_asks_the_sender_to_come_again_until_it_is_stuck() {
+        for (deleted, expected) in [
+            ("2026-01-01T11:59:10Z", None),
+            ("2026-01-01T11:58:50Z", Some(Outcome::Stuck)),
+        ] {
+            let blocks = Arc::new(InMemory::default());
+            let name = "ipblock-6465ec74397c9126";
+            let mut going = block(name, "1.2.3.4", Some(Phase::Active));
+            going.metadata.deletion_timestamp = Some(Time(deleted.parse().unwrap()));
+            blocks.put(going);
+            let outcome = intake(&blocks).take(&wanted("1.2.3.4", None)).await;
+            match expected {
+                Some(expected) => assert_eq!(outcome, expected),
+                None => assert!(matches!(outcome, Outcome::Unavailable(_)), "{outcome:?}"),
+            }
+            assert!(blocks.writes.lock().is_empty());
+        }
     }
 
     #[tokio::test(start_paused = true)]

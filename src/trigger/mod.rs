@@ -27,6 +27,7 @@ mod intake;
 mod kube_tests;
 mod metrics;
 mod receive;
+mod sampled;
 mod server;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ use super::credentials::Refusal;
 use super::definition::{Definition, Kind};
 use super::grafana::{self, MOST_ALERTS, Payload, Verdict, Wanted};
 use super::intake::{Intake, Outcome};
+use super::sampled::Sampled;
 use crate::inbound::{Answer, BodyError, Request, json, text};
 use crate::outbound::BoxFuture;
 
@@ -26,6 +27,8 @@ pub(super) struct Route {
     pub(super) definition: Definition,
     pub(super) intake: Intake,
     pub(super) clock: Clock,
+    /// What is logged of refused requests: a stranger may send any number of them.
+    pub(super) refusals: Sampled,
 }
 
 /// What became of a request's alerts.
@@ -34,6 +37,7 @@ struct Tally {
     created: usize,
     triggered: usize,
     left_alone: usize,
+    stuck: usize,
     debounced: usize,
     ignored: usize,
     rejected: Vec<String>,
@@ -51,8 +55,10 @@ impl Route {
         let code = answer.status().as_u16();
         let name = &self.definition.name;
         self.intake.shared.metrics.answered(name, code);
-        if code >= 400 {
-            tracing::warn!(trigger = %name, code, "a webhook request was refused");
+        if code >= 400
+            && let Some(unlogged) = self.refusals.pass()
+        {
+            tracing::warn!(trigger = %name, code, unlogged, "trigger refused a webhook request");
         }
         answer
     }
@@ -99,7 +105,9 @@ impl Route {
             }
             Refusal::NoSecret(why) => {
                 // Where the file is and what is wrong with it is not for the sender.
-                tracing::error!(trigger = %self.definition.name, %why, "the secret of a trigger cannot be read; its requests are refused");
+                if let Some(unlogged) = self.refusals.pass() {
+                    tracing::error!(trigger = %self.definition.name, %why, unlogged, "trigger cannot read its secret and refuses all requests");
+                }
                 text(StatusCode::SERVICE_UNAVAILABLE, refusal.to_string())
             }
         }
@@ -145,6 +153,7 @@ impl Route {
                 Outcome::Created => tally.created += 1,
                 Outcome::Triggered => tally.triggered += 1,
                 Outcome::LeftAlone => tally.left_alone += 1,
+                Outcome::Stuck => tally.stuck += 1,
                 Outcome::Debounced => tally.debounced += 1,
                 Outcome::Rejected(why) => tally.rejected.push(why),
                 Outcome::Unavailable(why) => tally.unavailable.push(why),
@@ -157,7 +166,7 @@ impl Route {
 
 impl Tally {
     fn status(&self) -> StatusCode {
-        let good = self.created + self.triggered + self.left_alone + self.debounced;
+        let good = self.created + self.triggered + self.left_alone + self.stuck + self.debounced;
         if !self.unavailable.is_empty() {
             StatusCode::SERVICE_UNAVAILABLE
         } else if !self.rejected.is_empty() && good == 0 {
@@ -176,6 +185,10 @@ impl Tally {
             let alerts = self.unavailable.len();
             tracing::warn!(%trigger, alerts, %why, "objects could not be written; the sender is asked to come again");
         }
+        if self.stuck > 0 {
+            let blocks = self.stuck;
+            tracing::warn!(%trigger, blocks, "alerts changed nothing: their blocks wait in deletion for the gateway to lift their bans");
+        }
         tracing::info!(
             %trigger,
             created = self.created,
@@ -190,6 +203,7 @@ impl Tally {
             "created": self.created,
             "triggered": self.triggered,
             "leftAlone": self.left_alone,
+            "deleting": self.stuck,
             "debounced": self.debounced,
             "ignored": self.ignored,
             "rejected": self.rejected.iter().take(20).collect::<Vec<_>>(),

@@ -16,6 +16,7 @@ use super::definition::Definition;
 use super::intake::{Intake, Settings, Shared};
 use super::metrics::Metrics;
 use super::receive::Route;
+use super::sampled::Sampled;
 use crate::inbound::{self, Budget, Limits, Listener, text};
 use crate::lock::KeyedLocks;
 use crate::target::Target;
@@ -196,7 +197,9 @@ impl Triggers {
                 debounce,
                 source: definition.name.clone(),
                 namespace: definition.namespace.clone(),
+                clock: self.clock.clone(),
             },
+            refusals: Sampled::default(),
             clock: self.clock.clone(),
         }
     }

@@ -157,6 +157,32 @@ async fn when_the_api_is_down_the_answer_is_503_and_the_senders_retry_works() {
 }
 
 #[tokio::test]
+async fn an_object_stuck_in_deletion_does_not_fail_the_alerts_beside_it() {
+    let world = World::new();
+    let address = world.serve(&[insecure()]).await;
+    let target = "192.0.2.1".parse::<crate::target::Target>().unwrap();
+    let spec = crate::api::IPBlockSpec {
+        ip: target.to_string(),
+        ..Default::default()
+    };
+    let name = target.object_name();
+    let mut stuck = crate::api::IPBlock::born(&name, "default", &target, None, spec);
+    let long_ago = "2026-01-01T00:00:00Z".parse().unwrap();
+    stuck.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+        long_ago,
+    ));
+    world.blocks.put(stuck);
+    let body = payload(&[alert("192.0.2.1"), alert("192.0.2.2")]);
+    let (code, text) = world.post(address, &body).await;
+    assert_eq!(code, 200, "{text}");
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&answer["created"], &answer["deleting"]),
+        (&json!(1), &json!(1))
+    );
+}
+
+#[tokio::test]
 async fn what_is_malformed_or_too_much_is_refused_and_makes_no_object() {
     let world = World::new();
     let address = world.serve(&[insecure()]).await;
