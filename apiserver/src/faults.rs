@@ -43,7 +43,8 @@ struct Armed {
     id: u64,
     rule: Rule,
     seen: u64,
-    hits: u64,
+    /// Shared with the handle, which counts on when the rule is removed.
+    hits: Arc<AtomicU64>,
 }
 
 /// A rule in force; see [`Faults::add`].
@@ -51,6 +52,7 @@ struct Armed {
 pub struct Handle {
     faults: Faults,
     id: u64,
+    hits: Arc<AtomicU64>,
 }
 
 /// Which requests, how many, and what happens to them.
@@ -332,14 +334,11 @@ fn reason(code: u16) -> &'static str {
 // === impl Handle ===
 
 impl Handle {
-    /// How many requests the rule hit.
+    /// How many requests the rule hit while it was in force: the count stays when the rule is removed, by
+    /// [`Handle::remove`] or [`Faults::clear`].
     #[must_use]
     pub fn hits(&self) -> u64 {
-        let rules = self.faults.0.rules.lock();
-        rules
-            .iter()
-            .find(|armed| armed.id == self.id)
-            .map_or(0, |armed| armed.hits)
+        self.hits.load(Ordering::Relaxed)
     }
 
     /// Takes the rule out of force.
@@ -365,15 +364,17 @@ impl Faults {
     /// Puts a rule in force, after those that are. Dropping the handle leaves it in force.
     pub fn add(&self, rule: Rule) -> Handle {
         let id = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let hits = Arc::<AtomicU64>::default();
         self.0.rules.lock().push(Armed {
             id,
             rule,
             seen: 0,
-            hits: 0,
+            hits: Arc::clone(&hits),
         });
         Handle {
             faults: self.clone(),
             id,
+            hits,
         }
     }
 
@@ -415,8 +416,9 @@ impl Faults {
                 continue;
             }
             armed.seen += 1;
-            if armed.seen <= armed.rule.skip
-                || armed.rule.times.is_some_and(|times| armed.hits >= times)
+            // Counted under the lock.
+            let hits = armed.hits.load(Ordering::Relaxed);
+            if armed.seen <= armed.rule.skip || armed.rule.times.is_some_and(|times| hits >= times)
             {
                 continue;
             }
@@ -427,7 +429,7 @@ impl Faults {
             {
                 continue;
             }
-            armed.hits += 1;
+            armed.hits.store(hits + 1, Ordering::Relaxed);
             match action {
                 Action::DelayBefore(delay) => plan.delay_before += *delay,
                 Action::DelayAfter(delay) => plan.delay_after += *delay,

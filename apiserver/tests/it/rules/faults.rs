@@ -29,6 +29,24 @@ async fn a_rule_lets_some_pass_and_hits_some() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_handle_says_how_often_its_rule_hit_also_when_that_was_removed() {
+    let server = server().await;
+    let rule = || Rule::new().verb("list").status(500, "boom");
+    let removed = server.faults().add(rule());
+    assert_eq!(get(&server, MAPS).await.code, 500);
+    removed.remove();
+    assert_eq!(removed.hits(), 1);
+    get(&server, MAPS).await.ok();
+    assert_eq!(removed.hits(), 1, "it is out of force");
+    let cleared = server.faults().add(rule().times(1));
+    assert_eq!(cleared.hits(), 0, "each rule counts for itself");
+    assert_eq!(get(&server, MAPS).await.code, 500);
+    get(&server, MAPS).await.ok();
+    server.faults().clear();
+    assert_eq!(cleared.hits(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn throttling_is_told_in_plain_text_with_a_wait() {
     let server = server().await;
     server.faults().add(
