@@ -1,6 +1,6 @@
 //! One call, and how it becomes an HTTP request.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -72,7 +72,9 @@ impl Verb {
 }
 
 /// One call of a client. Interceptors see it, see [`Interceptor`](super::Interceptor).
-#[derive(Clone, Debug)]
+///
+/// Its `Debug` form gives the length of the body in bytes, not the body: that may be a Secret.
+#[derive(Clone)]
 pub struct Call {
     pub(crate) verb: Verb,
     pub(crate) endpoint: Arc<Endpoint>,
@@ -426,6 +428,19 @@ fn select(query: &mut form_urlencoded::Serializer<'_, String>, params: &ListPara
     add("resourceVersionMatch", matching);
 }
 
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("request", &self.describe())
+            .field("options", &self.options)
+            .field("form", &self.form)
+            .field("selection", &self.selection)
+            .field("deletion", &self.deletion)
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::{ConfigMap, Node};
@@ -556,6 +571,23 @@ mod tests {
             assert!(error.to_string().contains(problem), "{case}: {error}");
             assert!(!error.is_ambiguous(), "{case}");
         }
+    }
+
+    #[test]
+    fn the_debug_form_of_a_call_or_a_patch_has_the_length_of_the_body_and_not_the_body() {
+        let patch = Patch::merge(json!({"stringData": {"password": "hunter2"}}));
+        let length = patch.body.as_ref().unwrap().len();
+        let bytes = patch.body.clone().unwrap();
+        let shown = format!("{patch:?}");
+        let call = call::<ConfigMap>(Verb::Patch).key(&ObjectKey::namespaced("ns", "web"));
+        let call = format!("{:?}", call.patch(patch).unwrap());
+        for shown in [&shown, &call] {
+            // As text, and as the list of numbers that a derived form shows.
+            assert!(!shown.contains("hunter2"), "{shown}");
+            assert!(!shown.contains(&format!("{bytes:?}")), "{shown}");
+            assert!(shown.contains(&length.to_string()), "{shown}");
+        }
+        assert!(call.contains("patch configmap ns/web"), "{call}");
     }
 
     #[test]

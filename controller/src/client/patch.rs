@@ -1,5 +1,7 @@
 //! Patches: what changes, in one of the four forms a server understands.
 
+use std::fmt;
+
 use kube_core::Resource;
 use kube_core::params::PatchParams;
 use serde::Serialize;
@@ -17,7 +19,9 @@ use serde_json::{Map, Value, json};
 /// let strategic = Patch::strategic(json!({"spec": {"containers": [{"name": "web", "image": "web:2"}]}}));
 /// # let _ = (merge, json, strategic);
 /// ```
-#[derive(Clone, Debug)]
+///
+/// Its `Debug` form gives the length of the body in bytes, not the body: that may be a Secret.
+#[derive(Clone)]
 pub struct Patch {
     pub(crate) form: Form,
     /// The body, or why there is none: said when it is sent.
@@ -163,6 +167,16 @@ impl<P: Serialize> From<&kube_core::params::Patch<P>> for Patch {
             }
         };
         Self { form, body }
+    }
+}
+
+impl fmt::Debug for Patch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let body_bytes = self.body.as_ref().map(Vec::len);
+        f.debug_struct("Patch")
+            .field("form", &self.form)
+            .field("body_bytes", &body_bytes)
+            .finish()
     }
 }
 
