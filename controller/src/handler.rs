@@ -13,6 +13,7 @@ use reeve_workqueue::Reason;
 
 use crate::cache::Kind;
 use crate::client::{Object, key_of};
+use crate::owner::group_of;
 use crate::reconcile::Request;
 
 /// An object as handlers and predicates see it: a Rust type of a kind, a `PartialObjectMeta`, a `DynamicObject`.
@@ -114,12 +115,9 @@ impl ForOwner {
 }
 
 fn is_of_kind(reference: &OwnerReference, kind: &Kind) -> bool {
-    let group = reference
-        .api_version
-        .split_once('/')
-        .map_or("", |(group, _)| group);
     let resource = kind.resource();
-    reference.kind == resource.kind && group == resource.group
+    let group = group_of(&reference.api_version);
+    reference.kind == resource.kind && group == Some(resource.group.as_str())
 }
 
 pub(crate) fn is_namespaced<O: Object>() -> bool {
@@ -249,6 +247,22 @@ mod tests {
             ["ns/web", "ns/second"]
         );
         assert_eq!(collect(&for_owner::<Node>(), &event), ["worker"]);
+    }
+
+    #[test]
+    fn an_owner_with_a_bad_api_version_is_ignored() {
+        let object = owned(&[
+            ("apps/v1/web", "Deployment", "after", true),
+            ("a/apps/v1", "Deployment", "before", true),
+            ("apps/v1/", "Deployment", "at the end", true),
+            ("/v1", "Deployment", "without a group", true),
+            ("a/b/v1", "Node", "of no group", true),
+        ]);
+        let event = added(&object);
+        let every = for_owner::<Deployment>().every_owner();
+        assert_eq!(collect(&every, &event), Vec::<String>::new());
+        let every = for_owner::<Node>().every_owner();
+        assert_eq!(collect(&every, &event), Vec::<String>::new());
     }
 
     #[test]

@@ -225,7 +225,9 @@ impl Owner {
     /// Whether the reference names the same group, kind and name, in whatever version.
     fn is_namesake(&self, reference: &OwnerReference) -> bool {
         let ours = &self.reference;
-        group_of(&reference.api_version) == group_of(&ours.api_version)
+        let group = group_of(&reference.api_version);
+        group.is_some()
+            && group == group_of(&ours.api_version)
             && (&reference.kind, &reference.name) == (&ours.kind, &ours.name)
     }
 
@@ -352,8 +354,14 @@ fn described<K: Resource>(object: &K) -> String {
     }
 }
 
-fn group_of(api_version: &str) -> &str {
-    api_version.rsplit_once('/').map_or("", |(group, _)| group)
+/// The group of an `apiVersion`, empty for the core group; `None` if it has more than one slash, which no kind has
+/// (apimachinery: `ParseGroupVersion`).
+pub(crate) fn group_of(api_version: &str) -> Option<&str> {
+    match api_version.split_once('/') {
+        None => Some(""),
+        Some((_, version)) if version.contains('/') => None,
+        Some((group, _)) => Some(group),
+    }
 }
 
 #[cfg(test)]
@@ -484,6 +492,28 @@ mod tests {
             (first.api_version.as_str(), first.controller),
             ("apps/v1", Some(true))
         );
+    }
+
+    #[test]
+    fn a_reference_with_a_bad_api_version_is_no_namesake() {
+        for (api_version, group) in [
+            ("v1", Some("")),
+            ("", Some("")),
+            ("apps/v1", Some("apps")),
+            ("apps/v1/", None),
+            ("apps/v1/web", None),
+            ("a/apps/v1", None),
+        ] {
+            assert_eq!(group_of(api_version), group, "{api_version}");
+        }
+        let mut pod = pod();
+        set_owner(&owner("1"), &mut pod).unwrap();
+        for bad in ["apps/v1/web", "a/apps/v1"] {
+            pod.metadata.owner_references.as_mut().unwrap()[0].api_version = bad.into();
+            let mut pod = pod.clone();
+            set_owner(&owner("2"), &mut pod).unwrap();
+            assert_eq!(uids(&pod), ["1", "2"], "{bad}: it stays");
+        }
     }
 
     #[test]
