@@ -10,7 +10,8 @@
 //! | no token, or one that nobody has | 401 (controller-runtime says 500 to a wrong one) |
 //! | not allowed | 403 |
 //! | the API server cannot be asked | 500 |
-//! | who a token belongs to | is remembered for 1 minute, also that it is nobody |
+//! | the user of a token | is remembered for 1 minute, also that there is none |
+//! | a review that finds no user and reports an error | is not remembered: the next request is reviewed again (apiserver: `cacheErrs` is off). An authenticator that is away for a moment is reported that way, and so is a wrong token |
 //! | that somebody may | is remembered for 5 minutes; that they may not, for 30 seconds |
 //! | a review | has 10 s; when those are over it is not tried again |
 //! | a review that the API server fails | is tried five times: after 0.5 s, then 1.5 times as long each, and up to a fifth more |
@@ -219,7 +220,13 @@ impl Access {
             .user
             .filter(|_| status.authenticated == Some(true))
             .map(User::from);
-        shared.tokens.put(key, user.clone(), TOKEN_TTL);
+        match status.error.filter(|error| !error.is_empty()) {
+            // An authenticator of the API server may have failed, on a token that is good in a moment.
+            Some(error) if user.is_none() => {
+                tracing::debug!(%error, "the API server did not authenticate a token");
+            }
+            _ => shared.tokens.put(key, user.clone(), TOKEN_TTL),
+        }
         Ok(user)
     }
 
@@ -384,7 +391,118 @@ fn digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> Key {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http_body_util::{BodyExt, Full};
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::fake::clock;
+
+    /// Answers each review with the status that `answer` names for its kind and spec, and notes the kinds.
+    fn reviewing(
+        answer: impl Fn(&str, &Value) -> Value + Send + Sync + 'static,
+    ) -> (Access, Arc<Mutex<Vec<String>>>) {
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (noted, answer) = (Arc::clone(&asked), Arc::new(answer));
+        let service =
+            tower::service_fn(move |request: http::Request<kube_client::client::Body>| {
+                let (noted, answer) = (Arc::clone(&noted), Arc::clone(&answer));
+                async move {
+                    let path = request.uri().path().to_owned();
+                    let (_, kind) = path.rsplit_once('/').unwrap();
+                    noted.lock().push(kind.to_owned());
+                    let body = request.into_body().collect().await.unwrap().to_bytes();
+                    let mut review: Value = serde_json::from_slice(&body).unwrap();
+                    review["status"] = answer(kind, &review["spec"]);
+                    let body = Full::new(Bytes::from(review.to_string()));
+                    Ok::<_, Infallible>(http::Response::new(body))
+                }
+            });
+        let client = Client::new(kube_client::Client::new(service, "default"));
+        (Access::new(client, clock()), asked)
+    }
+
+    /// The user `scraper` with the token as its uid.
+    fn known(spec: &Value) -> Value {
+        json!({"authenticated": true, "user": {"username": "scraper", "uid": spec["token"]}})
+    }
+
+    async fn check(access: &Access, method: &Method, token: &str) -> Result<User, Refusal> {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUTHORIZATION, format!("Bearer {token}").parse().unwrap());
+        access.check(method, "/metrics", &headers).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_both_allowed_and_denied_is_denied() {
+        for (denied, passes) in [
+            (json!(true), false),
+            (json!(false), true),
+            (json!(null), true),
+        ] {
+            let answered = denied.clone();
+            let (access, _) = reviewing(move |kind, spec| match kind {
+                "tokenreviews" => known(spec),
+                _ => json!({"allowed": true, "denied": answered}),
+            });
+            let checked = check(&access, &Method::GET, "t").await;
+            assert_eq!(checked.is_ok(), passes, "denied {denied}: {checked:?}");
+            let refused = matches!(checked, Err(Refusal::Denied(_)));
+            assert_eq!(refused, !passes, "denied {denied}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_decision_is_remembered_for_its_verb_and_uid_alone() {
+        let (access, asked) = reviewing(|kind, spec| match kind {
+            "tokenreviews" => known(spec),
+            _ => {
+                let reads = spec["nonResourceAttributes"]["verb"] == "get";
+                json!({"allowed": reads && spec["uid"] == "one"})
+            }
+        });
+        for round in 0..2 {
+            for (method, token, allowed) in [
+                (Method::GET, "one", true),
+                (Method::POST, "one", false),
+                (Method::GET, "two", false),
+                (Method::POST, "two", false),
+            ] {
+                let checked = check(&access, &method, token).await;
+                assert_eq!(checked.is_ok(), allowed, "{round}: {method} {token}");
+            }
+        }
+        let reviews = asked.lock();
+        let decided = reviews
+            .iter()
+            .filter(|kind| *kind == "subjectaccessreviews");
+        assert_eq!(decided.count(), 4, "one each, and the second round none");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_whose_review_failed_is_reviewed_again_and_an_unknown_one_is_remembered() {
+        for (error, reviews) in [("the issuer is away", 2), ("", 1)] {
+            let away = Arc::new(Mutex::new(true));
+            let first = Arc::clone(&away);
+            let (access, asked) = reviewing(move |kind, spec| match kind {
+                "tokenreviews" if *first.lock() => {
+                    json!({"authenticated": false, "error": error})
+                }
+                "tokenreviews" => known(spec),
+                _ => json!({"allowed": true}),
+            });
+            let refused = check(&access, &Method::GET, "t").await;
+            assert!(matches!(refused, Err(Refusal::Unknown)), "{refused:?}");
+            *away.lock() = false;
+            let checked = check(&access, &Method::GET, "t").await;
+            assert_eq!(checked.is_ok(), reviews == 2, "{error:?}: {checked:?}");
+            let asked = asked.lock();
+            let tokens = asked.iter().filter(|kind| *kind == "tokenreviews");
+            assert_eq!(tokens.count(), reviews, "{error:?}");
+        }
+    }
 
     #[test]
     fn a_decision_about_one_user_is_not_remembered_for_another() {

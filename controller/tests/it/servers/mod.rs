@@ -393,12 +393,12 @@ async fn reviews_are_remembered_as_long_as_controller_runtime_does() {
             "after {after} s more"
         );
     }
-    // That a token is nobody's is remembered, too.
+    // The server reports a token of no user as an error, and an authenticator that failed, too: neither is remembered.
     for _ in 0..3 {
         let refused = check(&access, "nobody's").await;
         assert!(matches!(refused, Err(Refusal::Unknown)), "{refused:?}");
     }
-    assert_eq!(cluster.requests().count("create", "tokenreviews"), 6);
+    assert_eq!(cluster.requests().count("create", "tokenreviews"), 8);
 }
 
 #[tokio::test(start_paused = true)]
