@@ -285,7 +285,7 @@ async fn a_read_before_the_cache_is_filled_says_so() {
     let caches = cluster.caches();
     assert_eq!(
         caches.lister::<ConfigMap>().unwrap_err().to_string(),
-        "ConfigMap (v1) is not cached: watch it in a controller, or keep it with Caches::keep before the start"
+        "ConfigMap (v1) is not cached: watch it in a controller, or keep it with Caches::keep"
     );
     let lister = caches.keep(&View::<ConfigMap>::typed()).unwrap();
     assert_eq!(

@@ -33,9 +33,7 @@ pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// No cache holds this kind.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "{kind} is not cached: watch it in a controller, or keep it with Caches::keep before the start"
-)]
+#[error("{kind} is not cached: watch it in a controller, or keep it with Caches::keep")]
 pub struct NotCached {
     /// The kind.
     pub kind: String,
