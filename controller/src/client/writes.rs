@@ -327,18 +327,10 @@ impl Effect {
     }
 }
 
-/// Whether version `seen` is `wanted` or later. Decimal strings of any length compare as numbers; what is not
-/// one fails open, for a version is opaque and waiting on it would be for ever.
+/// Whether version `seen` is `wanted` or later. Versions that do not compare count as seen: waiting for an opaque one
+/// would have no end.
 fn at_least(seen: &str, wanted: &str) -> bool {
-    let (Some(seen), Some(wanted)) = (digits(seen), digits(wanted)) else {
-        return true;
-    };
-    (seen.len(), seen) >= (wanted.len(), wanted)
-}
-
-fn digits(version: &str) -> Option<&str> {
-    let decimal = !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit());
-    decimal.then(|| version.trim_start_matches('0'))
+    compare(seen, wanted) != Some(Ordering::Less)
 }
 
 #[cfg(test)]
