@@ -486,11 +486,20 @@ mod tests {
             tokio::spawn(async move { certificates.watch().await })
         };
         assert_eq!(certificates.chain(), [der(&first.0)]);
+        let counted = |name: &str| {
+            let (text, name) = (metrics.encode(), format!("certwatcher_{name}_total "));
+            let line = text.lines().find(|line| line.starts_with(&name)).unwrap();
+            line[name.len()..].parse::<u64>().unwrap()
+        };
 
-        // Written over.
+        // Written over: looked at after ten seconds, and not before.
+        let (look, moment) = (Duration::from_secs(10), Duration::from_millis(1));
         let second = pair();
         directory.write(&second);
-        sleep(LOOK_EVERY * 2).await;
+        sleep(look - moment).await;
+        assert_eq!(certificates.chain(), [der(&first.0)]);
+        assert_eq!(counted("read_certificate"), 1);
+        sleep(moment * 2).await;
         assert_eq!(certificates.chain(), [der(&second.0)]);
 
         // Moved into place, with a chain.
@@ -500,7 +509,7 @@ mod tests {
         fs::write(directory.file("new.key"), &third.1).unwrap();
         fs::rename(directory.file("new.key"), directory.file("tls.key")).unwrap();
         fs::rename(directory.file("new.crt"), directory.file("tls.crt")).unwrap();
-        sleep(LOOK_EVERY * 2).await;
+        sleep(look).await;
         assert_eq!(certificates.chain(), [der(&third.0), der(&first.0)]);
 
         // Of the chain alone, too.
@@ -509,31 +518,29 @@ mod tests {
             format!("{}{}", third.0, second.0),
         )
         .unwrap();
-        sleep(LOOK_EVERY * 2).await;
+        sleep(look).await;
         assert_eq!(certificates.chain(), [der(&third.0), der(&second.0)]);
         assert_eq!(*changes.borrow(), 3);
 
         // Half an update: what was there stays, until the other half comes.
         let fourth = pair();
         fs::write(directory.file("tls.crt"), &fourth.0).unwrap();
-        sleep(LOOK_EVERY * 2).await;
+        sleep(look).await;
         assert_eq!(certificates.chain(), [der(&third.0), der(&second.0)]);
-        let errors = |metrics: &Metrics| {
-            let text = metrics.encode();
-            let name = "certwatcher_read_certificate_errors_total ";
-            let line = text.lines().find(|line| line.starts_with(name)).unwrap();
-            line[name.len()..].parse::<u64>().unwrap()
-        };
-        assert!(errors(&metrics) > 0);
+        assert_eq!(counted("read_certificate"), 5);
+        assert_eq!(counted("read_certificate_errors"), 1);
         fs::write(directory.file("tls.key"), &fourth.1).unwrap();
-        sleep(LOOK_EVERY * 2).await;
+        sleep(look).await;
         assert_eq!(certificates.chain(), [der(&fourth.0)]);
 
         // Away: what was there stays.
         fs::remove_file(directory.file("tls.key")).unwrap();
-        sleep(LOOK_EVERY * 2).await;
+        sleep(look).await;
         assert_eq!(certificates.chain(), [der(&fourth.0)]);
         assert_eq!(*changes.borrow(), 4);
+        // One read at the start, and one a look.
+        assert_eq!(counted("read_certificate"), 7);
+        assert_eq!(counted("read_certificate_errors"), 2);
         watching.abort();
     }
 

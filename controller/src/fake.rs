@@ -15,6 +15,7 @@ use reeve_clock::Clock;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::manager::{self, Manager};
@@ -452,13 +453,21 @@ pub(crate) fn clock() -> Clock {
     Clock::simulated("2026-01-01T00:00:00Z".parse().expect("a date"), 1)
 }
 
-/// Lets time pass until `condition` holds; fails the test after ten virtual minutes.
-pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..60_000 {
-        if condition() {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+/// Lets time pass until `condition` holds; fails the test after five virtual seconds: time for tasks and a first pause,
+/// and not for a poll, a list made again or a retry that is slow by now.
+pub(crate) async fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    eventually_within(Duration::from_secs(5), what, condition).await;
+}
+
+/// As [`eventually`], for what takes up to `limit` of virtual time.
+pub(crate) async fn eventually_within(
+    limit: Duration,
+    what: &str,
+    mut condition: impl FnMut() -> bool,
+) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < limit, "not within {limit:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("never: {what}");
 }

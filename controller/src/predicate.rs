@@ -417,6 +417,32 @@ mod tests {
     }
 
     #[test]
+    fn combined_filters_and_predicates_allow_what_their_truth_table_says() {
+        fn says(answer: bool) -> impl Fn(&MetaEvent<'_>) -> bool + Send + Sync + 'static {
+            move |_| answer
+        }
+        fn shows(answer: bool) -> impl Fn(&Event<ConfigMap>) -> bool + Send + Sync + 'static {
+            move |_| answer
+        }
+        let event = updated(|_| {});
+        let meta = MetaEvent::of(&event);
+        for (one, other) in [(false, false), (false, true), (true, false), (true, true)] {
+            let case = format!("{one} {other}");
+            let (both, either) = (one && other, one || other);
+            assert_eq!(and(says(one), says(other)).passes(&meta), both, "{case}");
+            assert_eq!(and(shows(one), shows(other)).allows(&event), both, "{case}");
+            assert_eq!(or(says(one), says(other)).passes(&meta), either, "{case}");
+            assert_eq!(
+                or(shows(one), shows(other)).allows(&event),
+                either,
+                "{case}"
+            );
+            assert_eq!(not(says(one)).passes(&meta), !one, "{case}");
+            assert_eq!(not(shows(one)).allows(&event), !one, "{case}");
+        }
+    }
+
+    #[test]
     fn additions_and_deletions_always_pass() {
         let added = Event::Added {
             object: Arc::new(ConfigMap::default()),

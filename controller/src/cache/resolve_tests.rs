@@ -702,8 +702,20 @@ fn reference(model: &Model, place: &str) -> Outcome {
     (scope, labels, fields, skipped, transform)
 }
 
+/// As many cases as `PROPTEST_CASES` says, else `default`.
+fn cases(default: u32) -> ProptestConfig {
+    let config = ProptestConfig::default();
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => config,
+        None => ProptestConfig {
+            cases: default,
+            ..config
+        },
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(cases(2000))]
 
     #[test]
     fn what_is_resolved_is_what_the_table_says(model in model()) {

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::context::Context;
-use crate::fake::{Fake, Fate, Running, eventually};
+use crate::fake::{Fake, Fate, Running, eventually, eventually_within};
 use crate::leader_election::Options as Election;
 use crate::manager::{Error as ManagerError, Manager, State};
 use crate::reconcile::{self, Outcome};

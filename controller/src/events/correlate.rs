@@ -418,8 +418,11 @@ mod tests {
         let created = (0..100)
             .filter(|i| correlator.take(&identity(&i.to_string()), "n", now) == Verdict::Create)
             .count();
-        assert_eq!(created, BURST as usize);
-        let later = now + REFILL;
+        assert_eq!(created, 25);
+        // One more after five minutes, and not before.
+        let later = now + Duration::from_secs(300);
+        let early = later - Duration::from_millis(1);
+        assert_eq!(correlator.take(&identity("w"), "n", early), Verdict::Spam);
         assert_eq!(correlator.take(&identity("x"), "n", later), Verdict::Create);
         assert_eq!(correlator.take(&identity("y"), "n", later), Verdict::Spam);
     }
@@ -428,7 +431,7 @@ mod tests {
     async fn one_controllers_or_kind_of_events_do_not_hold_back_anothers() {
         let mut correlator = Correlator::default();
         let now = Instant::now();
-        let mut all: Vec<Identity> = (0..=BURST).map(|i| identity(&i.to_string())).collect();
+        let mut all: Vec<Identity> = (0..=25).map(|i| identity(&i.to_string())).collect();
         let verdicts = |correlator: &mut Correlator, all: &[Identity]| {
             let last = all.iter().map(|one| correlator.take(one, "n", now)).last();
             last.unwrap()
@@ -505,16 +508,16 @@ mod tests {
     async fn memory_is_bounded() {
         let mut correlator = Correlator::default();
         let now = Instant::now();
-        for i in 0..(REMEMBERED + 100) {
+        for i in 0..4_196 {
             let mut one = identity("up");
             one.object.name = i.to_string();
             correlator.combine(&mut one, now);
             assert_eq!(correlator.take(&one, "n", now), Verdict::Create);
         }
-        assert_eq!(correlator.series.len(), REMEMBERED);
-        assert_eq!(correlator.ends.len(), REMEMBERED);
-        assert_eq!(correlator.buckets.len(), REMEMBERED);
-        assert_eq!(correlator.similar.len(), REMEMBERED);
+        assert_eq!(correlator.series.len(), 4_096);
+        assert_eq!(correlator.ends.len(), 4_096);
+        assert_eq!(correlator.buckets.len(), 4_096);
+        assert_eq!(correlator.similar.len(), 4_096);
         correlator.due(now + WINDOW + Duration::from_secs(1));
         assert!(correlator.similar.is_empty() && correlator.series.is_empty());
     }

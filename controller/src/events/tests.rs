@@ -11,10 +11,9 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::correlate::FINISH;
-use super::writer::TRIES;
 use super::*;
 use crate::client::Client;
-use crate::fake::{Fake, Fate, clock, eventually};
+use crate::fake::{Fake, Fate, clock, eventually, eventually_within};
 use crate::manager::{Error, Manager};
 
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/ns/events";
@@ -142,7 +141,10 @@ async fn writing_is_tried_again_until_the_server_answers() {
         }
     });
     setup.record("no route");
-    eventually("written", || setup.fake.log().len() == 3).await;
+    eventually_within(Duration::from_secs(30), "written", || {
+        setup.fake.log().len() == 3
+    })
+    .await;
     sleep(Duration::from_secs(60)).await;
     assert_eq!(
         setup.fake.objects(EVENTS).len(),
@@ -161,8 +163,11 @@ async fn what_the_server_refuses_or_never_takes_is_dropped_and_counted() {
     assert_eq!(setup.fake.log().len(), 1, "a refusal is not tried again");
     setup.fake.hook(|_, _| Some(Fate::Refuse(500)));
     setup.record("down");
-    eventually("dropped", || setup.dropped.get() == 2).await;
-    assert_eq!(setup.fake.log().len(), 1 + TRIES as usize);
+    eventually_within(Duration::from_secs(150), "dropped", || {
+        setup.dropped.get() == 2
+    })
+    .await;
+    assert_eq!(setup.fake.log().len(), 1 + 12);
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,7 +25,7 @@ use crate::client::{self, Client};
 use crate::manager::{Group, Runnable};
 
 /// How often one write is tried (client-go: `maxTriesPerEvent`).
-pub(super) const TRIES: u32 = 12;
+const TRIES: u32 = 12;
 /// How long between two tries, with up to a quarter more.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Events taken from the queue and not written yet: one at a time is being written, the others pause before
@@ -417,8 +417,20 @@ mod tests {
             event_name(&reference, at.as_nanosecond(), &clock)
         };
         assert_eq!(named("web-1"), format!("web-1.{:x}", at.as_nanosecond()));
-        assert_eq!(named("").len(), 32);
-        assert_eq!(named("system:node").len(), 32);
-        assert!(named(&"a".repeat(253)).len() == 32);
+        let longest = "a".repeat(253 - 17);
+        assert_eq!(named(&longest).len(), 253);
+        for odd in [
+            "",
+            "system:node",
+            "Web",
+            "a_b",
+            "\u{e4}",
+            &"a".repeat(253 - 16),
+        ] {
+            let name = named(odd);
+            let plain = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+            assert!(name.len() == 32 && name.chars().all(plain), "{odd}: {name}");
+            assert_ne!(name, named(odd), "{odd}");
+        }
     }
 }

@@ -7,6 +7,7 @@
 
 mod apiserver;
 mod client;
+mod conformance;
 mod connect;
 mod control_plane;
 mod control_plane_client;

@@ -206,6 +206,9 @@ async fn a_cluster_of_a_running_manager_fails_alone() {
     eventually("here goes on", || seen.lock().len() == 2).await;
     there.no_hook();
     there.put(&path("c"), map("1"));
-    eventually("there, too", || seen.lock().len() == 3).await;
+    eventually_within(Duration::from_secs(60), "there, too", || {
+        seen.lock().len() == 3
+    })
+    .await;
     running.end().await;
 }

@@ -66,7 +66,10 @@ async fn a_reconcile_learns_at_the_end_of_the_lease_that_it_may_no_longer_act() 
         .complete(reconciler);
     manager.add_controller(controller.unwrap()).unwrap();
     let Running { stop, run, .. } = Running::start(manager.clone());
-    eventually("asked twice", || answers.lock().len() == 2).await;
+    eventually_within(Duration::from_secs(70), "asked twice", || {
+        answers.lock().len() == 2
+    })
+    .await;
     assert_eq!(*answers.lock(), [true, false]);
     stop.cancel();
     let _ = run.await.unwrap();

@@ -104,7 +104,10 @@ async fn a_late_watch_that_cannot_be_followed_is_named_and_the_others_go_on() {
     let shown = "reeve_controller_informer_unavailable{controller=\"test\",informer=\"secrets\",cause=\"forbidden\"}";
     assert_eq!(running.metric(shown) as u32, 1);
     fake.no_hook();
-    eventually("it is attached", || seen.lock().last().unwrap() == "ns/s").await;
+    eventually_within(Duration::from_secs(60), "it is attached", || {
+        seen.lock().last().unwrap() == "ns/s"
+    })
+    .await;
     eventually("ready", || ready().is_empty()).await;
     running.end().await;
 }
@@ -144,7 +147,8 @@ async fn no_worker_starts_before_a_watch_is_filled_that_came_while_it_waited() {
     sleep(Duration::from_secs(300)).await;
     assert!(seen.lock().is_empty());
     fake.no_hook();
-    eventually("it runs", || !seen.lock().is_empty()).await;
+    let soon = Duration::from_secs(60);
+    eventually_within(soon, "it runs", || !seen.lock().is_empty()).await;
     running.end().await;
 }
 

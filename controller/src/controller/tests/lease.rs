@@ -57,7 +57,8 @@ async fn the_queue_of_who_lost_its_lease_counts_what_it_would_begin_with() {
     sleep(Duration::from_secs(60)).await;
     assert_eq!(depth(&running), 3.0, "nobody tells it");
     well.store(true, Ordering::Relaxed);
-    eventually("it leads again", || seen.lock().len() == 5).await;
+    let lease = Duration::from_secs(610);
+    eventually_within(lease, "it leads again", || seen.lock().len() == 5).await;
     assert_eq!(depth(&running), 0.0);
     running.end().await;
 }
@@ -104,7 +105,9 @@ async fn what_a_key_wrote_before_its_lease_was_lost_it_waits_for_when_it_leads_a
     stolen["spec"]["leaseDurationSeconds"] = json!(30);
     fake.put(LEASE, stolen);
     eventually("it stands by", || handle.state() == State::Standby).await;
-    eventually("it leads again", || handle.state() == State::Running).await;
+    let lease = Duration::from_secs(40);
+    let leads = || handle.state() == State::Running;
+    eventually_within(lease, "it leads again", leads).await;
     sleep(Duration::from_secs(60)).await;
     assert_eq!(*seen.lock(), ["made false"], "its cache is behind");
     fake.hold_watches(false);

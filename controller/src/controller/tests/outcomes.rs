@@ -298,7 +298,10 @@ async fn what_the_api_server_asks_for_is_waited_for() {
     });
     let controller = Controller::builder("test").for_kind::<ConfigMap>();
     let running = start(&fake, [controller.complete(reconciler).unwrap()]).await;
-    eventually("three runs", || times.lock().len() == 3).await;
+    eventually_within(Duration::from_secs(40), "three runs", || {
+        times.lock().len() == 3
+    })
+    .await;
     let gaps: Vec<u64> = times
         .lock()
         .windows(2)
@@ -377,7 +380,10 @@ async fn a_reconcile_knows_its_deadline_and_what_it_started_learns_of_its_end() 
         .reconcile_timeout(limit)
         .complete(reconciler);
     let running = start(&fake, [controller.unwrap()]).await;
-    eventually("all ended", || learned.lock().len() == 3).await;
+    eventually_within(Duration::from_secs(10), "all ended", || {
+        learned.lock().len() == 3
+    })
+    .await;
     assert_eq!(
         *learned.lock(),
         ["well after 1 s", "late after 7 s", "late after 1 s"]
@@ -463,7 +469,10 @@ async fn only_the_controllers_own_deadline_is_counted_as_a_timeout() {
         fake.put(&path("a"), map("1"));
         let controller = working(&seen, limit, work);
         let running = start(&fake, [controller]).await;
-        eventually("three runs", || seen.lock().len() == 3).await;
+        eventually_within(Duration::from_secs(12), "three runs", || {
+            seen.lock().len() == 3
+        })
+        .await;
         let timeouts = running.metric("controller_runtime_reconcile_timeouts_total");
         assert_eq!(timeouts as u32, expected, "{case}");
         running.end().await;
@@ -569,7 +578,10 @@ async fn a_server_that_is_away_gives_no_key_up() {
     assert!(during > 10, "{during} tries");
     // One failure of its own in between, and another outage.
     refusing(403);
-    eventually("refused", || seen.lock().len() == during + 1).await;
+    eventually_within(Duration::from_secs(60), "refused", || {
+        seen.lock().len() == during + 1
+    })
+    .await;
     refusing(500);
     eventually("away again", || seen.lock().len() == during + 2).await;
     refusing(403);

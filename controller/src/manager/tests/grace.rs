@@ -78,8 +78,8 @@ async fn what_hangs_on_every_replica_leaves_time_for_the_last_events_and_all_tha
         stop.cancel();
         let error = run.await.unwrap().unwrap_err();
         let took = begin.elapsed();
-        assert!(took >= GRACE_PERIOD * 10 / 12, "{case}: {took:?}");
-        assert!(took < GRACE_PERIOD, "{case}: {took:?}");
+        assert!(took >= Duration::from_secs(25), "{case}: {took:?}");
+        assert!(took < Duration::from_secs(30), "{case}: {took:?}");
         let expected = match case {
             "runnable" => "test",
             _ => "test (reconciling ns/a for 31 s)",
@@ -135,7 +135,7 @@ async fn the_lease_of_a_controller_has_its_time_to_be_released() {
         stop.cancel();
         let begin = Instant::now();
         let result = run.await.unwrap();
-        assert!(begin.elapsed() < GRACE_PERIOD, "{case}");
+        assert!(begin.elapsed() < Duration::from_secs(30), "{case}");
         if dropped {
             let error = result.unwrap_err();
             assert_eq!(

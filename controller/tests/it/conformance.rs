@@ -1,0 +1,174 @@
+//! `CONFORMANCE.md` names tests that are there, in the files it names.
+//!
+//! A name belongs to the file that its row names before it. At the start of a row, and after `; ` or `. `, that is the file
+//! which the prose of the section names, if it names one. `a::b::tests::name` is in the files of the module `a::b`.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Words that look like names of tests, and are options and metrics.
+const OTHERS: [&str; 5] = [
+    "cache_sync_timeout",
+    "leader_election_slowpath_total",
+    "read_certificate_errors_total",
+    "read_certificate_total",
+    "rest_client_requests_total",
+];
+
+/// The names of the test functions in `source`.
+fn tests_of(source: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut is_test = false;
+    for line in source.lines().map(str::trim) {
+        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+            is_test = true;
+        } else if let Some((before, after)) = line.split_once("fn ")
+            && ["", "async ", "pub(crate) async "].contains(&before)
+        {
+            let end = after.find(|c| !is_part(c)).unwrap_or(after.len());
+            if std::mem::take(&mut is_test) {
+                names.push(after[..end].to_owned());
+            }
+        } else if line.is_empty() || line == "}" {
+            is_test = false;
+        }
+    }
+    names
+}
+
+fn is_part(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '…'
+}
+
+/// Whether `word` is the name of a test: long and in lower case. Three dots stand for a part of it.
+fn is_name(word: &str) -> bool {
+    word.chars().all(is_part) && word.matches('_').count() >= 2 && !OTHERS.contains(&word)
+}
+
+fn is_named(test: &str, word: &str) -> bool {
+    match word.split_once('…') {
+        None => test == word,
+        Some((start, end)) => test.starts_with(start) && test.ends_with(end),
+    }
+}
+
+/// The table, and what is found of it.
+struct Check {
+    root: PathBuf,
+    /// The tests of the files that were read.
+    files: BTreeMap<PathBuf, Vec<String>>,
+    named: usize,
+    problems: Vec<String>,
+}
+
+// === impl Check ===
+
+impl Check {
+    /// The file that the section calls `word`.
+    fn find(&mut self, word: &str, places: &[&Path]) -> Option<PathBuf> {
+        let mut places = places.iter().map(|place| self.root.join(place).join(word));
+        let found = places.find(|path| path.is_file());
+        if found.is_none() {
+            self.problems.push(format!("no file {word}"));
+        }
+        found
+    }
+
+    fn has(&mut self, file: &Path, word: &str) -> bool {
+        let tests = match self.files.entry(file.to_owned()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(tests_of(&fs::read_to_string(file).unwrap())),
+        };
+        tests.iter().any(|test| is_named(test, word))
+    }
+
+    fn expect(&mut self, files: &[PathBuf], word: &str, line: &str) {
+        self.named += 1;
+        if !files.iter().any(|file| self.has(file, word)) {
+            let start: String = line.chars().take(60).collect();
+            self.problems
+                .push(format!("no test {word} in {files:?}, row: {start}"));
+        }
+    }
+
+    fn section(&mut self, text: &str) {
+        let (rows, prose): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with('|'));
+        let prose = prose.join(" ");
+        let named: Vec<&str> = prose.split('`').skip(1).step_by(2).collect();
+        let prefix = named.iter().find(|word| word.ends_with('/'));
+        let prefix = Path::new(prefix.copied().unwrap_or_default());
+        let default = named.iter().find(|word| word.ends_with(".rs"));
+        let default = default.and_then(|word| self.find(word, &[Path::new("")]));
+        let beside = default.as_deref().and_then(Path::parent).map(PathBuf::from);
+        let places = [prefix, beside.as_deref().unwrap_or(prefix), Path::new("")];
+        for row in rows {
+            let mut file = None;
+            for part in row.split("; ").flat_map(|part| part.split(". ")) {
+                file = default.clone().or(file);
+                for word in part.split([' ', '`', ',', '(', ')', '|']) {
+                    let word = word.trim_end_matches([':', ';', '.']);
+                    if word.ends_with(".rs") {
+                        file = self.find(word, &places);
+                    } else if let Some((module, name)) = word.rsplit_once("::tests::")
+                        && is_name(name)
+                    {
+                        let module = module.replace("::", "/");
+                        let files = below(&self.root.join("src").join(module));
+                        self.expect(&files, name, row);
+                    } else if is_name(word) {
+                        let file = file.iter().cloned().collect::<Vec<_>>();
+                        self.expect(&file, word, row);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The files of a module: its own, and those in its directory.
+fn below(module: &Path) -> Vec<PathBuf> {
+    let mut files = vec![module.with_extension("rs")];
+    if let Ok(entries) = fs::read_dir(module) {
+        files.extend(entries.map(|entry| entry.unwrap().path()));
+    }
+    files.retain(|file| file.is_file());
+    files
+}
+
+#[test]
+fn each_test_that_the_table_names_is_in_the_file_it_names() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).to_owned();
+    let table = fs::read_to_string(root.join("CONFORMANCE.md")).unwrap();
+    let mut check = Check {
+        root,
+        files: BTreeMap::new(),
+        named: 0,
+        problems: Vec::new(),
+    };
+    for section in table.split("\n## ").skip(1) {
+        check.section(section);
+    }
+    assert_eq!(check.problems, Vec::<String>::new());
+    assert!(check.named > 200, "{}", check.named);
+}
+
+#[test]
+fn only_functions_that_run_as_tests_count() {
+    let source = "
+        #[tokio::test(start_paused = true)]
+        async fn one() {}
+        #[test]
+        #[should_panic(expected = \"fn four() {}\")]
+        fn two() {}
+        fn helper() {}
+        #[test]
+        fn three()
+        {}
+
+        #[cfg(test)]
+        fn other() {}
+    ";
+    assert_eq!(tests_of(source), ["one", "two", "three"]);
+}
