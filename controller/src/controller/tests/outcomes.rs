@@ -583,9 +583,15 @@ async fn a_server_that_is_away_gives_no_key_up() {
     })
     .await;
     refusing(500);
-    eventually("away again", || seen.lock().len() == during + 2).await;
+    eventually_within(Duration::from_secs(120), "away again", || {
+        seen.lock().len() == during + 2
+    })
+    .await;
     refusing(403);
-    eventually("given up", || told.lock().len() == 1).await;
+    eventually_within(Duration::from_secs(300), "given up", || {
+        told.lock().len() == 1
+    })
+    .await;
     let tries = seen.lock().split_off(during);
     let expected = |number: usize, outage: bool| format!("{} {outage}", during + number);
     assert_eq!(
