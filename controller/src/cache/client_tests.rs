@@ -141,7 +141,7 @@ async fn what_ends_an_object_is_noted_as_its_end() {
     };
     client.delete::<ConfigMap>(&a, &params).await.unwrap();
     let marked = effects();
-    let [Effect::Version { version, .. }] = &marked[..] else {
+    let [Effect::Version { state, .. }] = &marked[..] else {
         panic!("{marked:?}");
     };
     client
@@ -150,7 +150,7 @@ async fn what_ends_an_object_is_noted_as_its_end() {
         .unwrap();
     let gone = Effect::Gone {
         uid: held.metadata.uid,
-        after: Some(version.clone()),
+        after: Some(state.clone()),
     };
     assert_eq!(effects(), [gone]);
     // Its controller has not let go of it.

@@ -6,6 +6,7 @@ mod client_tests;
 #[cfg(test)]
 mod health_tests;
 mod kind;
+mod label_selector;
 mod lister;
 mod options;
 mod registration;

@@ -7,7 +7,7 @@ use reeve_informer::{FieldSelector, NamespaceSet, Scope, Selection, SkipPath};
 
 use super::options::{Namespaces, Selected, Transform, Which};
 use super::store::{StoreForm, Transforms};
-use super::{CacheOptions, Kind};
+use super::{CacheOptions, Kind, label_selector};
 
 /// What is cached of a kind in one place.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -287,7 +287,7 @@ fn check(
     let others = namespaces.and_then(|namespaces| namespaces.others.as_ref());
     for selected in [selected].into_iter().chain(entries).chain(others) {
         if let Some(selector) = &selected.labels {
-            label_selector(selector).map_err(|problem| OptionsError::Labels {
+            label_selector::parse(selector).map_err(|problem| OptionsError::Labels {
                 of: of(),
                 selector: selector.clone(),
                 problem,
@@ -316,81 +316,6 @@ fn is_namespace_name(name: &str) -> bool {
         && bytes
             .iter()
             .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
-}
-
-/// Whether a label selector is written as kubectl writes it: terms joined by commas, of the forms `a`, `!a`, `a=b`,
-/// `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`.
-fn label_selector(selector: &str) -> Result<(), String> {
-    let mut rest = selector.trim();
-    while !rest.is_empty() {
-        let (name, after) = match rest.strip_prefix('!') {
-            Some(after) => {
-                let (name, after) = label_name(after.trim_start())?;
-                (name, Some(after))
-            }
-            None => {
-                let (name, after) = label_name(rest)?;
-                (name, label_values(name, after.trim_start())?)
-            }
-        };
-        let after = after.unwrap_or_default().trim_start();
-        rest = match after.strip_prefix(',') {
-            Some(next) if next.trim().is_empty() => {
-                return Err("expected a term after the last comma".to_owned());
-            }
-            Some(next) => next.trim_start(),
-            None if after.is_empty() => "",
-            None => return Err(format!("expected a comma after {name:?}, found {after:?}")),
-        };
-    }
-    Ok(())
-}
-
-fn label_name(text: &str) -> Result<(&str, &str), String> {
-    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-    let end = text.find(|c| !legal(c)).unwrap_or(text.len());
-    if end == 0 {
-        return Err(format!("expected the name of a label, found {text:?}"));
-    }
-    Ok(text.split_at(end))
-}
-
-/// What follows the name of a label, up to the comma.
-fn label_values<'a>(name: &str, text: &'a str) -> Result<Option<&'a str>, String> {
-    let value = |text: &'a str| {
-        let text = text.trim_start();
-        let end = text.find([',', ')']).unwrap_or(text.len());
-        let (value, rest) = text.split_at(end);
-        let value = value.trim_end();
-        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if value.chars().all(legal) && value.len() <= 63 {
-            Ok(rest)
-        } else {
-            Err(format!("{value:?} is no value of a label"))
-        }
-    };
-    for operator in ["==", "!=", "="] {
-        if let Some(text) = text.strip_prefix(operator) {
-            return value(text).map(Some);
-        }
-    }
-    for operator in ["in", "notin"] {
-        let Some(list) = text.strip_prefix(operator) else {
-            continue;
-        };
-        let Some(mut rest) = list.trim_start().strip_prefix('(') else {
-            continue;
-        };
-        loop {
-            rest = value(rest)?;
-            rest = match (rest.strip_prefix(','), rest.strip_prefix(')')) {
-                (Some(next), _) => next,
-                (_, Some(end)) => return Ok(Some(end)),
-                _ => return Err(format!("expected a ) after the values of {name:?}")),
-            };
-        }
-    }
-    Ok(Some(text))
 }
 
 #[cfg(test)]

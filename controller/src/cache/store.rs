@@ -1,6 +1,7 @@
 //! The store of a kind, its form erased: an informer, and what is asked of it by whoever does not know its type.
 
 use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use kube_core::{DynamicObject, PartialObjectMeta, Resource, Selector};
+use kube_core::{DynamicObject, PartialObjectMeta, Resource, Selector, SelectorExt};
 use lru::LruCache;
 use parking_lot::Mutex;
 use reeve_informer::{
@@ -20,6 +21,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Kind;
+use super::label_selector;
 use super::options::{Function, Transform};
 use super::resolve::{equal_to, terms};
 use super::view::Row;
@@ -77,6 +79,8 @@ pub(super) trait Store: Send + Sync {
     fn covers(&self, scope: &Scope) -> bool;
     /// Whether an object of this key would be in it, as far as the key tells.
     fn may_hold(&self, key: &ObjectKey) -> bool;
+    /// Whether the label selector for the place of the key selects these labels.
+    fn selects(&self, key: &ObjectKey, labels: &BTreeMap<String, String>) -> bool;
     fn has_synced(&self) -> bool;
     fn has_synced_in(&self, scope: &Scope) -> bool;
     /// Waits for the first lists; false if the informer stopped before.
@@ -135,6 +139,8 @@ struct Held<S: Stored> {
     within: Select,
     /// The fields that are selected of all that is watched as one.
     fields: String,
+    /// The labels, too.
+    labels: Selector,
     /// What was told to be unreadable: which object at which version.
     told: Mutex<LruCache<(ObjectKey, String), ()>>,
 }
@@ -191,12 +197,14 @@ fn held<K: 'static, S: Stored>(
             builder
         },
     );
+    let all = (making.within)(&Scope::Cluster);
     Arc::new(Held {
         lister: informer.lister(),
         informer,
         form,
         model: TypeId::of::<K>(),
-        fields: (making.within)(&Scope::Cluster).fields,
+        fields: all.fields,
+        labels: selector(&all.labels),
         within: Arc::clone(&making.within),
         told: Mutex::new(LruCache::new(TOLD)),
     })
@@ -217,6 +225,11 @@ fn transforming<S: Stored + Resource>(builder: Builder<S>, transforms: Transform
     })
 }
 
+/// A label selector of the options, which was checked when they were given.
+fn selector(text: &str) -> Selector {
+    label_selector::parse(text).unwrap_or_default()
+}
+
 /// Where an object of this key is.
 pub(super) fn scope_of(key: &ObjectKey) -> Scope {
     match &key.namespace {
@@ -232,6 +245,16 @@ fn erased<S: Stored>(objects: Vec<Arc<S>>) -> Vec<Arc<dyn Row>> {
         .into_iter()
         .map(|object| object as Arc<dyn Row>)
         .collect()
+}
+
+impl<S: Stored> Held<S> {
+    /// Whether the namespace of the key has a watch of its own, which may select otherwise.
+    fn watches_by_itself(&self, key: &ObjectKey) -> bool {
+        let namespaces = self.informer.namespaces();
+        key.namespace
+            .as_deref()
+            .is_some_and(|name| namespaces.is_some_and(|namespaces| namespaces.is_named(name)))
+    }
 }
 
 impl<S: Stored> Store for Held<S> {
@@ -256,12 +279,9 @@ impl<S: Stored> Store for Held<S> {
         if !self.informer.covers(&scope) {
             return false;
         }
-        let namespaces = self.informer.namespaces();
-        let by_itself = key
-            .namespace
-            .as_deref()
-            .is_some_and(|name| namespaces.is_some_and(|namespaces| namespaces.is_named(name)));
-        let own = by_itself.then(|| (self.within)(&scope).fields);
+        let own = self
+            .watches_by_itself(key)
+            .then(|| (self.within)(&scope).fields);
         let fields = own.as_ref().unwrap_or(&self.fields);
         let allow = |field: &str, value: Option<&str>| {
             let mut wanted = terms(fields).filter_map(|term| equal_to(term, field));
@@ -269,6 +289,14 @@ impl<S: Stored> Store for Held<S> {
         };
         allow("metadata.name", Some(&key.name))
             && allow("metadata.namespace", key.namespace.as_deref())
+    }
+
+    fn selects(&self, key: &ObjectKey, labels: &BTreeMap<String, String>) -> bool {
+        if self.watches_by_itself(key) {
+            selector(&(self.within)(&scope_of(key)).labels).matches(labels)
+        } else {
+            self.labels.matches(labels)
+        }
     }
 
     fn has_synced(&self) -> bool {

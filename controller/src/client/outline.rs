@@ -1,12 +1,15 @@
 //! What the answer to a write says happened, read without knowing its type.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use kube_core::ObjectMeta;
 use reeve_informer::ObjectKey;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use super::call::{Call, Verb};
-use super::writes::Effect;
+use super::writes::{Effect, State};
 
 /// The few fields of an answer that tell what a write did.
 #[derive(Debug, Default, Deserialize)]
@@ -42,6 +45,8 @@ struct Meta {
     deletion_timestamp: Option<Deleted>,
     deletion_grace_period_seconds: Option<i64>,
     finalizers: Vec<String>,
+    /// `None` if they need not be those of the object.
+    labels: Option<BTreeMap<String, String>>,
 }
 
 /// That an object is marked to be deleted; when, is not asked.
@@ -81,6 +86,8 @@ pub(super) struct Subject {
     graceful: bool,
     /// Whether they are namespaces, which have finalizers in their spec, too.
     namespaces: bool,
+    /// Whether the answer has the labels of the object: some subresources are answered with objects of their own.
+    labelled: bool,
 }
 
 // === impl Subject ===
@@ -94,6 +101,7 @@ impl Subject {
             key: call.object_key(),
             graceful: is("Pod"),
             namespaces: is("Namespace"),
+            labelled: matches!(call.subresource.as_deref(), None | Some("status")),
         }
     }
 }
@@ -109,6 +117,8 @@ impl Outline {
             let spec = kept.and_then(|kept| kept.spec);
             outline.kept = spec.is_none_or(|spec| !spec.finalizers.is_empty());
         }
+        let labels = outline.metadata.labels.take();
+        outline.metadata.labels = subject.labelled.then(|| labels.unwrap_or_default());
         Some(outline)
     }
 
@@ -126,6 +136,7 @@ impl Outline {
             deletion_timestamp: meta.deletion_timestamp.as_ref().map(|_| Deleted),
             deletion_grace_period_seconds: meta.deletion_grace_period_seconds,
             finalizers: meta.finalizers.clone().unwrap_or_default(),
+            labels: (subject.labelled).then(|| meta.labels.clone().unwrap_or_default()),
         };
         Some(Self {
             metadata,
@@ -165,7 +176,7 @@ impl Outline {
         // has not come so far may not hold the object yet.
         Effect::Gone {
             uid: meta.uid.clone(),
-            after: meta.resource_version.clone(),
+            after: meta.resource_version.is_some().then(|| meta.state()),
         }
     }
 
@@ -230,7 +241,14 @@ impl Meta {
     fn written(&self) -> Effect {
         Effect::Version {
             uid: self.uid.clone(),
+            state: self.state(),
+        }
+    }
+
+    fn state(&self) -> State {
+        State {
             version: self.resource_version.clone().unwrap_or_default(),
+            labels: self.labels.clone().map(Arc::new),
         }
     }
 }
@@ -275,10 +293,18 @@ mod tests {
         told_by_body
     }
 
+    /// A state without labels.
+    fn state(version: &str) -> State {
+        State {
+            version: version.into(),
+            labels: Some(Arc::default()),
+        }
+    }
+
     fn version(version: &str) -> Effect {
         Effect::Version {
             uid: Some("u".into()),
-            version: version.into(),
+            state: state(version),
         }
     }
 
@@ -396,7 +422,7 @@ mod tests {
         // The server answers with the version before.
         let gone = Effect::Gone {
             uid: Some("u".into()),
-            after: Some("7".into()),
+            after: Some(state("7")),
         };
         for (case, more, expected) in [
             ("no finalizer is left", json!({}), gone.clone()),
@@ -452,6 +478,33 @@ mod tests {
         meta.resource_version = Some("7".into());
         assert!(of(&meta, call(Endpoint::of::<Pod>(&()))).is_some());
         assert!(of(&meta, call(Endpoint::of::<Namespace>(&()))).is_none());
+    }
+
+    #[test]
+    fn the_labels_are_those_of_the_object_and_not_of_what_a_subresource_answers_with() {
+        let answer = json!({"metadata": {"name": "a", "namespace": "ns", "uid": "u",
+            "resourceVersion": "7", "labels": {"app": "web"}}});
+        let labels = |verb, subresource| {
+            let found = effects::<ConfigMap>(verb, subresource, "a", answer.clone());
+            let labels = found[0].1.state().unwrap().labels.clone();
+            labels.map(|labels| labels["app"].clone())
+        };
+        let web = Some("web".to_owned());
+        for verb in [Verb::Create, Verb::Update, Verb::Patch, Verb::Apply] {
+            assert_eq!(labels(verb, None), web, "{verb:?}");
+        }
+        assert_eq!(labels(Verb::Update, Some("status")), web);
+        assert_eq!(labels(Verb::Update, Some("scale")), None);
+        let meta: ObjectMeta = serde_json::from_value(answer["metadata"].clone()).unwrap();
+        for (subresource, expected) in [(None, web), (Some("scale"), None)] {
+            let endpoint = Arc::new(Endpoint::of::<ConfigMap>(&()));
+            let call = Call::new(Verb::Update, &endpoint).subresource(subresource);
+            let subject = Subject::of(&call);
+            let outline = Outline::of_object(&meta, &subject).unwrap();
+            let state = outline.metadata.state();
+            let label = state.labels.map(|labels| labels["app"].clone());
+            assert_eq!(label, expected, "{subresource:?}");
+        }
     }
 
     #[test]

@@ -6,6 +6,8 @@
 //!
 //! * **create, update, patch**: seen when the store holds the object at the answered resourceVersion or later,
 //!   or has passed that version altogether (the object is outside its selector, or was deleted since);
+//! * **one whose answer bears labels that the store does not select**: seen at once if the store does not hold the object,
+//!   and when it has dropped it if it does. If writes of ours gave it other labels before, the version is waited for;
 //! * **a write that changes nothing** answers the version the object already had, so it is seen at once;
 //! * **a write that ends a deleted object** (it took the last finalizer away) is answered with the version there was
 //!   before, and is a delete;
@@ -22,6 +24,7 @@
 //! * past the **time-out** the reconcile runs anyway, and that is counted.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +42,14 @@ pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(2);
 /// The longest such pause.
 pub(crate) const LAST_LOOK: Duration = Duration::from_millis(250);
 
+/// A state of an object that a write of ours was answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) version: String,
+    /// `None` if the answer did not show them, or states of ours before had others: a store may have to show those.
+    pub(crate) labels: Option<Arc<BTreeMap<String, String>>>,
+}
+
 /// One write of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Write {
@@ -51,22 +62,19 @@ pub(crate) struct Write {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// The object now has this version.
-    Version {
-        uid: Option<String>,
-        version: String,
-    },
+    Version { uid: Option<String>, state: State },
     /// The object with this uid is gone.
     Gone {
         uid: Option<String>,
-        /// The version that an earlier write of ours gave it. A store that has not come so far does not hold it yet.
-        after: Option<String>,
+        /// The state that an earlier write of ours gave it. A store that has not come so far does not hold it yet.
+        after: Option<State>,
     },
     /// The server had no such object when it was asked.
     Absent {
         /// These uids a store held just before, or a write of ours was answered with, so they are gone.
         held: Vec<Option<String>>,
         /// As of what is gone.
-        after: Option<String>,
+        after: Option<State>,
     },
     /// Unknown: it may have happened.
     Unknown {
@@ -82,6 +90,8 @@ pub(crate) struct View {
     pub(crate) object: Option<(Option<String>, Option<String>)>,
     /// The version up to which it has seen everything in its scope.
     pub(crate) through: Option<String>,
+    /// Its label selector leaves out the object as the write left it.
+    pub(crate) left_out: bool,
 }
 
 /// What a store tells of an object that a write of ours made or changed.
@@ -204,21 +214,38 @@ impl Drop for Begun {
     }
 }
 
+// === impl State ===
+
+impl State {
+    /// This state, of an object that was in the state `earlier`, too.
+    fn since(mut self, earlier: &Self) -> Self {
+        if self.labels != earlier.labels {
+            self.labels = None;
+        }
+        self
+    }
+}
+
 // === impl Effect ===
 
 impl Effect {
-    /// What a write answered with `meta` did.
+    /// What a write answered with `meta` did. A server that sends no version has nothing to wait for.
     pub(crate) fn of_written(meta: &ObjectMeta) -> Self {
-        match &meta.resource_version {
-            // A server that sends no version has nothing to wait for.
-            None => Self::Version {
-                uid: meta.uid.clone(),
-                version: String::new(),
+        Self::Version {
+            uid: meta.uid.clone(),
+            state: State {
+                version: meta.resource_version.clone().unwrap_or_default(),
+                labels: Some(Arc::new(meta.labels.clone().unwrap_or_default())),
             },
-            Some(version) => Self::Version {
-                uid: meta.uid.clone(),
-                version: version.clone(),
-            },
+        }
+    }
+
+    /// The last state that a write of ours was answered with.
+    pub(crate) fn state(&self) -> Option<&State> {
+        match self {
+            Self::Version { state, .. } => Some(state),
+            Self::Gone { after, .. } | Self::Absent { after, .. } => after.as_ref(),
+            Self::Unknown { before } => before.as_ref()?.state(),
         }
     }
 
@@ -226,7 +253,7 @@ impl Effect {
     pub(crate) const UNKNOWN: Self = Self::Unknown { before: None };
 
     /// What is to be waited for after both, the later of which was answered last, or may never be.
-    fn then(self, later: Self) -> Self {
+    pub(crate) fn then(self, later: Self) -> Self {
         let known = match self {
             Self::Unknown { before } => before,
             known => Some(Box::new(known)),
@@ -242,18 +269,32 @@ impl Effect {
         match (self, later) {
             // Two writes at once may be answered in the other order.
             (
-                Self::Version { uid, version },
+                Self::Version { uid, state },
                 Self::Version {
                     uid: of,
-                    version: later,
+                    state: later,
                 },
-            ) if uid == of && compare(&version, &later) == Some(Ordering::Greater) => {
-                Self::Version { uid, version }
+            ) if uid == of
+                && compare(&state.version, &later.version) == Some(Ordering::Greater) =>
+            {
+                let state = state.since(&later);
+                Self::Version { uid, state }
             }
-            (Self::Version { uid, version }, Self::Gone { uid: gone, after }) if uid == gone => {
+            (earlier, Self::Version { uid, state }) => {
+                let state = match earlier.state() {
+                    Some(earlier) => state.since(earlier),
+                    None => state,
+                };
+                Self::Version { uid, state }
+            }
+            (Self::Version { uid, state }, Self::Gone { uid: gone, after }) if uid == gone => {
+                let after = match after {
+                    Some(after) => after.since(&state),
+                    None => state,
+                };
                 Self::Gone {
                     uid,
-                    after: after.or(Some(version)),
+                    after: Some(after),
                 }
             }
             (_, later) => later,
@@ -267,9 +308,9 @@ impl Effect {
             known => Some(known),
         };
         let after = match before {
-            Some(Self::Version { uid, version }) => {
+            Some(Self::Version { uid, state }) => {
                 held.push(uid.clone());
-                Some(version.clone()).filter(|version| !version.is_empty())
+                Some(state.clone()).filter(|state| !state.version.is_empty())
             }
             Some(Self::Gone { uid, after }) => {
                 held.push(uid.clone());
@@ -292,8 +333,8 @@ impl Effect {
         match self {
             Self::Unknown { .. } => false,
             Self::Gone { after, .. } | Self::Absent { after, .. } if view.object.is_none() => {
-                let after = after.as_deref();
-                after.is_none_or(|after| reached(&view.through, after))
+                let reached = |after: &State| reached(&view.through, &after.version);
+                view.left_out || after.as_ref().is_none_or(reached)
             }
             Self::Gone { uid, .. } => {
                 let shown = view.object.as_ref();
@@ -303,24 +344,29 @@ impl Effect {
                 let shown = view.object.as_ref();
                 shown.is_none_or(|(uid, _)| !held.contains(uid))
             }
-            Self::Version { version, .. } if version.is_empty() => true,
-            Self::Version { version, .. } => {
-                let held = view.object.as_ref().map(|(_, held)| held);
-                held.is_some_and(|held| reached(held, version)) || reached(&view.through, version)
+            Self::Version { state, .. } if state.version.is_empty() => true,
+            Self::Version { state, .. } => {
+                let seen = match &view.object {
+                    None => view.left_out,
+                    Some((_, held)) => reached(held, &state.version),
+                };
+                seen || reached(&view.through, &state.version)
             }
         }
     }
 
-    /// How the written object stands in a store that shows `view`. `None` if it is not known to be there: deleted, or
-    /// a write whose answer was lost.
+    /// How the written object stands in a store that shows `view`. `None` if the store has nothing to show: the object is
+    /// not known to be there (deleted, or the answer was lost), or the store leaves it out.
     pub(crate) fn standing(&self, view: &View) -> Option<Standing> {
-        let Self::Version { uid, version } = self else {
+        let Self::Version { uid, state } = self else {
             return None;
         };
+        let version = &state.version;
         let reached = |seen: Option<&String>| seen.is_some_and(|seen| at_least(seen, version));
         Some(match &view.object {
             Some((held, _)) if uid.is_none() || held == uid => Standing::Shown,
             Some((_, held)) if reached(held.as_ref()) => Standing::Replaced,
+            None if view.left_out => return None,
             _ if reached(view.through.as_ref()) => Standing::Passed,
             _ => Standing::Behind,
         })
@@ -341,24 +387,32 @@ mod tests {
         GroupKind::new("", "ConfigMap")
     }
 
+    /// A state whose labels the answer did not show.
+    fn state(version: &str) -> State {
+        State {
+            version: version.into(),
+            labels: None,
+        }
+    }
+
     fn version(version: &str) -> Effect {
         Effect::Version {
             uid: Some("u".into()),
-            version: version.into(),
+            state: state(version),
         }
     }
 
     fn holds(uid: &str, version: &str) -> View {
         View {
             object: Some((Some(uid.into()), Some(version.into()))),
-            through: None,
+            ..View::default()
         }
     }
 
     fn through(version: &str) -> View {
         View {
-            object: None,
             through: Some(version.into()),
+            ..View::default()
         }
     }
 
@@ -377,7 +431,7 @@ mod tests {
         };
         let gone_after = Effect::Gone {
             uid: Some("u".into()),
-            after: Some("10".into()),
+            after: Some(state("10")),
         };
         for (case, effect, view, seen) in [
             ("older copy", version("10"), holds("u", "9"), false),
@@ -446,10 +500,78 @@ mod tests {
     }
 
     #[test]
+    fn what_the_labels_leave_out_is_seen_unless_the_store_still_holds_an_older_state() {
+        let left_out = |view: View| View {
+            left_out: true,
+            ..view
+        };
+        let gone = Effect::Gone {
+            uid: Some("u".into()),
+            after: Some(state("10")),
+        };
+        let absent = version("10").absent(vec![]);
+        for (case, effect, view, seen) in [
+            ("never selected", version("10"), through("9"), true),
+            ("not filled", version("10"), View::default(), true),
+            (
+                "it leaves, still held",
+                version("10"),
+                holds("u", "9"),
+                false,
+            ),
+            ("another is held", version("10"), holds("v", "9"), false),
+            ("held, later", version("10"), holds("v", "11"), true),
+            ("deleted", gone.clone(), through("9"), true),
+            ("deleted, still held", gone, holds("u", "9"), false),
+            ("not there", absent.clone(), through("9"), true),
+            ("not there, still held", absent, holds("u", "9"), false),
+            ("unknown", Effect::UNKNOWN, View::default(), false),
+        ] {
+            assert_eq!(effect.is_seen(&left_out(view)), seen, "{case}");
+        }
+        // No event of it will come, so nothing is to be followed.
+        assert_eq!(version("10").standing(&left_out(through("9"))), None);
+        let held = left_out(holds("u", "9"));
+        assert_eq!(version("10").standing(&held), Some(Standing::Shown));
+    }
+
+    #[test]
+    fn the_labels_of_a_write_count_if_those_of_the_writes_before_were_the_same() {
+        let with = |version: &str, label: &str| {
+            let labels = [(label.to_owned(), String::new())];
+            Effect::Version {
+                uid: Some("u".into()),
+                state: State {
+                    version: version.into(),
+                    labels: Some(Arc::new(labels.into())),
+                },
+            }
+        };
+        let gone = || Effect::Gone {
+            uid: Some("u".into()),
+            after: None,
+        };
+        let known = |effect: Effect| effect.state().unwrap().labels.is_some();
+        assert!(known(with("1", "a").then(with("2", "a"))));
+        assert!(!known(with("1", "a").then(with("2", "b"))));
+        assert!(!known(with("2", "a").then(with("1", "b"))), "crossed");
+        assert!(!known(version("1").then(with("2", "a"))), "not shown");
+        assert!(known(with("1", "a").then(gone())));
+        assert!(!known(with("1", "a").then(with("2", "b")).then(gone())));
+        let again = with("1", "a").then(gone()).then(with("3", "b"));
+        assert!(!known(again), "the one before may still be shown");
+        let lost = with("1", "a").then(Effect::UNKNOWN);
+        assert!(known(lost.clone().then(with("2", "a"))));
+        assert!(!known(lost.clone().then(with("2", "b"))));
+        assert!(known(lost.absent(vec![])));
+    }
+
+    #[test]
     fn how_a_written_object_stands_in_a_store() {
         let at = |uid: &str, held: &str, through: &str| View {
             object: Some((Some(uid.into()), Some(held.into()))),
             through: Some(through.into()),
+            left_out: false,
         };
         for (case, view, standing) in [
             ("shown", at("u", "10", "10"), Standing::Shown),
@@ -549,7 +671,7 @@ mod tests {
         });
         let gone = Effect::Gone {
             uid: Some("u".into()),
-            after: Some("10".into()),
+            after: Some(state("10")),
         };
         assert_eq!(notes.take().remove(0).effect, gone);
     }
@@ -558,7 +680,7 @@ mod tests {
     fn answers_that_cross_leave_the_later_version_and_a_delete_comes_after_it() {
         let gone = |after: Option<&str>| Effect::Gone {
             uid: Some("u".into()),
-            after: after.map(str::to_owned),
+            after: after.map(state),
         };
         assert_eq!(version("12").then(version("11")), version("12"));
         assert_eq!(version("11").then(version("12")), version("12"));
@@ -569,7 +691,7 @@ mod tests {
         assert_eq!(version("11").then(Effect::UNKNOWN), lost);
         let other = Effect::Version {
             uid: Some("v".into()),
-            version: "9".into(),
+            state: state("9"),
         };
         assert_eq!(version("11").then(other.clone()), other, "made again");
     }

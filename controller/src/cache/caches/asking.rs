@@ -58,7 +58,7 @@ impl Caches {
         // Before the question: what is held later may have been made since.
         let held = self.held(write);
         match self.live(client, write, limit).await? {
-            Ok(Some(meta)) => Some(Effect::of_written(&meta)),
+            Ok(Some(meta)) => Some(write.effect.clone().then(Effect::of_written(&meta))),
             Ok(None) => Some(write.effect.absent(held)),
             Err(error) => {
                 tracing::debug!(key = %write.key, %error, "a write may have happened; the server does not say");
@@ -138,8 +138,10 @@ fn seen(store: &dyn Store, write: &Write) -> writes::View {
         let meta = row.metadata().ok()?;
         Some((meta.uid.clone(), meta.resource_version.clone()))
     });
+    let labels = write.effect.state().and_then(|state| state.labels.as_ref());
     writes::View {
         object,
         through: (!through.is_empty()).then(|| through.as_str().to_owned()),
+        left_out: labels.is_some_and(|labels| !store.selects(&write.key, labels)),
     }
 }

@@ -35,17 +35,16 @@ fn key(name: &str) -> ObjectKey {
 impl World {
     /// With ConfigMaps `a` and `b` in the cache, and the watch held back.
     async fn start() -> Self {
+        Self::start_with(crate::cache::CacheOptions::new()).await
+    }
+
+    async fn start_with(options: crate::cache::CacheOptions) -> Self {
         let fake = Fake::default();
         for name in ["a", "b"] {
             fake.put(&path(name), json!({"metadata": {}, "data": {"n": "0"}}));
         }
         let metrics = Metrics::new();
-        let caches = Caches::new(
-            fake.client(),
-            clock(),
-            crate::cache::CacheOptions::new(),
-            metrics.informers(),
-        );
+        let caches = Caches::new(fake.client(), clock(), options, metrics.informers());
         let lister = caches.keep(&View::<ConfigMap>::typed()).unwrap();
         caches.start();
         lister.wait_synced(Duration::from_secs(5)).await.unwrap();
@@ -205,6 +204,52 @@ async fn an_object_the_selector_does_not_select_is_seen_when_its_version_has_pas
         Some("0"),
         "the store is past the write"
     );
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_labels_the_cache_leaves_out_is_not_waited_for() {
+    // The fake selects nothing: what the server would not send is taken out of the watch by hand.
+    let selected = crate::cache::KindOptions::new().labels("app notin (db)");
+    let options = crate::cache::CacheOptions::new().for_kind::<ConfigMap>(selected);
+    let world = World::start_with(options).await;
+    let write = async |name: &str, app: &str| {
+        let patch = Patch::merge(json!({"metadata": {"labels": {"app": app}}}));
+        let (client, key) = (&world.client, key(name));
+        let written = client.patch::<ConfigMap, _>(&key, WriteOptions::new(), patch);
+        written.await.unwrap()
+    };
+    let mut map = ConfigMap::default();
+    map.metadata.name = Some("c".into());
+    map.metadata.namespace = Some("ns".into());
+    map.metadata.labels = Some([("app".into(), "db".into())].into());
+    world.client.create(&map).await.unwrap();
+    assert_eq!(took(world.read("c")).await.1, Duration::ZERO, "created");
+    write("c", "db").await;
+    world.write("c", "1").await.unwrap();
+    assert_eq!(took(world.read("c")).await.1, Duration::ZERO, "changed");
+    let all = took(world.maps().list(None)).await;
+    assert_eq!(all.1, Duration::ZERO, "listed");
+    world
+        .client
+        .delete::<ConfigMap>(&key("c"), &DeleteParams::default())
+        .await
+        .unwrap();
+    assert_eq!(took(world.read("c")).await.1, Duration::ZERO, "deleted");
+    // One that leaves the selection is waited for until the store has dropped it.
+    write("a", "db").await;
+    let mut reading = pin!(world.read("a"));
+    assert!(timeout(Duration::from_secs(5), &mut reading).await.is_err());
+    world.fake.drop_held(&path("a"));
+    world.fake.drop_held(&path("c"));
+    world.fake.remove(&path("a"));
+    world.fake.hold_watches(false);
+    assert_eq!(reading.await, None);
+    // One that is selected is waited for.
+    world.fake.hold_watches(true);
+    write("b", "web").await;
+    assert!(read_held(&world, "b").await.1 >= Duration::from_secs(5));
+    assert!(!world.counted("timeouts"));
     world.end().await;
 }
 

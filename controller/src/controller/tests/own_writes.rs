@@ -6,7 +6,7 @@ use reeve_workqueue::Reason;
 use super::*;
 use crate::cache::View;
 use crate::client::GroupKind;
-use crate::client::writes::{Effect, Write};
+use crate::client::writes::{self, Effect, Write};
 use crate::cluster::Cluster;
 use crate::controller::own_writes::{Hold, Own, OwnWrites, Place};
 use crate::reconcile::Reconciler;
@@ -235,7 +235,10 @@ fn changed(name: &str, uid: &str, version: &str) -> Write {
         key: Request::namespaced("ns", name),
         effect: Effect::Version {
             uid: Some(uid.into()),
-            version: version.into(),
+            state: writes::State {
+                version: version.into(),
+                labels: None,
+            },
         },
     }
 }
