@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::Config;
 use kube_client::config::{KubeConfigOptions, Kubeconfig};
 use kube_core::params::ListParams;
-use reeve_apiserver::ApiServer;
+use reeve_apiserver::rbac::User;
+use reeve_apiserver::{ApiServer, Serving};
 use reeve_controller::client::connect::{Options, connect};
 use reeve_controller::{Client, Metrics, ObjectKey};
 use tokio::io::AsyncReadExt;
@@ -52,6 +53,55 @@ async fn it_speaks_https_says_who_it_is_and_counts() {
             .any(|line| line.starts_with(&label) && line.ends_with(" 1"))
     };
     assert!(counted("200") && counted("404"), "{text}");
+}
+
+/// As the kubelet renews what is mounted for a ServiceAccount. The files are read again after about a minute of real time:
+/// the clock is kube-client's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_token_and_a_new_authority_of_the_cluster_are_used_within_minutes() {
+    let server = ApiServer::builder()
+        .token("first", User::new("one", [""; 0]))
+        .token("second", User::new("two", [""; 0]));
+    let server = server.start().await.unwrap();
+    let directory = std::env::temp_dir().join(format!("reeve-rotation-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (authority, token) = (directory.join("ca.crt"), directory.join("token"));
+    let mount = |serving: &Serving, secret: &str| {
+        std::fs::write(&authority, serving.certificate_authority().unwrap()).unwrap();
+        std::fs::write(&token, secret).unwrap();
+    };
+    let serving = server.serve_tls(([127, 0, 0, 1], 0).into()).await.unwrap();
+    let address = serving.local_addr();
+    mount(&serving, "first");
+    // What `Config::incluster` makes of the files of a Pod.
+    let mut config = Config::new(serving.url().parse().unwrap());
+    config.root_cert_file = Some(authority.clone());
+    config.auth_info.token_file = Some(token.to_str().unwrap().to_owned());
+    let client = Client::new(connect(config, &Options::new()).unwrap());
+    let key = ObjectKey::namespaced("default", "none");
+    let asker = async || {
+        let error = client.get::<ConfigMap>(&key).await.unwrap_err();
+        error.is_not_found().then_some(())?;
+        Some(server.requests().all().pop()?.user)
+    };
+    assert_eq!(asker().await.as_deref(), Some("one"));
+
+    serving.stop().await;
+    // With another authority.
+    let serving = server.serve_tls(address).await.unwrap();
+    assert_eq!(
+        asker().await,
+        None,
+        "the server is not the one that is trusted"
+    );
+    mount(&serving, "second");
+    let renewed = async {
+        while asker().await.as_deref() != Some("two") {
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+    };
+    timeout(Duration::from_secs(300), renewed).await.unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
