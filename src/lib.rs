@@ -14,6 +14,7 @@
 //! * [`policy`]: which targets may be banned at all.
 //! * [`decide`]: what is to be done for a block, a pure function, and what may stand at the gateway.
 //! * [`reconcile`]: the thin shell that runs what was decided. [`lock`]: one lock an address.
+//! * [`mounted`]: which files the ConfigMap may name.
 //! * [`engine`]: what makes an address blocked. [`outbound`]: HTTP to others, with limits and address checks.
 //! * [`notify`]: telling people. [`metrics`]: counting.
 //! * [`operator`]: all of it put together. [`command`]: the command line. [`manifest`]: CRD and access rules.
@@ -34,6 +35,7 @@ pub mod inbound;
 pub mod lock;
 pub mod manifest;
 pub mod metrics;
+pub mod mounted;
 pub mod notify;
 pub mod operator;
 pub mod outbound;

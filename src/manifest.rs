@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::api::{self, GROUP};
 use crate::config::CONFIG_MAP;
 use crate::operator::LEASE;
+use crate::reconcile::RECORD;
 
 /// The name of the ServiceAccount and of the roles.
 pub const NAME: &str = "ipblock-operator";
@@ -47,7 +48,7 @@ pub fn rbac(namespace: &str) -> Result<String, serde_yaml_ng::Error> {
     Ok(text)
 }
 
-/// Blocks and Events everywhere; the one ConfigMap and the one Lease in the operator's own namespace.
+/// Blocks and Events everywhere; the ConfigMap, the record and the Lease in the operator's own namespace.
 fn rules(namespace: &str) -> [Value; 4] {
     let labels = json!({"app.kubernetes.io/name": NAME});
     let subject = json!([{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}]);
@@ -80,6 +81,8 @@ fn rules(namespace: &str) -> [Value; 4] {
             "metadata": {"name": NAME, "namespace": namespace, "labels": labels},
             "rules": [
                 {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [CONFIG_MAP], "verbs": ["get", "list", "watch"]},
+                {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
+                {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [RECORD], "verbs": ["get", "patch", "delete"]},
                 {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
                 {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [LEASE], "verbs": ["get", "watch", "update", "delete"]},
             ],
@@ -169,6 +172,9 @@ mod tests {
             ("ipblocks/status", 0, "patch"),
             ("events", 0, "create patch"),
             ("configmaps", 1, "get list watch"),
+            // The operator's record; deleted by the uninstall command.
+            ("configmaps", 0, "create"),
+            ("configmaps", 1, "get patch delete"),
             ("leases", 0, "create"),
             // Deleted by the uninstall command.
             ("leases", 1, "get watch update delete"),

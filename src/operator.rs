@@ -24,12 +24,13 @@ use crate::engine::{self, GuardSettings};
 use crate::inbound::Limits;
 use crate::lock::KeyedLocks;
 use crate::metrics::Metrics;
+use crate::mounted::{self, Directory};
 use crate::notify::{self, Event, Notification, Notifications};
 use crate::outbound::{self, AddressPolicy, Http};
 use crate::policy::Protected;
 use crate::reconcile::{
     BlockReconciler, ConfigurationReconciler, Connector, Consumers, Dependencies, Engines,
-    FIRST_RETRY, Gateways, LONGEST_RETRY, Live, Voice,
+    FIRST_RETRY, Gateways, LONGEST_RETRY, Live, Record, Voice,
 };
 use crate::target::Target;
 use crate::trigger::{self, KubeBlocks, Triggers};
@@ -63,6 +64,14 @@ pub struct Settings {
     pub allow_loopback: bool,
     /// Triggers without credentials serve.
     pub insecure_triggers: bool,
+    /// Bearer tokens may go to the gateway over plain HTTP.
+    pub bearer_over_http: bool,
+    /// The first configuration is read as leniently as the original operator reads it.
+    pub takeover: bool,
+    /// Where the files with secrets are that the ConfigMap may name.
+    pub secrets: Directory,
+    /// Where card templates may be, beside `secrets`.
+    pub templates: Directory,
     /// Addresses of the cluster that are never banned.
     pub infrastructure: Vec<Protected>,
     /// Wall time and randomness.
@@ -113,6 +122,10 @@ impl Settings {
             workers: 32,
             allow_loopback: false,
             insecure_triggers: false,
+            bearer_over_http: false,
+            takeover: false,
+            secrets: Directory::default(),
+            templates: Directory::new(mounted::TEMPLATES),
             infrastructure: Vec::new(),
             clock,
             metrics: metrics::Metrics::new(),
@@ -247,6 +260,7 @@ fn assemble(
         },
     ));
     let (again, requests) = source::channel::<Request>(REQUESTS);
+    let record = Arc::new(Record::new(&settings.namespace));
 
     let blocks = Controller::builder("ipblock")
         .for_kind::<IPBlock>()
@@ -261,6 +275,7 @@ fn assemble(
             again: again.clone(),
             voice: Arc::new(Told(notifications.clone())),
             metrics: counts.clone(),
+            record: Arc::clone(&record),
         }))?;
 
     let config_map = Request::namespaced(settings.namespace.as_str(), CONFIG_MAP);
@@ -272,10 +287,24 @@ fn assemble(
             allow_loopback: settings.allow_loopback,
         })
         .build()?;
+    let own_ports = [
+        (manager.health_address(), "health"),
+        (manager.metrics_address(), "metrics"),
+    ];
     let options = config::Options {
         insecure_triggers: settings.insecure_triggers,
         allow_loopback: settings.allow_loopback,
+        bearer_over_http: settings.bearer_over_http,
+        takeover: settings.takeover,
         infrastructure: settings.infrastructure.clone(),
+        secrets: settings.secrets.clone(),
+        templates: settings.templates.clone(),
+        namespace: settings.namespace.clone(),
+        watch_namespace: settings.watch_namespace.clone(),
+        own_ports: own_ports
+            .into_iter()
+            .filter_map(|(address, what)| Some((address?.port(), what)))
+            .collect(),
     };
     let configuration = Controller::builder("configuration")
         .for_kind::<ConfigMap>()
@@ -294,6 +323,7 @@ fn assemble(
                 outbound: Arc::new(outbound),
                 blocks: again.clone(),
                 metrics: counts,
+                record,
             },
         ))?;
 

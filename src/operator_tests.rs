@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_client::Api;
 use kube_client::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -13,13 +14,14 @@ use kube_core::ObjectMeta;
 use parking_lot::Mutex;
 use reeve_apiserver::ApiServer;
 use reeve_clock::Clock;
+use reeve_controller::health::Health;
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Operator, Settings};
-use crate::api::{self, IPBlock, IPBlockSpec, IPBlockStatus, Place};
+use crate::api::{self, INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Place};
 use crate::config::{CONFIG_MAP, EngineConfig};
 use crate::engine::{DryRun, Engine};
 use crate::reconcile::{ConnectError, Connector};
@@ -46,6 +48,7 @@ struct World {
     blocks: Api<IPBlock>,
     maps: Api<ConfigMap>,
     operator: Option<AbortOnDropHandle<()>>,
+    health: Option<Health>,
 }
 
 impl World {
@@ -71,7 +74,26 @@ impl World {
             blocks,
             maps: Api::namespaced(client, "default"),
             operator: None,
+            health: None,
         }
+    }
+
+    /// What keeps the replica from being ready.
+    fn unready(&self) -> String {
+        let failures = self.health.as_ref().unwrap().ready().failures();
+        format!("{failures:?}")
+    }
+
+    async fn annotate(&self, name: &str, intent: &str) {
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {INTENT: intent}}}));
+        let params = PatchParams::default();
+        self.blocks.patch(name, &params, &patch).await.unwrap();
+    }
+
+    /// Whether anything was ever called at the gateway of this address.
+    fn called(&self, gateway: &str) -> bool {
+        let places = self.places.0.lock();
+        places.keys().any(|place| place.endpoint == gateway)
     }
 
     async fn configured() -> Self {
@@ -117,6 +139,7 @@ impl World {
         let operator = Operator::build(self.server.client(), settings)
             .await
             .unwrap();
+        self.health = Some(operator.manager().health().clone());
         let task = tokio::spawn(async move {
             operator.run(CancellationToken::new()).await.unwrap();
         });
@@ -325,4 +348,178 @@ async fn two_namespaces_cannot_lift_each_others_bans() {
         world.banned(GATEWAY).await,
         BTreeSet::from(["192.0.2.7".into()])
     );
+}
+
+const STRANGE: &str = "10.0.0.7:80";
+
+fn strange_intent(target: &str, attempt: i64) -> String {
+    let place = Place::new("iptables", STRANGE);
+    api::Intent::new(target.parse().unwrap(), place, attempt).to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_only_an_annotation_names_is_never_called() {
+    let mut world = World::configured().await;
+    // As a user of blocks who wants something called: before the first ban, while active, and to lift.
+    let spec = IPBlockSpec {
+        ip: "192.0.2.1".into(),
+        unblock: Some(true),
+        ..IPBlockSpec::default()
+    };
+    let mut block = IPBlock::new("born", spec);
+    let annotations = block.metadata.annotations.get_or_insert_default();
+    annotations.insert(INTENT.into(), strange_intent("192.0.2.1", 1));
+    let create = PostParams::default();
+    world.blocks.create(&create, &block).await.unwrap();
+    world.until("born", "expired", 5 * SECOND).await;
+
+    world.create("active", "192.0.2.7", "1h").await;
+    world.until("active", "active", 5 * SECOND).await;
+    world
+        .annotate("active", &strange_intent("192.0.2.7", 5))
+        .await;
+    let mut also: api::Intent = strange_intent("192.0.2.7", 1).parse().unwrap();
+    also.also = vec![also.standing.clone()];
+    also.standing.place = Place::new("iptables", GATEWAY);
+    tokio::time::sleep(5 * SECOND).await;
+    world.annotate("active", &also.to_string()).await;
+    tokio::time::sleep(5 * SECOND).await;
+    world.banned_becomes(GATEWAY, &["192.0.2.7"], SECOND).await;
+
+    // A leader that begins reads what the objects say, and an object may go without being let go.
+    world.kill();
+    world
+        .annotate("active", &strange_intent("192.0.2.7", 1))
+        .await;
+    world.start().await;
+    tokio::time::sleep(5 * SECOND).await;
+    world
+        .annotate("active", &strange_intent("192.0.2.7", 1))
+        .await;
+    let delete = DeleteParams::default();
+    world.blocks.delete("active", &delete).await.unwrap();
+    world.banned_becomes(GATEWAY, &[], 5 * SECOND).await;
+    tokio::time::sleep(60 * SECOND).await;
+    assert!(world.blocks.get_opt("active").await.unwrap().is_none());
+    assert!(!world.called(STRANGE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_replaced_while_nothing_runs_is_still_called_to_lift_what_stands_there() {
+    let mut world = World::configured().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.until("a", "active", 5 * SECOND).await;
+    world.kill();
+    let next = "192.0.2.251:9521";
+    world.configure(&[("gatewayHost", next)]).await;
+    world.start().await;
+    world
+        .banned_becomes(next, &["192.0.2.7"], 15 * SECOND)
+        .await;
+    world.banned_becomes(GATEWAY, &[], 15 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn beside_a_configuration_that_was_never_right_nothing_is_banned_and_readiness_says_why() {
+    for (key, text) in [
+        ("whitelist", "198.51.100.0/24\n203.0.113.0/33"),
+        ("engine", "iptable"),
+    ] {
+        let mut world = World::new().await;
+        world.configure(&[(key, text)]).await;
+        world.start().await;
+        world.create("office", "203.0.113.7", "1h").await;
+        let status = world.until("office", "pending", 20 * SECOND).await;
+        let message = status.message.unwrap();
+        assert!(message.contains(key), "{message}");
+        assert!(world.unready().contains(key), "{}", world.unready());
+        tokio::time::sleep(600 * SECOND).await;
+        assert!(world.places.0.lock().is_empty(), "no gateway was called");
+        // The edit that mends it.
+        let mended = if key == "engine" {
+            "iptables"
+        } else {
+            "203.0.113.0/24"
+        };
+        world.configure(&[(key, mended)]).await;
+        let phase = if key == "engine" { "active" } else { "skipped" };
+        world.until("office", phase, 20 * SECOND).await;
+        assert_eq!(world.unready(), "[]");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_beside_a_wrong_edit_goes_on_with_the_last_good_configuration() {
+    let mut world = World::configured().await;
+    world.configure(&[("whitelist", "203.0.113.0/24")]).await;
+    world.create("before", "203.0.113.7", "1h").await;
+    world.until("before", "skipped", 5 * SECOND).await;
+    world.kill();
+    world
+        .configure(&[("whitelist", "203.0.113.0/33"), ("engine", "iptable")])
+        .await;
+    world.start().await;
+    world.create("office", "203.0.113.8", "1h").await;
+    world.until("office", "skipped", 20 * SECOND).await;
+    world.create("other", "198.51.100.7", "1h").await;
+    world.until("other", "active", 20 * SECOND).await;
+    assert_eq!(
+        world.unready(),
+        "[]",
+        "as the replica that was not restarted"
+    );
+    assert_eq!(
+        world.banned(GATEWAY).await,
+        BTreeSet::from(["198.51.100.7".into()])
+    );
+    // Nor does it take the ConfigMap itself.
+    world.kill();
+    let delete = DeleteParams::default();
+    world.maps.delete(CONFIG_MAP, &delete).await.unwrap();
+    world.start().await;
+    world.create("late", "203.0.113.9", "1h").await;
+    world.until("late", "skipped", 20 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_allowlist_whose_key_is_gone_stays_and_an_emptied_one_is_empty() {
+    let world = World::configured().await;
+    world.configure(&[("whitelist", "203.0.113.0/24")]).await;
+    world.create("office", "203.0.113.7", "1h").await;
+    world.until("office", "skipped", 5 * SECOND).await;
+    let gone = Patch::Merge(json!({"data": {"whitelist": null, "whiteList": "203.0.113.0/24"}}));
+    let params = PatchParams::default();
+    world.maps.patch(CONFIG_MAP, &params, &gone).await.unwrap();
+    tokio::time::sleep(30 * SECOND).await;
+    world.until("office", "skipped", SECOND).await;
+    world.configure(&[("whitelist", "")]).await;
+    world.until("office", "active", 5 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trigger_that_cannot_listen_leaves_the_replica_ready_while_another_listens() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = (taken.local_addr().unwrap().to_string(), taken);
+    let entry =
+        |address: &str| format!("{{name: grafana, addr: '{address}', path: /p, insecure: true}}");
+    let world = World::configured().await;
+    let alone = format!("[{}]", entry(&taken.0));
+    world.configure(&[("trigger", &alone)]).await;
+    tokio::time::sleep(SECOND).await;
+    assert!(
+        world.unready().contains("cannot listen"),
+        "{}",
+        world.unready()
+    );
+    let both = format!("[{}, {}]", entry(&taken.0), entry("127.0.0.1:0"));
+    world.configure(&[("trigger", &both)]).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(world.unready(), "[]");
+    let events: Api<Event> = Api::namespaced(world.server.client(), "default");
+    let events = events.list(&ListParams::default()).await.unwrap();
+    let told = events.items.iter().any(|event| {
+        let note = event.note.as_deref().unwrap_or_default();
+        event.reason.as_deref() == Some("ConfigPartly") && note.contains("cannot listen")
+    });
+    assert!(told, "{events:?}");
 }

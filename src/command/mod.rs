@@ -4,13 +4,14 @@ mod client;
 mod run;
 mod uninstall;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use reeve_clock::Clock;
 use reeve_controller::options::LogOptions;
 
-use crate::{gateway, manifest};
+use crate::{gateway, manifest, mounted};
 
 /// Bans IP addresses at a gateway, as IPBlock objects say, and lifts them when due.
 ///
@@ -57,6 +58,18 @@ enum Command {
     ///
     /// Scale the operator to zero first, or it takes the blocks up again.
     Uninstall(uninstall::Arguments),
+}
+
+/// The files that the ConfigMap names, and where their text may go.
+#[derive(Clone, Debug, clap::Args)]
+struct Files {
+    /// Read the files of the ConfigMap's keys (tokens, secrets, certificates) below this directory only.
+    #[arg(long, value_name = "DIR", default_value = mounted::SECRETS)]
+    secrets_dir: PathBuf,
+
+    /// Send the gateway's bearer token over plain HTTP too. On loopback it is sent without this flag.
+    #[arg(long)]
+    allow_bearer_over_http: bool,
 }
 
 /// Runs the command line.

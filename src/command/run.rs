@@ -1,5 +1,7 @@
 //! `ipblock-operator run`.
 
+use std::path::PathBuf;
+
 use reeve_clock::Clock;
 use reeve_controller::client::connect;
 use reeve_controller::client::location::Location;
@@ -7,7 +9,9 @@ use reeve_controller::leader_election;
 use reeve_controller::metrics::Metrics;
 use reeve_controller::options::{BindAddress, LogOptions, MetricsOptions};
 
+use super::Files;
 use super::client;
+use crate::mounted::{self, Directory};
 use crate::operator::{self, Operator, Settings};
 use crate::policy::Protected;
 use crate::target::Target;
@@ -68,6 +72,18 @@ pub(super) struct Arguments {
     insecure_triggers: bool,
 
     #[command(flatten)]
+    files: Files,
+
+    /// Read the card templates of the ConfigMap below this directory too, beside --secrets-dir.
+    #[arg(long, value_name = "DIR", default_value = mounted::TEMPLATES)]
+    templates_dir: PathBuf,
+
+    /// Read the first configuration as leniently as the original operator: a whitelist line that is no address is left
+    /// out, an unknown engine becomes xdp. For a takeover; each is a Warning Event, and an error at the next edit.
+    #[arg(long)]
+    takeover: bool,
+
+    #[command(flatten)]
     pub(super) log: LogOptions,
 }
 
@@ -94,6 +110,10 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     settings.workers = usize::from(arguments.workers);
     settings.allow_loopback = arguments.allow_loopback_gateway;
     settings.insecure_triggers = arguments.insecure_triggers;
+    settings.bearer_over_http = arguments.files.allow_bearer_over_http;
+    settings.secrets = Directory::new(arguments.files.secrets_dir);
+    settings.templates = Directory::new(arguments.templates_dir);
+    settings.takeover = arguments.takeover;
     settings.infrastructure = operator::infrastructure(|name| std::env::var(name).ok());
     let server = client::server(&arguments.location).await;
     settings

@@ -1,6 +1,5 @@
 //! `ipblock-operator uninstall`: nothing must hang on finalizers when the operator goes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,22 +10,23 @@ use reeve_clock::Clock;
 use reeve_controller::client::connect;
 use reeve_controller::client::location::Location;
 use reeve_controller::client::{
-    Error as ClientError, Patch as ClientPatch, WriteOptions, optional,
+    Error as ClientError, Object, Patch as ClientPatch, WriteOptions, optional,
 };
 use reeve_controller::metrics::Metrics;
 use reeve_controller::options::LogOptions;
 use reeve_controller::{Client, Request};
 use serde_json::{Map, Value, json};
 
-use super::client;
+use super::{Files, client};
 use crate::api::{IPBlock, IPBlockStatus, Place};
-use crate::config::{self, CONFIG_MAP, Config};
+use crate::config::{self, CONFIG_MAP, Config, keys};
 use crate::decide::{
     Call, Coverage, Operation, Patch, lift_orphan, recorded_claim, recorded_standings, uninstalled,
 };
 use crate::engine::{self, GuardSettings, Remaining};
+use crate::mounted::Directory;
 use crate::operator::LEASE;
-use crate::reconcile::{Engines, Gateways};
+use crate::reconcile::{Engines, Gateways, Record};
 
 /// How often a lift that failed is tried before the block is reported.
 const TRIES: u32 = 5;
@@ -60,6 +60,13 @@ pub(super) struct Arguments {
     #[arg(long)]
     allow_loopback_gateway: bool,
 
+    /// Take an unknown engine in the ConfigMap for xdp, as the original operator does.
+    #[arg(long)]
+    takeover: bool,
+
+    #[command(flatten)]
+    files: Files,
+
     #[command(flatten)]
     pub(super) log: LogOptions,
 }
@@ -86,7 +93,8 @@ pub(super) enum Error {
 
 pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     let client = Client::new(client::client(&arguments.location, &Metrics::new()).await?);
-    let config = configuration(&client, &arguments).await?;
+    let record = Record::new(&arguments.namespace);
+    let config = configuration(&client, &record, &arguments).await?;
     let engines = Engines::new(Arc::new(Gateways {
         allow_loopback: arguments.allow_loopback_gateway,
         guard: GuardSettings::default(),
@@ -97,6 +105,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
         // What the blocks of other namespaces want stays banned.
         let place = config.as_ref().and_then(|config| config.place().ok());
         each_block(&client, None, async |block| {
+            let (block, _) = record.believe(&Arc::new(block));
             if block.metadata.namespace.as_ref() != Some(namespace)
                 && let Some((standing, until)) = recorded_claim(&block, place)
             {
@@ -110,6 +119,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
         client: &client,
         engines,
         config,
+        record: &record,
         others,
         bans: arguments.bans,
         clock: Clock::system(),
@@ -132,20 +142,20 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
         return Err(Error::Left { left, all });
     }
     if arguments.watch_namespace.is_none() {
-        remove_lease(&client, &arguments.namespace).await;
+        remove::<Lease>(&client, &Request::namespaced(arguments.namespace, LEASE)).await;
+        remove::<ConfigMap>(&client, record.key()).await;
     }
     Ok(())
 }
 
-/// Removes the Lease: the one object that the operator made and no manifest names.
-async fn remove_lease(client: &Client, namespace: &str) {
-    let key = Request::namespaced(namespace, LEASE);
-    let answer = client.delete::<Lease>(&key, &DeleteParams::default()).await;
+/// Removes the Lease or the record: the objects that the operator made and no manifest names.
+async fn remove<K: Object>(client: &Client, key: &Request) {
+    let answer = client.delete::<K>(key, &DeleteParams::default()).await;
     if let Err(error) = answer
         && !error.is_not_found()
     {
         // It holds nothing back, so it is no reason to fail.
-        tracing::warn!(lease = %key, %error, "the lease stays");
+        tracing::warn!(object = %key, %error, "cannot delete an object of the operator");
     }
 }
 
@@ -165,23 +175,36 @@ async fn each_block(
     Ok(())
 }
 
-/// The configuration as far as it can be read: it only helps with objects of the original and with credentials.
-async fn configuration(client: &Client, arguments: &Arguments) -> Result<Option<Config>, Error> {
+/// The configuration as far as it is about the gateway, from the ConfigMap or else from the last one that was right.
+async fn configuration(
+    client: &Client,
+    record: &Record,
+    arguments: &Arguments,
+) -> Result<Option<Config>, Error> {
     let key = Request::namespaced(arguments.namespace.as_str(), CONFIG_MAP);
     let map = optional(client.get::<ConfigMap>(&key).await)?;
-    let data: BTreeMap<String, String> = map.and_then(|map| map.data).unwrap_or_default();
+    let last = record.read(client).await?;
     let options = config::Options {
-        insecure_triggers: true,
         allow_loopback: arguments.allow_loopback_gateway,
-        infrastructure: Vec::new(),
+        bearer_over_http: arguments.files.allow_bearer_over_http,
+        secrets: Directory::new(&arguments.files.secrets_dir),
+        takeover: arguments.takeover,
+        ..config::Options::default()
     };
-    match config::parse_first(&data, &options) {
-        Ok(config) => Ok(Some(config)),
-        Err(errors) => {
-            tracing::warn!(configmap = %key, "the configuration is wrong and is not used: {errors}");
-            Ok(None)
+    for mut data in map.and_then(|map| map.data).into_iter().chain(last) {
+        data.retain(|key, _| keys::ABOUT_GATEWAY.contains(&key.as_str()));
+        match config::parse_first(&data, &options) {
+            Ok(config) => {
+                record.trust(config.former.iter().cloned());
+                record.trust(config.place().ok().cloned());
+                return Ok(Some(config));
+            }
+            Err(errors) => {
+                tracing::warn!(configmap = %key, "the configuration is wrong and is not used: {errors}");
+            }
         }
     }
+    Ok(None)
 }
 
 /// What the blocks are let go with.
@@ -189,6 +212,8 @@ struct Work<'a> {
     client: &'a Client,
     engines: Engines,
     config: Option<Config>,
+    /// The gateways that intents are followed to.
+    record: &'a Record,
     /// What blocks that are not let go want.
     others: Coverage,
     bans: Bans,
@@ -207,7 +232,14 @@ impl Work<'_> {
         );
         if self.bans == Bans::Lift {
             let place = self.config.as_ref().and_then(|config| config.place().ok());
-            let Some(calls) = lifting(&block, place, &self.others, &self.clock) else {
+            let (believed, ignored) = self.record.believe(&Arc::new(block.clone()));
+            if ignored {
+                tracing::warn!(
+                    block = name,
+                    "the block's intent names a gateway that was never configured, which is not called"
+                );
+            }
+            let Some(calls) = lifting(&believed, place, &self.others, &self.clock) else {
                 tracing::error!(
                     block = name,
                     "it may be banned, and neither the block nor the ConfigMap says at which gateway: mend the ConfigMap"

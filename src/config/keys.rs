@@ -51,6 +51,8 @@ pub const REQUEST_TIMEOUT: &str = "requestTimeout";
 pub const GATEWAY_TOKEN_FILE: &str = "gatewayBearerTokenFile";
 /// A mounted file with the gateway's certificate authorities.
 pub const GATEWAY_CA_FILE: &str = "gatewayCAFile";
+/// One `engine host:port` a line: gateways that were configured before the operator recorded them itself.
+pub const FORMER_GATEWAYS: &str = "formerGateways";
 /// Like `whitelist`, for addresses of the cluster: nodes, pods, services.
 pub const PROTECTED_RANGES: &str = "protectedRanges";
 /// `true`: private addresses are never banned; default `false`.
@@ -75,8 +77,23 @@ pub const ALL: &[&str] = &[
     REQUEST_TIMEOUT,
     GATEWAY_TOKEN_FILE,
     GATEWAY_CA_FILE,
+    FORMER_GATEWAYS,
     PROTECTED_RANGES,
     PROTECT_PRIVATE,
     MIN_PREFIX_V4,
     MIN_PREFIX_V6,
 ];
+
+/// The keys about the engine and its gateway.
+pub const ABOUT_GATEWAY: &[&str] = &[
+    GATEWAY_HOST,
+    ENGINE,
+    CONNECT_TIMEOUT,
+    REQUEST_TIMEOUT,
+    GATEWAY_TOKEN_FILE,
+    GATEWAY_CA_FILE,
+    FORMER_GATEWAYS,
+];
+
+/// The keys that keep addresses from being banned.
+pub const PROTECTING: &[&str] = &[WHITELIST, PROTECTED_RANGES];

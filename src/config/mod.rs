@@ -1,8 +1,9 @@
 //! The configuration: the ConfigMap `ipblock-operator-config`, read all or nothing.
 //!
 //! Its keys are flat texts, those of the original and some more; [`keys`] lists them. One wrong line makes
-//! the whole map wrong: an allowlist that lost a line silently would let an address be banned. Who holds a
-//! [`Config`] holds one that was right (the first one as right as the original wants it, [`parse_first`]); what to do when a new one is wrong (keep the last) is the caller's.
+//! the whole map wrong: an allowlist that lost a line silently would let an address be banned. A [`Config`] is
+//! always one that was right; only a takeover reads its first one as leniently as the original does
+//! ([`parse_first`]). What to do when a new one is wrong (keep the last) is the caller's.
 
 mod error;
 pub mod keys;
@@ -11,13 +12,13 @@ mod parse;
 
 pub use error::{Errors, KeyError};
 pub use notify::{NotifyConfig, Text};
-pub use parse::{parse, parse_first};
+pub use parse::{parse, parse_first, unprotected};
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::api::Place;
 use crate::engine::{Endpoint, Kind};
+use crate::mounted::{self, Directory, MountedFile};
 use crate::policy::{Policy, Protected};
 use crate::trigger::Definition;
 
@@ -43,8 +44,10 @@ pub struct Config {
     pub notify: Option<NotifyConfig>,
     /// What is odd but no error: keys that mean nothing, for the log.
     pub warnings: Vec<String>,
-    /// What was wrong and left out, which only the first configuration may have: see [`parse_first`].
+    /// What was wrong and left out, which only the first configuration of a takeover may have: see [`parse_first`].
     pub dropped: Vec<String>,
+    /// Gateways that were configured before: what stands there may be lifted there.
+    pub former: Vec<Place>,
 }
 
 /// An engine at a gateway.
@@ -61,20 +64,34 @@ pub struct EngineConfig {
     /// Until the answer is complete. Default 5 s.
     pub request_timeout: Duration,
     /// A file with a bearer token for the gateway.
-    pub bearer_token_file: Option<PathBuf>,
+    pub bearer_token_file: Option<MountedFile>,
     /// A file with the certificate authorities of the gateway.
-    pub authority_file: Option<PathBuf>,
+    pub authority_file: Option<MountedFile>,
 }
 
 /// What the command line and the environment add to the configuration.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Triggers without credentials serve.
     pub insecure_triggers: bool,
     /// The gateway may be on a loopback address.
     pub allow_loopback: bool,
+    /// Bearer tokens may go over plain HTTP to other machines.
+    pub bearer_over_http: bool,
+    /// The first configuration is read as leniently as the original reads it: see [`parse_first`].
+    pub takeover: bool,
     /// Addresses of the cluster that are never banned.
     pub infrastructure: Vec<Protected>,
+    /// Where the files with secrets are.
+    pub secrets: Directory,
+    /// Where card templates may be, beside `secrets`.
+    pub templates: Directory,
+    /// The operator's namespace, of the blocks that triggers make unless they name another.
+    pub namespace: String,
+    /// The only namespace whose blocks are worked on; `None`: all are.
+    pub watch_namespace: Option<String>,
+    /// The ports that the operator serves itself, and what for.
+    pub own_ports: Vec<(u16, &'static str)>,
 }
 
 /// What a new configuration changes.
@@ -88,6 +105,25 @@ pub struct Changes {
     pub triggers: bool,
     /// The channels of notifications have to be made anew.
     pub notify: bool,
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            insecure_triggers: false,
+            allow_loopback: false,
+            bearer_over_http: false,
+            takeover: false,
+            infrastructure: Vec::new(),
+            secrets: Directory::default(),
+            templates: Directory::new(mounted::TEMPLATES),
+            namespace: "default".into(),
+            watch_namespace: None,
+            own_ports: Vec::new(),
+        }
+    }
 }
 
 // === impl Config ===
@@ -113,6 +149,7 @@ impl Config {
         Changes {
             blocks: engine
                 || self.policy != before.policy
+                || self.former != before.former
                 || self.max_duration != before.max_duration
                 || self.resync_interval != before.resync_interval,
             engine,

@@ -1,11 +1,10 @@
 //! The keys about notifications: the original's, and some that keep secrets out of the ConfigMap.
 
-use std::path::PathBuf;
-
 use jiff::tz::Offset;
 
-use super::Errors;
 use super::keys;
+use super::{Errors, Options};
+use crate::mounted::MountedFile;
 use crate::notify::Event;
 use crate::secret::Secret;
 
@@ -15,9 +14,9 @@ pub struct NotifyConfig {
     /// The bot's URL, which holds its token.
     pub hook: Text,
     /// The signing secret, where the bot asks for a signature.
-    pub signing: Option<PathBuf>,
+    pub signing: Option<MountedFile>,
     /// Cards from files, instead of the built-in ones.
-    pub templates: Vec<(Event, PathBuf)>,
+    pub templates: Vec<(Event, MountedFile)>,
     /// The zone of the times in cards.
     pub zone: Offset,
 }
@@ -28,13 +27,28 @@ pub enum Text {
     /// In the ConfigMap, where everybody who may read it can see it.
     Plain(Secret),
     /// In a file, from a mounted Secret.
-    File(PathBuf),
+    File(MountedFile),
+}
+
+// === impl NotifyConfig ===
+
+impl NotifyConfig {
+    /// The files that a notifier is made from.
+    pub fn files(&self) -> impl Iterator<Item = &MountedFile> {
+        let hook = match &self.hook {
+            Text::Plain(_) => None,
+            Text::File(file) => Some(file),
+        };
+        let templates = self.templates.iter().map(|(_, file)| file);
+        hook.into_iter().chain(&self.signing).chain(templates)
+    }
 }
 
 /// Reads the keys that begin with `notify`; `None`: no notifications.
 pub(super) fn read<'a>(
     text: impl Fn(&str) -> Option<&'a str>,
     all: impl Iterator<Item = &'a str>,
+    options: &Options,
     errors: &mut Errors,
     warnings: &mut Vec<String>,
 ) -> Option<NotifyConfig> {
@@ -42,7 +56,7 @@ pub(super) fn read<'a>(
     for key in all {
         let Some(name) = key.strip_prefix(keys::NOTIFY_TEMPLATE_PREFIX) else {
             if !keys::NOTIFY.contains(&key) {
-                warnings.push(format!("the key {key} means nothing to this operator"));
+                warnings.push(format!("unknown key {key} ignored"));
             }
             continue;
         };
@@ -50,7 +64,17 @@ pub(super) fn read<'a>(
             .into_iter()
             .find(|event| event.name() == name);
         match (event, text(key)) {
-            (Some(event), Some(path)) => templates.push((event, PathBuf::from(path))),
+            (Some(event), Some(path)) => {
+                // The original's image has its templates in a directory of their own.
+                let found = options.templates.file(path);
+                match found.or_else(|_| options.secrets.file(path)) {
+                    Ok(file) => templates.push((event, file)),
+                    Err(mut error) => {
+                        error.directory = format!("{} or {}", options.templates, error.directory);
+                        errors.add(key, None, error);
+                    }
+                }
+            }
             (Some(_), None) => {}
             (None, _) => warnings.push(format!(
                 "{key}: there is no event {name}; there are ban, resolve and common"
@@ -70,7 +94,13 @@ pub(super) fn read<'a>(
         }
     }
     let hook = match (text(keys::NOTIFY_HOOK_FILE), text(keys::NOTIFY_HOOK)) {
-        (Some(path), _) => Text::File(PathBuf::from(path)),
+        (Some(path), _) => match options.secrets.file(path) {
+            Ok(file) => Text::File(file),
+            Err(error) => {
+                errors.add(keys::NOTIFY_HOOK_FILE, None, error);
+                return None;
+            }
+        },
         (None, Some(url)) => {
             if !url.starts_with("https://") && !url.starts_with("http://") {
                 errors.add(
@@ -103,9 +133,17 @@ pub(super) fn read<'a>(
             Offset::UTC
         }
     };
+    let signing = match text(keys::NOTIFY_SIGNING_FILE).map(|path| options.secrets.file(path)) {
+        None => None,
+        Some(Ok(file)) => Some(file),
+        Some(Err(error)) => {
+            errors.add(keys::NOTIFY_SIGNING_FILE, None, error);
+            None
+        }
+    };
     Some(NotifyConfig {
         hook,
-        signing: text(keys::NOTIFY_SIGNING_FILE).map(PathBuf::from),
+        signing,
         templates,
         zone,
     })

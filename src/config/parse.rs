@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use super::keys;
 use super::{Config, EngineConfig, Errors, Options};
 use crate::api::Place;
 use crate::duration;
-use crate::engine::{Endpoint, Kind};
+use crate::engine::{Endpoint, Kind, UnknownEngine};
+use crate::mounted::MountedFile;
 use crate::outbound::AddressPolicy;
 use crate::policy::{self, Policy, Protected};
 use crate::target::Target;
@@ -30,14 +30,37 @@ pub fn parse(data: &BTreeMap<String, String>, options: &Options) -> Result<Confi
     read(data, options, false)
 }
 
-/// As [`parse`], when there is no earlier configuration to keep: what the original let pass (whitelist lines
-/// that are no address, an engine it does not know) is left out as the original does, and listed in
-/// [`Config::dropped`]. Otherwise a cluster that ran well with the original would not ban any more.
+/// As [`parse`], when there is no earlier configuration to keep. In a takeover ([`Options::takeover`]) what the
+/// original let pass (whitelist lines that are no address, an engine it does not know) is left out as the original
+/// does, and listed in [`Config::dropped`]. Otherwise a cluster that ran well with the original would not ban any
+/// more. Without a takeover nothing is left out: an allowlist without its bad line would fail open at a restart.
 ///
 /// # Errors
 /// As [`parse`].
 pub fn parse_first(data: &BTreeMap<String, String>, options: &Options) -> Result<Config, Errors> {
-    read(data, options, true)
+    read(data, options, options.takeover)
+}
+
+/// What `after` protects from bans no longer because a key is missing that `before` had with entries.
+///
+/// A key that is gone is more often a typing mistake or a template that rendered nothing than a wish: what was
+/// allowlisted would be banned at once. An emptied key is a wish.
+#[must_use]
+pub fn unprotected(
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
+) -> Option<Errors> {
+    let mut errors = Errors::default();
+    for key in keys::PROTECTING {
+        let had = before
+            .get(*key)
+            .is_some_and(|text| entries(text).next().is_some());
+        if had && !after.contains_key(*key) {
+            let message = "the key is gone, and the last good configuration has entries in it; to protect nothing, keep the key and empty it";
+            errors.add(key, None, message);
+        }
+    }
+    (!errors.0.is_empty()).then_some(errors)
 }
 
 fn read(
@@ -79,17 +102,25 @@ fn read(
     let engine = reader.engine(options);
     let policy = reader.policy(options, engine.as_ref().ok());
     let triggers = reader.triggers(options);
+    let former = reader.former();
     let mut warnings: Vec<String> = data
         .keys()
         .filter(|key| !keys::ALL.contains(&key.as_str()) && !key.starts_with(keys::NOTIFY_PREFIX))
-        .map(|key| format!("the key {key} means nothing to this operator"))
+        .map(|key| format!("unknown key {key} ignored"))
         .collect();
+    warnings.extend(triggers.iter().filter_map(Definition::warning));
     let about_notifications = data
         .keys()
         .map(String::as_str)
         .filter(|key| key.starts_with(keys::NOTIFY_PREFIX));
     let text = |key: &str| text(data, key);
-    let notify = super::notify::read(text, about_notifications, &mut reader.errors, &mut warnings);
+    let notify = super::notify::read(
+        text,
+        about_notifications,
+        options,
+        &mut reader.errors,
+        &mut warnings,
+    );
     if !reader.errors.0.is_empty() {
         return Err(reader.errors);
     }
@@ -103,6 +134,7 @@ fn read(
         notify,
         warnings,
         dropped: reader.dropped.0.iter().map(ToString::to_string).collect(),
+        former,
     })
 }
 
@@ -174,20 +206,41 @@ impl Reader<'_> {
     fn targets(&mut self, key: &str) -> Vec<Target> {
         let mut targets = Vec::new();
         let text = self.data.get(key).map(String::as_str).unwrap_or_default();
-        for (position, line) in text.lines().enumerate() {
-            let entry = line.split('#').next().unwrap_or_default().trim();
-            if entry.is_empty() {
-                continue;
-            }
+        for (line, entry) in entries(text) {
             match entry.parse() {
                 Ok(target) => targets.push(target),
                 Err(error) if self.lenient && key == keys::WHITELIST => {
-                    self.dropped.add(key, Some(position + 1), error);
+                    self.dropped.add(key, Some(line), error);
                 }
-                Err(error) => self.errors.add(key, Some(position + 1), error),
+                Err(error) => self.errors.add(key, Some(line), error),
             }
         }
         targets
+    }
+
+    /// One `engine host:port` a line.
+    fn former(&mut self) -> Vec<Place> {
+        let mut places = Vec::new();
+        let key = keys::FORMER_GATEWAYS;
+        let text = self.data.get(key).map(String::as_str).unwrap_or_default();
+        for (line, entry) in entries(text) {
+            match former(entry) {
+                Ok(place) => places.push(place),
+                Err(why) => self.errors.add(key, Some(line), why),
+            }
+        }
+        places
+    }
+
+    /// A file below the directory of secrets.
+    fn file(&mut self, key: &str, options: &Options) -> Option<MountedFile> {
+        match options.secrets.file(self.text(key)?) {
+            Ok(file) => Some(file),
+            Err(error) => {
+                self.errors.add(key, None, error);
+                None
+            }
+        }
     }
 
     fn engine(&mut self, options: &Options) -> Result<EngineConfig, String> {
@@ -217,14 +270,24 @@ impl Reader<'_> {
             Some(self.gateway(options)?)
         };
         let place = Place::new(kind.name(), endpoint.as_ref().map_or("", Endpoint::as_str));
+        let bearer_token_file = self.file(keys::GATEWAY_TOKEN_FILE, options);
+        let authority_file = self.file(keys::GATEWAY_CA_FILE, options);
+        if bearer_token_file.is_some()
+            && !options.bearer_over_http
+            && let Some(endpoint) = &endpoint
+            && in_the_clear(endpoint)
+        {
+            let message = "the token would go over plain HTTP, readable on the way; use https:// in gatewayHost, or run with --allow-bearer-over-http";
+            self.errors.add(keys::GATEWAY_TOKEN_FILE, None, message);
+        }
         Ok(EngineConfig {
             kind,
             endpoint,
             place,
             connect_timeout,
             request_timeout,
-            bearer_token_file: self.text(keys::GATEWAY_TOKEN_FILE).map(PathBuf::from),
-            authority_file: self.text(keys::GATEWAY_CA_FILE).map(PathBuf::from),
+            bearer_token_file,
+            authority_file,
         })
     }
 
@@ -321,7 +384,7 @@ impl Reader<'_> {
             trigger.debounce_seconds = trigger.debounce_seconds.or(seconds);
             trigger.debounce_entries = trigger.debounce_entries.or(entries);
         }
-        match RawTrigger::define_all(&list, options.insecure_triggers) {
+        match RawTrigger::define_all(&list, options) {
             Ok(definitions) => definitions,
             Err(error) => {
                 self.errors.add(keys::TRIGGER, None, error);
@@ -335,6 +398,31 @@ fn text<'a>(data: &'a BTreeMap<String, String>, key: &str) -> Option<&'a str> {
     data.get(key)
         .map(|text| text.trim())
         .filter(|text| !text.is_empty())
+}
+
+/// The entries of a text with one a line, with the number of the line; `#` begins a comment.
+fn entries(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().filter_map(|(position, line)| {
+        let entry = line.split('#').next().unwrap_or_default().trim();
+        (!entry.is_empty()).then_some((position + 1, entry))
+    })
+}
+
+fn former(entry: &str) -> Result<Place, String> {
+    let (engine, endpoint) = entry.split_once(char::is_whitespace).ok_or_else(|| {
+        format!("{entry:?} is not an engine and a gateway; write for example: xdp 192.0.2.1:8080")
+    })?;
+    let kind: Kind = engine
+        .parse()
+        .map_err(|error: UnknownEngine| error.to_string())?;
+    let endpoint = Endpoint::parse(endpoint).map_err(|error| error.to_string())?;
+    Ok(Place::new(kind.name(), endpoint.as_str()))
+}
+
+/// Whether requests to `endpoint` can be read on their way: not over TLS, and not inside of one machine.
+fn in_the_clear(endpoint: &Endpoint) -> bool {
+    let local = literal(endpoint).is_some_and(|address| address.is_loopback());
+    !endpoint.as_str().starts_with("https://") && !local
 }
 
 /// The address of a gateway that is given by number.
@@ -505,12 +593,21 @@ mod tests {
     }
 
     #[test]
-    fn the_first_configuration_leaves_out_what_the_original_let_pass_and_says_so() {
+    fn the_first_configuration_of_a_takeover_leaves_out_what_the_original_let_pass_and_says_so() {
         let mut all = data(ORIGINALS);
         all.insert("whitelist".into(), "198.51.100.1\nexample.com\n".into());
         all.insert("engine".into(), "ipset".into());
-        assert_eq!(parse(&all, &open()).unwrap_err().0.len(), 2, "an edit");
-        let config = parse_first(&all, &open()).unwrap();
+        let takeover = Options {
+            takeover: true,
+            ..open()
+        };
+        assert_eq!(parse(&all, &takeover).unwrap_err().0.len(), 2, "an edit");
+        assert_eq!(
+            parse_first(&all, &open()).unwrap_err().0.len(),
+            2,
+            "a restart is as strict as an edit"
+        );
+        let config = parse_first(&all, &takeover).unwrap();
         assert_eq!(config.place(), Ok(&Place::new("xdp", "10.0.0.5:9521")));
         assert_eq!(config.policy.allowlist, ["198.51.100.1".parse().unwrap()]);
         let [engine, line] = config.dropped.as_slice() else {
@@ -520,7 +617,173 @@ mod tests {
         assert!(line.contains("whitelist, line 2: \"example.com\""));
         // What the original does not know is never left out.
         all.insert("protectedRanges".into(), "nonsense".into());
-        assert!(parse_first(&all, &open()).is_err());
+        assert!(parse_first(&all, &takeover).is_err());
+    }
+
+    #[test]
+    fn a_protecting_key_that_is_gone_is_an_error_and_an_emptied_one_is_not() {
+        let before = data(&[("whitelist", "192.0.2.1"), ("protectedRanges", "# none")]);
+        let lost = unprotected(&before, &data(&[("whiteList", "192.0.2.1")])).unwrap();
+        assert_eq!(lost.0.len(), 1, "{lost}");
+        assert!(
+            lost.to_string().starts_with("whitelist: the key is gone"),
+            "{lost}"
+        );
+        for after in [
+            data(&[("whitelist", "")]),
+            data(&[("whitelist", "192.0.2.2")]),
+        ] {
+            assert_eq!(unprotected(&before, &after), None);
+        }
+        assert_eq!(unprotected(&data(&[]), &data(&[])), None);
+        assert_eq!(
+            unprotected(&data(&[("whitelist", " \n")]), &data(&[])),
+            None
+        );
+    }
+
+    #[test]
+    fn files_are_named_below_the_directory_of_secrets_only() {
+        let token = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+        let hmac = format!("[{{name: grafana, addr: ':8090', path: /p, hmacSecretFile: {token}}}]");
+        let bearer =
+            format!("[{{name: grafana, addr: ':8090', path: /p, bearerTokenFile: {token}}}]");
+        for (key, text) in [
+            ("gatewayBearerTokenFile", token),
+            ("gatewayCAFile", token),
+            ("notifyWebhookURLFile", token),
+            ("notifySigningSecretFile", token),
+            ("notifyTemplate_ban", token),
+            (
+                "gatewayCAFile",
+                "/etc/ipblock-operator/secrets/../../passwd",
+            ),
+            ("trigger", &hmac),
+            ("trigger", &bearer),
+        ] {
+            let mut all = data(ORIGINALS);
+            all.insert(key.into(), text.into());
+            let error = parse(&all, &open()).unwrap_err().to_string();
+            assert!(error.starts_with(key), "{key}: {error}");
+            assert!(
+                error.contains("/etc/ipblock-operator/secrets; only files below it"),
+                "{key}: {error}"
+            );
+        }
+        let mut all = data(ORIGINALS);
+        let inside = "/etc/ipblock-operator/secrets/ca.crt";
+        all.insert("gatewayCAFile".into(), inside.into());
+        let config = parse(&all, &open()).unwrap().engine.unwrap();
+        assert_eq!(config.authority_file.unwrap().to_string(), inside);
+    }
+
+    #[test]
+    fn a_bearer_token_goes_over_plain_http_only_when_a_flag_says_so() {
+        let read = |host: &str, options: &Options| {
+            let mut all = data(ORIGINALS);
+            all.insert("gatewayHost".into(), host.into());
+            let token = "/etc/ipblock-operator/secrets/token";
+            all.insert("gatewayBearerTokenFile".into(), token.into());
+            parse(&all, options)
+                .map(drop)
+                .map_err(|error| error.to_string())
+        };
+        let flag = Options {
+            bearer_over_http: true,
+            allow_loopback: true,
+            ..open()
+        };
+        let error = read("gateway.example:9521", &open()).unwrap_err();
+        assert!(error.contains("--allow-bearer-over-http"), "{error}");
+        assert_eq!(read("https://gateway.example", &open()), Ok(()));
+        assert_eq!(read("gateway.example:9521", &flag), Ok(()));
+        let local = Options {
+            bearer_over_http: false,
+            ..flag
+        };
+        assert_eq!(
+            read("127.0.0.1:9521", &local),
+            Ok(()),
+            "it leaves no machine"
+        );
+    }
+
+    #[test]
+    fn former_gateways_are_read_as_they_are_recorded() {
+        let text = "iptables 192.0.2.1:9521  # until May\n\nxdp https://gw.example\n";
+        let config = parse(&data(&[("formerGateways", text)]), &open()).unwrap();
+        let expected = [
+            Place::new("iptables", "192.0.2.1:9521"),
+            Place::new("xdp", "https://gw.example:443"),
+        ];
+        assert_eq!(config.former, expected);
+        for wrong in ["192.0.2.1:9521", "nft 192.0.2.1:9521", "xdp http://u@h"] {
+            let error = parse(&data(&[("formerGateways", wrong)]), &open()).unwrap_err();
+            assert!(
+                error.to_string().starts_with("formerGateways, line 1:"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn alerts_go_only_to_a_namespace_that_is_watched() {
+        let read = |namespace: Option<&str>, watched: Option<&str>| {
+            let name = namespace.map_or(String::new(), |name| format!(", namespace: {name}"));
+            let trigger = format!("[{{name: grafana, addr: ':8090', path: /p{name}}}]");
+            let options = Options {
+                namespace: "system".into(),
+                watch_namespace: watched.map(str::to_owned),
+                ..open()
+            };
+            parse(&data(&[("trigger", &trigger)]), &options)
+                .map(drop)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(read(None, None), Ok(()));
+        assert_eq!(read(Some("other"), None), Ok(()));
+        assert_eq!(read(None, Some("system")), Ok(()));
+        assert_eq!(read(Some("team"), Some("team")), Ok(()));
+        for (namespace, made) in [(None, "system"), (Some("other"), "other")] {
+            let error = read(namespace, Some("team")).unwrap_err();
+            assert!(
+                error.contains(&format!("namespace {made}")) && error.contains("only team"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_trigger_does_not_take_a_port_of_the_operator_itself() {
+        let options = Options {
+            own_ports: vec![(8081, "health")],
+            ..open()
+        };
+        let read = |address: &str| {
+            let trigger = format!("[{{name: grafana, addr: '{address}', path: /p}}]");
+            parse(&data(&[("trigger", &trigger)]), &options)
+        };
+        let error = read(":8081").unwrap_err().to_string();
+        assert!(
+            error.contains("port 8081") && error.contains("health"),
+            "{error}"
+        );
+        assert!(read("127.0.0.1:8081").is_err());
+        assert!(read(":8090").is_ok());
+    }
+
+    #[test]
+    fn a_signature_without_a_time_is_a_warning() {
+        let read = |more: &str| {
+            let trigger = format!(
+                "[{{name: grafana, addr: ':8090', path: /p, hmacSecretFile: /etc/ipblock-operator/secrets/key{more}}}]"
+            );
+            parse(&data(&[("trigger", &trigger)]), &open())
+                .unwrap()
+                .warnings
+        };
+        assert!(read("")[0].contains("hmacTimestampHeader"));
+        assert_eq!(read(", hmacTimestampHeader: X-Time"), [""; 0]);
     }
 
     #[test]
@@ -612,6 +875,7 @@ mod tests {
             ..Changes::default()
         };
         assert_eq!(with("whitelist", "192.0.2.1"), blocks);
+        assert_eq!(with("formerGateways", "xdp 192.0.2.1:80"), blocks);
         assert_eq!(with("notifyWebhookURL", "https://other"), notify);
         assert_eq!(with("unknown", "x"), Changes::default());
         assert!(with("engine", "xdp").engine && with("engine", "xdp").blocks);

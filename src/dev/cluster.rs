@@ -22,6 +22,7 @@ use super::{Arguments, Error};
 use crate::api::IPBlock;
 use crate::config::{CONFIG_MAP, keys};
 use crate::gateway::Gateway;
+use crate::mounted;
 use crate::operator::{Operator, Settings};
 
 /// Where the blocks and the configuration live.
@@ -107,6 +108,7 @@ impl Cluster {
 
         let settings = Settings {
             allow_loopback: true,
+            secrets: mounted::Directory::new(&directory.path),
             ..Settings::new(clock)
         };
         let operator = Operator::build(client.clone(), settings)

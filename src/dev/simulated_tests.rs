@@ -509,10 +509,12 @@ async fn watches_that_break_stall_or_are_too_old_converge() {
     ];
     for (what, change) in table {
         survives(what, async |world: &World| {
-            let rule = api_faults::Rule::new().verb("watch").probability(0.6);
-            let rule = world.server.faults().add(change(rule));
+            // The next watch for certain, later ones by chance.
+            let watch = || api_faults::Rule::new().verb("watch");
+            let first = world.server.faults().add(change(watch().times(1)));
+            world.server.faults().add(change(watch().probability(0.6)));
             world.server.close_watches();
-            vec![rule]
+            vec![first]
         })
         .await;
     }

@@ -4,18 +4,19 @@
 //! put only into its strings, so no value can change a card's structure; inside markdown they lose
 //! their markup, so none can mention everybody, hide a link or colour itself.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use jiff::tz::Offset;
 use serde_json::Value;
 
 use super::{Event, Notification};
+use crate::mounted::MountedFile;
 
 /// Longest value, in characters; the reason of an alert may be anything.
 const LONGEST_VALUE: usize = 500;
 
 /// Larger template files are none.
-const LARGEST_FILE: u64 = 64 * 1024;
+const LARGEST_FILE: usize = 64 * 1024;
 
 /// A card with variables.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,15 +76,15 @@ impl Template {
     ///
     /// # Errors
     /// See [`TemplateError`].
-    pub fn read(path: &Path) -> Result<Self, TemplateError> {
-        let unreadable = |source| TemplateError::Read {
-            path: path.to_owned(),
+    pub fn read(file: &MountedFile) -> Result<Self, TemplateError> {
+        let text = file.text().map_err(|source| TemplateError::Read {
+            path: file.path().to_owned(),
             source,
-        };
-        if std::fs::metadata(path).map_err(unreadable)?.len() > LARGEST_FILE {
-            return Err(TemplateError::TooLarge(path.to_owned()));
+        })?;
+        if text.len() > LARGEST_FILE {
+            return Err(TemplateError::TooLarge(file.path().to_owned()));
         }
-        Self::parse(&std::fs::read_to_string(path).map_err(unreadable)?)
+        Self::parse(&text)
     }
 
     /// The card for `notification`, with times in `zone`.
@@ -127,12 +128,12 @@ impl Templates {
     /// reported. A missing file must not silence the operator.
     #[must_use]
     pub fn from_files<'a>(
-        files: impl IntoIterator<Item = (Event, &'a Path)>,
+        files: impl IntoIterator<Item = (Event, &'a MountedFile)>,
     ) -> (Self, Vec<TemplateError>) {
         let mut templates = Self::built_in();
         let mut errors = Vec::new();
-        for (event, path) in files {
-            match Template::read(path) {
+        for (event, file) in files {
+            match Template::read(file) {
                 Ok(template) => templates = templates.with(event, template),
                 Err(error) => errors.push(error),
             }
@@ -391,7 +392,7 @@ mod tests {
             assert!(Template::parse(text).is_err(), "{text}");
         }
         let (templates, errors) =
-            Templates::from_files([(Event::Ban, Path::new("/nonexistent/ban.json"))]);
+            Templates::from_files([(Event::Ban, &MountedFile::alone("/nonexistent/ban.json"))]);
         assert_eq!(templates, Templates::built_in());
         assert_eq!(errors.len(), 1);
     }

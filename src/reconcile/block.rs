@@ -13,7 +13,8 @@ use tokio::time::Instant;
 use super::act::{Act, Done};
 use super::engines::Engines;
 use super::live::{Live, State};
-use crate::api::IPBlock;
+use super::record::{Record, is_forbidden};
+use crate::api::{INTENT, IPBlock};
 use crate::config::Config;
 use crate::decide::{
     Announcement, Assert, Coverage, Effect, Operation, Settled, World, decide, lift_orphan,
@@ -59,6 +60,8 @@ pub struct Dependencies {
     pub voice: Arc<dyn Voice>,
     /// What is counted.
     pub metrics: Metrics,
+    /// The gateways that intents are followed to.
+    pub record: Arc<Record>,
 }
 
 /// Brings one block's ban in line with what it says.
@@ -83,6 +86,37 @@ impl BlockReconciler {
         }
     }
 
+    /// Reads the gateways that earlier leaders used, once, before their intents are followed.
+    async fn recall(&self, ctx: &Context) -> Result<(), reconcile::Error> {
+        if *self.seeded.lock() {
+            return Ok(());
+        }
+        match self.parts.record.read(ctx.client()).await {
+            // Without the right to read it, what this process knows has to do; the configuration says so.
+            Err(error) if !is_forbidden(&error) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The block as far as it is believed: a user may write its intent.
+    fn believe(&self, ctx: &Context, block: &Arc<IPBlock>) -> Arc<IPBlock> {
+        let (believed, ignored) = self.parts.record.believe(block);
+        if ignored {
+            let note = format!(
+                "annotation {INTENT} is ignored: it names a gateway that was never configured; if a ban stands there, add the gateway to formerGateways"
+            );
+            tracing::warn!(block = block.key(), "{note}");
+            ctx.events().event(
+                &**block,
+                EventType::Warning,
+                "IntentIgnored",
+                "Reconcile",
+                note,
+            );
+        }
+        believed
+    }
+
     /// Fills the coverage from the cache, once, and puts what is due in front.
     fn seed(&self, ctx: &Context, config: Option<&Config>) -> Result<(), reconcile::Error> {
         let mut seeded = self.seeded.lock();
@@ -94,6 +128,7 @@ impl BlockReconciler {
         let mut due = Vec::new();
         let mut coverage = self.parts.coverage.lock();
         for block in ctx.lister::<IPBlock>()?.list()? {
+            let (block, _) = self.parts.record.believe(&block);
             let key = block.key();
             let claim = recorded_claim(&block, place);
             let over = claim
@@ -215,16 +250,19 @@ impl BlockReconciler {
             State::Loaded(config) => (Some(config), None),
             State::Missing(why) => (None, Some(why)),
         };
+        self.recall(ctx).await?;
         self.seed(ctx, config.as_deref())?;
         let lister = ctx.lister::<IPBlock>()?;
         let Some(block) = lister.get(request)? else {
             return self.orphan(ctx, request, config.as_deref()).await;
         };
+        let (block, _) = self.parts.record.believe(&block);
         let _guards = self.lock(&block).await;
         // Another block may have been worked on meanwhile, and this one may have changed.
         let Some(block) = lister.get(request)? else {
             return self.orphan(ctx, request, config.as_deref()).await;
         };
+        let block = self.believe(ctx, &block);
         let key = block.key();
         let resync = config
             .as_ref()

@@ -1,7 +1,6 @@
 //! The reconciler of the ConfigMap: reads it, puts it in force, keeps the last good one.
 
-use std::net::IpAddr;
-use std::path::Path;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,24 +15,21 @@ use reeve_workqueue::LOW_PRIORITY;
 use super::block::request_of;
 use super::engines::Engines;
 use super::live::{Live, State};
+use super::record::Record;
+use super::{gateway, notifier, record};
 use crate::api::IPBlock;
-use crate::config::{self, Changes, Config, NotifyConfig, Options, Text};
+use crate::config::{self, Changes, Config, Errors, Options};
 use crate::metrics::Metrics;
-use crate::notify::{Lark, LarkSettings, Notifications, Notifier, Templates};
+use crate::mounted::Stamp;
+use crate::notify::Notifications;
 use crate::outbound::Outbound;
-use crate::policy::Protected;
-use crate::secret::Secret;
-use crate::target::Target;
 use crate::trigger::{self, Triggers};
 
 /// How soon a listener that could not be bound is tried again.
 const LISTEN_AGAIN: Duration = Duration::from_secs(10);
 
-/// How long the name of a gateway may take to be resolved.
-const RESOLVE: Duration = Duration::from_secs(2);
-
-/// What a gateway is called in a refusal.
-const GATEWAY: &str = "the gateway";
+/// How often the name of the gateway is resolved again, and files that the ConfigMap names are looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Who is told of a new configuration.
 #[derive(Debug)]
@@ -52,6 +48,8 @@ pub struct Consumers {
     pub blocks: Sender<Request>,
     /// What is counted.
     pub metrics: Metrics,
+    /// What is kept for the next run.
+    pub record: Arc<Record>,
 }
 
 /// Reads the ConfigMap `request` and puts it in force. Runs on every replica.
@@ -68,16 +66,30 @@ pub struct ConfigurationReconciler {
 /// What was made of the ConfigMap so far.
 #[derive(Debug, Default)]
 struct Known {
+    /// The record was read.
+    recalled: bool,
+    /// The content of the last configuration that was right, of this run or of an earlier one.
+    good: Option<BTreeMap<String, String>>,
     /// The version that was read last.
     version: Option<String>,
     /// The version of the first configuration, which may have parts left out.
     first: Option<String>,
+    /// The version that was refused last; `Some(None)`: the ConfigMap is gone.
+    refused: Option<Option<String>>,
     /// What could not be put in force the last time.
     problems: Vec<String>,
     /// The notifier could not be made: its files have to be read again.
     unheard: bool,
-    /// The last edit was refused.
-    refused: bool,
+    /// What the notifier's files were when it was made.
+    stamps: Vec<Stamp>,
+}
+
+/// A configuration to put in force.
+struct Chosen {
+    data: BTreeMap<String, String>,
+    config: Config,
+    /// It is the ConfigMap's, not the last good one.
+    right: bool,
 }
 
 // === impl Known ===
@@ -98,15 +110,24 @@ impl Known {
         new
     }
 
-    /// The changes to put in force, with what failed the last time.
-    fn again(&self, mut changes: Changes) -> Changes {
-        changes.notify |= self.unheard;
+    /// The changes to put in force, with what failed the last time and the files that changed since.
+    fn again(&mut self, mut changes: Changes, stamps: Vec<Stamp>) -> Changes {
+        changes.notify |= self.unheard || self.stamps != stamps;
+        self.stamps = stamps;
         changes
     }
 
     /// What was read is right. Whether the edit before it was not, which is news though nothing changes with it.
     fn mends(&mut self) -> bool {
-        std::mem::take(&mut self.refused)
+        self.refused.take().is_some()
+    }
+
+    /// What was read is wrong. Whether that is news.
+    fn refuses(&mut self, version: Option<&str>) -> bool {
+        let version = Some(version.map(str::to_owned));
+        let news = self.refused != version;
+        self.refused = version;
+        news
     }
 
     /// Whether `problems` are others than the last time: what is tried again and again is told once.
@@ -138,110 +159,202 @@ impl ConfigurationReconciler {
     }
 
     async fn read(&self, ctx: &Context) -> Result<Outcome, reconcile::Error> {
-        let Some(map) = ctx.lister::<ConfigMap>()?.get(&self.request)? else {
-            self.missing();
+        self.recall(ctx).await?;
+        let map = ctx.lister::<ConfigMap>()?.get(&self.request)?;
+        let Some(Chosen {
+            data,
+            mut config,
+            right,
+        }) = self.choose(ctx, map.as_deref())
+        else {
             return Ok(Outcome::done());
         };
-        let data = map.data.clone().unwrap_or_default();
-        let version = map.metadata.resource_version.as_deref();
-        let first = self.consumers.live.config().is_none() || self.known.lock().is_first(version);
-        let read = if first {
-            config::parse_first(&data, &self.options)
-        } else {
-            config::parse(&data, &self.options)
-        };
-        let mut config = match read {
-            Ok(config) => config,
-            Err(errors) => {
-                self.refuse(ctx, &map, &errors.to_string());
-                return Ok(Outcome::done());
-            }
-        };
+        let mended = right && self.known.lock().mends();
         let before = self.consumers.live.config();
-        let unresolved = protect_gateway(&mut config, before.as_deref()).await;
+        let unresolved = gateway::protect(&mut config, before.as_deref()).await;
         let config = Arc::new(config);
-        if self.known.lock().reads(version, before.is_none()) {
-            self.consumers.metrics.config_read(true);
-        }
-        let changes = before
+        let unrecorded = self.record(ctx, data, &config).await;
+        let mut changes = before
             .as_ref()
             .map_or_else(Changes::all, |before| config.changes(before));
+        let stamps = notifier::stamps(config.notify.as_ref());
+        changes = self.known.lock().again(changes, stamps);
         let mut problems = self.put_in_force(ctx, &config, changes).await?;
         problems.extend(unresolved);
+        problems.extend(unrecorded);
         let news = self.known.lock().tells(&problems);
         for problem in problems.iter().filter(|_| news) {
             tracing::warn!("{problem}");
-            ctx.events().event(
-                &*map,
-                EventType::Warning,
-                "ConfigPartly",
-                "Configure",
-                problem.as_str(),
-            );
+            self.warn(ctx, map.as_deref(), "ConfigPartly", problem);
         }
-        let mended = self.known.lock().mends();
-        if !changes.is_empty() || mended {
-            for dropped in &config.dropped {
-                tracing::warn!(configmap = %self.request, "left out: {dropped}");
-                ctx.events().event(
-                    &*map,
-                    EventType::Warning,
-                    "ConfigPartly",
-                    "Configure",
-                    format!("left out, and the next edit must mend it: {dropped}"),
-                );
-            }
-            for warning in &config.warnings {
-                tracing::warn!(configmap = %self.request, "{warning}");
-            }
-            tracing::info!(configmap = %self.request, ?changes, "the configuration is in force");
-            if before.is_some() {
-                ctx.events().event(
-                    &*map,
-                    EventType::Normal,
-                    "ConfigLoaded",
-                    "Configure",
-                    "the configuration is in force",
-                );
-            }
+        if right && (mended || !changes.is_empty()) {
+            self.announce(ctx, map.as_deref(), &config, changes, before.is_some());
         }
-        if problems.is_empty() {
-            Ok(Outcome::done())
+        Ok(if !problems.is_empty() {
+            Outcome::requeue_after(LISTEN_AGAIN)
+        } else if gateway::named(&config).is_some() || !self.known.lock().stamps.is_empty() {
+            Outcome::requeue_after(LOOK_AGAIN)
         } else {
-            Ok(Outcome::requeue_after(LISTEN_AGAIN))
+            Outcome::done()
+        })
+    }
+
+    /// Reads the record once. A server that refuses that is no reason to stop: the right may come with the next manifests.
+    async fn recall(&self, ctx: &Context) -> Result<(), reconcile::Error> {
+        if self.known.lock().recalled {
+            return Ok(());
+        }
+        let good = match self.consumers.record.read(ctx.client()).await {
+            Ok(good) => good,
+            Err(error) if record::is_forbidden(&error) => {
+                tracing::warn!(record = %self.consumers.record.key(), %error, "operator cannot read its record; apply the access rules of this version");
+                None
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mut known = self.known.lock();
+        known.recalled = true;
+        known.good = good;
+        Ok(())
+    }
+
+    /// The configuration to put in force: the ConfigMap's when it is right, otherwise the last good one. Protection is
+    /// never dropped because an object was deleted or an edit was wrong.
+    fn choose(&self, ctx: &Context, map: Option<&ConfigMap>) -> Option<Chosen> {
+        let live = &self.consumers.live;
+        let version = map.and_then(|map| map.metadata.resource_version.as_deref());
+        let lenient = live.config().is_none() || self.known.lock().is_first(version);
+        let good = self.known.lock().good.clone();
+        let why = match map {
+            None => format!(
+                "the ConfigMap {} does not exist; create it with engine and gatewayHost",
+                self.request
+            ),
+            Some(map) => {
+                let data = map.data.clone().unwrap_or_default();
+                match self.parse(&data, good.as_ref(), lenient) {
+                    Ok(config) => {
+                        let first = live.config().is_none();
+                        if self.known.lock().reads(version, first) {
+                            self.consumers.metrics.config_read(true);
+                        }
+                        let right = true;
+                        return Some(Chosen {
+                            data,
+                            config,
+                            right,
+                        });
+                    }
+                    Err(errors) => errors.to_string(),
+                }
+            }
+        };
+        let last = good.and_then(|data| {
+            let config = config::parse_first(&data, &self.options).ok()?;
+            let right = false;
+            Some(Chosen {
+                data,
+                config,
+                right,
+            })
+        });
+        if self.known.lock().refuses(version) {
+            self.refuse(ctx, map, &why, last.is_some());
+        }
+        if last.is_none() {
+            let why = match map {
+                Some(_) => format!("the ConfigMap {} is wrong: {why}", self.request),
+                None => why,
+            };
+            live.set(State::Missing(why.into()));
+        }
+        last
+    }
+
+    fn parse(
+        &self,
+        data: &BTreeMap<String, String>,
+        good: Option<&BTreeMap<String, String>>,
+        lenient: bool,
+    ) -> Result<Config, Errors> {
+        let config = if lenient {
+            config::parse_first(data, &self.options)?
+        } else {
+            config::parse(data, &self.options)?
+        };
+        let lost = good.and_then(|good| config::unprotected(good, data));
+        lost.map_or(Ok(config), Err)
+    }
+
+    /// Records what is about to be put in force, before any call can be made because of it. Returns why it is not
+    /// recorded, which is tried again.
+    async fn record(
+        &self,
+        ctx: &Context,
+        data: BTreeMap<String, String>,
+        config: &Config,
+    ) -> Option<String> {
+        let record = &self.consumers.record;
+        let former = config.former.iter().filter(|place| !record.trusts(place));
+        record.trust(former.cloned().collect::<Vec<_>>());
+        record.trust(config.place().ok().cloned());
+        let written = record.write(ctx.client(), &data).await;
+        self.known.lock().good = Some(data);
+        written.err().map(|error| {
+            format!(
+                "operator cannot write its record {}: {error}; after a restart it does not know the former gateways and the last good configuration",
+                record.key()
+            )
+        })
+    }
+
+    fn announce(
+        &self,
+        ctx: &Context,
+        map: Option<&ConfigMap>,
+        config: &Config,
+        changes: Changes,
+        again: bool,
+    ) {
+        for dropped in &config.dropped {
+            tracing::warn!(configmap = %self.request, "left out: {dropped}");
+            let note = format!("left out, and refused at the next edit: {dropped}");
+            self.warn(ctx, map, "ConfigPartly", &note);
+        }
+        for warning in &config.warnings {
+            tracing::warn!(configmap = %self.request, "{warning}");
+        }
+        tracing::info!(configmap = %self.request, ?changes, "the configuration is in force");
+        if let Some(map) = map.filter(|_| again) {
+            let note = "the configuration is in force";
+            ctx.events()
+                .event(map, EventType::Normal, "ConfigLoaded", "Configure", note);
         }
     }
 
-    /// No ConfigMap: at first there is no configuration, later the last one stays. Protection is never dropped
-    /// because an object was deleted.
-    fn missing(&self) {
-        let live = &self.consumers.live;
-        if live.config().is_some() {
-            tracing::warn!(configmap = %self.request, "the ConfigMap is gone; its last content stays in force");
-            return;
+    fn warn(&self, ctx: &Context, map: Option<&ConfigMap>, reason: &'static str, note: &str) {
+        if let Some(map) = map {
+            ctx.events()
+                .event(map, EventType::Warning, reason, "Configure", note);
         }
-        let why = format!(
-            "the ConfigMap {} does not exist; create it with engine and gatewayHost",
-            self.request
-        );
-        tracing::warn!("{why}");
-        live.set(State::Missing(why.into()));
     }
 
-    fn refuse(&self, ctx: &Context, map: &ConfigMap, errors: &str) {
-        self.known.lock().refused = true;
-        self.consumers.metrics.config_read(false);
-        let live = &self.consumers.live;
-        let note = if live.config().is_some() {
-            format!("the configuration is wrong, the last good one stays in force: {errors}")
-        } else {
-            let why = format!("the ConfigMap {} is wrong: {errors}", self.request);
-            live.set(State::Missing(why.as_str().into()));
-            format!("the configuration is wrong, and there was none before: {errors}")
+    fn refuse(&self, ctx: &Context, map: Option<&ConfigMap>, why: &str, last: bool) {
+        if map.is_some() {
+            self.consumers.metrics.config_read(false);
+        }
+        let note = match (map, last) {
+            (Some(_), true) => {
+                format!("the configuration is wrong, the last good one stays in force: {why}")
+            }
+            (Some(_), false) => format!(
+                "the configuration is wrong, and there was none before, so nothing is banned: {why}"
+            ),
+            (None, true) => "the ConfigMap is gone; its last content stays in force".to_owned(),
+            (None, false) => why.to_owned(),
         };
         tracing::error!(configmap = %self.request, "{note}");
-        ctx.events()
-            .event(map, EventType::Warning, "ConfigInvalid", "Configure", note);
+        self.warn(ctx, map, "ConfigInvalid", &note);
     }
 
     /// Returns what could not be put in force, and is tried again.
@@ -270,14 +383,15 @@ impl ConfigurationReconciler {
         // Also without a change: it tries again what could not listen.
         let failed = consumers.triggers.apply(&config.triggers).await;
         problems.extend(failed.iter().map(ToString::to_string));
-        consumers
-            .live
-            .serves((!problems.is_empty()).then(|| problems.join("; ")));
-        if self.known.lock().again(changes).notify {
-            let notifier = match &config.notify {
-                None => None,
-                Some(notify) => self.notifier(ctx, notify, &mut problems),
-            };
+        // One listener that cannot be bound must not take the replica out of the Service of the others.
+        let deaf = !failed.is_empty() && consumers.triggers.addresses().await.is_empty();
+        consumers.live.serves(deaf.then(|| problems.join("; ")));
+        if changes.notify {
+            let made = config
+                .notify
+                .as_ref()
+                .map(|notify| notifier::make(notify, &consumers.outbound, ctx.clock()));
+            let notifier = made.and_then(|made| made.map_err(|error| problems.push(error)).ok());
             self.known.lock().unheard = notifier.is_none() && config.notify.is_some();
             consumers.notifications.set(notifier);
         }
@@ -295,101 +409,6 @@ impl ConfigurationReconciler {
         }
         Ok(problems)
     }
-
-    fn notifier(
-        &self,
-        ctx: &Context,
-        notify: &NotifyConfig,
-        problems: &mut Vec<String>,
-    ) -> Option<Arc<dyn Notifier>> {
-        let mut secret = |path: &Path| match std::fs::read_to_string(path) {
-            Ok(text) => Some(Secret::new(text.trim())),
-            Err(error) => {
-                problems.push(format!("cannot read {}: {error}", path.display()));
-                None
-            }
-        };
-        let hook = match &notify.hook {
-            Text::Plain(hook) => hook.clone(),
-            Text::File(path) => secret(path)?,
-        };
-        let signing = match &notify.signing {
-            None => None,
-            Some(path) => Some(secret(path)?),
-        };
-        let files = notify
-            .templates
-            .iter()
-            .map(|(event, path)| (*event, path.as_path()));
-        let (templates, unread) = Templates::from_files(files);
-        for error in unread {
-            // The built-in card is used instead.
-            tracing::warn!(%error, "the built-in card is used instead");
-        }
-        let settings = LarkSettings {
-            hook,
-            signing,
-            templates,
-            zone: notify.zone,
-        };
-        let outbound = Arc::clone(&self.consumers.outbound);
-        Some(Arc::new(Lark::new(settings, outbound, ctx.clock().clone())))
-    }
-}
-
-/// Protects the addresses behind a gateway that is given by name; by number it is protected already. Returns
-/// why they are not known; then those known before stay.
-async fn protect_gateway(config: &mut Config, before: Option<&Config>) -> Option<String> {
-    let shown = config
-        .engine
-        .as_ref()
-        .ok()?
-        .endpoint
-        .as_ref()?
-        .as_str()
-        .to_owned();
-    let (host, port) = shown
-        .strip_prefix("https://")
-        .unwrap_or(&shown)
-        .rsplit_once(':')?;
-    if host.starts_with('[') || host.parse::<IpAddr>().is_ok() {
-        return None;
-    }
-    match resolve(host, port.parse().ok()?).await {
-        Ok(addresses) => {
-            let addresses = addresses.into_iter().map(|address| Protected {
-                target: Target::host(address),
-                what: GATEWAY.into(),
-            });
-            config.policy.protected.extend(addresses);
-            None
-        }
-        Err(error) => {
-            let known = before
-                .filter(|before| before.place() == config.place())
-                .map(|before| before.policy.protected.iter());
-            let known = known
-                .into_iter()
-                .flatten()
-                .filter(|entry| entry.what == GATEWAY);
-            config.policy.protected.extend(known.cloned());
-            Some(format!(
-                "the gateway {host} has no known address to protect from bans: {error}"
-            ))
-        }
-    }
-}
-
-/// The addresses of `host`, sorted. Takes two seconds at most.
-pub(crate) async fn resolve(host: &str, port: u16) -> Result<Vec<IpAddr>, String> {
-    let found = tokio::time::timeout(RESOLVE, tokio::net::lookup_host((host, port)))
-        .await
-        .map_err(|_| "its name was not resolved in time".to_owned())?
-        .map_err(|error| error.to_string())?;
-    let mut addresses: Vec<IpAddr> = found.map(|address| address.ip().to_canonical()).collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    Ok(addresses)
 }
 
 impl Reconciler for ConfigurationReconciler {
@@ -418,41 +437,13 @@ mod tests {
         assert!(!known.is_first(Some("2")));
     }
 
-    fn behind(gateway: &str) -> Config {
-        let data = [("engine", "xdp"), ("gatewayHost", gateway)]
-            .map(|(key, text)| (key.to_owned(), text.to_owned()));
-        config::parse(&data.into(), &Options::default()).unwrap()
-    }
-
-    #[tokio::test]
-    async fn the_addresses_behind_a_gateways_name_are_protected_and_stay_when_it_is_not_resolved() {
-        let mut config = behind("localhost:8080");
-        assert_eq!(protect_gateway(&mut config, None).await, None);
-        let of = |config: &Config| config.policy.protected.clone();
-        assert!(!of(&config).is_empty());
-        assert!(
-            of(&config)
-                .iter()
-                .all(|entry| entry.what == GATEWAY && entry.target.to_string() != "localhost")
-        );
-
-        let mut before = behind("gateway.invalid:8080");
-        before.policy.protected = of(&config);
-        let mut lost = behind("gateway.invalid:8080");
-        let why = protect_gateway(&mut lost, Some(&before)).await.unwrap();
-        assert!(why.contains("gateway.invalid"), "{why}");
-        assert_eq!(of(&lost), of(&before));
-        let mut other = behind("other.invalid:8080");
-        assert!(
-            protect_gateway(&mut other, Some(&before)).await.is_some() && of(&other).is_empty()
-        );
-    }
-
     #[test]
     fn the_way_back_from_a_wrong_edit_is_told_once() {
         let mut known = Known::default();
         assert!(!known.mends());
-        known.refused = true;
+        assert!(known.refuses(Some("1")));
+        assert!(!known.refuses(Some("1")), "it is told once a version");
+        assert!(known.refuses(Some("2")) && known.refuses(None));
         assert!(known.mends());
         assert!(!known.mends());
     }
@@ -469,11 +460,15 @@ mod tests {
     }
 
     #[test]
-    fn a_notifier_whose_secret_could_not_be_read_is_made_again_without_an_edit() {
+    fn a_notifier_is_made_again_when_its_files_could_not_be_read_and_when_they_changed() {
         let mut known = Known::default();
         let nothing = Changes::default();
-        assert_eq!(known.again(nothing), nothing);
+        assert_eq!(known.again(nothing, vec![None]).notify, true);
+        assert_eq!(known.again(nothing, vec![None]), nothing);
         known.unheard = true;
-        assert!(known.again(nothing).notify);
+        assert!(known.again(nothing, vec![None]).notify);
+        known.unheard = false;
+        assert!(known.again(nothing, vec![Some((None, 7))]).notify);
+        assert_eq!(known.again(nothing, vec![Some((None, 7))]), nothing);
     }
 }

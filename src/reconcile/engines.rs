@@ -2,15 +2,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
 use crate::api::Place;
 use crate::config::EngineConfig;
 use crate::engine::{self, Endpoint, Engine, GuardSettings, Guarded, Kind};
+use crate::mounted::{MountedFile, Stamp};
 use crate::outbound::{AddressPolicy, Http, Limits};
 use crate::secret::Secret;
 
@@ -61,7 +60,7 @@ pub trait Connector: Send + Sync + fmt::Debug {
 /// The mounted files an engine is made from, as they are now: time of change and length of each, `None` when
 /// it cannot be read. A Secret that is rotated changes the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Credentials(Vec<Option<(Option<SystemTime>, u64)>>);
+pub struct Credentials(Vec<Stamp>);
 
 /// Connects to gateways over HTTP.
 #[derive(Clone, Debug)]
@@ -92,12 +91,8 @@ struct Kept {
 // === impl Credentials ===
 
 impl Credentials {
-    fn of<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Self {
-        let look = |path: &PathBuf| {
-            let metadata = std::fs::metadata(path).ok()?;
-            Some((metadata.modified().ok(), metadata.len()))
-        };
-        Self(files.into_iter().map(look).collect())
+    fn of<'a>(files: impl IntoIterator<Item = &'a MountedFile>) -> Self {
+        Self(files.into_iter().map(MountedFile::stamp).collect())
     }
 }
 
@@ -110,8 +105,7 @@ impl Connector for Gateways {
         config: Option<&EngineConfig>,
     ) -> Result<Arc<dyn Engine>, ConnectError> {
         let kind: Kind = place.engine.parse()?;
-        // An intent is an annotation, which more people may edit than the configuration. It is held to the
-        // same rules of addresses, and never gets the credentials of the configured gateway.
+        // A former gateway never gets the credentials of the configured one.
         let config = config.filter(|config| config.place == *place);
         let mut limits = Limits::default();
         let mut http = Http::builder().policy(AddressPolicy {
@@ -121,11 +115,11 @@ impl Connector for Gateways {
         if let Some(config) = config {
             limits.connect = config.connect_timeout;
             limits.total = config.request_timeout;
-            if let Some(path) = &config.authority_file {
-                http = http.authority(read(path)?);
+            if let Some(file) = &config.authority_file {
+                http = http.authority(read(file)?);
             }
-            if let Some(path) = &config.bearer_token_file {
-                let token = String::from_utf8_lossy(&read(path)?).trim().to_owned();
+            if let Some(file) = &config.bearer_token_file {
+                let token = String::from_utf8_lossy(&read(file)?).trim().to_owned();
                 bearer = Some(Secret::new(token));
             }
         }
@@ -160,9 +154,9 @@ impl Connector for Gateways {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, ConnectError> {
-    std::fs::read(path).map_err(|error| ConnectError::File {
-        path: path.display().to_string(),
+fn read(file: &MountedFile) -> Result<Vec<u8>, ConnectError> {
+    file.read().map_err(|error| ConnectError::File {
+        path: file.to_string(),
         message: error.to_string(),
     })
 }
@@ -266,7 +260,7 @@ mod tests {
     #[test]
     fn credentials_follow_the_files() {
         let path = std::env::temp_dir().join(format!("token-{}", std::process::id()));
-        let files = [path.clone()];
+        let files = [MountedFile::alone(&path)];
         let missing = Credentials::of(&files);
         std::fs::write(&path, "one").unwrap();
         let one = Credentials::of(&files);

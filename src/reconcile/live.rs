@@ -20,7 +20,7 @@ pub enum State {
 #[derive(Clone, Debug)]
 pub struct Live {
     sender: Arc<watch::Sender<Option<State>>>,
-    /// Why some trigger is not served.
+    /// Why no trigger is served.
     unserved: Arc<Mutex<Option<String>>>,
 }
 
@@ -55,12 +55,13 @@ impl Live {
         }
     }
 
-    /// Notes that every trigger of the configuration is served, or why one is not.
+    /// Notes that triggers of the configuration are served, or why none is.
     pub fn serves(&self, unserved: Option<String>) {
         *self.unserved.lock() = unserved;
     }
 
-    /// Whether every trigger of the configuration is served: a replica that cannot take alerts must get none.
+    /// Whether triggers of the configuration are served: a replica that cannot take any alert must get none. One that
+    /// takes some stays ready, or one wrong address would take every replica out of the Service.
     ///
     /// # Errors
     /// What does not listen.
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replica_is_not_ready_until_every_trigger_listens() {
+    fn a_replica_is_not_ready_while_no_trigger_listens() {
         let live = Live::new();
         assert!(live.check_triggers().is_err(), "nothing was served yet");
         live.serves(Some("cannot listen at 0.0.0.0:8090".into()));

@@ -18,11 +18,15 @@ mod act;
 mod block;
 mod configuration;
 mod engines;
+mod gateway;
 mod live;
+mod notifier;
+mod record;
 
 pub use block::{BlockReconciler, Dependencies, Voice};
 pub(crate) use block::{FIRST_RETRY, LONGEST_RETRY};
-pub(crate) use configuration::resolve;
 pub use configuration::{ConfigurationReconciler, Consumers};
 pub use engines::{ConnectError, Connector, Credentials, Engines, Gateways};
+pub(crate) use gateway::resolve;
 pub use live::{Live, State};
+pub use record::{RECORD, Record};

@@ -1,13 +1,12 @@
 //! Who may send alerts.
 
-use std::path::{Path, PathBuf};
-
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, HeaderName};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::mounted::MountedFile;
 use crate::secret::Secret;
 
 /// Grafana's default header for its signature.
@@ -17,7 +16,7 @@ pub const GRAFANA_HMAC_HEADER: &str = "X-Grafana-Alerting-Signature";
 const TOLERANCE_SECONDS: i64 = 300;
 
 /// Larger secret files are none.
-const LARGEST_SECRET: u64 = 16 * 1024;
+const LARGEST_SECRET: usize = 16 * 1024;
 
 /// What a sender must show. There is no "nothing": that is called [`Credentials::Insecure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +24,7 @@ pub enum Credentials {
     /// A signature over the body (and the time).
     Hmac {
         /// Mounted file with the secret; one more a line.
-        secret_file: PathBuf,
+        secret_file: MountedFile,
         /// The header with the signature in hex.
         header: HeaderName,
         /// The header with the time in Unix seconds; without it the time is not checked.
@@ -34,7 +33,7 @@ pub enum Credentials {
     /// `Authorization: Bearer`.
     Bearer {
         /// Mounted file with the token; one more a line.
-        token_file: PathBuf,
+        token_file: MountedFile,
     },
     /// Anybody may send.
     Insecure,
@@ -206,19 +205,17 @@ fn hex(text: &str) -> Option<[u8; 32]> {
     Some(bytes)
 }
 
-/// Reads a mounted secret anew for each request: a rotated one counts at once.
-async fn secrets(file: &Path) -> Result<Vec<Secret>, Refusal> {
-    let unreadable = |why: String| Refusal::NoSecret(format!("{}: {why}", file.display()));
-    let size = tokio::fs::metadata(file)
-        .await
+/// Reads a mounted secret again for each request: a rotated one counts at once.
+async fn secrets(file: &MountedFile) -> Result<Vec<Secret>, Refusal> {
+    let unreadable = |why: String| Refusal::NoSecret(format!("{file}: {why}"));
+    let mounted = file.clone();
+    let read = tokio::task::spawn_blocking(move || mounted.text()).await;
+    let text = read
         .map_err(|error| unreadable(error.to_string()))?
-        .len();
-    if size > LARGEST_SECRET {
+        .map_err(|error| unreadable(error.to_string()))?;
+    if text.len() > LARGEST_SECRET {
         return Err(unreadable("it is too large for a secret".into()));
     }
-    let text = tokio::fs::read_to_string(file)
-        .await
-        .map_err(|error| unreadable(error.to_string()))?;
     let secrets: Vec<Secret> = text
         .lines()
         .map(Secret::new)
@@ -232,6 +229,8 @@ async fn secrets(file: &Path) -> Result<Vec<Secret>, Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     const BODY: &[u8] = br#"{"status":"firing","alerts":[]}"#;
@@ -257,7 +256,7 @@ mod tests {
 
     fn hmac(file: &File, timed: bool) -> Credentials {
         Credentials::Hmac {
-            secret_file: file.0.clone(),
+            secret_file: MountedFile::alone(&file.0),
             header: HeaderName::try_from(GRAFANA_HMAC_HEADER).unwrap(),
             timestamp_header: timed.then(|| HeaderName::from_static("x-time")),
         }
@@ -336,7 +335,7 @@ mod tests {
         let rotated = verdict(&hmac(&file, false), &[(SIGNATURE, PLAIN)], 0, BODY).await;
         assert_eq!(rotated, Ok(()));
         let bearer = Credentials::Bearer {
-            token_file: file.0.clone(),
+            token_file: MountedFile::alone(&file.0),
         };
         for (shown, good) in [
             ("Bearer s3cr3t", true),
@@ -354,13 +353,13 @@ mod tests {
     async fn an_empty_or_missing_secret_lets_nobody_in() {
         let file = File::new("empty", "\n \n");
         let gone = Credentials::Bearer {
-            token_file: "/nonexistent/token".into(),
+            token_file: MountedFile::alone("/nonexistent/token"),
         };
         let pairs = [("authorization", "Bearer ")];
         for credentials in [
             gone,
             Credentials::Bearer {
-                token_file: file.0.clone(),
+                token_file: MountedFile::alone(&file.0),
             },
         ] {
             let verdict = verdict(&credentials, &pairs, 0, BODY).await;

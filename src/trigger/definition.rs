@@ -1,10 +1,12 @@
 //! A trigger as configured.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
+
+use crate::config::Options;
+use crate::mounted::Outside;
 
 use super::credentials::{Credentials, GRAFANA_HMAC_HEADER};
 
@@ -23,7 +25,7 @@ pub struct RawTrigger {
     pub kind: Option<String>,
     /// A mounted file with the HMAC secret; a second line is a second secret, for rotation.
     #[serde(default)]
-    pub hmac_secret_file: Option<PathBuf>,
+    pub hmac_secret_file: Option<String>,
     /// The header with the signature. Default `X-Grafana-Alerting-Signature`.
     #[serde(default)]
     pub hmac_header: Option<String>,
@@ -33,7 +35,7 @@ pub struct RawTrigger {
     pub hmac_timestamp_header: Option<String>,
     /// A mounted file with the bearer token; a second line is a second token, for rotation.
     #[serde(default)]
-    pub bearer_token_file: Option<PathBuf>,
+    pub bearer_token_file: Option<String>,
     /// Accepts requests without credentials: whoever reaches the port can ban addresses.
     #[serde(default)]
     pub insecure: bool,
@@ -133,6 +135,36 @@ pub enum DefinitionError {
         /// What was given.
         header: String,
     },
+    /// A file that must not be read.
+    #[error("trigger {name}: {source}")]
+    File {
+        /// The trigger.
+        name: String,
+        /// What is wrong with its path.
+        source: Outside,
+    },
+    /// The port is one of the operator's own.
+    #[error("trigger {name}: port {port} is the operator's own ({what}); choose another")]
+    OwnPort {
+        /// The trigger.
+        name: String,
+        /// The port.
+        port: u16,
+        /// What is served there.
+        what: &'static str,
+    },
+    /// The blocks of the trigger would never be looked at.
+    #[error(
+        "trigger {name}: its blocks would be made in namespace {namespace}, and only {watched} is watched (--watch-namespace); set namespace: {watched}"
+    )]
+    Unwatched {
+        /// The trigger.
+        name: String,
+        /// Where the blocks would be.
+        namespace: String,
+        /// What is watched.
+        watched: String,
+    },
     /// Two triggers at one place.
     #[error("triggers {first} and {second} listen at the same address and path")]
     Same {
@@ -146,12 +178,11 @@ pub enum DefinitionError {
 // === impl RawTrigger ===
 
 impl RawTrigger {
-    /// Checks the entry. `insecure_triggers` is the command line's word for all triggers that have no
-    /// credentials.
+    /// Checks the entry against what the command line says of all triggers.
     ///
     /// # Errors
     /// See [`DefinitionError`].
-    pub fn define(&self, insecure_triggers: bool) -> Result<Definition, DefinitionError> {
+    pub fn define(&self, options: &Options) -> Result<Definition, DefinitionError> {
         let name = self.name.trim().to_owned();
         if name.is_empty() {
             return Err(DefinitionError::NoName);
@@ -169,11 +200,27 @@ impl RawTrigger {
             let addr = self.addr.clone();
             return Err(DefinitionError::Address { name, addr });
         };
+        let own = options.own_ports.iter();
+        if let Some((port, what)) = own.copied().find(|(port, _)| *port == address.port()) {
+            return Err(DefinitionError::OwnPort { name, port, what });
+        }
         let path = self.path.trim().to_owned();
         if !path.starts_with('/') || path.contains(['?', '#', ' ']) {
             return Err(DefinitionError::Path { name, path });
         }
-        let credentials = self.credentials(&name, insecure_triggers)?;
+        let credentials = self.credentials(&name, options)?;
+        let namespace = self.namespace.as_deref().unwrap_or(&options.namespace);
+        if let Some(watched) = options
+            .watch_namespace
+            .as_deref()
+            .filter(|it| *it != namespace)
+        {
+            return Err(DefinitionError::Unwatched {
+                name,
+                namespace: namespace.to_owned(),
+                watched: watched.to_owned(),
+            });
+        }
         Ok(Definition {
             name,
             kind,
@@ -193,11 +240,11 @@ impl RawTrigger {
     /// The first thing that is wrong.
     pub fn define_all(
         list: &[Self],
-        insecure_triggers: bool,
+        options: &Options,
     ) -> Result<Vec<Definition>, DefinitionError> {
         let mut defined: Vec<Definition> = Vec::with_capacity(list.len());
         for raw in list {
-            let next = raw.define(insecure_triggers)?;
+            let next = raw.define(options)?;
             let same =
                 |other: &&Definition| other.address == next.address && other.path == next.path;
             if let Some(first) = defined.iter().find(same) {
@@ -211,12 +258,15 @@ impl RawTrigger {
         Ok(defined)
     }
 
-    fn credentials(
-        &self,
-        name: &str,
-        insecure_triggers: bool,
-    ) -> Result<Credentials, DefinitionError> {
+    fn credentials(&self, name: &str, options: &Options) -> Result<Credentials, DefinitionError> {
         let name = name.to_owned();
+        let file = |path: &str| {
+            let file = options.secrets.file(path);
+            file.map_err(|source| DefinitionError::File {
+                name: name.clone(),
+                source,
+            })
+        };
         let header = |given: &str| {
             http::HeaderName::try_from(given).map_err(|_| DefinitionError::Header {
                 name: name.clone(),
@@ -229,7 +279,7 @@ impl RawTrigger {
             self.insecure,
         ) {
             (Some(secret_file), None, false) => Ok(Credentials::Hmac {
-                secret_file: secret_file.clone(),
+                secret_file: file(secret_file)?,
                 header: header(self.hmac_header.as_deref().unwrap_or(GRAFANA_HMAC_HEADER))?,
                 timestamp_header: self
                     .hmac_timestamp_header
@@ -238,12 +288,31 @@ impl RawTrigger {
                     .transpose()?,
             }),
             (None, Some(token_file), false) => Ok(Credentials::Bearer {
-                token_file: token_file.clone(),
+                token_file: file(token_file)?,
             }),
             (None, None, true) => Ok(Credentials::Insecure),
-            (None, None, false) if insecure_triggers => Ok(Credentials::Insecure),
+            (None, None, false) if options.insecure_triggers => Ok(Credentials::Insecure),
             (None, None, false) => Err(DefinitionError::NoCredentials { name }),
             _ => Err(DefinitionError::TwoCredentials { name }),
+        }
+    }
+}
+
+// === impl Definition ===
+
+impl Definition {
+    /// What is allowed and still unwise.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        match &self.credentials {
+            Credentials::Hmac {
+                timestamp_header: None,
+                ..
+            } => Some(format!(
+                "trigger {}: a captured request can be replayed at any time; set hmacTimestampHeader, and the same header in the sender",
+                self.name
+            )),
+            _ => None,
         }
     }
 }
@@ -261,17 +330,30 @@ fn address(text: &str) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mounted::{Directory, MountedFile};
 
     fn raw(yaml: &str) -> RawTrigger {
         serde_yaml_ng::from_str(yaml).unwrap()
     }
 
+    fn options(insecure_triggers: bool) -> Options {
+        Options {
+            insecure_triggers,
+            secrets: Directory::new("/s"),
+            ..Options::default()
+        }
+    }
+
+    fn file(path: &str) -> MountedFile {
+        Directory::new("/s").file(path).unwrap()
+    }
+
     #[test]
     fn the_originals_entry_is_read_and_needs_the_word_insecure() {
         let original = raw("{name: grafana, addr: ':8090', path: /trigger/grafana}");
-        let error = original.define(false).unwrap_err();
+        let error = original.define(&options(false)).unwrap_err();
         assert!(error.to_string().contains("--insecure-triggers"), "{error}");
-        let defined = original.define(true).unwrap();
+        let defined = original.define(&options(true)).unwrap();
         assert_eq!(defined.kind, Kind::Grafana);
         assert_eq!(defined.address, "[::]:8090".parse().unwrap());
         assert_eq!(defined.path, "/trigger/grafana");
@@ -288,13 +370,13 @@ mod tests {
             (
                 "bearerTokenFile: /s/token",
                 Ok(Credentials::Bearer {
-                    token_file: "/s/token".into(),
+                    token_file: file("/s/token"),
                 }),
             ),
             (
                 "hmacSecretFile: /s/key, hmacTimestampHeader: X-Time",
                 Ok(Credentials::Hmac {
-                    secret_file: "/s/key".into(),
+                    secret_file: file("/s/key"),
                     header: http::HeaderName::from_static("x-grafana-alerting-signature"),
                     timestamp_header: Some(http::HeaderName::from_static("x-time")),
                 }),
@@ -313,7 +395,7 @@ mod tests {
         ] {
             // The command line's word changes nothing where credentials are given.
             for flag in [false, true] {
-                let defined = raw(&format!("{{{base}, {extra}}}")).define(flag);
+                let defined = raw(&format!("{{{base}, {extra}}}")).define(&options(flag));
                 assert_eq!(defined.map(|it| it.credentials), credentials, "{extra}");
             }
         }
@@ -328,14 +410,14 @@ mod tests {
             ("{name: grafana, addr: ':99999', path: /p}", "no address"),
             ("{name: grafana, addr: ':1', path: p}", "no path"),
         ] {
-            let error = raw(yaml).define(true).unwrap_err().to_string();
+            let error = raw(yaml).define(&options(true)).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         }
         let misspelt = "{name: grafana, addr: ':1', path: /p, insecur: true}";
         let error = serde_yaml_ng::from_str::<RawTrigger>(misspelt).unwrap_err();
         assert!(error.to_string().contains("insecur"), "{error}");
         let twice = raw("{name: grafana, addr: ':1', path: /p}");
-        let error = RawTrigger::define_all(&[twice.clone(), twice], true).unwrap_err();
+        let error = RawTrigger::define_all(&[twice.clone(), twice], &options(true)).unwrap_err();
         assert!(matches!(error, DefinitionError::Same { .. }));
     }
 }

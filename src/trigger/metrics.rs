@@ -3,14 +3,16 @@
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// `ipblock_webhook_requests_total{trigger,code}` and `ipblock_debounced_total`. Cloning is cheap;
-/// clones count together.
+/// `ipblock_webhook_requests_total{trigger,code}`, `ipblock_debounced_total` and `ipblock_triggers_unbound`. Cloning is
+/// cheap; clones count together.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     requests: Family<Request, Counter>,
     pub(super) debounced: Counter,
+    pub(super) unbound: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -33,6 +35,11 @@ impl Metrics {
             "ipblock_debounced",
             "Alerts left alone because their address was written a moment ago",
             self.debounced.clone(),
+        );
+        registry.register(
+            "ipblock_triggers_unbound",
+            "Addresses of triggers that cannot be listened at, tried again every ten seconds",
+            self.unbound.clone(),
         );
     }
 

@@ -147,6 +147,8 @@ impl Triggers {
                 }
             }
         }
+        let unbound = i64::try_from(failed.len()).unwrap_or(i64::MAX);
+        self.shared.metrics.unbound.set(unbound);
         failed
     }
 

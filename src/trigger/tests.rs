@@ -12,19 +12,26 @@ use tokio::net::TcpStream;
 
 use super::blocks::in_memory::InMemory;
 use super::*;
+use crate::config::Options;
 use crate::inbound::Limits;
 use crate::lock::KeyedLocks;
+use crate::mounted::Directory;
 use crate::outbound::{AddressPolicy, Http, Outbound};
 
 struct World {
     blocks: Arc<InMemory>,
     triggers: Triggers,
+    metrics: Metrics,
     http: Http,
 }
 
 fn definition(yaml: &str) -> Definition {
     let raw: RawTrigger = serde_yaml_ng::from_str(yaml).unwrap();
-    raw.define(false).unwrap()
+    let options = Options {
+        secrets: Directory::new(std::env::temp_dir()),
+        ..Options::default()
+    };
+    raw.define(&options).unwrap()
 }
 
 fn insecure() -> Definition {
@@ -38,11 +45,12 @@ impl World {
 
     fn with(limits: Limits) -> Self {
         let blocks = Arc::new(InMemory::default());
+        let metrics = Metrics::default();
         let dependencies = Dependencies {
             blocks: Arc::clone(&blocks) as Arc<dyn Blocks>,
             locks: KeyedLocks::new(),
             clock: Clock::system(),
-            metrics: Metrics::default(),
+            metrics: metrics.clone(),
             limits,
         };
         let settings = Settings {
@@ -57,6 +65,7 @@ impl World {
         Self {
             blocks,
             triggers: Triggers::new(dependencies, settings),
+            metrics,
             http: Http::builder().policy(policy).build().unwrap(),
         }
     }
@@ -370,6 +379,8 @@ async fn an_address_that_is_taken_is_reported_and_tried_again() {
         .await;
     assert_eq!(failed.len(), 1);
     assert!(failed[0].to_string().contains("grafana"), "{}", failed[0]);
+    assert_eq!(world.metrics.unbound.get(), 1);
     drop(taken);
     assert!(world.triggers.apply(&[definition]).await.is_empty());
+    assert_eq!(world.metrics.unbound.get(), 0);
 }

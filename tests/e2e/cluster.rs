@@ -95,6 +95,11 @@ impl Cluster {
         self.write("operator.kubeconfig", &config.to_string())
     }
 
+    /// Where the files of the case are.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.as_ref()
+    }
+
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.directory.join(name);
         std::fs::write(&path, text).expect("a file of the case");

@@ -36,11 +36,21 @@ impl Process {
         }
     }
 
-    /// Starts the program again whenever it ends by itself, as the kubelet does. Runs until it is dropped.
+    /// Starts the program again whenever it ends because it lost its lease, as the kubelet does; any other end, a panic
+    /// first of all, fails the case. Runs until it is dropped.
     pub(crate) async fn kept_running(&mut self) -> std::convert::Infallible {
+        let mut read = 0;
         loop {
             let status = self.child.wait().await.expect("an exit status");
-            eprintln!("{} ended ({status}) and is started again", self.name);
+            let log = self.log();
+            let run = log.get(read..).unwrap_or_default();
+            assert!(
+                status.code() == Some(1) && lost_its_lease(run),
+                "{} ended ({status}), and not because it lost its lease",
+                self.name
+            );
+            read = log.len();
+            eprintln!("{} lost its lease and is started again", self.name);
             tokio::time::sleep(Duration::from_millis(500)).await;
             self.child = spawn(&self.log, &self.args, &self.environment);
         }
@@ -74,10 +84,10 @@ impl Process {
             .code()
     }
 
-    /// The exit code of a program that ends by itself within `limit`.
-    pub(crate) async fn ended(mut self, limit: Duration) -> Option<i32> {
+    /// The exit code and the log of a program that ends by itself within `limit`.
+    pub(crate) async fn ended(mut self, limit: Duration) -> (Option<i32>, String) {
         let ended = tokio::time::timeout(limit, self.child.wait()).await;
-        ended
+        let code = ended
             .unwrap_or_else(|_| {
                 panic!(
                     "{} ends within {limit:?}; its log:\n{}",
@@ -86,8 +96,16 @@ impl Process {
                 )
             })
             .expect("an exit status")
-            .code()
+            .code();
+        (code, self.log())
     }
+}
+
+/// Whether a log ends as that of an operator whose lease was lost.
+pub(crate) fn lost_its_lease(log: &str) -> bool {
+    let last = log.lines().rev().find(|line| !line.trim().is_empty());
+    last.is_some_and(|line| line.starts_with("ipblock-operator: leadership is lost: "))
+        && !log.contains("panicked at")
 }
 
 fn spawn(log: &Path, args: &[String], environment: &[(String, String)]) -> Child {

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use crate::gateway::Gateway;
-use crate::process::{free_port, http};
+use crate::process::{free_port, get, http};
 use crate::recorder::Recorder;
 use crate::triggers::{alert, alert_without_duration};
-use crate::world::{Operator, World, until};
+use crate::world::{BLOCKS, Operator, World, until};
 
 on_both_servers!(every_key_takes_effect_without_a_restart);
 
@@ -166,6 +166,26 @@ async fn policy(edits: &Edits<'_>) {
     world.phase("long", "active").await;
 }
 
+/// A ban that stands at a gateway from before the record is lifted there once the gateway is named.
+async fn forgotten(edits: &Edits<'_>, former: &Gateway) {
+    let world = edits.world;
+    let ip = "203.0.113.42";
+    let limit = get(former.address, &format!("/limit?ip={ip}")).await;
+    assert!(matches!(limit, Some((200, _))), "{limit:?}");
+    let place = former.address.to_string();
+    let intent = json!({"target": ip, "engine": "iptables", "endpoint": place, "attempt": 1});
+    let body = json!({"apiVersion": "ops.yiiong.top/v1", "kind": "IPBlock",
+        "metadata": {"name": "old", "annotations": {ipblock_operator::api::INTENT: intent.to_string()}},
+        "spec": {"ip": ip, "unblock": true}});
+    edits
+        .set(keys::FORMER_GATEWAYS, &format!("iptables {place}"))
+        .await;
+    world.request("POST", BLOCKS, &body).await;
+    former.enforces(&[]).await;
+    world.phase("old", "expired").await;
+    world.delete("old").await;
+}
+
 /// To another engine, then to another gateway; what stands there then.
 async fn moving(edits: &Edits<'_>, second: &Gateway) -> Vec<String> {
     let world = edits.world;
@@ -176,6 +196,7 @@ async fn moving(edits: &Edits<'_>, second: &Gateway) -> Vec<String> {
         "10.9.8.7",
     ];
     world.gateway.enforces_by("iptables", &standing).await;
+    forgotten(edits, second).await;
     edits.set(keys::ENGINE, "xdp").await;
     world.gateway.enforces_by("xdp", &standing).await;
     world

@@ -111,7 +111,7 @@ async fn the_manifests_and_their_overlays_yield_what_is_documented() {
         }
     }
 
-    // Taking over: the same without the ConfigMap, which is the original's, and with one argument more.
+    // Taking over: the same without the ConfigMap, which is the original's, and with two arguments more.
     let mut expected = base.clone();
     expected.retain(|[kind, ..], _| kind != "ConfigMap");
     let deployment = expected
@@ -121,6 +121,7 @@ async fn the_manifests_and_their_overlays_yield_what_is_documented() {
     let args = &mut deployment["spec"]["template"]["spec"]["containers"][0]["args"];
     let args = args.as_array_mut().expect("arguments");
     args.push(json!("--insecure-triggers"));
+    args.push(json!("--takeover"));
     assert_eq!(takeover, expected);
 
     // Leaving: a Job alone, so that deleting it deletes nothing else.

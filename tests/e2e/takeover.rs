@@ -60,7 +60,7 @@ async fn objects_of_the_original_are_adopted(world: World) {
     for (round, fresh) in ["203.0.113.103", "203.0.113.104"].into_iter().enumerate() {
         // The second time it has taken over already, and finds its own objects.
         let operator = world
-            .operator_with("ipblock-operator-0", &["--insecure-triggers"])
+            .operator_with("ipblock-operator-0", &["--insecure-triggers", "--takeover"])
             .await;
         world.phase("overdue", "expired").await;
         for name in [timed, "forever"] {
@@ -219,8 +219,14 @@ async fn uninstall(world: &World, bans: &str, left: &[&str]) {
         &args,
         &world.environment(&container, "uninstall"),
     );
-    assert_eq!(process.ended(Duration::from_secs(30)).await, Some(0));
+    let (code, log) = process.ended(Duration::from_secs(30)).await;
+    assert_eq!(code, Some(0), "{log}");
     world.enforces(left).await;
+    let record = "/api/v1/namespaces/default/configmaps/ipblock-operator-record";
+    let record = world
+        .try_request("GET", record, &serde_json::Value::Null)
+        .await;
+    assert!(record.is_err(), "nothing of the operator's own stays");
     for block in world.blocks().await {
         let finalizers = block["metadata"]["finalizers"].as_array();
         assert!(finalizers.is_none_or(Vec::is_empty), "{block:#}");

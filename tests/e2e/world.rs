@@ -106,6 +106,9 @@ impl World {
             }
         }
         args.push("--allow-loopback-gateway".into());
+        // The files of a case lie where its cluster has its own.
+        let files = self.cluster.directory();
+        args.push(format!("--secrets-dir={}", files.display()));
         args.extend(more.iter().map(ToString::to_string));
         let operator = Operator {
             process: Process::operator(pod, &args, &self.environment(&container, pod)),
