@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::world::World;
+use crate::process::lost_its_lease;
+use crate::world::{World, collection};
 
 on_both_servers!(
     killed_in_the_middle_every_ban_is_lifted_when_due,
@@ -13,6 +14,7 @@ on_both_servers!(
     the_api_server_restarts_in_the_middle_and_everything_converges,
     a_second_copy_takes_over_when_the_first_dies,
     sigterm_ends_it_cleanly_and_a_restarted_pod_leads_at_once,
+    a_leader_whose_lease_is_taken_exits_and_says_so,
 );
 
 async fn killed_in_the_middle_every_ban_is_lifted_when_due(world: World) {
@@ -124,4 +126,20 @@ async fn sigterm_ends_it_cleanly_and_a_restarted_pod_leads_at_once(world: World)
         .await;
     world.phase("two", "active").await;
     world.enforces(&["203.0.113.80", "203.0.113.81"]).await;
+}
+
+async fn a_leader_whose_lease_is_taken_exits_and_says_so(world: World) {
+    let operator = world.operator("ipblock-operator-0").await;
+    world
+        .create("one", json!({"ip": "203.0.113.82", "duration": "1h"}))
+        .await;
+    world.phase("one", "active").await;
+    let lease = format!("{}/ipblock-operator", collection("Lease", "default"));
+    let other = json!({"spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600}});
+    world.request("PATCH", &lease, &other).await;
+    let (code, log) = operator.process.ended(Duration::from_secs(60)).await;
+    assert_eq!(code, Some(1), "{log}");
+    assert!(lost_its_lease(&log), "{log}");
+    assert!(log.contains("the lease was taken by another"), "{log}");
+    world.enforces(&["203.0.113.82"]).await;
 }
