@@ -2,7 +2,7 @@
 //! certificate authority its clients trust.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -11,6 +11,8 @@ use rcgen::{
 };
 use reeve_clock::Clock;
 use sha2::Sha256;
+
+use crate::disk;
 
 /// Why the identity could not be made or read.
 #[derive(Debug, thiserror::Error)]
@@ -104,22 +106,14 @@ fn kept(
         }
     };
     match fs::read(path) {
-        Ok(content) if !content.is_empty() => Ok(content),
-        Ok(_) | Err(_) => {
-            let content = make()?;
-            let mut options = fs::OpenOptions::new();
-            options.create(true).write(true).truncate(true);
-            #[cfg(unix)]
-            {
-                use std::os::unix::fs::OpenOptionsExt as _;
-                options.mode(0o600);
-            }
-            let mut file = options.open(path).map_err(failed("create"))?;
-            file.write_all(&content).map_err(failed("write"))?;
-            file.sync_all().map_err(failed("sync"))?;
-            Ok(content)
-        }
+        Ok(content) if !content.is_empty() => return Ok(content),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed("read")(error)),
     }
+    let content = make()?;
+    disk::write_whole(path, &content).map_err(failed("write"))?;
+    Ok(content)
 }
 
 /// A key for signing tokens of a server for tests.
@@ -127,4 +121,19 @@ fn random_key(clock: &Clock) -> Vec<u8> {
     (0..4)
         .flat_map(|_| clock.random().next_u64().to_le_bytes())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_cannot_be_read_is_not_replaced() {
+        let directory = std::env::temp_dir().join(format!("reeve-identity-{}", std::process::id()));
+        // A directory in the place of the file: it is there, and cannot be read.
+        fs::create_dir_all(directory.join("tokens.key")).unwrap();
+        let error = Identity::open(Some(&directory), &Clock::system()).unwrap_err();
+        assert!(error.to_string().contains("cannot read"), "{error}");
+        fs::remove_dir_all(&directory).unwrap();
+    }
 }

@@ -31,6 +31,7 @@ pub mod control_plane;
 mod core;
 mod crd;
 mod discovery;
+mod disk;
 mod dispatch;
 mod documents;
 mod escalation;

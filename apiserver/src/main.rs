@@ -98,7 +98,7 @@ async fn run(arguments: Arguments) -> Result<(), Error> {
     if !arguments.listen.ip().is_loopback() && !arguments.allow_remote {
         return Err(Error::Remote(arguments.listen));
     }
-    let mut builder = ApiServer::builder();
+    let mut builder = ApiServer::builder().record_requests(false);
     if let Some(directory) = arguments.data_dir {
         builder = builder.data_dir(directory);
     }

@@ -10,6 +10,8 @@ use crate::rbac::Attributes;
 
 /// Requests kept; older ones go.
 const KEPT: usize = 10_000;
+/// About so many bytes are kept; older requests go.
+const KEPT_BYTES: usize = 32 * 1024 * 1024;
 /// Larger bodies are not kept.
 const LARGEST_BODY: usize = 64 * 1024;
 
@@ -39,7 +41,7 @@ pub struct RequestRecord {
     pub user: String,
     /// `User-Agent`.
     pub agent: String,
-    /// The body's bytes; empty for none, and for one above 64 KiB.
+    /// The body's bytes; empty for none, for one above 64 KiB, and for Secrets.
     pub body: bytes::Bytes,
     /// The status code; 0 when the connection was broken instead.
     pub code: u16,
@@ -47,7 +49,15 @@ pub struct RequestRecord {
 
 /// The newest requests. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Record(Arc<Mutex<VecDeque<RequestRecord>>>);
+pub struct Record(Arc<Mutex<Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    requests: VecDeque<RequestRecord>,
+    bytes: usize,
+    /// Nothing is kept.
+    off: bool,
+}
 
 // === impl RequestRecord ===
 
@@ -75,6 +85,24 @@ impl RequestRecord {
             code: 0,
         }
     }
+
+    /// About how many bytes it takes.
+    fn weight(&self) -> usize {
+        let texts = [
+            &self.verb,
+            &self.path,
+            &self.query,
+            &self.group,
+            &self.resource,
+            &self.namespace,
+            &self.name,
+            &self.subresource,
+            &self.user,
+            &self.agent,
+        ];
+        let texts: usize = texts.iter().map(|text| text.len()).sum();
+        size_of::<Self>() + texts + self.body.len()
+    }
 }
 
 impl std::fmt::Display for RequestRecord {
@@ -91,17 +119,17 @@ impl std::fmt::Display for RequestRecord {
 // === impl Record ===
 
 impl Record {
-    /// The requests answered so far, oldest first; at most 10,000. A watch is in it from its start.
+    /// The requests answered so far, oldest first; at most 10,000, and about 32 MiB. A watch is in it from its start.
     #[must_use]
     pub fn all(&self) -> Vec<RequestRecord> {
-        self.0.lock().iter().cloned().collect()
+        self.0.lock().requests.iter().cloned().collect()
     }
 
     /// Requests with this verb for this resource.
     #[must_use]
     pub fn count(&self, verb: &str, resource: &str) -> usize {
-        let requests = self.0.lock();
-        requests
+        let kept = self.0.lock();
+        kept.requests
             .iter()
             .filter(|request| request.verb == verb && request.resource == resource)
             .count()
@@ -109,17 +137,82 @@ impl Record {
 
     /// Forgets what was recorded.
     pub fn clear(&self) {
-        self.0.lock().clear();
+        let mut kept = self.0.lock();
+        kept.requests.clear();
+        kept.bytes = 0;
+    }
+
+    /// Keeps nothing from now on.
+    pub(crate) fn turn_off(&self) {
+        self.0.lock().off = true;
     }
 
     pub(crate) fn push(&self, mut request: RequestRecord) {
-        if request.body.len() > LARGEST_BODY {
+        let mut kept = self.0.lock();
+        if kept.off {
+            return;
+        }
+        let secret = request.group.is_empty() && request.resource == "secrets";
+        if secret || request.body.len() > LARGEST_BODY {
             request.body = bytes::Bytes::new();
         }
-        let mut requests = self.0.lock();
-        if requests.len() == KEPT {
-            requests.pop_front();
+        kept.bytes += request.weight();
+        kept.requests.push_back(request);
+        while (kept.bytes > KEPT_BYTES || kept.requests.len() > KEPT)
+            && let Some(oldest) = kept.requests.pop_front()
+        {
+            kept.bytes = kept.bytes.saturating_sub(oldest.weight());
         }
-        requests.push_back(request);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(resource: &str, body: usize) -> RequestRecord {
+        let head = http::Request::new(()).into_parts().0;
+        let attributes = Attributes {
+            resource: resource.to_owned(),
+            ..Attributes::default()
+        };
+        let mut request =
+            RequestRecord::of(&head, &attributes, "test".to_owned(), Timestamp::UNIX_EPOCH);
+        request.body = vec![b'x'; body].into();
+        request
+    }
+
+    #[test]
+    fn the_record_is_bounded_in_bytes_and_in_number() {
+        let record = Record::default();
+        for _ in 0..2_000 {
+            record.push(request("configmaps", LARGEST_BODY));
+        }
+        let bytes: usize = record.all().iter().map(RequestRecord::weight).sum();
+        assert!(bytes <= KEPT_BYTES, "{bytes}");
+        assert!(bytes > KEPT_BYTES - 2 * LARGEST_BODY, "{bytes}");
+        for _ in 0..=KEPT {
+            record.push(request("configmaps", 0));
+        }
+        assert_eq!(record.all().len(), KEPT);
+        let bytes: usize = record.all().iter().map(RequestRecord::weight).sum();
+        assert_eq!(record.0.lock().bytes, bytes);
+    }
+
+    #[test]
+    fn the_bodies_of_secrets_are_not_kept() {
+        let record = Record::default();
+        record.push(request("secrets", 100));
+        record.push(request("configmaps", 100));
+        let bodies: Vec<usize> = record.all().iter().map(|one| one.body.len()).collect();
+        assert_eq!(bodies, [0, 100]);
+    }
+
+    #[test]
+    fn a_record_that_is_off_keeps_nothing() {
+        let record = Record::default();
+        record.turn_off();
+        record.push(request("configmaps", 1));
+        assert!(record.all().is_empty());
     }
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube_client::Client;
 use reeve_clock::Clock;
@@ -25,6 +26,8 @@ const MINOR: u32 = 36;
 const FIRST_VERSION: u64 = 10_000;
 /// Versions are not consecutive, so that nobody counts on it.
 const STEP: u64 = 3;
+/// Events are kept so long after their last write.
+const EVENT_TTL: Duration = Duration::from_secs(3600);
 
 /// A Kubernetes API server in this process.
 ///
@@ -45,6 +48,8 @@ pub struct Builder {
     first_version: u64,
     step: u64,
     history: History,
+    event_ttl: Option<Duration>,
+    record_requests: bool,
     options: Options,
     tokens: Vec<(String, User)>,
     admin_token: Option<String>,
@@ -87,6 +92,19 @@ impl Builder {
     /// How much of the past is kept for watches and pages.
     pub fn history(mut self, history: History) -> Self {
         self.history = history;
+        self
+    }
+
+    /// How long Events are kept after their last write; `None`: until they are deleted. Default 1 hour, as a real
+    /// server's `--event-ttl`. Events from the data directory start again.
+    pub fn event_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
+        self.event_ttl = ttl.into();
+        self
+    }
+
+    /// Whether [`ApiServer::requests`] keeps what was asked. Default true; the program does without.
+    pub fn record_requests(mut self, kept: bool) -> Self {
+        self.record_requests = kept;
         self
     }
 
@@ -138,9 +156,13 @@ impl Builder {
             Some(directory) => Store::open(directory, self.first_version, self.step, self.history)?,
             None => Store::new(self.first_version, self.step, self.history),
         };
+        let store = store.with_event_ttl(self.event_ttl);
         let identity = Identity::open(self.data_dir.as_deref(), &clock)?;
         let authenticator = self.authenticator(&identity);
         let core = Core::new(store, clock, authenticator, identity, self.options);
+        if !self.record_requests {
+            core.record.turn_off();
+        }
         lifecycle::start(&core);
         let lifecycle = tokio::spawn(lifecycle::run(core.clone()));
         Ok(ApiServer {
@@ -177,6 +199,8 @@ impl ApiServer {
             first_version: FIRST_VERSION,
             step: STEP,
             history: History::default(),
+            event_ttl: Some(EVENT_TTL),
+            record_requests: true,
             options: Options {
                 minor: MINOR,
                 rbac: false,
@@ -243,7 +267,7 @@ impl ApiServer {
         self.core.faults.clone()
     }
 
-    /// The requests that were answered.
+    /// The requests that were answered; none with [`Builder::record_requests`]`(false)`.
     #[must_use]
     pub fn requests(&self) -> Record {
         self.core.record.clone()
@@ -292,6 +316,20 @@ impl ApiServer {
     pub fn come_up(&self) {
         self.core.store.forget(u64::MAX);
         self.core.up.send_replace(true);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Ends the background task and waits for its end.
+    #[cfg(test)]
+    pub(crate) async fn stop_lifecycle(&self) {
+        self.lifecycle.abort();
+        while !self.lifecycle.is_finished() {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Ends the server: watches end, requests are refused, the data directory is synced.

@@ -13,7 +13,7 @@ use super::internal_request;
 use crate::core::Core;
 use crate::meta;
 use crate::resource::ResourceInfo;
-use crate::store::{Expected, Key, Object};
+use crate::store::{CommitError, Expected, Key, Object};
 use crate::verbs::delete::{self, Options, Propagation};
 
 const ORPHAN: &str = "orphan";
@@ -144,12 +144,16 @@ fn drop_references(core: &Core, info: &Arc<ResourceInfo>, object: &Arc<Object>, 
         }
         let key = current.key();
         let expected = Expected::Version(current.version());
-        if core
+        match core
             .store
             .commit(&info.storage, key.as_str(), expected, Some(new))
-            .is_ok()
         {
-            return;
+            Ok(_) => return,
+            Err(CommitError::Raced) => {}
+            Err(error) => {
+                tracing::warn!(%error, object = %key, "could not drop references to absent owners");
+                return;
+            }
         }
         match core.store.get(&info.storage, key.as_str()) {
             Some(found) if found.uid() == object.uid() => current = found,

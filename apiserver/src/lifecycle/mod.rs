@@ -7,8 +7,14 @@
 pub(crate) mod collector;
 pub(crate) mod definitions;
 pub(crate) mod namespaces;
+#[cfg(test)]
+mod tests;
+pub(crate) mod versions;
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
 
 use crate::core::Core;
 use crate::http::media::{Accepted, Encoding, Shape};
@@ -18,6 +24,9 @@ use crate::rbac::User;
 use crate::resource::ResourceInfo;
 use crate::store::{Chore, Key};
 use crate::verbs::{FieldValidation, Request};
+
+/// Chores that the disk stopped are tried again after this.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Makes what every cluster has, and serves what was stored.
 pub(crate) fn start(core: &Core) {
@@ -29,11 +38,8 @@ pub(crate) fn start(core: &Core) {
     // What the last run left unfinished, and what came of the above, is done before the first request.
     loop {
         let chores = core.store.take_chores();
-        if chores.is_empty() {
+        if chores.is_empty() || !act_on(core, chores) {
             return;
-        }
-        for chore in chores {
-            act(core, chore);
         }
     }
 }
@@ -61,15 +67,38 @@ fn bootstrap_policy(core: &Core) {
     }
 }
 
-/// Does the chores of the store until it is dropped.
+/// Does the chores of the store until it is closed.
 pub(crate) async fn run(core: Arc<Core>) {
     loop {
-        for chore in core.store.next_chores().await {
-            act(&core, chore);
+        let chores = core.store.next_chores().await;
+        if core.store.is_closed() {
+            return;
         }
+        if !act_on(&core, chores) {
+            sleep(RETRY_AFTER).await;
+        }
+        core.store.upkeep();
         // Others run between two rounds, also on a runtime of one thread.
         tokio::task::yield_now().await;
     }
+}
+
+/// Does some chores; those that the disk stopped are kept for later, which `false` says.
+fn act_on(core: &Core, chores: Vec<Chore>) -> bool {
+    let mut all = true;
+    for chore in chores {
+        if core.store.is_closed() {
+            return true;
+        }
+        let failures = core.store.failures();
+        act(core, chore.clone());
+        // Each chore starts from what is stored: done twice, it does no harm.
+        if core.store.failures() != failures {
+            core.store.add_chore(chore);
+            all = false;
+        }
+    }
+    all
 }
 
 fn act(core: &Core, chore: Chore) {
@@ -79,14 +108,22 @@ fn act(core: &Core, chore: Chore) {
         Chore::Dependent(storage, key) => collector::check_owners(core, &storage, &key),
         Chore::Finalize(storage, key) => collector::finalize(core, &storage, &key),
         Chore::Namespace(name) => namespaces::look_after(core, &name),
-        Chore::Definition(storage) => definitions::empty(core, &storage),
+        Chore::Definition(storage) => definitions::look_after(core, &storage),
     }
 }
 
 /// A request of the server itself for one object.
 fn internal_request(core: &Core, info: &Arc<ResourceInfo>, key: &Key) -> Request {
+    // Objects are worked on as they are stored: nothing is converted.
+    let info = match info.unconvertible_up_to {
+        0 => info.clone(),
+        _ => Arc::new(ResourceInfo {
+            unconvertible_up_to: 0,
+            ..ResourceInfo::clone(info)
+        }),
+    };
     Request {
-        info: info.clone(),
+        info,
         namespace: key.namespace().to_owned(),
         name: key.name().to_owned(),
         subresource: String::new(),

@@ -8,7 +8,7 @@ use super::internal_request;
 use crate::core::Core;
 use crate::meta;
 use crate::status::GroupResource;
-use crate::store::{Expected, Key};
+use crate::store::{CommitError, Expected, Key};
 use crate::verbs::delete::{self, Options, Propagation};
 
 /// Namespaces every cluster has.
@@ -92,8 +92,13 @@ fn empty(core: &Core, name: &str) {
         let written = core
             .store
             .commit("namespaces", name, expected, (!goes).then_some(next));
-        if written.is_ok() && !goes {
-            return;
+        match written {
+            Ok(_) if !goes => return,
+            Ok(_) | Err(CommitError::Raced) => {}
+            Err(error) => {
+                tracing::warn!(%error, namespace = name, "could not finish the namespace");
+                return;
+            }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What writes leave to do for the background task: deletions to finish, owners and namespaces to look at.
 
+use tokio::time::timeout_at;
+
 use super::{Key, Store};
 
 /// Work for the background task that finishes deletions.
@@ -20,7 +22,7 @@ pub(crate) enum Chore {
 // === impl Store ===
 
 impl Store {
-    /// Waits for work for the background task, and takes all of it.
+    /// Waits for work for the background task, and takes all of it: none when only upkeep is due.
     pub(crate) async fn next_chores(&self) -> Vec<Chore> {
         loop {
             let waiting = self.chores.notified();
@@ -28,7 +30,14 @@ impl Store {
             if !taken.is_empty() {
                 return taken;
             }
-            waiting.await;
+            match self.upkeep_at() {
+                None => waiting.await,
+                Some(due) => {
+                    if timeout_at(due, waiting).await.is_err() {
+                        return taken;
+                    }
+                }
+            }
         }
     }
 

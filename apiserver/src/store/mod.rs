@@ -19,6 +19,7 @@ mod persist;
 mod read;
 mod state;
 mod table;
+mod upkeep;
 mod write;
 
 pub(crate) use chores::Chore;
@@ -29,6 +30,7 @@ pub(crate) use table::{Change, Event};
 pub(crate) use write::{CommitError, Expected};
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -45,7 +47,9 @@ pub struct History {
     pub min_events: usize,
     /// No more than this many are kept, however young. Default 102,400.
     pub max_events: usize,
-    /// Beyond the minimum, events older than this go. Default 75 seconds.
+    /// About so many bytes are kept beside the objects, however few events that are. Default 64 MiB.
+    pub max_bytes: usize,
+    /// Beyond the minimum, events older than this go, whether more are written or not. Default 75 seconds.
     pub age: Duration,
 }
 
@@ -55,7 +59,10 @@ pub(crate) struct Store {
     revision: watch::Sender<u64>,
     chores: Notify,
     history: History,
+    event_ttl: Option<Duration>,
     step: u64,
+    /// Writes that the disk refused.
+    failures: AtomicU64,
 }
 
 // === impl History ===
@@ -65,6 +72,7 @@ impl Default for History {
         Self {
             min_events: 100,
             max_events: 102_400,
+            max_bytes: 64 * 1024 * 1024,
             age: Duration::from_secs(75),
         }
     }
@@ -80,7 +88,9 @@ impl Store {
             revision: watch::Sender::new(start),
             chores: Notify::new(),
             history,
+            event_ttl: None,
             step: step.max(1),
+            failures: AtomicU64::new(0),
         }
     }
 
@@ -92,7 +102,7 @@ impl Store {
         history: History,
     ) -> Result<Self, PersistError> {
         let (log, found) = Log::open(directory)?;
-        let store = Self::new(start.max(found.revision), step, history);
+        let store = Self::new(start.max(found.revision).max(found.reserved), step, history);
         {
             let mut state = store.state.write();
             let revision = state.revision;
@@ -124,10 +134,17 @@ impl Store {
     /// Forgets a resource. Its watches see what happened up to here, then end.
     pub(crate) fn drop_table(&self, storage: &str) {
         let mut state = self.state.write();
-        if let Some(table) = state.tables.remove(storage) {
-            table.signal.send_replace(state.revision);
-            state.retired.insert(storage.to_owned(), table);
-        }
+        self.retire(&mut state, storage);
+    }
+
+    /// Lets no object be added to a resource any more, if it has none; whether that holds now.
+    pub(crate) fn seal(&self, storage: &str) -> bool {
+        let mut state = self.state.write();
+        let Some(table) = state.tables.get_mut(storage) else {
+            return true;
+        };
+        table.sealed |= table.objects.is_empty();
+        table.sealed
     }
 
     /// The newest version.
@@ -183,13 +200,20 @@ impl Store {
         self.state.read().closed
     }
 
+    /// How many writes the disk refused so far.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Makes the writes from now on fail as on a full disk, or succeed again.
+    #[cfg(test)]
+    pub(crate) fn break_disk(&self, broken: bool) {
+        self.state.write().broken = broken;
+    }
+
     /// Writes what is in memory to disk and lets go of the directory. Later writes are refused.
     pub(crate) fn close(&self) -> Result<(), PersistError> {
-        let mut state = self.state.write();
-        let result = state.snapshot_now();
-        state.closed = true;
-        state.log = None;
-        result
+        self.state.write().close()
     }
 }
 

@@ -16,8 +16,12 @@ pub(crate) struct Key(Arc<str>);
 /// Those two differ between the versions of one resource (and between core and events.k8s.io Events),
 /// and the items of lists of built-ins have none; so they are put in front when an object is sent.
 pub(crate) struct Object {
-    value: Value,
+    /// Filled from `last` on demand in a removal; always there otherwise.
+    value: OnceLock<Value>,
+    /// Of a removal: the last stored state, which differs in its version only.
+    last: Option<Arc<Object>>,
     version: u64,
+    weight: usize,
     encoded: OnceLock<Bytes>,
 }
 
@@ -82,19 +86,16 @@ impl Object {
         if let Some(map) = value.as_object_mut() {
             map.remove("apiVersion");
             map.remove("kind");
-            if let Some(metadata) = map
-                .entry("metadata")
-                .or_insert_with(|| Value::Object(serde_json::Map::new()))
-                .as_object_mut()
-            {
-                metadata.insert(
-                    "resourceVersion".to_owned(),
-                    Value::String(version.to_string()),
-                );
-            }
         }
+        set_version(&mut value, version);
+        Self::of(value, version)
+    }
+
+    fn of(value: Value, version: u64) -> Self {
         Self {
-            value,
+            weight: weight(&value),
+            value: OnceLock::from(value),
+            last: None,
             version,
             encoded: OnceLock::new(),
         }
@@ -115,21 +116,48 @@ impl Object {
             .as_str()
             .and_then(|text| text.parse().ok())
             .unwrap_or(0);
+        Self::of(value, version)
+    }
+
+    /// The content of `last` with another version, as a DELETED event carries it. Nothing is copied until it is read.
+    pub(crate) fn at_version(last: &Arc<Self>, version: u64) -> Self {
         Self {
-            value,
+            value: OnceLock::new(),
+            last: Some(last.clone()),
             version,
+            weight: last.weight,
             encoded: OnceLock::new(),
         }
     }
 
-    /// The same content with another version, as a DELETED event carries it.
-    pub(crate) fn at_version(&self, version: u64) -> Self {
-        Self::new(self.value.clone(), version)
-    }
-
     /// The content, without `apiVersion` and `kind`.
     pub(crate) fn value(&self) -> &Value {
-        &self.value
+        self.value.get_or_init(|| self.copied())
+    }
+
+    /// The content of a removal.
+    fn copied(&self) -> Value {
+        let mut value = self.base().clone();
+        set_version(&mut value, self.version);
+        value
+    }
+
+    /// The content but for the version.
+    fn base(&self) -> &Value {
+        match &self.last {
+            Some(last) => last.value(),
+            None => self.value.get().unwrap_or(&Value::Null),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_copied(&self) -> bool {
+        self.value.get().is_some()
+    }
+
+    /// About how many bytes of memory the content takes.
+    pub(crate) fn weight(&self) -> usize {
+        self.weight
     }
 
     /// The version it was written at.
@@ -139,12 +167,17 @@ impl Object {
 
     /// The content as JSON, made once.
     pub(crate) fn encoded(&self) -> &Bytes {
-        self.encoded
-            .get_or_init(|| Bytes::from(self.value.to_string().into_bytes()))
+        self.encoded.get_or_init(|| {
+            let text = match self.value.get() {
+                Some(value) => value.to_string(),
+                None => self.copied().to_string(),
+            };
+            Bytes::from(text.into_bytes())
+        })
     }
 
     fn text(&self, field: &str) -> Option<&str> {
-        self.value.get("metadata")?.get(field)?.as_str()
+        self.base().get("metadata")?.get(field)?.as_str()
     }
 
     /// `metadata.name`.
@@ -174,7 +207,7 @@ impl Object {
 
     /// `metadata.finalizers`.
     pub(crate) fn finalizers(&self) -> impl Iterator<Item = &str> {
-        self.value["metadata"]["finalizers"]
+        self.base()["metadata"]["finalizers"]
             .as_array()
             .into_iter()
             .flatten()
@@ -189,7 +222,7 @@ impl Object {
 
     /// The uids of `metadata.ownerReferences`.
     pub(crate) fn owner_uids(&self) -> impl Iterator<Item = &str> {
-        self.value["metadata"]["ownerReferences"]
+        self.base()["metadata"]["ownerReferences"]
             .as_array()
             .into_iter()
             .flatten()
@@ -200,5 +233,34 @@ impl Object {
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.key(), self.version)
+    }
+}
+
+fn set_version(value: &mut Value, version: u64) {
+    let Some(map) = value.as_object_mut() else {
+        return;
+    };
+    let metadata = map
+        .entry("metadata")
+        .or_insert_with(|| Value::Object(serde_json::Map::new()));
+    if let Some(metadata) = metadata.as_object_mut() {
+        metadata.insert(
+            "resourceVersion".to_owned(),
+            Value::String(version.to_string()),
+        );
+    }
+}
+
+/// About how many bytes of memory `value` takes: its texts, and its nodes with their share of the maps.
+fn weight(value: &Value) -> usize {
+    const NODE: usize = size_of::<Value>();
+    NODE + match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(weight).sum(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| size_of::<String>() + name.len() + weight(value))
+            .sum(),
     }
 }

@@ -109,6 +109,7 @@ impl Store {
     }
 
     /// How many objects a resource has.
+    #[cfg(test)]
     pub(crate) fn count(&self, storage: &str) -> usize {
         let state = self.state.read();
         state
@@ -156,7 +157,7 @@ impl Store {
     ) -> Result<(Vec<Event>, u64), HistoryError> {
         let state = self.state.read();
         let Some(table) = state.tables.get(storage) else {
-            let last = state.retired.get(storage).ok_or(HistoryError::NoTable)?;
+            let (_, last) = state.retired.get(storage).ok_or(HistoryError::NoTable)?;
             let events = last.events_after(cursor, limit)?;
             let seen = events.last().ok_or(HistoryError::NoTable)?.version;
             return Ok((events, seen));

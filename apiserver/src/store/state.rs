@@ -1,18 +1,25 @@
 //! What the lock of the store guards: tables, the index of owners, and work for the background task.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use tokio::time::Instant;
 
-use super::persist::{Log, PersistError};
+use super::persist::{Frozen, Log, PersistError};
 use super::table::Table;
 use super::{Chore, Key, Object};
+
+/// Where Events are stored.
+pub(super) const EVENTS: &str = "events";
 
 /// Everything that one write changes at once.
 pub(super) struct State {
     pub(super) revision: u64,
     pub(super) tables: HashMap<String, Table>,
-    /// The last events of resources that are gone, for watches that have not seen them yet.
-    pub(super) retired: HashMap<String, Table>,
+    /// The last events of resources that are gone, and since when, for watches that have not seen them yet.
+    pub(super) retired: HashMap<String, (Instant, Table)>,
+    /// Events by the time of their last write.
+    pub(super) ages: Ages,
+    /// When the store needs upkeep next.
+    pub(super) upkeep_at: Option<Instant>,
     /// Nothing is written any more.
     pub(super) closed: bool,
     /// Dependents by the uid of an owner they name.
@@ -25,6 +32,16 @@ pub(super) struct State {
     /// Resources whose definition is being deleted: a removal wakes the task.
     pub(super) ending: BTreeSet<String>,
     pub(super) log: Option<Log>,
+    /// Writes fail as on a full disk.
+    #[cfg(test)]
+    pub(super) broken: bool,
+}
+
+/// Objects by the time of their last write.
+#[derive(Debug, Default)]
+pub(super) struct Ages {
+    by_time: BTreeSet<(Instant, Key)>,
+    times: HashMap<Key, Instant>,
 }
 
 // === impl State ===
@@ -36,6 +53,8 @@ impl State {
             revision,
             tables: HashMap::new(),
             retired: HashMap::new(),
+            ages: Ages::default(),
+            upkeep_at: None,
             closed: false,
             owned: HashMap::new(),
             chores: BTreeSet::new(),
@@ -43,6 +62,8 @@ impl State {
             terminating: BTreeSet::new(),
             ending: BTreeSet::new(),
             log: None,
+            #[cfg(test)]
+            broken: false,
         }
     }
 
@@ -54,6 +75,9 @@ impl State {
         previous: Option<&Object>,
         object: Option<&Object>,
     ) {
+        if storage == EVENTS {
+            self.ages.note(key, object.is_some());
+        }
         let before: BTreeSet<&str> = previous
             .map(|object| object.owner_uids().collect())
             .unwrap_or_default();
@@ -122,21 +146,79 @@ impl State {
         }
     }
 
-    pub(super) fn snapshot(&mut self) {
-        if let Err(error) = self.snapshot_now() {
-            // The log still holds everything; the next write tries again.
-            tracing::warn!(%error, "the snapshot of the store could not be written; the log goes on");
+    /// Everything as it is now. Objects are shared, not copied.
+    fn freeze(&self) -> Frozen {
+        let tables = self.tables.iter();
+        Frozen {
+            revision: self.revision,
+            tables: tables
+                .map(|(storage, table)| (storage.clone(), table.objects.clone()))
+                .collect(),
         }
     }
 
-    pub(super) fn snapshot_now(&mut self) -> Result<(), PersistError> {
-        let Some(log) = &mut self.log else {
-            return Ok(());
-        };
-        let mut tables: BTreeMap<&str, &BTreeMap<Key, Arc<Object>>> = BTreeMap::new();
-        for (storage, table) in &self.tables {
-            tables.insert(storage, &table.objects);
+    /// Starts to write a snapshot beside the writes that go on.
+    pub(super) fn snapshot(&mut self) {
+        let frozen = self.freeze();
+        if let Some(log) = &mut self.log
+            && let Err(error) = log.begin_snapshot(frozen)
+        {
+            // The logs still hold everything; a later write tries again.
+            tracing::warn!(%error, "could not write the snapshot of the store; the log grows on");
         }
-        log.snapshot(self.revision, &tables)
+    }
+
+    /// Writes a snapshot and waits for it.
+    #[cfg(test)]
+    pub(super) fn snapshot_now(&mut self) -> Result<(), PersistError> {
+        let frozen = self.freeze();
+        match &mut self.log {
+            Some(log) => {
+                log.begin_snapshot(frozen)?;
+                log.wait()
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Writes everything to disk and lets go of the directory.
+    pub(super) fn close(&mut self) -> Result<(), PersistError> {
+        self.closed = true;
+        match self.log.take() {
+            Some(log) => log.close(self.freeze()),
+            None => Ok(()),
+        }
+    }
+}
+
+// === impl Ages ===
+
+impl Ages {
+    /// The object was written now, or removed.
+    fn note(&mut self, key: &Key, stays: bool) {
+        if let Some(time) = self.times.remove(key) {
+            self.by_time.remove(&(time, key.clone()));
+        }
+        if stays {
+            let now = Instant::now();
+            self.times.insert(key.clone(), now);
+            self.by_time.insert((now, key.clone()));
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.times.len().max(self.by_time.len())
+    }
+
+    /// When the object was written that was not for the longest time.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        self.by_time.first().map(|(time, _)| *time)
+    }
+
+    /// Objects that were not written since `time`, at most `limit`.
+    pub(super) fn until(&self, time: Instant, limit: usize) -> Vec<Key> {
+        let old = self.by_time.iter().take_while(|(at, _)| *at <= time);
+        old.take(limit).map(|(_, key)| key.clone()).collect()
     }
 }

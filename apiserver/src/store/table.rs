@@ -37,18 +37,35 @@ pub(crate) struct Event {
     pub(crate) previous: Option<Arc<Object>>,
 }
 
+/// A ring that shrinks keeps room for so many events.
+const SPARE_EVENTS: usize = 1024;
+
 /// The objects of one resource and its recent past.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) objects: BTreeMap<Key, Arc<Object>>,
     events: VecDeque<Event>,
+    /// About how many bytes the events hold that the objects do not.
+    held: usize,
     /// Every event after this version is in the ring: who has seen all up to here can go on.
     dropped: u64,
     /// The oldest version that a watch can start from.
     pub(super) oldest: u64,
     /// The oldest version that can be read.
     compacted: u64,
+    /// No object can be added any more.
+    pub(super) sealed: bool,
     pub(super) signal: watch::Sender<u64>,
+}
+
+// === impl Event ===
+
+impl Event {
+    /// About how many bytes it holds that the objects do not: a state is in the ring once, as the one before the next.
+    fn weight(&self) -> usize {
+        let previous = self.previous.as_ref().map_or(0, |object| object.weight());
+        size_of::<Self>() + self.key.as_str().len() + previous
+    }
 }
 
 // === impl Table ===
@@ -59,9 +76,11 @@ impl Table {
         Self {
             objects: BTreeMap::new(),
             events: VecDeque::new(),
+            held: 0,
             dropped: revision,
             oldest: revision,
             compacted: revision,
+            sealed: false,
             signal: watch::Sender::new(revision),
         }
     }
@@ -74,15 +93,43 @@ impl Table {
             self.objects.insert(event.key.clone(), event.object.clone());
         }
         let now = event.at;
+        self.held += event.weight();
         self.events.push_back(event);
+        self.prune(now, history);
+    }
+
+    /// Forgets the events that are too many, too large together, or too old at `now`.
+    pub(super) fn prune(&mut self, now: Instant, history: &History) {
         while let Some(first) = self.events.front() {
             let old = now.saturating_duration_since(first.at) >= history.age;
             let count = self.events.len();
-            if !(count > history.max_events || (old && count > history.min_events)) {
+            let much = count > history.max_events || self.held > history.max_bytes;
+            if !(much || (old && count > history.min_events)) {
                 break;
             }
             self.forget(first.version);
         }
+        if self.events.capacity() > SPARE_EVENTS.max(self.events.len() * 4) {
+            self.events.shrink_to(self.events.len() * 2);
+        }
+    }
+
+    /// When the oldest event is too old; `None` while there are too few for that.
+    pub(super) fn prune_due(&self, history: &History) -> Option<Instant> {
+        let first = self.events.front()?;
+        (self.events.len() > history.min_events).then(|| first.at + history.age)
+    }
+
+    /// Wakes all watches for the last time.
+    pub(super) fn end(&self, version: u64) {
+        self.signal
+            .send_modify(|published| *published = version.max(*published));
+    }
+
+    /// How many events are kept, and about how many bytes they hold.
+    #[cfg(test)]
+    pub(super) fn ring(&self) -> (usize, usize) {
+        (self.events.len(), self.held)
     }
 
     /// Refuses reads at versions before `version`.
@@ -96,6 +143,7 @@ impl Table {
             && first.version <= version
         {
             self.dropped = first.version;
+            self.held = self.held.saturating_sub(first.weight());
             self.events.pop_front();
         }
         self.oldest = self.oldest.max(version);
@@ -202,4 +250,13 @@ fn not_before(asked: u64, oldest: u64) -> Result<(), HistoryError> {
         return Err(HistoryError::TooOld { asked, oldest });
     }
     Ok(())
+}
+
+/// Raises what `sender` says to `version`. Writers publish after they let go of the lock, in any order.
+pub(super) fn publish(sender: &watch::Sender<u64>, version: u64) {
+    sender.send_if_modified(|published| {
+        let newer = *published < version;
+        *published = version.max(*published);
+        newer
+    });
 }

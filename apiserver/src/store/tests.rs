@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod bounds;
+mod disk;
+
 const STORAGE: &str = "things";
 
 fn store(history: History) -> Store {
@@ -96,6 +99,7 @@ async fn old_events_go_but_a_minimum_stays_whatever_its_age() {
         min_events: 3,
         max_events: 100,
         age: Duration::from_secs(75),
+        ..History::default()
     };
     let store = store(history);
     let versions: Vec<u64> = (0..5)
@@ -128,6 +132,7 @@ fn no_more_than_the_maximum_of_events_is_kept() {
         min_events: 1,
         max_events: 4,
         age: Duration::from_secs(75),
+        ..History::default()
     };
     let store = store(history);
     for n in 0..10 {
@@ -202,7 +207,7 @@ proptest! {
     #[test]
     fn the_past_reads_as_it_was_and_events_lead_from_it_to_the_present(operations in operations()) {
         let keys = ["a/x", "a/y", "b/x", "a-b/z", "c", "b/y"];
-        let store = store(History { min_events: 10, max_events: 40, age: Duration::from_secs(75) });
+        let store = store(History { min_events: 10, max_events: 40, age: Duration::from_secs(75), ..History::default() });
         let mut states = vec![(store.revision(), BTreeMap::new())];
         for (key, content) in operations {
             if let Some(version) = write(&store, keys[key], content) {
@@ -279,68 +284,47 @@ proptest! {
         }
         prop_assert_eq!(paged, whole);
     }
-
-    #[test]
-    fn a_store_opened_again_holds_what_was_written(operations in operations(), torn in 0_usize..40) {
-        let keys = ["a/x", "a/y", "b/x", "a-b/z", "c", "b/y"];
-        let directory = Directory::new();
-        let (state, revision) = {
-            let store = Store::open(&directory.0, 1000, 7, History::default()).unwrap();
-            store.create_table(STORAGE);
-            for (at, (key, content)) in operations.iter().enumerate() {
-                write(&store, keys[*key], *content);
-                if at == 20 {
-                    store.flush().unwrap();
-                }
-            }
-            (everything(&store, None).unwrap(), store.revision())
-        };
-        // Killed in the middle of another write: half a line.
-        use std::io::Write as _;
-        let line = br#"{"version":999999,"storage":"things","key":"a/x","value":{"metadata":{}}}"#;
-        let mut log = std::fs::OpenOptions::new().append(true).open(directory.0.join("log.jsonl")).unwrap();
-        log.write_all(&line[..torn.min(line.len())]).unwrap();
-        drop(log);
-        let store = Store::open(&directory.0, 1000, 7, History::default()).unwrap();
-        store.create_table(STORAGE);
-        prop_assert_eq!(&everything(&store, None).unwrap(), &state);
-        prop_assert_eq!(store.revision(), revision, "versions are not used twice");
-        let version = write(&store, "new/one", Some(1)).unwrap();
-        prop_assert!(version > revision);
-        drop(store);
-        let store = Store::open(&directory.0, 1000, 7, History::default()).unwrap();
-        prop_assert_eq!(store.get(STORAGE, "new/one").map(|object| object.version()), Some(version));
-    }
-}
-
-/// A directory of its own, removed in the end.
-struct Directory(std::path::PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        use std::sync::atomic::{AtomicU64, Ordering};
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let name = format!(
-            "reeve-store-{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 #[test]
-fn a_log_with_rubbish_in_its_middle_is_refused_and_named() {
-    let directory = Directory::new();
-    std::fs::write(directory.0.join("log.jsonl"), "rubbish\n{}\n").unwrap();
-    let error = Store::open(&directory.0, 1, 1, History::default()).unwrap_err();
-    assert!(error.to_string().contains("log.jsonl"), "{error}");
+fn the_published_version_never_goes_back() {
+    let store = store(History::default());
+    let follow = store.follow(STORAGE).unwrap();
+    super::table::publish(&store.revision, 1300);
+    super::table::publish(&store.revision, 1200);
+    assert_eq!(store.revision(), 1300);
+    drop(follow);
+}
+
+#[test]
+fn a_writer_finds_its_own_version_published_whoever_else_writes() {
+    let store = store(History::default());
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let store = &store;
+            scope.spawn(move || {
+                for n in 0..2_000 {
+                    let key = format!("t{thread}/{n}");
+                    let version = write(store, &key, Some(n)).unwrap();
+                    assert!(store.revision() >= version, "{version}");
+                    assert!(store.last_change(STORAGE) >= version, "{version}");
+                }
+            });
+        }
+    });
+    assert_eq!(store.revision(), 1000 + 7 * 16_000);
+}
+
+#[test]
+fn nothing_is_added_to_a_sealed_resource_and_one_with_objects_is_not_sealed() {
+    let store = store(History::default());
+    write(&store, "a/x", Some(1));
+    assert!(!store.seal(STORAGE));
+    write(&store, "a/x", None);
+    assert!(store.seal(STORAGE));
+    let added = store.commit(STORAGE, "a/y", Expected::Absent, Some(thing("a/y", 1)));
+    assert!(matches!(added, Err(CommitError::NoTable(_))));
+    store.drop_table(STORAGE);
+    store.create_table(STORAGE);
+    assert!(write(&store, "a/y", Some(1)).is_some());
 }

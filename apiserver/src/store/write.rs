@@ -1,11 +1,13 @@
 //! Writing: one object at a time, if it is still what the writer believes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::persist::Log;
+use super::table::publish;
 use super::{Change, Event, Key, Object, PersistError, Store};
 
 /// What must hold in the store for a write to happen.
@@ -57,6 +59,9 @@ impl Store {
             .get_mut(storage)
             .ok_or_else(|| CommitError::NoTable(storage.to_owned()))?;
         let previous = table.objects.get(key).cloned();
+        if table.sealed && previous.is_none() {
+            return Err(CommitError::NoTable(storage.to_owned()));
+        }
         let holds = match (&previous, expected) {
             (None, Expected::Absent) => value.is_some(),
             (Some(object), Expected::Version(version)) => object.version() == version,
@@ -69,13 +74,25 @@ impl Store {
         let (change, object) = match (value, &previous) {
             (Some(value), None) => (Change::Added, Arc::new(Object::new(value, version))),
             (Some(value), Some(_)) => (Change::Modified, Arc::new(Object::new(value, version))),
-            (None, Some(previous)) => (Change::Deleted, Arc::new(previous.at_version(version))),
+            (None, Some(previous)) => (
+                Change::Deleted,
+                Arc::new(Object::at_version(previous, version)),
+            ),
             (None, None) => return Err(CommitError::Raced),
         };
         let key = Key::from(key);
         let stays = (change != Change::Deleted).then_some(&object);
-        if let Some(log) = &mut state.log {
-            log.append(version, storage, &key, stays.map(|object| object.value()))?;
+        #[cfg(test)]
+        if state.broken {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+            return Err(PersistError::injected().into());
+        }
+        if let Some(log) = &mut state.log
+            && let Err(error) =
+                log.append(version, storage, &key, stays.map(|object| object.value()))
+        {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+            return Err(error.into());
         }
         let table = state
             .tables
@@ -102,12 +119,12 @@ impl Store {
         if state.log.as_ref().is_some_and(Log::wants_snapshot) {
             state.snapshot();
         }
-        let chores = !state.chores.is_empty();
+        let chores = self.plan_upkeep(state, storage) | !state.chores.is_empty();
         let signal = state.tables.get(storage).map(|table| table.signal.clone());
         drop(guard);
-        self.revision.send_replace(version);
+        publish(&self.revision, version);
         if let Some(signal) = signal {
-            signal.send_replace(version);
+            publish(&signal, version);
         }
         if chores {
             self.chores.notify_one();

@@ -253,6 +253,7 @@ async fn a_reader_that_is_too_slow_is_closed_and_learns_it_when_it_resumes() {
         min_events: 5,
         max_events: 10,
         age: Duration::from_secs(1),
+        ..reeve_apiserver::History::default()
     };
     let server = reeve_apiserver::ApiServer::builder()
         .clock(clock())

@@ -1,0 +1,235 @@
+//! The background task when the disk is full, when the server ends, and when other threads write.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use reeve_clock::Clock;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::meta;
+use crate::server::ApiServer;
+use crate::store::Expected;
+
+/// Whatever hangs is given up after this.
+const HANGS: Duration = Duration::from_secs(60);
+
+async fn server() -> ApiServer {
+    let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 1);
+    ApiServer::builder().clock(clock).start().await.unwrap()
+}
+
+fn store(core: &Core, storage: &str, namespace: &str, object: Value) -> Arc<crate::store::Object> {
+    let key = Key::new(Some(namespace), meta::text(&object, "name"));
+    core.store
+        .commit(storage, key.as_str(), Expected::Absent, Some(object))
+        .unwrap()
+}
+
+/// A namespace that terminates and is empty, an object with an absent and a present owner, and a definition
+/// without status: each chore of these has something to write.
+fn unfinished(core: &Core) -> Vec<Chore> {
+    let gone = json!({"metadata": {"name": "gone", "uid": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"finalizers": ["kubernetes"]}});
+    store(core, "namespaces", "", gone);
+    let owner = json!({"metadata": {"name": "owner", "namespace": "default", "uid": "present"}});
+    store(core, "configmaps", "default", owner);
+    let reference = |name: &str, uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid});
+    let owned = json!({"metadata": {"name": "owned", "namespace": "default", "uid": "o",
+        "ownerReferences": [reference("owner", "present"), reference("nobody", "absent")]}});
+    let owned = store(core, "configmaps", "default", owned);
+    let definition = json!({"metadata": {"name": "foos.example.com", "uid": "d"}, "spec": {
+        "group": "example.com", "scope": "Namespaced", "names": {"plural": "foos", "singular": "foo", "kind": "Foo", "listKind": "FooList"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}});
+    store(core, definitions::STORAGE, "", definition);
+    vec![
+        Chore::Namespace("gone".to_owned()),
+        Chore::Dependent("configmaps".to_owned(), owned.key()),
+        Chore::Definition("foos.example.com".to_owned()),
+    ]
+}
+
+fn is_finished(core: &Core) -> bool {
+    let owned = core.store.get("configmaps", "default/owned").unwrap();
+    core.store.get("namespaces", "gone").is_none()
+        && owned.owner_uids().count() == 1
+        && core.registry.find("example.com", "v1", "foos").is_some()
+}
+
+/// Does the chores in a thread of their own; `false` when they do not come to an end.
+fn come_to_an_end(core: &Arc<Core>, chores: Vec<Chore>) -> bool {
+    let (done, wait) = mpsc::channel();
+    let core = core.clone();
+    std::thread::spawn(move || {
+        for chore in chores {
+            act(&core, chore);
+        }
+        let _ = done.send(());
+    });
+    wait.recv_timeout(HANGS).is_ok()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_chore_spins_while_the_disk_is_full() {
+    let server = server().await;
+    let core = server.core().clone();
+    server.stop_lifecycle().await;
+    let chores = unfinished(&core);
+    core.store.break_disk(true);
+    let before = core.store.revision();
+    assert!(come_to_an_end(&core, chores));
+    assert_eq!(core.store.revision(), before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_chore_spins_when_the_server_has_ended() {
+    let server = server().await;
+    let core = server.core().clone();
+    server.stop_lifecycle().await;
+    let chores = unfinished(&core);
+    core.store.close().unwrap();
+    assert!(come_to_an_end(&core, chores));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_disk_stopped_is_done_when_it_has_room_again() {
+    let server = server().await;
+    let core = server.core();
+    tokio::task::yield_now().await;
+    unfinished(core);
+    core.store.break_disk(true);
+    core.store
+        .add_chore(Chore::Definition("foos.example.com".to_owned()));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!is_finished(core));
+    let failures = core.store.failures();
+    assert!(failures < 1_000, "{failures} tries in a minute");
+    core.store.break_disk(false);
+    tokio::time::sleep(RETRY_AFTER * 2).await;
+    assert!(is_finished(core));
+}
+
+const FOOS: &str = "foos.example.com";
+
+/// `foos.example.com` with this uid and category, stored but not served yet.
+fn foos(uid: &str, category: &str) -> Value {
+    json!({"metadata": {"name": FOOS, "uid": uid}, "spec": {
+        "group": "example.com", "scope": "Namespaced",
+        "names": {"plural": "foos", "singular": "foo", "kind": "Foo", "listKind": "FooList", "categories": [category]},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+}
+
+#[tokio::test]
+async fn a_removal_that_comes_late_leaves_the_definition_that_was_created_again() {
+    let server = server().await;
+    server.stop_lifecycle().await;
+    let core = server.core();
+    let info = core.registry.of_storage(definitions::STORAGE).unwrap();
+    let first = store(core, definitions::STORAGE, "", foos("first", "c"));
+    definitions::after_write(core, &info, None, Some(&first));
+    let current = core.store.get(definitions::STORAGE, FOOS).unwrap();
+    let watch = core.store.follow(FOOS).unwrap();
+    let expected = Expected::Version(current.version());
+    core.store
+        .commit(definitions::STORAGE, FOOS, expected, None)
+        .unwrap();
+    let second = store(core, definitions::STORAGE, "", foos("second", "c"));
+    definitions::after_write(core, &info, None, Some(&second));
+    assert_ne!(
+        watch.has_changed().ok(),
+        Some(false),
+        "watches of the first one end"
+    );
+    let object = json!({"metadata": {"name": "x", "namespace": "default"}});
+    store(core, FOOS, "default", object);
+    definitions::after_write(core, &info, Some(&current), None);
+    assert!(core.registry.find("example.com", "v1", "foos").is_some());
+    assert_eq!(core.store.count(FOOS), 1);
+    let status = &core.store.get(definitions::STORAGE, FOOS).unwrap();
+    assert!(crate::crd::is_established(&status.value()["status"]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_is_served_in_the_end_is_what_was_written_last() {
+    let server = server().await;
+    let core = server.core();
+    let info = core.registry.of_storage(definitions::STORAGE).unwrap();
+    let first = store(core, definitions::STORAGE, "", foos("d", "c"));
+    definitions::after_write(core, &info, None, Some(&first));
+    for round in 0..100 {
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let info = &info;
+                scope.spawn(move || {
+                    let category = format!("c-{round}-{thread}");
+                    loop {
+                        let current = core.store.get(definitions::STORAGE, FOOS).unwrap();
+                        let mut new = current.value().clone();
+                        new["spec"]["names"]["categories"] = json!([category]);
+                        let expected = Expected::Version(current.version());
+                        let written =
+                            core.store
+                                .commit(definitions::STORAGE, FOOS, expected, Some(new));
+                        if let Ok(written) = written {
+                            definitions::after_write(core, info, Some(&current), Some(&written));
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        let stored = core.store.get(definitions::STORAGE, FOOS).unwrap();
+        let served = core.registry.find("example.com", "v1", "foos").unwrap();
+        let names = &stored.value()["spec"]["names"];
+        assert_eq!(names["categories"], json!(served.categories), "{round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_object_outlives_its_definition_however_late_it_is_created() {
+    let server = server().await;
+    let core = server.core();
+    let info = core.registry.of_storage(definitions::STORAGE).unwrap();
+    let definition = internal_request(core, &info, &Key::from(FOOS));
+    for round in 0..30 {
+        let body = foos(&round.to_string(), "c");
+        crate::verbs::create::create(core, &definition, body).unwrap();
+        let foos = core.registry.find("example.com", "v1", "foos").unwrap();
+        let start = core.store.revision();
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let foos = &foos;
+                scope.spawn(move || {
+                    for n in 0.. {
+                        let key = Key::new(Some("default"), &format!("x-{thread}-{n}"));
+                        let request = internal_request(core, foos, &key);
+                        let object = json!({"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": key.name()}});
+                        if crate::verbs::create::create(core, &request, object).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            let options = crate::verbs::delete::Options::default();
+            crate::verbs::delete::delete(core, &definition, &options).unwrap();
+        });
+        while core.store.get(definitions::STORAGE, FOOS).is_some() {
+            tokio::task::yield_now().await;
+        }
+        // The definition goes a moment before what it defined.
+        while core.store.count(FOOS) > 0 || core.registry.of_storage(FOOS).is_some() {
+            tokio::task::yield_now().await;
+        }
+        let mut left = std::collections::BTreeSet::new();
+        let mut cursor = start;
+        while let Ok((events, seen)) = core.store.events_after(FOOS, cursor, 100) {
+            for event in events {
+                match event.change {
+                    crate::store::Change::Deleted => left.remove(&event.key),
+                    _ => left.insert(event.key),
+                };
+            }
+            cursor = seen;
+        }
+        assert!(left.is_empty(), "round {round}: {left:?}");
+    }
+}

@@ -1,0 +1,256 @@
+//! The lines of the files: a checksum and one JSON document each.
+//!
+//! `3f2a90c1 {"version":…}`: eight digits of CRC-32 over the document, a blank, the document. Lines of the first
+//! format have no checksum and begin with the document; both are read, the second is written. A file begins with a
+//! [`Head`]. A line stands alone: without it, one write is missing, and all others are as they were.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Found, Key, PersistError};
+
+/// The format that is written. The first had neither heads nor checksums.
+const FORMAT: u32 = 2;
+/// A document that begins so is a head.
+const HEAD: &[u8] = b"{\"format\":";
+
+/// The first line of a file, and in a log each line that reserves versions.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Head {
+    format: u32,
+    /// The newest version when it was written; all of a snapshot is from there or before.
+    pub(super) revision: u64,
+    /// Versions up to this one may have been given out.
+    pub(super) reserved: u64,
+    /// Of a snapshot: how many lines follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) objects: Option<usize>,
+}
+
+/// One write.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Line<'a> {
+    pub(super) version: u64,
+    pub(super) storage: Cow<'a, str>,
+    pub(super) key: Cow<'a, str>,
+    /// Absent for a removal; and in the head of a snapshot of the first format, whose `storage` is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) value: Option<Cow<'a, Value>>,
+}
+
+/// What a file held.
+#[derive(Debug, Default)]
+pub(super) struct Extent {
+    /// Whole lines.
+    pub(super) lines: usize,
+    /// Where the last whole line ends.
+    pub(super) end: u64,
+    /// There is something behind that, which is no whole line.
+    pub(super) torn: bool,
+}
+
+// === impl Head ===
+
+impl Head {
+    pub(super) fn new(revision: u64, reserved: u64, objects: Option<usize>) -> Self {
+        Self {
+            format: FORMAT,
+            revision,
+            reserved,
+            objects,
+        }
+    }
+}
+
+/// A line with its checksum.
+pub(super) fn encode(line: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut bytes = b"00000000 ".to_vec();
+    serde_json::to_writer(&mut bytes, line)?;
+    let sum = format!("{:08x}", crc32(&bytes[9..]));
+    bytes[..8].copy_from_slice(sum.as_bytes());
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// Applies the lines of `path` that are above `floor`.
+///
+/// # Errors
+/// When a line is damaged and whole ones follow, or the format is newer than this program.
+pub(super) fn read(path: &Path, found: &mut Found, floor: u64) -> Result<Extent, PersistError> {
+    let file = File::open(path).map_err(PersistError::new("open", path))?;
+    let mut reader = BufReader::new(file);
+    let mut extent = Extent::default();
+    let mut damage: Option<(usize, String)> = None;
+    let (mut number, mut expected) = (0, None);
+    let mut bytes = Vec::new();
+    loop {
+        bytes.clear();
+        let failed = PersistError::new("read", path);
+        let read = reader.read_until(b'\n', &mut bytes).map_err(failed)?;
+        if read == 0 {
+            break;
+        }
+        number += 1;
+        match apply(&bytes, found, floor) {
+            Ok(objects) => {
+                if let Some((line, why)) = damage {
+                    return Err(damaged(path, line, &why));
+                }
+                expected = expected.or(objects);
+                extent.lines += 1;
+                extent.end += read as u64;
+            }
+            Err(Refusal::Damaged(why)) => damage = damage.or(Some((number, why))),
+            Err(Refusal::Newer(format)) => {
+                return Err(PersistError::new("read", path)(io::Error::other(format!(
+                    "its format {format} is newer than {FORMAT}, the newest that this program reads; \
+                     start the program that wrote it"
+                ))));
+            }
+        }
+    }
+    extent.torn = damage.is_some();
+    if let Some(objects) = expected
+        && objects + 1 != extent.lines
+    {
+        return Err(cut_short(path, extent.lines, Some(objects + 1)));
+    }
+    Ok(extent)
+}
+
+/// What is said of a snapshot that is not whole.
+pub(super) fn cut_short(path: &Path, lines: usize, expected: Option<usize>) -> PersistError {
+    let of = expected.map_or(String::new(), |expected| format!(" of {expected}"));
+    PersistError::new("read", path)(io::Error::other(format!(
+        "it ends after {lines}{of} whole lines; restore the directory from a copy, or delete the first line and what \
+         follows the last whole one to go on without the objects that are missing"
+    )))
+}
+
+fn damaged(path: &Path, line: usize, why: &str) -> PersistError {
+    PersistError::new("read", path)(io::Error::other(format!(
+        "line {line} is damaged: {why}, and it is not the last one; delete this line to go on without the write that \
+         it held, or restore the directory from a copy"
+    )))
+}
+
+/// Why a line was not applied.
+enum Refusal {
+    Damaged(String),
+    Newer(u32),
+}
+
+/// Applies one line; returns how many objects follow, where it says so.
+fn apply(bytes: &[u8], found: &mut Found, floor: u64) -> Result<Option<usize>, Refusal> {
+    let document = document(bytes).map_err(|why| Refusal::Damaged(why.to_owned()))?;
+    let malformed = |error: serde_json::Error| Refusal::Damaged(error.to_string());
+    if document.starts_with(HEAD) {
+        let head: Head = serde_json::from_slice(document).map_err(malformed)?;
+        if head.format > FORMAT {
+            return Err(Refusal::Newer(head.format));
+        }
+        found.revision = found.revision.max(head.revision);
+        found.reserved = found.reserved.max(head.reserved);
+        return Ok(head.objects);
+    }
+    let line: Line<'_> = serde_json::from_slice(document).map_err(malformed)?;
+    if line.storage.is_empty() {
+        found.revision = found.revision.max(line.version);
+        return Ok(None);
+    }
+    if line.version <= floor && floor > 0 {
+        return Ok(None);
+    }
+    found.revision = found.revision.max(line.version);
+    let key = Key::from(&*line.key);
+    match line.value {
+        Some(value) => {
+            let table = found.tables.entry(line.storage.into_owned());
+            table.or_default().insert(key, value.into_owned());
+        }
+        None => {
+            if let Some(table) = found.tables.get_mut(&*line.storage) {
+                table.remove(&key);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The document of a line.
+fn document(bytes: &[u8]) -> Result<&[u8], &'static str> {
+    let line = bytes.strip_suffix(b"\n").ok_or("it has no end")?;
+    if line.first() == Some(&b'{') {
+        return Ok(line);
+    }
+    let (sum, rest) = line.split_at_checked(8).ok_or("it is too short")?;
+    let document = rest.strip_prefix(b" ").ok_or("it has no checksum")?;
+    let sum = std::str::from_utf8(sum).ok();
+    match sum.and_then(|sum| u32::from_str_radix(sum, 16).ok()) {
+        Some(sum) if sum == crc32(document) => Ok(document),
+        _ => Err("its checksum does not match"),
+    }
+}
+
+/// CRC-32 as of zlib, by a table.
+fn crc32(bytes: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = table();
+    let step = |sum: u32, &byte: &u8| TABLE[usize::from((sum as u8) ^ byte)] ^ (sum >> 8);
+    !bytes.iter().fold(u32::MAX, step)
+}
+
+const fn table() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut at = 0;
+    while at < 256 {
+        let mut sum = at as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            sum = if sum & 1 == 1 {
+                (sum >> 1) ^ 0xedb8_8320
+            } else {
+                sum >> 1
+            };
+            bit += 1;
+        }
+        table[at] = sum;
+        at += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_that_of_zlib() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32(b""), 0);
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_line_is_found() {
+        let line = Line {
+            version: 7,
+            storage: "things".into(),
+            key: "a/x".into(),
+            value: None,
+        };
+        let whole = encode(&line).unwrap();
+        assert!(apply(&whole, &mut Found::default(), 0).is_ok());
+        for bit in 0..whole.len() * 8 {
+            let mut flipped = whole.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            // The case of a digit of the sum says nothing.
+            let same = flipped.eq_ignore_ascii_case(&whole) && bit / 8 < 8;
+            let refused = apply(&flipped, &mut Found::default(), 0).is_err();
+            assert!(refused || same, "bit {bit}");
+        }
+    }
+}

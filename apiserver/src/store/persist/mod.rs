@@ -1,0 +1,353 @@
+//! The store on disk: logs of lines and, now and then, a snapshot that replaces them.
+//!
+//! Each write appends one line to the newest log and hands it to the operating system before the write is answered;
+//! so a process killed at any moment loses nothing that it answered. Lines are synced to the disk itself with each
+//! snapshot and at shutdown only: a power failure may lose the last writes, and their versions are not used again,
+//! because versions are reserved in blocks and each block is synced before its first version is used.
+//!
+//! A snapshot does not stop writers: they go on in a new log while a thread writes what was there before. The
+//! snapshot is synced, renamed, and its directory synced; only then the logs that it replaces are removed. Lines up
+//! to the snapshot's version are skipped, so a kill in between is harmless.
+//!
+//! Recovery: what is behind the last whole line of a log was never answered, or lost its sync; it is cut off. A
+//! damaged line before a whole one is refused, with the file, the line and what can be done.
+
+mod format;
+mod snapshot;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+
+use super::{Key, Object};
+use crate::disk::{self, private};
+use format::{Head, Line, encode};
+use snapshot::Snapshot;
+
+/// A snapshot replaces the logs when they have this many lines more than the snapshot has objects.
+const SNAPSHOT_AFTER_LINES: usize = 20_000;
+/// So many versions are reserved at once: each block costs a sync, and a start after a kill skips what is left of one.
+const RESERVED_AHEAD: u64 = 100_000;
+
+/// Why the directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("data directory: cannot {action} {path}: {source}")]
+pub struct PersistError {
+    action: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// What was found on disk.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) revision: u64,
+    /// Versions up to this one may have been given out.
+    pub(super) reserved: u64,
+    pub(super) tables: BTreeMap<String, BTreeMap<Key, Value>>,
+}
+
+/// All objects at one version.
+pub(super) struct Frozen {
+    pub(super) revision: u64,
+    pub(super) tables: BTreeMap<String, BTreeMap<Key, Arc<Object>>>,
+}
+
+/// The open directory.
+pub(super) struct Log {
+    running: Running,
+    directory: PathBuf,
+    /// Held while the directory is in use; the system lets go of it when the process ends.
+    _lock: File,
+    /// The newest log, which lines are appended to.
+    file: File,
+    path: PathBuf,
+    number: u64,
+    /// Where its last whole line ends.
+    end: u64,
+    /// A write failed and left something behind that, which could not be cut off.
+    torn: bool,
+    /// Versions up to this one may be used.
+    reserved: u64,
+    /// Lines in all logs, and objects in the snapshot.
+    lines: usize,
+    objects: usize,
+}
+
+/// A snapshot that a thread writes. The directory is not let go of before it ends.
+#[derive(Default)]
+struct Running(Option<JoinHandle<Result<(), PersistError>>>);
+
+// === impl PersistError ===
+
+impl PersistError {
+    fn new(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self {
+            action,
+            path,
+            source,
+        }
+    }
+
+    /// For tests of what a full disk does.
+    #[cfg(test)]
+    pub(super) fn injected() -> Self {
+        let source = io::Error::from(io::ErrorKind::StorageFull);
+        Self::new("append to", Path::new("log.jsonl"))(source)
+    }
+}
+
+// === impl Frozen ===
+
+impl Frozen {
+    fn objects(&self) -> usize {
+        self.tables.values().map(BTreeMap::len).sum()
+    }
+}
+
+// === impl Log ===
+
+impl Log {
+    /// Opens `directory`, made if need be, and reads what it holds.
+    pub(super) fn open(directory: &Path) -> Result<(Self, Found), PersistError> {
+        fs::create_dir_all(directory).map_err(PersistError::new("create", directory))?;
+        let lock = lock(directory)?;
+        let mut found = Found::default();
+        let snapshot = snapshot::path(directory);
+        if snapshot.exists() {
+            let extent = format::read(&snapshot, &mut found, 0)?;
+            if extent.torn {
+                return Err(format::cut_short(&snapshot, extent.lines, None));
+            }
+        }
+        let floor = found.revision;
+        let objects = found.tables.values().map(BTreeMap::len).sum();
+        let (mut lines, mut number, mut end) = (0, 0, 0);
+        for (found_number, path) in logs(directory)? {
+            let extent = format::read(&path, &mut found, floor)?;
+            if extent.torn {
+                let file = private().append(true).open(&path);
+                file.and_then(|file| file.set_len(extent.end))
+                    .map_err(PersistError::new("repair", &path))?;
+                tracing::warn!(path = %path.display(), "cut off the end of the log: it was no whole line");
+            }
+            lines += extent.lines;
+            (number, end) = (found_number, extent.end);
+        }
+        // The log of the first format stays as it is.
+        let number = number.max(1);
+        let path = log_path(directory, number);
+        let fresh = !path.exists();
+        let file = private()
+            .append(true)
+            .open(&path)
+            .map_err(PersistError::new("open", &path))?;
+        let mut log = Self {
+            directory: directory.to_owned(),
+            _lock: lock,
+            file,
+            path,
+            number,
+            end: if fresh { 0 } else { end },
+            torn: false,
+            reserved: found.reserved,
+            lines,
+            objects,
+            running: Running::default(),
+        };
+        if log.end == 0 {
+            log.put(&Head::new(found.revision, found.reserved, None))?;
+        }
+        Ok((log, found))
+    }
+
+    /// Appends one write.
+    pub(super) fn append(
+        &mut self,
+        version: u64,
+        storage: &str,
+        key: &Key,
+        value: Option<&Value>,
+    ) -> Result<(), PersistError> {
+        if version > self.reserved {
+            self.reserve(version)?;
+        }
+        self.put(&Line {
+            version,
+            storage: storage.into(),
+            key: key.as_str().into(),
+            value: value.map(std::borrow::Cow::Borrowed),
+        })?;
+        self.lines += 1;
+        Ok(())
+    }
+
+    /// Reserves versions from `version` on, durably.
+    fn reserve(&mut self, version: u64) -> Result<(), PersistError> {
+        let reserved = version.saturating_add(RESERVED_AHEAD);
+        self.put(&Head::new(version.saturating_sub(1), reserved, None))?;
+        disk::sync(&self.file).map_err(PersistError::new("sync", &self.path))?;
+        disk::sync_directory(&self.directory)
+            .map_err(PersistError::new("sync", &self.directory))?;
+        self.reserved = reserved;
+        Ok(())
+    }
+
+    /// Appends a line. One that fails leaves nothing that the next one could follow.
+    fn put(&mut self, line: &impl serde::Serialize) -> Result<(), PersistError> {
+        if self.torn {
+            self.file
+                .set_len(self.end)
+                .map_err(PersistError::new("repair", &self.path))?;
+            self.torn = false;
+        }
+        let bytes = encode(line).map_err(PersistError::new("encode a line of", &self.path))?;
+        if let Err(error) = self.file.write_all(&bytes) {
+            // A disk that is full leaves half a line.
+            self.torn = self.file.set_len(self.end).is_err();
+            return Err(PersistError::new("append to", &self.path)(error));
+        }
+        self.end += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Whether the logs are long enough to be replaced, and no snapshot is being written.
+    pub(super) fn wants_snapshot(&self) -> bool {
+        let running = self.running.0.as_ref();
+        self.lines > self.objects + SNAPSHOT_AFTER_LINES
+            && running.is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Goes on in a new log, and writes what is there now in a thread of its own.
+    pub(super) fn begin_snapshot(&mut self, frozen: Frozen) -> Result<(), PersistError> {
+        // An earlier failure was logged, and this snapshot replaces more.
+        let _ = self.wait();
+        let number = self.number + 1;
+        let path = log_path(&self.directory, number);
+        let file = private()
+            .append(true)
+            .open(&path)
+            .map_err(PersistError::new("create", &path))?;
+        let previous = std::mem::replace(&mut self.file, file);
+        (self.path, self.number, self.end) = (path, number, 0);
+        (self.lines, self.objects) = (0, frozen.objects());
+        self.put(&Head::new(frozen.revision, self.reserved, None))?;
+        let snapshot = Snapshot {
+            directory: self.directory.clone(),
+            reserved: self.reserved,
+            frozen,
+            previous,
+            below: number,
+        };
+        let thread = std::thread::Builder::new().name("reeve-snapshot".to_owned());
+        let running = thread
+            .spawn(move || {
+                let result = snapshot.write();
+                if let Err(error) = &result {
+                    tracing::warn!(%error, "could not write the snapshot of the store; the logs stay");
+                }
+                result
+            })
+            .map_err(PersistError::new("snapshot", &self.directory))?;
+        self.running = Running(Some(running));
+        Ok(())
+    }
+
+    /// Waits for the snapshot that is being written.
+    pub(super) fn wait(&mut self) -> Result<(), PersistError> {
+        self.running.wait(&self.directory)
+    }
+
+    /// Sends lines to a device that is always full, or to the log again.
+    #[cfg(all(test, target_os = "linux"))]
+    pub(super) fn fill(&mut self, full: bool) {
+        let path = if full {
+            Path::new("/dev/full")
+        } else {
+            &self.path
+        };
+        self.file = fs::OpenOptions::new().append(true).open(path).unwrap();
+    }
+
+    /// Writes the last snapshot: nothing is lost any more, so that no version needs to be skipped.
+    pub(super) fn close(mut self, frozen: Frozen) -> Result<(), PersistError> {
+        let _ = self.wait();
+        Snapshot {
+            directory: self.directory,
+            reserved: frozen.revision,
+            frozen,
+            previous: self.file,
+            below: self.number + 1,
+        }
+        .write()
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    fn wait(&mut self, directory: &Path) -> Result<(), PersistError> {
+        let Some(running) = self.0.take() else {
+            return Ok(());
+        };
+        running.join().unwrap_or_else(|_| {
+            let panicked = io::Error::other("the thread panicked");
+            Err(PersistError::new("snapshot", directory)(panicked))
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(running) = self.0.take() {
+            // The thread logged what went wrong.
+            let _ = running.join();
+        }
+    }
+}
+
+/// The logs in a directory by their numbers, oldest first.
+fn logs(directory: &Path) -> Result<Vec<(u64, PathBuf)>, PersistError> {
+    let failed = || PersistError::new("list", directory);
+    let mut logs = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed())? {
+        let name = entry.map_err(failed())?.file_name();
+        let number = match name.to_str() {
+            Some("log.jsonl") => Some(0),
+            Some(name) => name
+                .strip_prefix("log.")
+                .and_then(|rest| rest.strip_suffix(".jsonl"))
+                .and_then(|number| number.parse().ok()),
+            None => None,
+        };
+        if let Some(number) = number {
+            logs.push((number, directory.join(name)));
+        }
+    }
+    logs.sort();
+    Ok(logs)
+}
+
+fn log_path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("log.{number}.jsonl"))
+}
+
+/// Keeps other processes, and other servers of this one, out of the directory.
+fn lock(directory: &Path) -> Result<File, PersistError> {
+    let path = directory.join("lock");
+    let file = File::create(&path).map_err(PersistError::new("create", &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => {
+            let in_use = io::Error::other("the directory is in use by another server");
+            Err(PersistError::new("lock", &path)(in_use))
+        }
+        Err(fs::TryLockError::Error(source)) => Err(PersistError::new("lock", &path)(source)),
+    }
+}

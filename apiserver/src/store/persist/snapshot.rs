@@ -1,0 +1,69 @@
+//! All objects in one file, which replaces the logs that led to them.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::format::{Head, Line, encode};
+use super::{Frozen, PersistError, logs};
+use crate::disk;
+
+/// A snapshot that is to be written.
+pub(super) struct Snapshot {
+    pub(super) directory: PathBuf,
+    pub(super) reserved: u64,
+    pub(super) frozen: Frozen,
+    /// The newest log that it replaces.
+    pub(super) previous: File,
+    /// Logs with smaller numbers are replaced.
+    pub(super) below: u64,
+}
+
+/// Where a directory has its snapshot.
+pub(super) fn path(directory: &Path) -> PathBuf {
+    directory.join("snapshot.jsonl")
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// Writes it, and removes the logs that it replaces once it is durable.
+    pub(super) fn write(self) -> Result<(), PersistError> {
+        // Until the snapshot is there, a power failure must not leave a later log without this one.
+        disk::sync(&self.previous)
+            .map_err(PersistError::new("sync the log in", &self.directory))?;
+        let path = path(&self.directory);
+        let draft = self.directory.join("snapshot.jsonl.new");
+        self.write_draft(&draft)
+            .map_err(PersistError::new("write", &draft))?;
+        disk::replace(&draft, &path).map_err(PersistError::new("rename", &draft))?;
+        for (number, path) in logs(&self.directory)? {
+            if number < self.below {
+                disk::remove(&path).map_err(PersistError::new("remove", &path))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_draft(&self, draft: &Path) -> io::Result<()> {
+        let file = disk::private().write(true).truncate(true).open(draft)?;
+        let mut writer = BufWriter::new(file);
+        let frozen = &self.frozen;
+        let head = Head::new(frozen.revision, self.reserved, Some(frozen.objects()));
+        writer.write_all(&encode(&head)?)?;
+        for (storage, objects) in &frozen.tables {
+            for (key, object) in objects {
+                writer.write_all(&encode(&Line {
+                    version: object.version(),
+                    storage: storage.into(),
+                    key: key.as_str().into(),
+                    value: Some(std::borrow::Cow::Borrowed(object.value())),
+                })?)?;
+            }
+        }
+        let file = writer
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)?;
+        disk::sync(&file)
+    }
+}

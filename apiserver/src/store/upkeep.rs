@@ -1,0 +1,126 @@
+//! What time alone does to the store: history that is too old is forgotten, and Events expire.
+//!
+//! Writes prune the ring of their own resource. A resource that is written no more needs the background task for
+//! that; the store knows when, and wakes the task only if there is something to do.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::state::{EVENTS, State};
+use super::{Expected, Store};
+
+/// Upkeep does not come more often.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// Events expired at once; the others follow at the next upkeep.
+const EXPIRED_AT_ONCE: usize = 1_000;
+/// Resources that are gone and whose last events are kept.
+const MAX_RETIRED: usize = 100;
+
+// === impl Store ===
+
+impl Store {
+    /// Deletes Events this long after their last write; `None` keeps them.
+    pub(crate) fn with_event_ttl(mut self, ttl: Option<Duration>) -> Self {
+        self.event_ttl = ttl;
+        self
+    }
+
+    /// When upkeep is due.
+    pub(super) fn upkeep_at(&self) -> Option<Instant> {
+        self.state.read().upkeep_at
+    }
+
+    /// Does the upkeep that is due.
+    pub(crate) fn upkeep(&self) {
+        let now = Instant::now();
+        if self.upkeep_at().is_none_or(|at| now < at) {
+            return;
+        }
+        for (key, version) in self.forget_the_old(now) {
+            let expected = Expected::Version(version);
+            if let Err(error) = self.commit(EVENTS, key.as_str(), expected, None) {
+                tracing::debug!(%error, %key, "the Event was not removed: it is tried again");
+            }
+        }
+        let mut guard = self.state.write();
+        let state = &mut *guard;
+        state.upkeep_at = None;
+        if let Some(due) = self.next_upkeep(state) {
+            state.upkeep_at = Some(due.max(now + UPKEEP_INTERVAL));
+        }
+    }
+
+    /// Forgets old history; returns the Events that expired.
+    fn forget_the_old(&self, now: Instant) -> Vec<(super::Key, u64)> {
+        let mut guard = self.state.write();
+        let state = &mut *guard;
+        for table in state.tables.values_mut() {
+            table.prune(now, &self.history);
+        }
+        let age = self.history.age;
+        state
+            .retired
+            .retain(|_, (since, _)| now.saturating_duration_since(*since) < age);
+        let old = self
+            .event_ttl
+            .and_then(|ttl| now.checked_sub(ttl))
+            .map(|time| state.ages.until(time, EXPIRED_AT_ONCE))
+            .unwrap_or_default();
+        let events = state.tables.get(EVENTS);
+        old.into_iter()
+            .filter_map(|key| {
+                let object = events?.objects.get(&key)?;
+                Some((key, object.version()))
+            })
+            .collect()
+    }
+
+    /// When there is something to do by time.
+    fn next_upkeep(&self, state: &State) -> Option<Instant> {
+        let rings = state.tables.values();
+        let rings = rings.filter_map(|table| table.prune_due(&self.history));
+        let retired = state.retired.values();
+        let retired = retired.map(|(since, _)| *since + self.history.age);
+        rings.chain(retired).chain(self.expiry(state)).min()
+    }
+
+    fn expiry(&self, state: &State) -> Option<Instant> {
+        Some(state.ages.oldest()? + self.event_ttl?)
+    }
+
+    /// Plans upkeep after a write of `storage`; `true` when the background task must learn of an earlier time.
+    pub(super) fn plan_upkeep(&self, state: &mut State, storage: &str) -> bool {
+        let table = state.tables.get(storage);
+        let pruned = table.and_then(|table| table.prune_due(&self.history));
+        let expires = (storage == EVENTS).then(|| self.expiry(state)).flatten();
+        let Some(due) = pruned.into_iter().chain(expires).min() else {
+            return false;
+        };
+        if state.upkeep_at.is_some_and(|at| at <= due) {
+            return false;
+        }
+        state.upkeep_at = Some(due);
+        true
+    }
+
+    /// Keeps the last events of a resource that is gone, for a while.
+    pub(super) fn retire(&self, state: &mut State, storage: &str) {
+        let Some(mut table) = state.tables.remove(storage) else {
+            return;
+        };
+        table.objects.clear();
+        table.end(state.revision);
+        let now = Instant::now();
+        state.retired.insert(storage.to_owned(), (now, table));
+        if state.retired.len() > MAX_RETIRED {
+            let oldest = state.retired.iter().min_by_key(|(_, (since, _))| *since);
+            if let Some(storage) = oldest.map(|(storage, _)| storage.clone()) {
+                state.retired.remove(&storage);
+            }
+        }
+        let due = now + self.history.age;
+        state.upkeep_at = Some(state.upkeep_at.map_or(due, |at| at.min(due)));
+        self.chores.notify_one();
+    }
+}
