@@ -11,6 +11,7 @@ use crate::documents::OpenApiCache;
 use crate::faults::Faults;
 use crate::identity::Identity;
 use crate::kinds;
+use crate::lifecycle::definitions::Installed;
 use crate::record::Record;
 use crate::registry::Registry;
 use crate::store::Store;
@@ -33,6 +34,7 @@ pub(crate) struct Options {
 pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) registry: Registry,
+    pub(crate) definitions: Installed,
     pub(crate) clock: Clock,
     pub(crate) authenticator: Authenticator,
     pub(crate) identity: Identity,
@@ -68,6 +70,7 @@ impl Core {
         Arc::new(Self {
             store,
             registry,
+            definitions: Installed::default(),
             faults: Faults::new(clock.clone()),
             record: Record::default(),
             clock,

@@ -351,7 +351,10 @@ mod tests {
                 .resources
                 .insert(info.plural.clone(), Arc::new(info));
         }
-        Served { groups }
+        Served {
+            groups,
+            ..Served::default()
+        }
     }
 
     #[test]

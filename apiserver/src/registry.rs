@@ -30,6 +30,8 @@ pub(crate) struct Registry(RwLock<Arc<Served>>);
 pub(crate) struct Served {
     /// Groups in the order discovery shows them; core is the empty one.
     pub(crate) groups: Vec<Group>,
+    /// Versions that objects are stored in and that are not served, by storage.
+    pub(crate) unserved: BTreeMap<String, Arc<ResourceInfo>>,
 }
 
 /// The served versions of one group.
@@ -68,7 +70,7 @@ impl Registry {
         self.0.read().find(group, version, plural)
     }
 
-    /// The preferred version of the resource that has this storage.
+    /// The resource that has this storage, served or not.
     pub(crate) fn of_storage(&self, storage: &str) -> Option<Arc<ResourceInfo>> {
         self.0.read().of_storage(storage)
     }
@@ -84,8 +86,13 @@ impl Registry {
                     .retain(|_, info| !(info.storage == storage && info.custom));
             }
         }
+        served.unserved.remove(storage);
         for info in resources {
-            served.add(info);
+            if info.served {
+                served.add(info);
+            } else {
+                served.unserved.insert(storage.to_owned(), Arc::new(info));
+            }
         }
         served.settle();
         *guard = Arc::new(served);
@@ -126,9 +133,13 @@ impl Served {
             .flat_map(|version| version.resources.values())
     }
 
-    /// The preferred version of the resource that has this storage. The core form of Events wins.
+    /// The resource that has this storage, in the version that its objects are stored in. The core form of Events
+    /// wins.
     pub(crate) fn of_storage(&self, storage: &str) -> Option<Arc<ResourceInfo>> {
-        self.all().find(|info| info.storage == storage).cloned()
+        let mut all = self.all();
+        all.find(|info| info.storage == storage && info.storage_version)
+            .or_else(|| self.unserved.get(storage))
+            .cloned()
     }
 
     /// The served version of `kind`, in `group` and `version`.

@@ -55,9 +55,17 @@ pub(crate) struct ResourceInfo {
     pub(crate) schema: Option<Arc<Value>>,
     /// The same, compiled, of a custom resource.
     pub(crate) structural: Option<Arc<ObjectSchema>>,
+    /// Objects are stored in this version.
+    pub(crate) storage_version: bool,
+    /// The schema of the version that objects are stored in, where it is another one than this.
+    pub(crate) stored: Option<Arc<ObjectSchema>>,
     /// Objects stored up to this version may have been written under another schema, or in another version of the
     /// resource: they are pruned and completed when they are read.
     pub(crate) converted_up_to: u64,
+    /// Objects stored up to this version would have to be converted by a webhook.
+    pub(crate) unconvertible_up_to: u64,
+    /// Clients can ask for it. A version that objects are only stored in is here for the server itself.
+    pub(crate) served: bool,
     /// Text of the warning on each answer, of a version that is deprecated.
     pub(crate) deprecation: Option<String>,
     /// It comes from a CustomResourceDefinition.

@@ -1,25 +1,32 @@
 //! CustomResourceDefinitions: a definition that is accepted becomes a resource; one that is deleted
 //! takes its objects with it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::{collector, internal_request};
+use super::{collector, internal_request, versions};
 use crate::core::Core;
 use crate::crd;
 use crate::meta;
-use crate::resource::{ALL_VERBS, Generation, ResourceInfo, Scale, SelectableField};
-use crate::schema::ObjectSchema;
-use crate::store::{Chore, Expected, Object};
-use crate::table::custom_columns;
+use crate::resource::ResourceInfo;
+use crate::store::{Chore, CommitError, Expected, Object};
 use crate::verbs::delete::{self, Options};
 
 /// Where definitions are stored.
 pub(crate) const STORAGE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 /// Keeps a definition until its objects are gone.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Which definitions are served: the uid of each by its name.
+///
+/// The lock covers a definition's status, its resources in the registry and its table, so that the last of several
+/// writers leaves what the last write asks for.
+#[derive(Debug, Default)]
+pub(crate) struct Installed(Mutex<HashMap<String, String>>);
 
 /// A definition was written: serves what it says.
 pub(crate) fn after_write(
@@ -28,37 +35,52 @@ pub(crate) fn after_write(
     old: Option<&Object>,
     new: Option<&Object>,
 ) {
-    if info.storage != STORAGE {
-        return;
+    if info.storage == STORAGE
+        && let Some(definition) = new.or(old)
+    {
+        settle_one(core, definition.name());
     }
-    match (old, new) {
-        (_, Some(definition)) => serve(core, definition),
-        (Some(definition), None) => {
-            core.registry.set(definition.name(), Vec::new());
-            core.store.set_ending(definition.name(), false);
-            core.store.drop_table(definition.name());
-            // Names that are free now may be what another definition waits for.
-            for other in core.store.list(STORAGE, "").1 {
-                if !crd::is_established(&other.value()["status"]) {
-                    serve(core, &other);
-                }
+}
+
+/// Brings what is served in line with the definition as it is stored now, which may be newer than the caller's.
+fn settle_one(core: &Core, name: &str) {
+    let mut installed = core.definitions.0.lock();
+    let stored = core.store.get(STORAGE, name);
+    let uid = stored.as_ref().and_then(|definition| definition.uid());
+    let replaced = installed
+        .get(name)
+        .is_some_and(|served| Some(served.as_str()) != uid);
+    if replaced {
+        installed.remove(name);
+        core.registry.set(name, Vec::new());
+        core.store.set_ending(name, false);
+        core.store.drop_table(name);
+    }
+    if replaced || stored.is_none() {
+        // Names that are free now may be what another definition waits for.
+        for other in core.store.list(STORAGE, "").1 {
+            if other.name() != name && !crd::is_established(&other.value()["status"]) {
+                serve(core, &mut installed, &other);
             }
         }
-        (None, None) => {}
+    }
+    if let Some(definition) = stored {
+        serve(core, &mut installed, &definition);
     }
 }
 
 /// Serves all definitions that are stored, as a restarted server must.
 pub(crate) fn serve_stored(core: &Core) {
+    let mut installed = core.definitions.0.lock();
     for definition in core.store.list(STORAGE, "").1 {
-        serve(core, &definition);
+        serve(core, &mut installed, &definition);
     }
 }
 
 /// Gives a definition its status, and serves it once its names are accepted.
 ///
 /// It is served before it says so: whoever sees `Established` may create at once.
-fn serve(core: &Core, definition: &Object) {
+fn serve(core: &Core, installed: &mut HashMap<String, String>, definition: &Object) {
     let key = definition.name();
     let established = settle(core, key, |current, status| {
         let newly = crd::is_established(status) && !crd::is_established(&current["status"]);
@@ -74,9 +96,11 @@ fn serve(core: &Core, definition: &Object) {
     };
     let accepted = accept(core, &current);
     if crd::is_established(&accepted) {
+        let uid = current.uid().unwrap_or_default().to_owned();
+        installed.insert(key.to_owned(), uid);
         core.store.create_table(key);
-        let mut resources = resources(current.value());
-        note_conversions(core, &mut resources);
+        let mut resources = versions::resources(current.value());
+        versions::note_conversions(core, current.value(), &mut resources);
         core.registry.set(key, resources);
         settle(core, key, |_, _| {});
     }
@@ -138,29 +162,16 @@ fn settle(core: &Core, key: &str, adjust: impl Fn(&Value, &mut Value)) -> Option
             return Some(());
         }
         let expected = Expected::Version(current.version());
-        if core.store.commit(STORAGE, key, expected, Some(new)).is_ok() {
-            return Some(());
+        match core.store.commit(STORAGE, key, expected, Some(new)) {
+            Ok(_) => return Some(()),
+            Err(CommitError::Raced) => {}
+            Err(CommitError::Closed) => return None,
+            Err(error) => {
+                tracing::warn!(%error, definition = key, "could not write the status of the definition; it is tried again");
+                core.store.add_chore(Chore::Definition(key.to_owned()));
+                return None;
+            }
         }
-        if core.store.is_closed() {
-            return None;
-        }
-    }
-}
-
-/// Says which stored objects may not be in the form of each version's schema: all, where versions differ; those from
-/// before the schema, where it is new.
-fn note_conversions(core: &Core, resources: &mut [ResourceInfo]) {
-    let now = core.store.revision();
-    let differ = resources
-        .windows(2)
-        .any(|pair| pair[0].schema != pair[1].schema);
-    for info in resources {
-        let served = core.registry.find(&info.group, &info.version, &info.plural);
-        info.converted_up_to = match served {
-            _ if differ => u64::MAX,
-            Some(served) if served.schema == info.schema => served.converted_up_to,
-            _ => now,
-        };
     }
 }
 
@@ -191,126 +202,38 @@ fn set_terminating(
     }));
 }
 
-/// The served versions of a definition.
-fn resources(definition: &Value) -> Vec<ResourceInfo> {
-    let spec = &definition["spec"];
-    let names = &spec["names"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let texts = |value: &Value| -> Vec<String> {
-        value
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect()
-    };
-    spec["versions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|version| version["served"] == Value::Bool(true))
-        .map(|version| {
-            let subresources = &version["subresources"];
-            ResourceInfo {
-                group: text(&spec["group"]),
-                version: text(&version["name"]),
-                kind: text(&names["kind"]),
-                list_kind: names["listKind"]
-                    .as_str()
-                    .map_or_else(|| format!("{}List", text(&names["kind"])), str::to_owned),
-                plural: text(&names["plural"]),
-                singular: names["singular"]
-                    .as_str()
-                    .map_or_else(|| text(&names["kind"]).to_lowercase(), str::to_owned),
-                short_names: texts(&names["shortNames"]),
-                categories: texts(&names["categories"]),
-                namespaced: spec["scope"] == "Namespaced",
-                verbs: ALL_VERBS,
-                status: subresources.get("status").is_some(),
-                scale: subresources.get("scale").map(|scale| Scale {
-                    spec_replicas: text(&scale["specReplicasPath"]),
-                    status_replicas: text(&scale["statusReplicasPath"]),
-                    label_selector: scale["labelSelectorPath"].as_str().map(str::to_owned),
-                }),
-                generation: Generation::OutsideMetadata,
-                unconditional_update: false,
-                create_on_update: false,
-                delete_returns_object: false,
-                columns: custom_columns(version),
-                selectable_fields: version["selectableFields"]
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .map(|field| SelectableField {
-                        name: text(&field["jsonPath"]).trim_start_matches('.').to_owned(),
-                        extract: None,
-                    })
-                    .collect(),
-                schema: version["schema"]
-                    .get("openAPIV3Schema")
-                    .map(|schema| Arc::new(schema.clone())),
-                structural: version["schema"]
-                    .get("openAPIV3Schema")
-                    .map(|schema| Arc::new(ObjectSchema::custom(schema))),
-                converted_up_to: 0,
-                deprecation: (version["deprecated"] == Value::Bool(true))
-                    .then(|| deprecation(spec, version)),
-                custom: true,
-                storage: meta::text(definition, "name").to_owned(),
-            }
-        })
-        .collect()
-}
-
-/// The warning of a deprecated version: its own text, or one that names a version that is not.
-fn deprecation(spec: &Value, version: &Value) -> String {
-    if let Some(text) = version["deprecationWarning"].as_str() {
-        return text.to_owned();
-    }
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (group, kind) = (text(&spec["group"]), text(&spec["names"]["kind"]));
-    let better = spec["versions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|other| {
-            other["served"] == Value::Bool(true) && other["deprecated"] != Value::Bool(true)
-        })
-        .map(|other| text(&other["name"]))
-        .max_by_key(|name| crate::registry::version_rank(name));
-    let mut warning = format!("{group}/{} {kind} is deprecated", text(&version["name"]));
-    if let Some(better) = better {
-        warning.push_str(&format!("; use {group}/{better} {kind}"));
-    }
-    warning
-}
-
-/// Deletes the objects of a definition that terminates; when none is left, the definition goes.
-pub(crate) fn empty(core: &Core, storage: &str) {
+/// Finishes what a definition waits for: its status, and when it terminates the deletion of its objects.
+pub(crate) fn look_after(core: &Core, storage: &str) {
     let Some(definition) = core.store.get(STORAGE, storage) else {
         core.store.set_ending(storage, false);
         return;
     };
+    if !crd::is_established(&definition.value()["status"]) {
+        settle_one(core, storage);
+    }
     if !definition.is_terminating() {
         return;
     }
-    let Some(info) = core.registry.of_storage(storage) else {
+    // Without a table, it never had objects.
+    if let Some(info) = core.registry.of_storage(storage) {
+        delete_objects(core, &info);
+    }
+    // From here on none is added: one that was on its way finds no resource.
+    if core.store.seal(storage) {
         collector::drop_finalizer(core, STORAGE, &definition, CLEANUP);
-        return;
-    };
-    for object in core.store.list(storage, "").1 {
+    }
+}
+
+fn delete_objects(core: &Core, info: &Arc<ResourceInfo>) {
+    for object in core.store.list(&info.storage, "").1 {
         if object.is_terminating() {
             continue;
         }
-        let request = internal_request(core, &info, &object.key());
+        let request = internal_request(core, info, &object.key());
         if let Err(status) = delete::delete(core, &request, &Options::default())
             && status.code != 404
         {
-            tracing::warn!(%status, object = %object.key(), "not deleted with its definition");
+            tracing::warn!(%status, object = %object.key(), "could not delete an object with its definition");
         }
-    }
-    if core.store.count(storage) == 0 {
-        collector::drop_finalizer(core, STORAGE, &definition, CLEANUP);
     }
 }

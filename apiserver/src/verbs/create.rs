@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::present::is_new_event;
-use super::{Request, Written, metadata, prepare};
+use super::{Request, Written, conversion, metadata, prepare};
 use crate::core::Core;
 use crate::escalation;
 use crate::kinds::{events, rules};
@@ -72,6 +72,7 @@ fn store(core: &Core, request: &Request, mut object: Value) -> Result<Arc<Object
     if is_new_event(info) {
         object = events::to_core(object);
     }
+    conversion::to_stored(info, &mut object)?;
     if request.dry_run {
         return Ok(Arc::new(Object::draft(object)));
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::create::commit_status;
 use super::list;
 use super::present::ListMeta;
-use super::{Request, Written};
+use super::{Request, Written, conversion};
 use crate::core::Core;
 use crate::field::{FieldError, Path, quote};
 use crate::http::media;
@@ -166,6 +166,7 @@ pub(crate) fn delete(core: &Core, request: &Request, options: &Options) -> Resul
             .store
             .get(&info.storage, key.as_str())
             .ok_or_else(|| request.not_found())?;
+        conversion::check(info, &current)?;
         check_preconditions(request, &current, options)?;
         let marked = mark(request, &current, options);
         let result = match marked {

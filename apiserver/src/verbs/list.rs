@@ -6,7 +6,7 @@ use super::continuation::Continuation;
 use super::present::ListMeta;
 use super::read::{resource_version, wait_for};
 use super::selection::Selection;
-use super::{Request, history_status};
+use super::{Request, conversion, history_status};
 use crate::core::Core;
 use crate::field::{FieldError, Path};
 use crate::status::Status;
@@ -95,6 +95,7 @@ pub(crate) async fn list(
         }
         Err(error) => return Err(history_status(error)),
     };
+    conversion::check_all(&request.info, &page.objects)?;
     let meta = ListMeta {
         version: page.version,
         continue_token: page.last.as_ref().map(|last: &Key| {

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::Request;
 use crate::core::Core;
 use crate::field::{ErrorKind, Errors, FieldError, Path, json_text};
+use crate::lifecycle::{definitions, versions};
 use crate::meta;
 use crate::names;
 use crate::resource::{Generation, ResourceInfo};
@@ -64,7 +65,8 @@ fn validate_finalizers(info: &ResourceInfo, object: &Value, path: &Path, errors:
         for problem in problems {
             errors.push(FieldError::invalid(&path.index(at), *finalizer, problem));
         }
-        if plain && !info.custom {
+        // The cleanup finalizer of a definition has no domain either.
+        if plain && !info.custom && info.storage != definitions::STORAGE {
             errors.push(FieldError::invalid(
                 &path.index(at),
                 *finalizer,
@@ -110,6 +112,9 @@ fn shown_owners(owners: &Value) -> String {
 
 /// What is allowed but not wise.
 pub(crate) fn warnings(info: &ResourceInfo, object: &Value) -> Vec<String> {
+    if info.storage == definitions::STORAGE {
+        return versions::warning(object).into_iter().collect();
+    }
     if !info.custom {
         return Vec::new();
     }

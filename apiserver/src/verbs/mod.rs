@@ -1,6 +1,7 @@
 //! The verbs: what GET, LIST, WATCH, POST, PUT, PATCH and DELETE do to stored objects.
 
 pub(crate) mod continuation;
+mod conversion;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod list;

@@ -53,6 +53,10 @@ impl Presenter {
         }
     }
 
+    pub(crate) fn info(&self) -> &ResourceInfo {
+        &self.info
+    }
+
     /// The object with its type, whole.
     pub(crate) fn whole(&self, object: &Object) -> Value {
         let mut value = self.converted(object);
@@ -64,7 +68,7 @@ impl Presenter {
     }
 
     /// The object in the form of this version: of Events, the fields of their group; of custom resources, what the
-    /// schema knows, completed.
+    /// schema knows, completed with the defaults of the version that it is stored in.
     fn converted(&self, object: &Object) -> Value {
         let mut value = object.value().clone();
         if is_new_event(&self.info) {
@@ -73,8 +77,13 @@ impl Presenter {
         if self.converts(object)
             && let Some(schema) = self.info.structural()
         {
-            schema.prune(&mut value);
-            schema.default(&mut value);
+            if let Some(stored) = &self.info.stored {
+                stored.default(&mut value);
+                schema.prune(&mut value);
+            } else {
+                schema.prune(&mut value);
+                schema.default(&mut value);
+            }
         }
         value
     }

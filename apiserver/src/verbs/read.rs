@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{Request, history_status};
+use super::{Request, conversion, history_status};
 use crate::core::Core;
 use crate::field::quote;
 use crate::status::Status;
@@ -37,7 +37,9 @@ pub(crate) fn find(core: &Core, request: &Request) -> Result<Arc<Object>, Status
             .map_err(history_status)?,
         None => core.store.get(&request.info.storage, key.as_str()),
     };
-    found.ok_or_else(|| request.not_found())
+    let found = found.ok_or_else(|| request.not_found())?;
+    conversion::check(&request.info, &found)?;
+    Ok(found)
 }
 
 /// Reads a `resourceVersion`.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::create::commit_status;
 use super::present::{Presenter, is_new_event};
-use super::{Request, Written, metadata, prepare};
+use super::{Request, Written, conversion, metadata, prepare};
 use crate::core::Core;
 use crate::escalation;
 use crate::field::{FieldError, Path};
@@ -85,6 +85,7 @@ pub(crate) fn change(
             .store
             .get(&request.info.storage, key.as_str())
             .ok_or_else(|| request.not_found())?;
+        conversion::check(&request.info, &current)?;
         let old = presenter.whole(&current);
         let wanted = settle(core, request, &current, &old, change(&old)?)?;
         match write(core, request, &current, wanted) {
@@ -131,6 +132,7 @@ fn settle(
     if is_new_event(info) {
         new = events::to_core(new);
     }
+    conversion::to_stored(info, &mut new)?;
     let map = meta::object_mut(&mut new);
     map.remove("apiVersion");
     map.remove("kind");

@@ -13,11 +13,11 @@ use futures::Stream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::Request;
 use super::list::options_invalid;
 use super::present::Presenter;
 use super::read::{resource_version, wait_for};
 use super::selection::Selection;
+use super::{Request, conversion};
 use crate::core::Core;
 use crate::field::{FieldError, Path};
 use crate::status::Status;
@@ -116,6 +116,9 @@ pub(crate) async fn watch(core: &Arc<Core>, request: &Request) -> Result<Watch, 
             }
         }
     };
+    if error.is_none() {
+        error = conversion::check_all(&request.info, &start.initial).err();
+    }
     let now = Instant::now();
     let lasts = match query
         .number("timeoutSeconds")?
@@ -267,6 +270,11 @@ impl Watch {
             Ok((events, seen)) => {
                 self.cursor = seen;
                 for event in &events {
+                    if let Err(status) = conversion::check(self.presenter.info(), &event.object) {
+                        failure(&status, &mut out);
+                        self.ended = true;
+                        break;
+                    }
                     self.event(event, &mut out);
                 }
                 if events.len() == BATCH && out.is_empty() {
@@ -328,7 +336,7 @@ impl Watch {
             }
             // It left the selection: what was seen last, at the version of leaving.
             (Some(previous), false) => {
-                let left = previous.at_version(event.version);
+                let left = Object::at_version(previous, event.version);
                 self.frame("DELETED", &left, out);
             }
         }

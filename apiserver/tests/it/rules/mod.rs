@@ -2,6 +2,7 @@
 
 mod access;
 mod clients;
+mod definitions;
 mod deletions;
 mod faults;
 mod histories;

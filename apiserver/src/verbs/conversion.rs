@@ -1,0 +1,53 @@
+//! From the version of a request to the version that objects are stored in, and back.
+
+use serde_json::Value;
+
+use crate::resource::ResourceInfo;
+use crate::status::Status;
+use crate::store::Object;
+
+/// Brings an object into the form it is stored in: what only the request's version knows goes.
+///
+/// # Errors
+/// 500 when a webhook would have to do that.
+pub(crate) fn to_stored(info: &ResourceInfo, object: &mut Value) -> Result<(), Status> {
+    if info.unconvertible_up_to == u64::MAX {
+        return Err(failed(info));
+    }
+    if let Some(stored) = &info.stored {
+        stored.prune(object);
+        stored.default(object);
+    }
+    Ok(())
+}
+
+/// Whether a stored object can be shown in the version of `info`.
+///
+/// # Errors
+/// 500 when a webhook would have to convert it, as a real server answers that cannot reach the webhook.
+pub(crate) fn check(info: &ResourceInfo, object: &Object) -> Result<(), Status> {
+    if object.version() <= info.unconvertible_up_to {
+        return Err(failed(info));
+    }
+    Ok(())
+}
+
+/// [`check`] for each of `objects`.
+pub(crate) fn check_all<'a>(
+    info: &ResourceInfo,
+    objects: impl IntoIterator<Item = &'a std::sync::Arc<Object>>,
+) -> Result<(), Status> {
+    if info.unconvertible_up_to == 0 {
+        return Ok(());
+    }
+    let mut objects = objects.into_iter();
+    objects.try_for_each(|object| check(info, object))
+}
+
+fn failed(info: &ResourceInfo) -> Status {
+    Status::internal_text(format!(
+        "conversion webhook for {}, Kind={} failed: this server does not call conversion webhooks",
+        info.api_version(),
+        info.kind
+    ))
+}
