@@ -3,18 +3,21 @@
 //! Each case is a short conversation that names the rules it is about. What the real server answered is recorded in
 //! `recorded/*.txt`: resourceVersions as ranks, uids, times and namespaces as placeholders. A run compares both
 //! servers with the record. Where the built-in server is known to differ, the case stands in
-//! [`differences`], with the reason; such a case must fail, so that the table shrinks when the server gets better.
+//! [`differences`], with the reason and what differs; such a case must fail in this way, so that the table shrinks when the server gets better.
 //!
 //! * Built-in server: always.
 //! * Real server: through `KUBEBUILDER_ASSETS` (see `tools/kube-apiserver/build.sh`); without it that half is skipped
 //!   or fails, see `reeve_apiserver::assets`.
 //! * `REEVE_RECORD=1` writes the record anew from the real server. Read the diff before you commit it.
-//! * `REEVE_CASE=text` runs only the cases whose name contains `text`.
+//! * `REEVE_CASE=text` runs only the cases whose name contains `text`; none is an error.
+//!
+//! `CONFORMANCE.md` of the crate says what the rules are; [`guard`] compares it with the cases.
 
 mod case;
 mod cases;
 mod client;
 mod differences;
+mod guard;
 mod normal;
 mod recorded;
 mod runner;
@@ -39,9 +42,9 @@ fn every_case_has_its_own_name_and_names_its_rules() {
     }
     for difference in differences::BUILT_IN {
         assert!(
-            names.contains(difference.0),
+            names.contains(difference.case),
             "no case is called {:?}",
-            difference.0
+            difference.case
         );
     }
 }

@@ -10,6 +10,19 @@ fn file(section: &str) -> PathBuf {
         .join(format!("tests/it/conformance/recorded/{section}.txt"))
 }
 
+/// The sections that are recorded.
+pub fn sections() -> Vec<String> {
+    let directory = file("any")
+        .parent()
+        .map(PathBuf::from)
+        .expect("a file has a directory");
+    let entries = std::fs::read_dir(directory).expect("the record is there");
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names
+        .filter_map(|name| name.strip_suffix(".txt").map(str::to_owned))
+        .collect()
+}
+
 /// The conversations of a section by title.
 pub fn read(section: &str) -> BTreeMap<String, Vec<String>> {
     let text = std::fs::read_to_string(file(section)).unwrap_or_default();

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use crate::conformance::case::Case;
 use crate::conformance::cases;
 use crate::conformance::client::Client;
+use crate::conformance::differences::Difference;
 use crate::conformance::recorded;
 
 /// The administrator's token of the built-in server.
@@ -154,13 +155,40 @@ impl Target {
     }
 }
 
-/// Runs all cases. `differences` must fail, all others must not.
-pub async fn run(target: &Target, differences: &[(&str, &str)]) -> Outcome {
+/// Why a case did not answer as recorded.
+#[derive(Debug)]
+enum Problem {
+    /// It panicked, took too long, or nothing is recorded.
+    Broke(String),
+    /// What differs from the record.
+    Differs(Vec<String>),
+}
+
+impl Problem {
+    fn text(&self) -> String {
+        match self {
+            Self::Broke(text) => text.clone(),
+            Self::Differs(lines) => lines.join("\n"),
+        }
+    }
+}
+
+/// The cases whose title contains `wanted`.
+pub fn select(wanted: &str) -> Result<Vec<Entry>, String> {
+    let mut entries = cases::all();
+    entries.retain(|entry| entry.title().contains(wanted));
+    if entries.is_empty() {
+        return Err(format!(
+            "REEVE_CASE={wanted}: no case has this in its title"
+        ));
+    }
+    Ok(entries)
+}
+
+/// Runs all cases. `differences` must fail as they say, all others must not.
+pub async fn run(target: &Target, differences: &[Difference]) -> Outcome {
     let wanted = std::env::var("REEVE_CASE").unwrap_or_default();
-    let entries: Vec<Entry> = cases::all()
-        .into_iter()
-        .filter(|entry| entry.title().contains(&wanted))
-        .collect();
+    let entries = select(&wanted).unwrap_or_else(|problem| panic!("{problem}"));
     let heard = converse(target, &entries).await;
     if target.real && std::env::var_os("REEVE_RECORD").is_some() {
         assert!(
@@ -177,30 +205,78 @@ pub async fn run(target: &Target, differences: &[(&str, &str)]) -> Outcome {
             .entry(entry.section)
             .or_insert_with(|| recorded::read(entry.section));
         let problem = match (&heard[&title], recorded.get(&title)) {
-            (Err(panic), _) => Some(panic.clone()),
-            (Ok(heard), None) => Some(format!(
+            (Err(panic), _) => Some(Problem::Broke(panic.clone())),
+            (Ok(heard), None) => Some(Problem::Broke(format!(
                 "nothing is recorded: run with REEVE_RECORD=1 and KUBEBUILDER_ASSETS; heard:\n{}",
                 heard.join("\n")
-            )),
+            ))),
             (Ok(heard), Some(recorded)) => {
                 let difference = recorded::difference(recorded, heard);
-                (!difference.is_empty()).then(|| difference.join("\n"))
+                (!difference.is_empty()).then_some(Problem::Differs(difference))
             }
         };
-        let reason = differences
-            .iter()
-            .find(|(name, _)| *name == title)
-            .map(|(_, reason)| *reason);
-        match (problem, reason) {
-            (None, None) => outcome.passed += 1,
-            (Some(_), Some(_)) => outcome.expected += 1,
-            (Some(problem), None) => outcome.failures.push(format!("FAILED {title}\n{problem}")),
-            (None, Some(reason)) => outcome.failures.push(format!(
-                "PASSES {title}\nthe table of differences says that it does not ({reason}): remove it there"
-            )),
+        let listed = differences.iter().find(|listed| listed.case == title);
+        match judge(&title, problem.as_ref(), listed) {
+            Ok(()) if problem.is_none() => outcome.passed += 1,
+            Ok(()) => outcome.expected += 1,
+            Err(failure) => outcome.failures.push(failure),
         }
     }
     outcome
+}
+
+/// Whether a case went as it should: as recorded, or as its difference is listed.
+fn judge(
+    title: &str,
+    problem: Option<&Problem>,
+    listed: Option<&Difference>,
+) -> Result<(), String> {
+    match (problem, listed) {
+        (None, None) => Ok(()),
+        (Some(problem), None) => Err(format!("FAILED {title}\n{}", problem.text())),
+        (None, Some(listed)) => Err(format!(
+            "PASSES {title}\nthe table of differences says that it does not ({}): remove it there",
+            listed.reason
+        )),
+        (Some(Problem::Differs(lines)), Some(listed)) if listed.explains(lines) => Ok(()),
+        (Some(problem), Some(listed)) => Err(format!(
+            "FAILED {title}\nnot as the table of differences says ({}), which expects {:?}:\n{}",
+            listed.reason,
+            listed.expected,
+            problem.text()
+        )),
+    }
+}
+
+#[test]
+fn a_listed_difference_passes_only_as_it_is_listed() {
+    let listed = Difference {
+        case: "A-1: x",
+        reason: "why",
+        expected: &["+ < 415", ".managedFields"],
+    };
+    let judge = |problem: &Problem| judge("A-1: x", Some(problem), Some(&listed)).is_ok();
+    let differs =
+        |lines: &[&str]| Problem::Differs(lines.iter().map(|&line| line.to_owned()).collect());
+    let pair = "- .managedFields: 1\n+ .managedFields: (absent)";
+    let code = "- < 201\n+ < 415";
+    let body = "- .kind: \"ConfigMap\"\n+ .kind: \"Status\"";
+    let says = "- .message: (absent)\n+ .message: \"oh\"";
+    let next = "  > GET /";
+    assert!(judge(&differs(&[next, code, next, pair])));
+    assert!(judge(&differs(&[next, code, body, next, pair])));
+    assert!(!judge(&differs(&[next, code])), "one is missing");
+    assert!(
+        !judge(&differs(&[next, code, next, pair, body])),
+        "one is new"
+    );
+    assert!(
+        !judge(&differs(&[next, code, says, next, pair])),
+        "another text"
+    );
+    for broke in ["took longer than 60s", "+ < 415 .managedFields"] {
+        assert!(!judge(&Problem::Broke(broke.to_owned())), "{broke}");
+    }
 }
 
 fn record(entries: &[Entry], mut heard: BTreeMap<String, Result<Vec<String>, String>>) -> Outcome {

@@ -117,7 +117,7 @@ fn only_shared(list: &Value, group: &str, name: &str) -> Vec<Value> {
 }
 
 cases! { "discovery";
-    ["2.2"] "aggregated discovery of every built-in resource" => |t| {
+    ["DISC-1"] "aggregated discovery of every built-in resource" => |t| {
         for path in ["/api", "/apis"] {
             let answer = t.send_unwritten("GET", path, &[("accept", AGGREGATED)]).await;
             for group in answer.body["items"].as_array().into_iter().flatten() {
@@ -138,7 +138,7 @@ cases! { "discovery";
             }
         }
     }
-    ["2.2"] "the old discovery of every built-in resource" => |t| {
+    ["DISC-1"] "the old discovery of every built-in resource" => |t| {
         let list = t.setup("GET", "/apis", Value::Null).await.body;
         for group in list["groups"].as_array().into_iter().flatten() {
             if !shared_of(group["name"].as_str().unwrap_or_default()).is_empty() {
@@ -158,34 +158,34 @@ cases! { "discovery";
             }
         }
     }
-    ["2.2"] "the core group's versions" => |t| {
+    ["DISC-1"] "the core group's versions" => |t| {
         let list = t.setup("GET", "/api", Value::Null).await.body;
         t.note("/api", json!([list["kind"], list["versions"]]));
     }
-    ["2.2"] "the version says what it is" => |t| {
+    ["DISC-1"] "the version says what it is" => |t| {
         let version = t.setup("GET", "/version", Value::Null).await.body;
         t.note("major", version["major"].clone());
         t.note("minor", version["minor"].clone());
         let keys: Vec<&str> = ["gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"].into_iter().filter(|key| version[key].is_string()).collect();
         t.note("texts", json!(keys));
     }
-    ["2.2"] "health is ok" => |t| {
+    ["DISC-1"] "health is ok" => |t| {
         t.get("/healthz").await;
         t.get("/livez").await;
         t.get("/readyz").await;
     }
-    ["2.2"] "a custom group in the list of groups" => |t| {
+    ["DISC-1"] "a custom group in the list of groups" => |t| {
         let list = t.setup("GET", "/apis", Value::Null).await.body;
         let group = t.fill("{group}");
         t.note("kind", json!([list["kind"], list["apiVersion"]]));
         t.note("group", of_group(&list, &group));
         t.get("/apis/{group}").await;
     }
-    ["2.2"] "the list of groups with a slash at the end" => |t| {
+    ["DISC-1"] "the list of groups with a slash at the end" => |t| {
         let list = t.setup("GET", "/apis/", Value::Null).await.body;
         t.note("kind", json!([list["kind"], list["apiVersion"]]));
     }
-    ["2.2"] "the resources of a custom group" => |t| {
+    ["DISC-1"] "the resources of a custom group" => |t| {
         let mut list = t.setup("GET", "/apis/{group}/v1", Value::Null).await.body;
         // The order is that in which the definitions were seen.
         if let Some(resources) = list["resources"].as_array_mut() {
@@ -197,13 +197,13 @@ cases! { "discovery";
         }
         t.note("list", list);
     }
-    ["2.2"] "aggregated discovery of a custom group" => |t| {
+    ["DISC-1"] "aggregated discovery of a custom group" => |t| {
         let answer = t.send_unwritten("GET", "/apis", &[("accept", AGGREGATED)]).await;
         let group = t.fill("{group}");
         t.note("kind", json!([answer.body["kind"], answer.body["apiVersion"]]));
         t.note("group", of_group(&answer.body, &group));
     }
-    ["2.2"] "aggregated discovery repeats its media type" => |t| {
+    ["DISC-1"] "aggregated discovery repeats its media type" => |t| {
         let head = t.head_of("/apis", &[("accept", AGGREGATED)], &["content-type", "vary"]).await;
         t.note("head", head);
         let head = t.head_of("/api", &[("accept", AGGREGATED)], &["content-type", "vary"]).await;
@@ -211,7 +211,7 @@ cases! { "discovery";
         let head = t.head_of("/apis", &[("accept", "application/json")], &["content-type", "vary"]).await;
         t.note("head", head);
     }
-    ["2.2"] "aggregated discovery of ConfigMaps" => |t| {
+    ["DISC-1"] "aggregated discovery of ConfigMaps" => |t| {
         let answer = t.send_unwritten("GET", "/api", &[("accept", AGGREGATED)]).await;
         let core = &answer.body["items"][0];
         t.note("metadata", core["metadata"].clone());
@@ -222,10 +222,10 @@ cases! { "discovery";
             }));
         }
     }
-    ["2.2"] "the resources of the core group" => |t| {
+    ["DISC-1"] "the resources of the core group" => |t| {
         resources(t, "/api/v1", &["configmaps", "secrets", "services", "serviceaccounts", "serviceaccounts/token", "pods", "pods/status", "namespaces", "namespaces/finalize", "namespaces/status", "events"]).await;
     }
-    ["2.2"] "the resources of other built-in groups" => |t| {
+    ["DISC-1"] "the resources of other built-in groups" => |t| {
         resources(t, "/apis/apps/v1", &["deployments", "deployments/scale", "deployments/status", "replicasets", "replicasets/scale"]).await;
         resources(t, "/apis/coordination.k8s.io/v1", &["leases"]).await;
         resources(t, "/apis/events.k8s.io/v1", &["events"]).await;
@@ -235,7 +235,7 @@ cases! { "discovery";
         resources(t, "/apis/authorization.k8s.io/v1", &["selfsubjectaccessreviews", "subjectaccessreviews", "localsubjectaccessreviews", "selfsubjectrulesreviews"]).await;
         resources(t, "/apis/authentication.k8s.io/v1", &["tokenreviews", "selfsubjectreviews"]).await;
     }
-    ["2.3"] "the OpenAPI index names the custom group, and its document the kind" => |t| {
+    ["DISC-2"] "the OpenAPI index names the custom group, and its document the kind" => |t| {
         let group = t.fill("apis/{group}/v1");
         let index = t.until("/openapi/v3", |answer| answer.body["paths"][&group].is_object()).await.body;
         let url = index["paths"][&group]["serverRelativeURL"].as_str().unwrap_or_default().to_owned();
@@ -249,7 +249,7 @@ cases! { "discovery";
         let patch = &document["paths"][path]["patch"];
         t.note("patch", json!([patch["x-kubernetes-group-version-kind"]["kind"], patch["x-kubernetes-action"]]));
     }
-    ["2.2"] "unknown paths are not found, in plain text" => |t| {
+    ["DISC-1"] "unknown paths are not found, in plain text" => |t| {
         t.get("/nothing").await;
         t.get("/api/v2").await;
         t.get("/apis/nothing.example.com/v1/things").await;

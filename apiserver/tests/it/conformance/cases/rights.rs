@@ -68,7 +68,7 @@ cases! { "rights";
         t.send("GET", "/healthz", &nobody, Value::Null).await;
         t.send("POST", &format!("{AUTHORIZATION}/selfsubjectaccessreviews"), &nobody, json!({"spec": {}})).await;
     }
-    ["AUTH"] "everyone who is known may discover and ask about themselves" => |t| {
+    ["AUTH-1"] "everyone who is known may discover and ask about themselves" => |t| {
         let answer = t.setup_any("GET", "/apis", &[("impersonate-user", JANE)], Value::Null).await;
         t.note("/apis", json!(answer.code));
         let answer = t.setup_any("GET", "/openapi/v3", &[("impersonate-user", JANE)], Value::Null).await;
@@ -76,7 +76,7 @@ cases! { "rights";
         as_jane(t, "POST", &format!("{AUTHORIZATION}/selfsubjectaccessreviews"), json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "secrets", "namespace": "{ns}"}}})).await;
         as_jane(t, "POST", &format!("{AUTHORIZATION}/subjectaccessreviews"), json!({"spec": {"user": "joe", "resourceAttributes": {"verb": "get", "resource": "secrets"}}})).await;
     }
-    ["AUTH"] "a role lets a user do what it says, in its namespace only" => |t| {
+    ["AUTH-1"] "a role lets a user do what it says, in its namespace only" => |t| {
         grant(t, "reader", user("{me}"), reader()).await;
         t.allowed_within("{me}", "list").await;
         let me = t.fill("{me}");
@@ -87,7 +87,7 @@ cases! { "rights";
         t.send("GET", "/api/v1/namespaces/default/configmaps", &mine, Value::Null).await;
         t.send("GET", "/api/v1/configmaps", &mine, Value::Null).await;
     }
-    ["AUTH"] "an access review says which binding allows it" => |t| {
+    ["AUTH-1"] "an access review says which binding allows it" => |t| {
         grant(t, "reader", user("{me}"), reader()).await;
         t.allowed_within("{me}", "get").await;
         let question = |verb: &str| json!({"spec": {"user": "{me}", "resourceAttributes": {"verb": verb, "resource": "configmaps", "namespace": "{ns}"}}});
@@ -95,7 +95,7 @@ cases! { "rights";
         t.post(&format!("{AUTHORIZATION}/subjectaccessreviews"), question("delete")).await;
         t.post(&format!("{AUTHORIZATION}/subjectaccessreviews"), json!({"spec": {"user": "{me}", "groups": ["system:authenticated"], "nonResourceAttributes": {"verb": "get", "path": "/api"}}})).await;
     }
-    ["AUTH"] "a role with names allows these names only" => |t| {
+    ["AUTH-1"] "a role with names allows these names only" => |t| {
         let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"], "verbs": ["get", "update", "list"]}, {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["watch"]}]);
         grant(t, "named", user("{me}"), rules).await;
         t.allowed_within("{me}", "watch").await;
@@ -107,7 +107,7 @@ cases! { "rights";
         t.send("GET", "{cm}", &mine, Value::Null).await;
         t.send("GET", "{cm}?fieldSelector=metadata.name%3Da", &mine, Value::Null).await;
     }
-    ["AUTH"] "a role may be for a subresource alone" => |t| {
+    ["AUTH-1"] "a role may be for a subresource alone" => |t| {
         let rules = json!([{"apiGroups": ["{group}"], "resources": ["widgets/status"], "verbs": ["patch", "get"]}, {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]);
         grant(t, "status", user("{me}"), rules).await;
         t.allowed_within("{me}", "get").await;
@@ -117,7 +117,7 @@ cases! { "rights";
         t.send("PATCH", "{w}/a", &[("impersonate-user", &me), ("content-type", MERGE)], json!({"spec": {"color": "red"}})).await;
         t.send("GET", "{w}/a/scale", &[("impersonate-user", &me)], Value::Null).await;
     }
-    ["AUTH"] "a binding of a role that is not there is named in the refusal" => |t| {
+    ["AUTH-1"] "a binding of a role that is not there is named in the refusal" => |t| {
         let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "missing"});
         let bindings = format!("{RBAC}/namespaces/{{ns}}/rolebindings");
         t.make(&bindings, json!({"metadata": {"name": "dangling"}, "roleRef": reference, "subjects": [user("{me}")]})).await;
@@ -127,7 +127,7 @@ cases! { "rights";
         t.send("DELETE", "{cm}/a", &[("impersonate-user", &me)], Value::Null).await;
         t.send("GET", "{cm}/a", &[("impersonate-user", &me)], Value::Null).await;
     }
-    ["AUTH"] "a service account's token has the rights of the account" => |t| {
+    ["AUTH-1"] "a service account's token has the rights of the account" => |t| {
         t.make("/api/v1/namespaces/{ns}/serviceaccounts", json!({"metadata": {"name": "sa"}})).await;
         grant(t, "reader", json!({"kind": "ServiceAccount", "name": "sa", "namespace": "{ns}"}), reader()).await;
         t.allowed_within("system:serviceaccount:{ns}:sa", "list").await;
@@ -140,7 +140,7 @@ cases! { "rights";
         let impersonate = t.setup_any("GET", "{cm}", &[("authorization", &bearer), ("impersonate-user", "joe")], Value::Null).await;
         t.note("as joe", impersonate.body);
     }
-    ["AUTH"] "a rules review lists the rules of the namespace" => |t| {
+    ["AUTH-1"] "a rules review lists the rules of the namespace" => |t| {
         grant(t, "reader", user("{me}"), reader()).await;
         t.allowed_within("{me}", "get").await;
         let me = t.fill("{me}");
@@ -154,7 +154,7 @@ cases! { "rights";
         }
         t.note("status", status);
     }
-    ["AUTH"] "nobody may grant what they do not hold" => |t| {
+    ["AUTH-1"] "nobody may grant what they do not hold" => |t| {
         let rules = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["create"]}, {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]);
         grant(t, "granter", user("{me}"), rules).await;
         t.allowed_within("{me}", "get").await;
