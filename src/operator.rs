@@ -30,7 +30,7 @@ use crate::outbound::{self, AddressPolicy, Http};
 use crate::policy::Protected;
 use crate::reconcile::{
     BlockReconciler, ConfigurationReconciler, Connector, Consumers, Dependencies, Engines,
-    FIRST_RETRY, Gateways, LONGEST_RETRY, Live, Record, Voice,
+    FIRST_RETRY, Gateways, LONGEST_RETRY, Live, Record, Resolver, SystemResolver, Voice,
 };
 use crate::target::Target;
 use crate::trigger::{self, KubeBlocks, Triggers};
@@ -80,6 +80,8 @@ pub struct Settings {
     pub metrics: metrics::Metrics,
     /// How gateways are reached; unset, over HTTP.
     pub connector: Option<Arc<dyn Connector>>,
+    /// How the name of a gateway is resolved.
+    pub resolver: Arc<dyn Resolver>,
 }
 
 /// Why the operator does not run.
@@ -130,6 +132,7 @@ impl Settings {
             clock,
             metrics: metrics::Metrics::new(),
             connector: None,
+            resolver: Arc::new(SystemResolver),
         }
     }
 }
@@ -324,6 +327,7 @@ fn assemble(
                 blocks: again.clone(),
                 metrics: counts,
                 record,
+                resolver: Arc::clone(&settings.resolver),
             },
         ))?;
 

@@ -1,6 +1,7 @@
 //! The operator against the built-in API server, under virtual time, with engines that only record.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ use super::{Operator, Settings};
 use crate::api::{self, INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Place};
 use crate::config::{CONFIG_MAP, EngineConfig};
 use crate::engine::{DryRun, Engine};
-use crate::reconcile::{ConnectError, Connector};
+use crate::outbound::BoxFuture;
+use crate::reconcile::{ConnectError, Connector, Resolver};
 
 /// One recording engine a place, whoever connects.
 #[derive(Debug, Default)]
@@ -41,10 +43,22 @@ impl Connector for Places {
     }
 }
 
+/// One address for every name.
+#[derive(Debug, Default)]
+struct Names(Mutex<Option<IpAddr>>);
+
+impl Resolver for Names {
+    fn resolve<'a>(&'a self, _: &'a str, _: u16) -> BoxFuture<'a, Result<Vec<IpAddr>, String>> {
+        let address = self.0.lock().ok_or_else(|| "no such name".to_owned());
+        Box::pin(async move { Ok(vec![address?]) })
+    }
+}
+
 struct World {
     server: ApiServer,
     clock: Clock,
     places: Arc<Places>,
+    names: Arc<Names>,
     blocks: Api<IPBlock>,
     maps: Api<ConfigMap>,
     operator: Option<AbortOnDropHandle<()>>,
@@ -71,6 +85,7 @@ impl World {
             server,
             clock,
             places: Arc::default(),
+            names: Arc::default(),
             blocks,
             maps: Api::namespaced(client, "default"),
             operator: None,
@@ -88,6 +103,16 @@ impl World {
         let patch = Patch::Merge(json!({"metadata": {"annotations": {INTENT: intent}}}));
         let params = PatchParams::default();
         self.blocks.patch(name, &params, &patch).await.unwrap();
+    }
+
+    /// Whether there is an Event with this reason and words.
+    async fn told(&self, reason: &str, words: &str) -> bool {
+        let events: Api<Event> = Api::namespaced(self.server.client(), "default");
+        let events = events.list(&ListParams::default()).await.unwrap();
+        events.items.iter().any(|event| {
+            let note = event.note.as_deref().unwrap_or_default();
+            event.reason.as_deref() == Some(reason) && note.contains(words)
+        })
     }
 
     /// Whether anything was ever called at the gateway of this address.
@@ -134,6 +159,7 @@ impl World {
     async fn start(&mut self) {
         let settings = Settings {
             connector: Some(Arc::clone(&self.places) as Arc<dyn Connector>),
+            resolver: Arc::clone(&self.names) as Arc<dyn Resolver>,
             ..Settings::new(self.clock.clone())
         };
         let operator = Operator::build(self.server.client(), settings)
@@ -433,6 +459,7 @@ async fn beside_a_configuration_that_was_never_right_nothing_is_banned_and_readi
         let message = status.message.unwrap();
         assert!(message.contains(key), "{message}");
         assert!(world.unready().contains(key), "{}", world.unready());
+        assert!(world.told("ConfigInvalid", key).await);
         tokio::time::sleep(600 * SECOND).await;
         assert!(world.places.0.lock().is_empty(), "no gateway was called");
         // The edit that mends it.
@@ -497,6 +524,27 @@ async fn an_allowlist_whose_key_is_gone_stays_and_an_emptied_one_is_empty() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_gateway_whose_name_gets_another_address_is_protected_there_without_an_edit() {
+    let mut world = World::new().await;
+    let at = |address: &str| Some(address.parse().unwrap());
+    *world.names.0.lock() = at("198.51.100.1");
+    world
+        .configure(&[("gatewayHost", "gateway.example:9521")])
+        .await;
+    world.start().await;
+    world.create("first", "198.51.100.1", "1h").await;
+    world.create("next", "198.51.100.2", "1h").await;
+    world.until("first", "skipped", 5 * SECOND).await;
+    world.until("next", "active", 5 * SECOND).await;
+    *world.names.0.lock() = at("198.51.100.2");
+    world.until("next", "skipped", 35 * SECOND).await;
+    // A name that is not resolved for a while opens nothing.
+    *world.names.0.lock() = None;
+    tokio::time::sleep(60 * SECOND).await;
+    world.until("next", "skipped", SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_trigger_that_cannot_listen_leaves_the_replica_ready_while_another_listens() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = (taken.local_addr().unwrap().to_string(), taken);
@@ -515,11 +563,5 @@ async fn a_trigger_that_cannot_listen_leaves_the_replica_ready_while_another_lis
     world.configure(&[("trigger", &both)]).await;
     tokio::time::sleep(SECOND).await;
     assert_eq!(world.unready(), "[]");
-    let events: Api<Event> = Api::namespaced(world.server.client(), "default");
-    let events = events.list(&ListParams::default()).await.unwrap();
-    let told = events.items.iter().any(|event| {
-        let note = event.note.as_deref().unwrap_or_default();
-        event.reason.as_deref() == Some("ConfigPartly") && note.contains("cannot listen")
-    });
-    assert!(told, "{events:?}");
+    assert!(world.told("ConfigPartly", "cannot listen").await);
 }

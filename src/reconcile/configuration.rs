@@ -14,6 +14,7 @@ use reeve_workqueue::LOW_PRIORITY;
 
 use super::block::request_of;
 use super::engines::Engines;
+use super::gateway::Resolver;
 use super::live::{Live, State};
 use super::record::Record;
 use super::{gateway, notifier, record};
@@ -50,6 +51,8 @@ pub struct Consumers {
     pub metrics: Metrics,
     /// What is kept for the next run.
     pub record: Arc<Record>,
+    /// How the name of a gateway is resolved.
+    pub resolver: Arc<dyn Resolver>,
 }
 
 /// Reads the ConfigMap `request` and puts it in force. Runs on every replica.
@@ -171,7 +174,12 @@ impl ConfigurationReconciler {
         };
         let mended = right && self.known.lock().mends();
         let before = self.consumers.live.config();
-        let unresolved = gateway::protect(&mut config, before.as_deref()).await;
+        let unresolved = gateway::protect(
+            self.consumers.resolver.as_ref(),
+            &mut config,
+            before.as_deref(),
+        )
+        .await;
         let config = Arc::new(config);
         let unrecorded = self.record(ctx, data, &config).await;
         let mut changes = before
@@ -463,7 +471,7 @@ mod tests {
     fn a_notifier_is_made_again_when_its_files_could_not_be_read_and_when_they_changed() {
         let mut known = Known::default();
         let nothing = Changes::default();
-        assert_eq!(known.again(nothing, vec![None]).notify, true);
+        assert!(known.again(nothing, vec![None]).notify);
         assert_eq!(known.again(nothing, vec![None]), nothing);
         known.unheard = true;
         assert!(known.again(nothing, vec![None]).notify);

@@ -1,9 +1,11 @@
 //! The addresses behind a gateway that is given by name.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::config::Config;
+use crate::outbound::BoxFuture;
 use crate::policy::Protected;
 use crate::target::Target;
 
@@ -12,6 +14,30 @@ const RESOLVE: Duration = Duration::from_secs(2);
 
 /// What a gateway is called in a refusal.
 const GATEWAY: &str = "the gateway";
+
+/// Finds the addresses of a name.
+pub trait Resolver: Send + Sync + fmt::Debug {
+    /// The addresses of `host`, or why they are not known.
+    fn resolve<'a>(
+        &'a self,
+        host: &'a str,
+        port: u16,
+    ) -> BoxFuture<'a, Result<Vec<IpAddr>, String>>;
+}
+
+/// Asks the system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemResolver;
+
+impl Resolver for SystemResolver {
+    fn resolve<'a>(
+        &'a self,
+        host: &'a str,
+        port: u16,
+    ) -> BoxFuture<'a, Result<Vec<IpAddr>, String>> {
+        Box::pin(resolve(host, port))
+    }
+}
 
 /// Host and port of a gateway that is given by name; by number it is protected already.
 pub(super) fn named(config: &Config) -> Option<(String, u16)> {
@@ -29,9 +55,13 @@ pub(super) fn named(config: &Config) -> Option<(String, u16)> {
 
 /// Protects the addresses behind the name of a gateway. Returns why they are not known; then those known before
 /// stay.
-pub(super) async fn protect(config: &mut Config, before: Option<&Config>) -> Option<String> {
+pub(super) async fn protect(
+    resolver: &dyn Resolver,
+    config: &mut Config,
+    before: Option<&Config>,
+) -> Option<String> {
     let (host, port) = named(config)?;
-    match resolve(&host, port).await {
+    match resolver.resolve(&host, port).await {
         Ok(addresses) => {
             let addresses = addresses.into_iter().map(|address| Protected {
                 target: Target::host(address),
@@ -90,7 +120,7 @@ mod tests {
     #[tokio::test]
     async fn the_addresses_behind_a_gateways_name_are_protected_and_stay_when_it_is_not_resolved() {
         let mut config = behind("localhost:8080");
-        assert_eq!(protect(&mut config, None).await, None);
+        assert_eq!(protect(&SystemResolver, &mut config, None).await, None);
         let of = |config: &Config| config.policy.protected.clone();
         assert!(!of(&config).is_empty());
         assert!(
@@ -102,10 +132,17 @@ mod tests {
         let mut before = behind("gateway.invalid:8080");
         before.policy.protected = of(&config);
         let mut lost = behind("gateway.invalid:8080");
-        let why = protect(&mut lost, Some(&before)).await.unwrap();
+        let why = protect(&SystemResolver, &mut lost, Some(&before))
+            .await
+            .unwrap();
         assert!(why.contains("gateway.invalid"), "{why}");
         assert_eq!(of(&lost), of(&before));
         let mut other = behind("other.invalid:8080");
-        assert!(protect(&mut other, Some(&before)).await.is_some() && of(&other).is_empty());
+        assert!(
+            protect(&SystemResolver, &mut other, Some(&before))
+                .await
+                .is_some()
+                && of(&other).is_empty()
+        );
     }
 }

@@ -275,7 +275,7 @@ mod tests {
             let block = block(&given);
             let (seen, ignored) = record.believe(&block);
             assert_eq!(ignored, given != believed, "{given:?}");
-            let intent = seen.annotation(INTENT).map(|text| text.parse::<Intent>());
+            let intent = seen.annotation(INTENT).map(str::parse::<Intent>);
             let places: Vec<Place> = intent
                 .into_iter()
                 .map(Result::unwrap)

@@ -176,7 +176,7 @@ async fn forgotten(edits: &Edits<'_>, former: &Gateway) {
     let intent = json!({"target": ip, "engine": "iptables", "endpoint": place, "attempt": 1});
     let body = json!({"apiVersion": "ops.yiiong.top/v1", "kind": "IPBlock",
         "metadata": {"name": "old", "annotations": {ipblock_operator::api::INTENT: intent.to_string()}},
-        "spec": {"ip": ip, "unblock": true}});
+        "spec": {"ip": ip, "duration": "1h", "unblock": true}});
     edits
         .set(keys::FORMER_GATEWAYS, &format!("iptables {place}"))
         .await;

@@ -1,0 +1,458 @@
+//! What the keys of the ConfigMap may hold.
+
+use super::*;
+use crate::config::Changes;
+
+fn data(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs
+        .iter()
+        .map(|(key, text)| ((*key).to_owned(), (*text).to_owned()))
+        .collect()
+}
+
+fn open() -> Options {
+    Options {
+        insecure_triggers: true,
+        ..Options::default()
+    }
+}
+
+const ORIGINALS: &[(&str, &str)] = &[
+    ("gatewayHost", "10.0.0.5:9521"),
+    ("engine", "iptables"),
+    ("whitelist", "  198.51.100.1 \n\n203.0.113.0/24\n"),
+    (
+        "trigger",
+        "- name: grafana\n  addr: \":8090\"\n  path: \"/trigger/grafana\"\n",
+    ),
+    ("notifyType", "lark"),
+    (
+        "notifyWebhookURL",
+        "https://open.feishu.cn/open-apis/bot/v2/hook/x",
+    ),
+    ("notifyTemplate_ban", "/templates/lark/ban.json"),
+];
+
+#[test]
+fn the_originals_configuration_is_read_whole() {
+    let config = parse(&data(ORIGINALS), &open()).unwrap();
+    assert_eq!(config.place(), Ok(&Place::new("iptables", "10.0.0.5:9521")));
+    assert_eq!(config.policy.allowlist.len(), 2);
+    assert_eq!(config.triggers.len(), 1);
+    assert_eq!(config.triggers[0].path, "/trigger/grafana");
+    assert_eq!(config.notify.as_ref().unwrap().templates.len(), 1);
+    assert!(config.warnings.is_empty());
+    assert_eq!(config.default_duration, Duration::from_secs(3_600));
+    assert_eq!(config.max_duration, None);
+    let gateway = "10.0.0.5".parse().unwrap();
+    assert!(
+        config
+            .policy
+            .refusal(&gateway)
+            .unwrap()
+            .message
+            .contains("the gateway")
+    );
+}
+
+#[test]
+fn an_empty_map_is_a_configuration_without_an_engine() {
+    let config = parse(&data(&[]), &Options::default()).unwrap();
+    assert!(config.place().unwrap_err().contains("set engine"));
+    let config = parse(
+        &data(&[("engine", "xdp"), ("gatewayHost", " ")]),
+        &Options::default(),
+    )
+    .unwrap();
+    assert!(config.place().unwrap_err().contains("set gatewayHost"));
+    let config = parse(&data(&[("engine", "dry-run")]), &Options::default()).unwrap();
+    assert_eq!(config.place(), Ok(&Place::new("dry-run", "")));
+}
+
+#[test]
+fn every_error_names_its_key_and_line() {
+    for (key, text, expected) in [
+        (
+            "whitelist",
+            "198.51.100.1\n\nexample.com\n",
+            "whitelist, line 3: \"example.com\"",
+        ),
+        ("protectedRanges", "10.0.0.0/33", "protectedRanges, line 1:"),
+        ("engine", "nftables", "engine: unknown engine \"nftables\""),
+        (
+            "gatewayHost",
+            "http://u@h:1",
+            "gatewayHost: the gateway address has a user name",
+        ),
+        ("gatewayHost", "127.0.0.1:9521", "--allow-loopback-gateway"),
+        (
+            "gatewayHost",
+            "169.254.169.254:80",
+            "gatewayHost: the operator must not call 169.254.169.254",
+        ),
+        (
+            "defaultDuration",
+            "10",
+            "defaultDuration: duration \"10\" has a number without a unit",
+        ),
+        (
+            "maxDuration",
+            "-1h",
+            "maxDuration: duration \"-1h\" is negative",
+        ),
+        (
+            "maxDuration",
+            "59m",
+            "defaultDuration: 1h is longer than maxDuration 59m",
+        ),
+        (
+            "debounceEntries",
+            "0",
+            "debounceEntries: \"0\" is no number",
+        ),
+        ("resyncInterval", "1s", "resyncInterval: at least 10s"),
+        (
+            "protectPrivate",
+            "yes",
+            "protectPrivate: \"yes\" is neither true nor false",
+        ),
+        (
+            "minPrefixV4",
+            "4",
+            "minPrefixV4: \"4\" is no prefix length from 8 to 32",
+        ),
+        ("minPrefixV6", "x", "minPrefixV6:"),
+        ("notifyType", "pigeon", "notifyType: unknown channel"),
+        (
+            "notifyWebhookURL",
+            "",
+            "notifyWebhookURL: notifyType is set",
+        ),
+        (
+            "notifyWebhookURL",
+            "open.feishu.cn/x",
+            "notifyWebhookURL: a URL",
+        ),
+        (
+            "notifyTimezone",
+            "Asia/Shanghai",
+            "notifyTimezone: an offset",
+        ),
+        ("trigger", "- name: grafana\n  addr: [\n", "trigger, line"),
+        (
+            "trigger",
+            "- name: other\n  addr: ':1'\n  path: /x\n",
+            "trigger: trigger other: unknown type",
+        ),
+    ] {
+        let mut all = data(ORIGINALS);
+        all.insert(key.into(), text.into());
+        let error = parse(&all, &open()).unwrap_err().to_string();
+        assert!(error.contains(expected), "{key}={text:?}: {error}");
+    }
+}
+
+#[test]
+fn the_first_configuration_of_a_takeover_leaves_out_what_the_original_let_pass_and_says_so() {
+    let mut all = data(ORIGINALS);
+    all.insert("whitelist".into(), "198.51.100.1\nexample.com\n".into());
+    all.insert("engine".into(), "ipset".into());
+    let takeover = Options {
+        takeover: true,
+        ..open()
+    };
+    assert_eq!(parse(&all, &takeover).unwrap_err().0.len(), 2, "an edit");
+    assert_eq!(
+        parse_first(&all, &open()).unwrap_err().0.len(),
+        2,
+        "a restart is as strict as an edit"
+    );
+    let config = parse_first(&all, &takeover).unwrap();
+    assert_eq!(config.place(), Ok(&Place::new("xdp", "10.0.0.5:9521")));
+    assert_eq!(config.policy.allowlist, ["198.51.100.1".parse().unwrap()]);
+    let [engine, line] = config.dropped.as_slice() else {
+        panic!("{:?}", config.dropped);
+    };
+    assert!(engine.contains("ipset") && engine.contains("xdp is used"));
+    assert!(line.contains("whitelist, line 2: \"example.com\""));
+    // What the original does not know is never left out.
+    all.insert("protectedRanges".into(), "nonsense".into());
+    assert!(parse_first(&all, &takeover).is_err());
+}
+
+#[test]
+fn a_protecting_key_that_is_gone_is_an_error_and_an_emptied_one_is_not() {
+    let before = data(&[("whitelist", "192.0.2.1"), ("protectedRanges", "# none")]);
+    let lost = unprotected(&before, &data(&[("whiteList", "192.0.2.1")])).unwrap();
+    assert_eq!(lost.0.len(), 1, "{lost}");
+    assert!(
+        lost.to_string().starts_with("whitelist: the key is gone"),
+        "{lost}"
+    );
+    for after in [
+        data(&[("whitelist", "")]),
+        data(&[("whitelist", "192.0.2.2")]),
+    ] {
+        assert_eq!(unprotected(&before, &after), None);
+    }
+    assert_eq!(unprotected(&data(&[]), &data(&[])), None);
+    assert_eq!(
+        unprotected(&data(&[("whitelist", " \n")]), &data(&[])),
+        None
+    );
+}
+
+#[test]
+fn files_are_named_below_the_directory_of_secrets_only() {
+    let token = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+    let hmac = format!("[{{name: grafana, addr: ':8090', path: /p, hmacSecretFile: {token}}}]");
+    let bearer = format!("[{{name: grafana, addr: ':8090', path: /p, bearerTokenFile: {token}}}]");
+    for (key, text) in [
+        ("gatewayBearerTokenFile", token),
+        ("gatewayCAFile", token),
+        ("notifyWebhookURLFile", token),
+        ("notifySigningSecretFile", token),
+        ("notifyTemplate_ban", token),
+        (
+            "gatewayCAFile",
+            "/etc/ipblock-operator/secrets/../../passwd",
+        ),
+        ("trigger", &hmac),
+        ("trigger", &bearer),
+    ] {
+        let mut all = data(ORIGINALS);
+        all.insert(key.into(), text.into());
+        let error = parse(&all, &open()).unwrap_err().to_string();
+        assert!(error.starts_with(key), "{key}: {error}");
+        assert!(
+            error.contains("/etc/ipblock-operator/secrets; only files below it"),
+            "{key}: {error}"
+        );
+    }
+    let mut all = data(ORIGINALS);
+    let inside = "/etc/ipblock-operator/secrets/ca.crt";
+    all.insert("gatewayCAFile".into(), inside.into());
+    let config = parse(&all, &open()).unwrap().engine.unwrap();
+    assert_eq!(config.authority_file.unwrap().to_string(), inside);
+}
+
+#[test]
+fn a_bearer_token_goes_over_plain_http_only_when_a_flag_says_so() {
+    let read = |host: &str, options: &Options| {
+        let mut all = data(ORIGINALS);
+        all.insert("gatewayHost".into(), host.into());
+        let token = "/etc/ipblock-operator/secrets/token";
+        all.insert("gatewayBearerTokenFile".into(), token.into());
+        parse(&all, options)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    };
+    let flag = Options {
+        bearer_over_http: true,
+        allow_loopback: true,
+        ..open()
+    };
+    let error = read("gateway.example:9521", &open()).unwrap_err();
+    assert!(error.contains("--allow-bearer-over-http"), "{error}");
+    assert_eq!(read("https://gateway.example", &open()), Ok(()));
+    assert_eq!(read("gateway.example:9521", &flag), Ok(()));
+    let local = Options {
+        bearer_over_http: false,
+        ..flag
+    };
+    assert_eq!(
+        read("127.0.0.1:9521", &local),
+        Ok(()),
+        "it leaves no machine"
+    );
+}
+
+#[test]
+fn former_gateways_are_read_as_they_are_recorded() {
+    let text = "iptables 192.0.2.1:9521  # until May\n\nxdp https://gw.example\n";
+    let config = parse(&data(&[("formerGateways", text)]), &open()).unwrap();
+    let expected = [
+        Place::new("iptables", "192.0.2.1:9521"),
+        Place::new("xdp", "https://gw.example:443"),
+    ];
+    assert_eq!(config.former, expected);
+    for wrong in ["192.0.2.1:9521", "nft 192.0.2.1:9521", "xdp http://u@h"] {
+        let error = parse(&data(&[("formerGateways", wrong)]), &open()).unwrap_err();
+        assert!(
+            error.to_string().starts_with("formerGateways, line 1:"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn alerts_go_only_to_a_namespace_that_is_watched() {
+    let read = |namespace: Option<&str>, watched: Option<&str>| {
+        let name = namespace.map_or(String::new(), |name| format!(", namespace: {name}"));
+        let trigger = format!("[{{name: grafana, addr: ':8090', path: /p{name}}}]");
+        let options = Options {
+            namespace: "system".into(),
+            watch_namespace: watched.map(str::to_owned),
+            ..open()
+        };
+        parse(&data(&[("trigger", &trigger)]), &options)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(read(None, None), Ok(()));
+    assert_eq!(read(Some("other"), None), Ok(()));
+    assert_eq!(read(None, Some("system")), Ok(()));
+    assert_eq!(read(Some("team"), Some("team")), Ok(()));
+    for (namespace, made) in [(None, "system"), (Some("other"), "other")] {
+        let error = read(namespace, Some("team")).unwrap_err();
+        assert!(
+            error.contains(&format!("namespace {made}")) && error.contains("only team"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_trigger_does_not_take_a_port_of_the_operator_itself() {
+    let options = Options {
+        own_ports: vec![(8081, "health")],
+        ..open()
+    };
+    let read = |address: &str| {
+        let trigger = format!("[{{name: grafana, addr: '{address}', path: /p}}]");
+        parse(&data(&[("trigger", &trigger)]), &options)
+    };
+    let error = read(":8081").unwrap_err().to_string();
+    assert!(
+        error.contains("port 8081") && error.contains("health"),
+        "{error}"
+    );
+    assert!(read("127.0.0.1:8081").is_err());
+    assert!(read(":8090").is_ok());
+}
+
+#[test]
+fn a_signature_without_a_time_is_a_warning() {
+    let read = |more: &str| {
+        let trigger = format!(
+            "[{{name: grafana, addr: ':8090', path: /p, hmacSecretFile: /etc/ipblock-operator/secrets/key{more}}}]"
+        );
+        parse(&data(&[("trigger", &trigger)]), &open())
+            .unwrap()
+            .warnings
+    };
+    assert!(read("")[0].contains("hmacTimestampHeader"));
+    assert_eq!(read(", hmacTimestampHeader: X-Time"), [""; 0]);
+}
+
+#[test]
+fn all_errors_come_at_once() {
+    let errors = parse(
+        &data(&[("engine", "x"), ("whitelist", "a\nb"), ("maxDuration", "z")]),
+        &open(),
+    )
+    .unwrap_err();
+    assert_eq!(errors.0.len(), 4);
+}
+
+#[test]
+fn the_whitelist_takes_comments() {
+    let config = parse(
+        &data(&[("whitelist", "# office\n192.0.2.1 # door\n")]),
+        &open(),
+    )
+    .unwrap();
+    assert_eq!(config.policy.allowlist.len(), 1);
+}
+
+#[test]
+fn a_debounce_below_a_second_counts_as_a_second_and_not_as_none() {
+    for (debounce, seconds) in [("500ms", 1), ("1500ms", 2), ("1m", 60)] {
+        let mut all = data(ORIGINALS);
+        all.insert("debounce".into(), debounce.into());
+        let config = parse(&all, &open()).unwrap();
+        assert_eq!(config.triggers[0].debounce, Duration::from_secs(seconds));
+    }
+}
+
+#[test]
+fn a_new_limit_reaches_the_triggers() {
+    let config = |most| parse(&data(&[("maxDuration", most)]), &open()).unwrap();
+    let changes = config("2h").changes(&config("24h"));
+    assert!(changes.triggers && changes.blocks);
+}
+
+#[test]
+fn a_default_as_long_as_the_limit_is_right() {
+    let both = data(&[("maxDuration", "1h"), ("defaultDuration", "60m")]);
+    assert!(parse(&both, &open()).is_ok());
+}
+
+#[test]
+fn triggers_need_credentials_unless_told_otherwise() {
+    let error = parse(&data(ORIGINALS), &Options::default())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("no credentials"), "{error}");
+}
+
+#[test]
+fn an_unknown_key_is_a_warning() {
+    let config = parse(&data(&[("whiteList", "192.0.2.1")]), &open()).unwrap();
+    assert!(config.warnings[0].contains("whiteList"));
+}
+
+#[test]
+fn a_tls_gateway_is_recorded_with_its_scheme() {
+    let config = parse(
+        &data(&[("engine", "xdp"), ("gatewayHost", "https://gw.example")]),
+        &open(),
+    )
+    .unwrap();
+    let recorded = &config.place().unwrap().endpoint;
+    assert_eq!(recorded, "https://gw.example:443");
+    assert!(
+        Endpoint::parse(recorded).is_ok(),
+        "a recorded gateway can be called again"
+    );
+}
+
+#[test]
+fn a_change_says_what_it_is_about() {
+    let before = parse(&data(ORIGINALS), &open()).unwrap();
+    let with = |key: &str, text: &str| {
+        let mut all = data(ORIGINALS);
+        all.insert(key.into(), text.into());
+        parse(&all, &open()).unwrap().changes(&before)
+    };
+    let blocks = Changes {
+        blocks: true,
+        ..Changes::default()
+    };
+    let notify = Changes {
+        notify: true,
+        ..Changes::default()
+    };
+    assert_eq!(with("whitelist", "192.0.2.1"), blocks);
+    assert_eq!(with("formerGateways", "xdp 192.0.2.1:80"), blocks);
+    assert_eq!(with("notifyWebhookURL", "https://other"), notify);
+    assert_eq!(with("unknown", "x"), Changes::default());
+    assert!(with("engine", "xdp").engine && with("engine", "xdp").blocks);
+    assert!(with("trigger", "").triggers && !with("trigger", "").blocks);
+    assert!(with("defaultDuration", "5m").triggers);
+}
+
+#[test]
+fn the_configmap_of_the_manifests_is_right_and_gives_no_warning() {
+    let text = include_str!("../../manifests/base/configmap.yaml");
+    let map: k8s_openapi::api::core::v1::ConfigMap = serde_yaml_ng::from_str(text).unwrap();
+    let config = parse(&map.data.unwrap(), &Options::default()).unwrap();
+    assert_eq!(config.warnings, [""; 0]);
+    let options = Options {
+        own_ports: vec![(8080, "metrics"), (8081, "health")],
+        ..Options::default()
+    };
+    assert_eq!(config.triggers.len(), 1);
+    let again: k8s_openapi::api::core::v1::ConfigMap = serde_yaml_ng::from_str(text).unwrap();
+    assert!(parse(&again.data.unwrap(), &options).is_ok());
+}
