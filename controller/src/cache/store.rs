@@ -287,7 +287,8 @@ impl<S: Stored> Store for Held<S> {
             let mut wanted = terms(fields).filter_map(|term| equal_to(term, field));
             wanted.all(|wanted| Some(wanted) == value)
         };
-        allow("metadata.name", Some(&key.name))
+        // A write to many has no name.
+        (key.name.is_empty() || allow("metadata.name", Some(&key.name)))
             && allow("metadata.namespace", key.namespace.as_deref())
     }
 

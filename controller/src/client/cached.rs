@@ -73,6 +73,8 @@ impl Client {
     /// | one that takes the last finalizer of a deleted object away | as a delete |
     /// | one that was refused, or never sent | at once: nothing happened |
     /// | one that may have happened (no answer, a server error, cancelled) | shows what one live read of the object found |
+    /// | a delete of many that failed or may have happened | shows what one live list of their metadata found |
+    /// | of an object that the labels of its answer leave out of the cache | does not hold it, or no older state of it |
     /// | of an object outside the cached namespaces, or a dry run | at once |
     /// | a create that leaves the name to the server and has no answer | at once: nobody can tell which object it would be. Name what must not be made twice |
     /// | to more than 1,024 objects | for those that were written last; of one reconcile, or of one client outside of reconciles |
@@ -144,7 +146,7 @@ impl<V: 'static> Cached<V> {
     /// [`Error::Unread`] when the cache cannot say: it is not filled, or does not watch the namespace.
     pub async fn get(&self, key: &ObjectKey) -> Result<Option<Arc<V>>, Error> {
         self.settled(key.namespace.as_deref(), |written| {
-            written.name == key.name && same_namespace(written, key)
+            (written.name == key.name || written.name.is_empty()) && same_namespace(written, key)
         })
         .await;
         Ok(self.lister.get(key)?)

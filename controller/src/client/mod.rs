@@ -404,7 +404,11 @@ impl Client {
             .is_none_or(|reading| reading.caches.holds(&kind));
         cached.then(|| {
             let subject = outline::Subject::of(call);
-            (notes.begin(kind, subject.key.clone()), subject)
+            let begun = notes.begin(kind, subject.key.clone());
+            match subject.verb {
+                call::Verb::DeleteAllOf => (begun.to_many(), subject),
+                _ => (begun, subject),
+            }
         })
     }
 

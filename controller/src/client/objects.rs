@@ -184,7 +184,7 @@ impl<K: AnyObject> Objects<K> {
     /// `which` select.
     ///
     /// # Errors
-    /// When the call fails. Some may be deleted then; which, is not known, and nothing waits for them.
+    /// When the call fails. Some may be deleted then; a cached read and the next reconcile find out which.
     pub async fn delete_all_of(
         &self,
         namespace: Option<&str>,

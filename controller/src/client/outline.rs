@@ -80,7 +80,7 @@ struct Details {
 /// What a write is about, kept while it is under way.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
-    verb: Verb,
+    pub(super) verb: Verb,
     pub(super) key: ObjectKey,
     /// Whether its objects end gracefully: a delete marks them first.
     graceful: bool,
@@ -153,6 +153,8 @@ impl Outline {
         };
         match subject.verb {
             Verb::Get | Verb::List => Vec::new(),
+            // It does not say which.
+            Verb::DeleteAllOf if self.is_status() => vec![(subject.key.clone(), Effect::UNKNOWN)],
             Verb::DeleteAllOf => {
                 let each = self.items.iter();
                 each.map(|item| item.deleted(subject.graceful)).collect()

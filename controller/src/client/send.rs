@@ -74,6 +74,10 @@ impl Client {
             Ok(answer) => Ok((answer, begun)),
             Err(error) => {
                 match begun {
+                    // Some may be deleted when one is refused.
+                    Some((begun, _)) if begun.is_to_many() && error.status().is_some() => {
+                        drop(begun);
+                    }
                     Some((begun, _)) if !error.is_ambiguous() => begun.discard(),
                     begun => drop(begun),
                 }

@@ -19,6 +19,9 @@
 //!   is none then, it is seen when the store holds nothing, or something that it did not hold when that was asked:
 //!   somebody made it again. A write of ours to it before that was answered counts as with a delete: the store has to
 //!   come to its version, and not to hold its uid any more;
+//! * a **delete of many that may have happened**, in part too, is settled by one live list of their metadata: of what a store
+//!   holds and the server has not, as with a delete, and what waits for its end is a change like another. Writes of ours to
+//!   objects there before it may be undone by it, and are unknown;
 //! * a kind that no cache of this process holds is not waited for, nor a create without a name whose answer was lost;
 //!   past a thousand objects the first are forgotten;
 //! * past the **time-out** the reconcile runs anyway, and that is counted.
@@ -76,6 +79,8 @@ pub(crate) enum Effect {
         /// As of what is gone.
         after: Option<State>,
     },
+    /// These writes to several objects, which one request did. Its key has no name.
+    Each(Vec<Write>),
     /// Unknown: it may have happened.
     Unknown {
         /// What the write of ours before it did, which a store may not have seen either.
@@ -118,6 +123,12 @@ pub(crate) struct Notes {
 impl Notes {
     pub(crate) fn note(&self, mut write: Write) {
         let mut writes = self.writes.lock();
+        if write.key.name.is_empty() {
+            for known in writes.iter_mut().filter(|known| known.is_among(&write)) {
+                let effect = std::mem::replace(&mut known.effect, Effect::UNKNOWN);
+                known.effect = effect.then(Effect::UNKNOWN);
+            }
+        }
         let known = writes.iter().position(|known| known.is_of(&write));
         if let Some(known) = known {
             let known = writes.remove(known);
@@ -159,6 +170,7 @@ impl Notes {
         Begun {
             notes: Arc::clone(self),
             write: Some((kind, key)),
+            many: false,
         }
     }
 
@@ -172,6 +184,11 @@ impl Write {
     pub(crate) fn is_of(&self, other: &Self) -> bool {
         self.kind == other.kind && self.key == other.key
     }
+
+    /// Whether it is to one of the objects of a place that the write `many` may be to.
+    fn is_among(&self, many: &Self) -> bool {
+        self.kind == many.kind && self.key.namespace == many.key.namespace
+    }
 }
 
 /// A write under way. Dropped without an answer (the reconcile was cancelled), it is noted as unknown.
@@ -179,11 +196,23 @@ impl Write {
 pub(crate) struct Begun {
     notes: Arc<Notes>,
     write: Option<(GroupKind, ObjectKey)>,
+    /// It is to all objects of a place, so that there need be no name.
+    many: bool,
 }
 
 // === impl Begun ===
 
 impl Begun {
+    /// It is to all objects of the place of its key.
+    pub(crate) fn to_many(mut self) -> Self {
+        self.many = true;
+        self
+    }
+
+    pub(crate) fn is_to_many(&self) -> bool {
+        self.many
+    }
+
     /// The write had these effects. On which object, a create with a generated name learns only now.
     pub(crate) fn settle(mut self, effects: Vec<(ObjectKey, Effect)>) {
         if let Some((kind, _)) = self.write.take() {
@@ -203,7 +232,7 @@ impl Begun {
 impl Drop for Begun {
     fn drop(&mut self) {
         if let Some((kind, key)) = self.write.take()
-            && !key.name.is_empty()
+            && (self.many || !key.name.is_empty())
         {
             self.notes.note(Write {
                 kind,
@@ -246,6 +275,7 @@ impl Effect {
             Self::Version { state, .. } => Some(state),
             Self::Gone { after, .. } | Self::Absent { after, .. } => after.as_ref(),
             Self::Unknown { before } => before.as_ref()?.state(),
+            Self::Each(_) => None,
         }
     }
 
@@ -320,18 +350,19 @@ impl Effect {
                 held.extend_from_slice(gone);
                 after.clone()
             }
-            Some(Self::Unknown { .. }) | None => None,
+            Some(Self::Unknown { .. } | Self::Each(_)) | None => None,
         };
         Self::Absent { held, after }
     }
 
-    /// Whether a store that shows `view` has seen it. Unknown effects are never seen: resolve them first.
+    /// Whether a store that shows `view` has seen it. Unknown effects are never seen: resolve them first. Those of several
+    /// writes are asked one by one.
     pub(crate) fn is_seen(&self, view: &View) -> bool {
         let reached = |seen: &Option<String>, version: &str| {
             seen.as_deref().is_some_and(|seen| at_least(seen, version))
         };
         match self {
-            Self::Unknown { .. } => false,
+            Self::Unknown { .. } | Self::Each(_) => false,
             Self::Gone { after, .. } | Self::Absent { after, .. } if view.object.is_none() => {
                 let reached = |after: &State| reached(&view.through, &after.version);
                 view.left_out || after.as_ref().is_none_or(reached)

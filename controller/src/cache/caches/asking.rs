@@ -33,6 +33,9 @@ impl Caches {
 
     /// Whether the caches show what `write` did; true for what is not cached, or not any more.
     pub(crate) fn has_seen(&self, write: &Write) -> bool {
+        if let Effect::Each(writes) = &write.effect {
+            return writes.iter().all(|write| self.has_seen(write));
+        }
         self.holding(write)
             .iter()
             .filter(|store| store.may_hold(&write.key))
@@ -55,6 +58,9 @@ impl Caches {
         write: &Write,
         limit: Duration,
     ) -> Option<Effect> {
+        if write.key.name.is_empty() {
+            return self.ask_of_many(client, write, limit).await;
+        }
         // Before the question: what is held later may have been made since.
         let held = self.held(write);
         match self.live(client, write, limit).await? {
@@ -119,7 +125,7 @@ impl Caches {
     }
 
     /// The stores of the objects of a write, in whatever version of the API.
-    fn holding(&self, write: &Write) -> Vec<Arc<dyn Store>> {
+    pub(super) fn holding(&self, write: &Write) -> Vec<Arc<dyn Store>> {
         let slots = self.slots();
         slots
             .iter()

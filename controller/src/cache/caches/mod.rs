@@ -3,6 +3,7 @@
 mod asking;
 mod indexes;
 mod making;
+mod many;
 mod readiness;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 
 use futures::FutureExt;
+use http::Method;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube_core::PartialObjectMeta;
 use kube_core::params::{DeleteParams, ListParams};
@@ -250,6 +251,96 @@ async fn an_object_whose_labels_the_cache_leaves_out_is_not_waited_for() {
     write("b", "web").await;
     assert!(read_held(&world, "b").await.1 >= Duration::from_secs(5));
     assert!(!world.counted("timeouts"));
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_of_many_whose_answer_is_lost_or_bad_is_waited_for() {
+    for (case, fate, left) in [
+        ("lost", Fate::Lose, 0),
+        ("refused, before any", Fate::Refuse(500), 2),
+        ("refused, after one", Fate::Refuse(403), 1),
+    ] {
+        let world = World::start().await;
+        // Held and not held: the first was made by this client, and no cache has shown it.
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some("c".into());
+        map.metadata.namespace = Some("ns".into());
+        if case == "lost" {
+            world.client.create(&map).await.unwrap();
+        }
+        world
+            .fake
+            .hook(move |method, _| (*method == Method::DELETE).then_some(fate.clone()));
+        let params = (ListParams::default(), DeleteParams::default());
+        let deleted = world
+            .client
+            .delete_all_of::<ConfigMap>(Some("ns"), &params.0, &params.1)
+            .await;
+        deleted.unwrap_err();
+        world.fake.no_hook();
+        if case == "refused, after one" {
+            world.fake.remove(&path("b"));
+        }
+        if left == 2 {
+            assert_eq!(
+                took(world.maps().list(None)).await.1,
+                Duration::ZERO,
+                "{case}"
+            );
+        } else {
+            let maps = world.maps();
+            let mut reading = pin!(maps.list(Some("ns")));
+            assert!(
+                timeout(Duration::from_secs(5), &mut reading).await.is_err(),
+                "{case}"
+            );
+            // One of the objects is waited for as well as all.
+            let mut one = pin!(world.read("b"));
+            assert!(
+                timeout(Duration::from_secs(1), &mut one).await.is_err(),
+                "{case}"
+            );
+            world.fake.hold_watches(false);
+            assert_eq!(reading.await.unwrap().len(), left, "{case}");
+            assert_eq!(one.await, None, "{case}");
+        }
+        let lists = world.fake.log();
+        let lists = lists
+            .iter()
+            .filter(|line| *line == "LIST /api/v1/namespaces/ns/configmaps");
+        // Each of the two reads may ask.
+        assert!((1..=2).contains(&lists.count()), "{case}");
+        assert!(!world.counted("timeouts"), "{case}");
+        world.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_delete_of_many_left_waiting_for_a_finalizer_is_waited_for() {
+    let world = World::start().await;
+    world
+        .fake
+        .hook(|method, _| (*method == Method::DELETE).then_some(Fate::Refuse(504)));
+    let params = (ListParams::default(), DeleteParams::default());
+    let deleted = world
+        .client
+        .delete_all_of::<ConfigMap>(Some("ns"), &params.0, &params.1)
+        .await;
+    deleted.unwrap_err();
+    world.fake.no_hook();
+    let marked =
+        json!({"metadata": {"finalizers": ["a/b"], "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    world.fake.put(&path("a"), marked);
+    let maps = world.maps();
+    let mut reading = pin!(maps.list(Some("ns")));
+    assert!(timeout(Duration::from_secs(5), &mut reading).await.is_err());
+    world.fake.hold_watches(false);
+    let read = reading.await.unwrap();
+    let marked = read
+        .iter()
+        .filter(|map| map.metadata.deletion_timestamp.is_some());
+    assert_eq!((read.len(), marked.count()), (2, 1));
     world.end().await;
 }
 
