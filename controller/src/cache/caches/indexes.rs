@@ -1,5 +1,6 @@
 //! Indexes of caches: said of a kind, kept when its informer is replaced.
 
+use std::any::TypeId;
 use std::sync::Arc;
 
 use reeve_informer::indexer;
@@ -14,6 +15,8 @@ pub(super) struct Index {
     name: Arc<str>,
     /// `None` for the index of a label.
     function: Option<RowIndex>,
+    /// The type of the function, if that says which one it is: the function has captured nothing.
+    identity: Option<TypeId>,
 }
 
 // === impl Caches ===
@@ -21,16 +24,24 @@ pub(super) struct Index {
 impl Caches {
     /// Adds an index, before or after the start: `function` names the values of each object, and
     /// [`Lister::by_index`](super::super::Lister::by_index) finds them. An index that is called as a field serves field
-    /// selectors. It stays when the kind's informer is replaced (controller-runtime: `IndexField`).
+    /// selectors. It stays when the kind's informer is replaced (controller-runtime: `IndexField`), and when the controller
+    /// it was added for is stopped.
+    ///
+    /// To add the same index again does nothing, so that a controller can be added again with its indexes. It is the same
+    /// if `function` is, and has captured nothing: a `fn`, or the closure of one line of code.
     ///
     /// # Errors
-    /// If the kind has an index of this name.
-    pub fn add_index<V: 'static>(
+    /// If the kind has an index of this name with another function, or with one that has captured something.
+    pub fn add_index<V: 'static, F>(
         &self,
         view: &View<V>,
         name: impl Into<Arc<str>>,
-        function: impl Fn(&V) -> Vec<Arc<str>> + Send + Sync + 'static,
-    ) -> Result<(), indexer::Error> {
+        function: F,
+    ) -> Result<(), indexer::Error>
+    where
+        F: Fn(&V) -> Vec<Arc<str>> + Send + Sync + 'static,
+    {
+        let identity = (size_of::<F>() == 0).then(TypeId::of::<F>);
         let shown = view.clone();
         let function: RowIndex = Arc::new(move |row| {
             let mut values = Vec::new();
@@ -43,13 +54,15 @@ impl Caches {
             kind: view.kind.clone(),
             name: name.into(),
             function: Some(function),
+            identity,
         })
     }
 
-    /// Adds an index of the values of a label, which label selectors use, before or after the start.
+    /// Adds an index of the values of a label, which label selectors use, before or after the start. To add it again does
+    /// nothing.
     ///
     /// # Errors
-    /// If the kind has one already.
+    /// If somebody else gave the informer such an index.
     pub fn add_label_index(
         &self,
         kind: &Kind,
@@ -59,13 +72,17 @@ impl Caches {
             kind: kind.clone(),
             name: label.into(),
             function: None,
+            identity: None,
         })
     }
 
     fn index(&self, index: Index) -> Result<(), indexer::Error> {
         let stores: Vec<_> = {
             let mut state = self.shared.state.lock();
-            if state.indexes.iter().any(|known| known.is(&index)) {
+            if let Some(known) = state.indexes.iter().find(|known| known.is(&index)) {
+                if known.computes_the_same(&index) {
+                    return Ok(());
+                }
                 return Err(indexer::Error::Exists {
                     name: Arc::clone(&index.name),
                 });
@@ -96,6 +113,12 @@ impl Index {
         self.kind.is(&other.kind)
             && self.name == other.name
             && self.function.is_none() == other.function.is_none()
+    }
+
+    /// Whether both, of one name, give every object the same values.
+    fn computes_the_same(&self, other: &Self) -> bool {
+        let labels = self.function.is_none() && other.function.is_none();
+        labels || (self.identity.is_some() && self.identity == other.identity)
     }
 
     pub(super) fn add_to(&self, store: &dyn Store) -> Result<(), indexer::Error> {
