@@ -25,6 +25,10 @@ impl<K: Resource + Send + Sync + 'static> Watched for K {}
 ///
 /// It is asked in the task of the kind's informer, and so are predicates: what it does delays the cache. Reading other caches
 /// is quick; nothing should be waited for.
+///
+/// A handler that panics loses the event. The panic is logged, and the request comes with the next event of the object or
+/// with a [resync](crate::cache::KindOptions::resync), which is off by default. A predicate that panics lets the event
+/// through.
 pub trait Handler<K: Watched, R = Request>: Send + Sync + 'static {
     /// Calls `request` with each. It may name one twice; the queue holds it once.
     fn requests(&self, event: &Event<K>, request: &mut dyn FnMut(R));

@@ -1,12 +1,14 @@
 //! The watches of a controller: a kind, the predicates that let its events through, the handler that names requests.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use reeve_informer::{Event, HandlerOptions};
 use reeve_workqueue::{AddOptions, LOW_PRIORITY, Queue};
 
 use crate::cache::{CacheError, Caches, Registration, View};
+use crate::client::key_of;
 use crate::cluster::Cluster;
 use crate::handler::{Handler, Watched, is_unchanged};
 use crate::predicate::{Filter, MetaEvent, Predicate};
@@ -73,11 +75,9 @@ impl<R: RequestKey> AnyWatch<R> {
                 let (handler, predicates) = (Arc::clone(&handler), Arc::clone(&predicates));
                 // It puts keys into the queue and returns.
                 let options = HandlerOptions::new().name(name).inline();
+                let controller = name.to_owned();
                 caches.register(interest.clone(), &view, options, move |event| {
-                    let meta = MetaEvent::of(&event);
-                    if filters.iter().all(|filter| filter.passes(&meta))
-                        && predicates.iter().all(|predicate| predicate.allows(&event))
-                    {
+                    if is_allowed(&controller, &filters, &predicates, &event) {
                         enqueue(&queue, &*handler, &event);
                     }
                 })
@@ -94,6 +94,30 @@ impl<R: RequestKey> AnyWatch<R> {
             optional: self.optional,
         })
     }
+}
+
+/// Whether all filters and predicates allow `event`. If one panics they do: a reconcile too many costs less than one that
+/// is missing until the object changes again.
+fn is_allowed<K: Watched>(
+    controller: &str,
+    filters: &Filters,
+    predicates: &[Box<dyn Predicate<K>>],
+    event: &Event<K>,
+) -> bool {
+    let judge = || {
+        let meta = MetaEvent::of(event);
+        filters.iter().all(|filter| filter.passes(&meta))
+            && predicates.iter().all(|predicate| predicate.allows(event))
+    };
+    catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|_| {
+        let object = event.object().map(|object| key_of(object.meta()));
+        tracing::error!(
+            controller,
+            object = object.map(tracing::field::display),
+            "a predicate panicked; the event is handled as if it were allowed"
+        );
+        true
+    })
 }
 
 /// Adds what `handler` names for `event`; what is no news at low priority.

@@ -113,6 +113,34 @@ async fn an_event_filter_may_be_a_combination() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_at_which_a_filter_or_predicate_panics_is_handled() {
+    for of_all in [false, true] {
+        let (fake, seen) = (Fake::default(), Seen::default());
+        let panics = |name: Option<&str>| assert_ne!(name, Some("odd"), "on purpose");
+        let controller = Controller::builder("test").for_kind::<ConfigMap>();
+        let controller = if of_all {
+            controller.with_event_filter(move |event: &MetaEvent<'_>| {
+                if let MetaEvent::Added { object, .. } = event {
+                    panics(object.name.as_deref());
+                }
+                false
+            })
+        } else {
+            controller.with_predicate(predicate::object(move |map: &ConfigMap| {
+                panics(map.metadata.name.as_deref());
+                false
+            }))
+        };
+        fake.put(&path("a"), map("1"));
+        fake.put(&path("odd"), map("1"));
+        let running = start(&fake, [controller.complete(done(&seen)).unwrap()]).await;
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(*seen.lock(), ["ns/odd"], "{of_all}");
+        running.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_controlling_owner_or_every_owner_is_requested() {
     let owner = |kind: &str, name: &str, controller: bool| json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": name, "controller": controller});
     let owners = json!([
