@@ -4,8 +4,12 @@ use std::fmt::{Debug, Write as _};
 use std::panic::Location;
 use std::time::Duration;
 
+use http::HeaderValue;
+use http::header::USER_AGENT;
 use kube_client::Config;
+use kube_client::client::Body;
 use kube_client::config::{KubeConfigOptions, Kubeconfig};
+use parking_lot::Mutex;
 use reeve_apiserver::ApiServer;
 use reeve_apiserver::control_plane::ControlPlane;
 use reeve_apiserver::front::Front;
@@ -17,15 +21,24 @@ use super::{Faults, Look, Patience, Record, Running, Server, Setup};
 use crate::client::connect;
 use crate::client::{Client, Object};
 use crate::controller::Controller;
+use crate::debug::Queues;
 use crate::manager::{self, Manager};
 
 /// How many requests are shown when something never comes.
 const SHOWN: usize = 10;
+/// How many keys of a controller are shown with their errors.
+const FAILURES: usize = 3;
+/// The `User-Agent` of what the client of the test sends.
+const OWN: &str = "reeve-controller-testing";
 
 /// An API server, and what a test asks of it. It ends when this is dropped.
 pub struct Cluster {
     clock: Clock,
     kube: kube_client::Client,
+    /// The same for the test itself, whose requests are told from those of what it tests.
+    own: kube_client::Client,
+    /// The queues of the managers that were started.
+    queues: Mutex<Vec<Queues>>,
     faults: Faults,
     requests: Record,
     patience: Patience,
@@ -57,6 +70,8 @@ impl Cluster {
         Self {
             clock: server.clock().clone(),
             kube: server.client(),
+            own: marked(server.client()),
+            queues: Mutex::default(),
             faults: server.faults(),
             requests: server.requests(),
             patience: Patience::VIRTUAL,
@@ -72,9 +87,11 @@ impl Cluster {
     pub fn of_control_plane(control_plane: ControlPlane) -> Self {
         let clock = Clock::system();
         let front = Front::new(clock.clone());
-        let kube = connected(&control_plane);
+        let kube = front.client(connected(&control_plane));
         Self {
-            kube: front.client(kube),
+            own: marked(kube.clone()),
+            kube,
+            queues: Mutex::default(),
             clock,
             faults: front.faults(),
             requests: front.requests(),
@@ -90,13 +107,14 @@ impl Cluster {
         self
     }
 
-    /// A client of an administrator. What it sends is in the log and meets faults, too.
+    /// A client of an administrator, for the test itself. What it sends is in the log and meets faults, too; when
+    /// something never comes, the requests that are shown are those of others.
     #[must_use]
     pub fn client(&self) -> Client {
-        Client::new(self.kube.clone())
+        Client::new(self.own.clone())
     }
 
-    /// The same as kube-client knows it.
+    /// A client of an administrator as kube-client knows it, for what is tested.
     #[must_use]
     pub fn kube(&self) -> kube_client::Client {
         self.kube.clone()
@@ -146,6 +164,7 @@ impl Cluster {
     /// Runs `manager`.
     #[must_use]
     pub fn start(&self, manager: &Manager) -> Running {
+        self.queues.lock().push(manager.queues().clone());
         Running::start(manager)
     }
 
@@ -178,7 +197,8 @@ impl Cluster {
     /// Waits until `look` finds something, and returns it: see [`Look`] for what a look may return.
     ///
     /// # Panics
-    /// When it never does, with what was last seen and the last requests.
+    /// When it never does, with what was last seen, the keys that fail in the controllers of the managers that
+    /// [`Cluster::start`] runs, each with its last error, and the last requests but those of [`Cluster::client`].
     #[track_caller]
     pub fn eventually<L: Look>(
         &self,
@@ -186,13 +206,13 @@ impl Cluster {
         look: impl AsyncFnMut() -> L,
     ) -> impl Future<Output = L::Found> {
         let at = Location::caller();
-        self.patience.wait(what, at, look, || self.last_requests())
+        self.patience.wait(what, at, look, || self.report())
     }
 
     /// Waits until `look` sees `expected`.
     ///
     /// # Panics
-    /// When it never does, with what was last seen and the last requests.
+    /// As [`Cluster::eventually`].
     #[track_caller]
     pub fn eventually_eq<T, E>(
         &self,
@@ -206,13 +226,13 @@ impl Cluster {
     {
         let at = Location::caller();
         let look = async move || compared(look().await, &expected);
-        self.patience.wait(what, at, look, || self.last_requests())
+        self.patience.wait(what, at, look, || self.report())
     }
 
     /// Looks again and again for as long as `length` says; every look must find it.
     ///
     /// # Panics
-    /// When one does not, with what was seen instead and the last requests.
+    /// When one does not, with what was seen instead, and more as [`Cluster::eventually`].
     #[track_caller]
     pub fn consistently<L: Look>(
         &self,
@@ -221,20 +241,51 @@ impl Cluster {
         look: impl AsyncFnMut() -> L,
     ) -> impl Future<Output = ()> {
         let at = Location::caller();
-        self.patience
-            .keep(what, length, at, look, || self.last_requests())
+        self.patience.keep(what, length, at, look, || self.report())
     }
 
-    fn last_requests(&self) -> String {
-        let all = self.requests.all();
-        let mut text = format!("\n  requests: {}", all.len());
-        if all.len() > SHOWN {
+    /// What may explain why something never came.
+    fn report(&self) -> String {
+        let mut text = String::new();
+        let queues = self.queues.lock().clone();
+        for queue in queues.iter().flat_map(|queues| queues.report(usize::MAX)) {
+            let items = queue.items.iter();
+            let failed = items.filter_map(|item| Some((item, item.last_error.as_ref()?)));
+            let failed: Vec<_> = failed.collect();
+            let name = &queue.name;
+            for (item, error) in failed.iter().take(FAILURES) {
+                let (key, times) = (&item.key, item.failures);
+                let message = &error.message;
+                let _ = write!(
+                    text,
+                    "\n  {name} failed for {key}, {times} times in a row: {message}"
+                );
+            }
+            if failed.len() > FAILURES {
+                let more = failed.len() - FAILURES;
+                let _ = write!(text, "\n  {name} failed for {more} more keys");
+            }
+        }
+        self.write_requests(&mut text);
+        text
+    }
+
+    fn write_requests(&self, text: &mut String) {
+        let (own, others): (Vec<_>, Vec<_>) = self
+            .requests
+            .all()
+            .into_iter()
+            .partition(|request| request.agent == OWN);
+        let _ = write!(text, "\n  requests: {}", others.len());
+        if !own.is_empty() {
+            let _ = write!(text, " and {} of the test itself", own.len());
+        }
+        if others.len() > SHOWN {
             let _ = write!(text, ", the last {SHOWN}");
         }
-        for request in &all[all.len().saturating_sub(SHOWN)..] {
+        for request in &others[others.len().saturating_sub(SHOWN)..] {
             let _ = write!(text, "\n    {request}");
         }
-        text
     }
 }
 
@@ -244,6 +295,18 @@ impl Debug for Cluster {
             .field("server", &self.server)
             .finish_non_exhaustive()
     }
+}
+
+/// A client that sends what `kube` sends, and says that it is the test's.
+fn marked(kube: kube_client::Client) -> kube_client::Client {
+    let namespace = kube.default_namespace().to_owned();
+    let service = tower::service_fn(move |mut request: http::Request<Body>| {
+        let agent = HeaderValue::from_static(OWN);
+        request.headers_mut().insert(USER_AGENT, agent);
+        let kube = kube.clone();
+        async move { kube.send(request).await }
+    });
+    kube_client::Client::new(service, namespace)
 }
 
 /// A client with the limits of production.

@@ -46,6 +46,7 @@
 //! | the wall clock set | [`Clock::jump`] of [`Cluster::clock`] |
 //! | its own server: RBAC, tokens, history | [`Setup::api_server`] |
 //! | a manager of its own making | [`Cluster::manager`], [`Cluster::start`] |
+//! | server-side apply | a real server: the built-in one has none, and answers 415 |
 //! | a process that is killed | [`Running::crash`] |
 //!
 //! A test that has a runtime already (`#[tokio::test(start_paused = true)]`) starts with [`Cluster::in_process`] or

@@ -135,11 +135,15 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::panic::AssertUnwindSafe;
+
+    use futures::FutureExt;
+    use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
 
-    use crate::ObjectKey;
+    use crate::client::Client;
     use crate::testing::Cluster;
-    use k8s_openapi::api::core::v1::ConfigMap;
+    use crate::{Context, Controller, ObjectKey, Outcome, Request, reconcile};
 
     use super::*;
 
@@ -151,13 +155,43 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    #[should_panic(expected = "get 404 /api/v1/namespaces/default/configmaps/none")]
-    async fn what_never_comes_is_said_with_the_last_requests() {
+    async fn what_never_comes_is_said_with_the_errors_of_controllers_and_the_requests_of_others() {
         let cluster = Cluster::in_process().await;
-        let (client, key) = (cluster.client(), ObjectKey::namespaced("default", "none"));
-        cluster
-            .eventually("the map", async || client.get::<ConfigMap>(&key).await)
-            .await;
+        let (client, none) = (cluster.client(), ObjectKey::namespaced("default", "none"));
+        let other = Client::new(cluster.kube());
+        other.get::<ConfigMap>(&none).await.unwrap_err();
+        for name in ["a", "b", "c", "d", "well"] {
+            let map = json!({"metadata": {"name": name, "namespace": "default"}});
+            cluster.create::<ConfigMap>(map).await;
+        }
+        let reconciler = reconcile::function(|_: Context, request: Request| async move {
+            match &*request.name {
+                "well" => Ok(Outcome::done()),
+                _ => Err(reconcile::Error::message("my own mistake")),
+            }
+        });
+        let controller = Controller::builder("greeter")
+            .for_kind::<ConfigMap>()
+            .complete(reconciler);
+        let running = cluster.run([controller.unwrap()]).await;
+        let never = cluster.eventually("the map", async || client.get::<ConfigMap>(&none).await);
+        let panic = AssertUnwindSafe(never).catch_unwind().await.unwrap_err();
+        let text = panic.downcast_ref::<String>().unwrap();
+        let failed = text.matches("\n  greeter failed for default/").count();
+        assert_eq!(failed, 3, "{text}");
+        assert_eq!(text.matches("times in a row: my own mistake").count(), 3);
+        assert!(
+            text.contains("\n  greeter failed for 1 more keys"),
+            "{text}"
+        );
+        // The one of another client, and those of the informer.
+        let gets = text
+            .matches(" get 404 /api/v1/namespaces/default/configmaps/none")
+            .count();
+        assert_eq!(gets, 1, "{text}");
+        assert!(text.contains(" of the test itself"), "{text}");
+        assert!(text.contains(" watch 200 /api/v1/configmaps?"), "{text}");
+        running.end().await;
     }
 
     #[tokio::test(start_paused = true)]
