@@ -1,6 +1,5 @@
 //! A controller in a hundred lines: for each ConfigMap with the label `greet` it keeps a second one that holds the
 //! greeting: `cargo run -p reeve-controller --example write_a_controller`. The API server is in this process.
-#![allow(clippy::print_stdout, reason = "it is a program that prints")]
 
 use std::time::Duration;
 
@@ -45,9 +44,8 @@ impl Reconciler for Greeter {
                 let (options, patch) = (WriteOptions::new(), Patch::merge(json!({"data": wanted})));
                 let write = ctx.client().patch::<ConfigMap, _>(&key, options, patch);
                 write.await?;
-                let note = "the greeting had been changed";
-                ctx.events()
-                    .event(&*map, EventType::Normal, "Mended", "Greet", note);
+                let (events, note) = (ctx.events(), "the greeting had been changed");
+                events.event(&*map, EventType::Normal, "Mended", "Greet", note);
             }
             Some(_) => {}
         }
@@ -57,7 +55,15 @@ impl Reconciler for Greeter {
 }
 
 #[tokio::main]
-pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() {
+    tracing_subscriber::fmt::init();
+    if let Err(error) = run().await {
+        tracing::error!("{error}");
+        std::process::exit(1);
+    }
+}
+
+pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
     let server = ApiServer::builder().start().await?;
     let manager = Manager::builder(server.client()).build().await?;
     let greeter = Controller::builder("greeter")
@@ -68,8 +74,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
     manager.add_controller(greeter)?;
     // In a cluster: manager.run_until_signal().await
     let stop = CancellationToken::new();
-    let run = manager.run(stop.clone());
-    let (ran, used) = tokio::join!(run, async {
+    let (ran, used) = tokio::join!(manager.run(stop.clone()), async {
         let used = user(&manager).await;
         stop.cancel();
         used
@@ -90,7 +95,7 @@ async fn user(manager: &Manager) -> Result<(), Box<dyn std::error::Error>> {
         while hello().await.unwrap_or_default().get("greeting") != Some(&"Hello world".into()) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        println!("{what}: Hello world");
+        tracing::info!("{what}: Hello world");
         let spoil = Patch::merge(json!({"data": {"greeting": "Boo"}}));
         let write = client.patch::<ConfigMap, _>(&key, WriteOptions::new(), spoil);
         write.await?;

@@ -14,6 +14,7 @@ mod control_plane_client;
 mod degraded;
 mod examples;
 mod greeter;
+mod guides;
 mod leases;
 mod predicates;
 mod server_side_apply;

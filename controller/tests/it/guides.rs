@@ -1,0 +1,154 @@
+//! What the guides say in passing compiles: the code of their tables stands here too, and their `Cargo.toml` names
+//! versions of this workspace.
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_core::PartialObjectMeta;
+use reeve_clock::Clock;
+use reeve_controller::cache::{Kind, View};
+use reeve_controller::client::{ApplyOptions, connect};
+use reeve_controller::controller::Defaults;
+use reeve_controller::handler::for_object;
+use reeve_controller::reconcile::{self, Error};
+use reeve_controller::{
+    Cluster, Context, Controller, Manager, Outcome, Request, controller, leader_election, source,
+};
+
+const GUIDE: &str = include_str!("../../../docs/guides/controller.md");
+const MIGRATION: &str = include_str!("../../../docs/guides/controller-migration.md");
+
+type K = ConfigMap;
+type T = ConfigMap;
+
+fn reconciler() -> impl reconcile::Reconciler {
+    reconcile::function(|_: Context, _: Request| async {
+        Err::<Outcome, _>(Error::outage("the gateway is away"))
+    })
+}
+
+#[allow(dead_code, reason = "it is compiled, and compared with the guides")]
+async fn code(ctx: Context, client: kube_client::Client) -> Result<(), Box<dyn StdError>> {
+    let clock = Clock::system();
+    let manager = Manager::builder(connect::infer(&connect::Options::new()).await?)
+        .leader_election(leader_election::Options::new(
+            "namespace",
+            "name",
+            leader_election::identity(&clock),
+        ))
+        .health_address(([0, 0, 0, 0], 8081).into())
+        .metrics_address(([0, 0, 0, 0], 8080).into())
+        .controllers(Defaults::new().group_kind_concurrency("ConfigMap", 8))
+        .build()
+        .await?;
+    let cluster = manager.add_cluster(Cluster::builder("edge", client))?;
+
+    let (handler, period, request) = (for_object(), Duration::MAX, Request::cluster("sweep"));
+    let (_sender, requests) = source::channel::<Request>(16);
+    let view = View::<ConfigMap>::typed();
+    let many = Controller::builder("many")
+        .for_kind::<ConfigMap>()
+        .watches::<K>(handler)
+        .optional()
+        .watches_view(View::<PartialObjectMeta<K>>::metadata(), handler)
+        .watches_in(&cluster, view, handler)
+        .watches_source(requests)
+        .watches_source(source::every(period, request))
+        .workers(8)
+        .reconcile_timeout(Duration::from_secs(60))
+        .min_interval(Duration::from_secs(30))
+        .max_retries(5, |request, error| tracing::info!("{request}: {error}"))
+        .complete(reconciler())?;
+    let handle = manager.add_controller(many)?;
+    handle.watch(controller::Watch::new(View::<K>::typed(), handler))?;
+    handle.stop().await;
+
+    let kind = Kind::of::<ConfigMap>();
+    let dynamic = Controller::builder("dynamic").for_view(View::dynamic(&kind));
+    manager.add_controller(dynamic.complete(reconciler())?)?;
+    let metadata = View::<PartialObjectMeta<T>>::metadata();
+    let metadata = Controller::builder("metadata").for_view(metadata);
+    manager.add_controller(metadata.complete(reconciler())?)?;
+
+    tracing::info!(deadline = ?ctx.deadline());
+    let wanted = ConfigMap::default();
+    ctx.client()
+        .apply(&wanted, ApplyOptions::new("greeter").force())
+        .await?;
+    manager.run_until_signal().await?;
+    Ok(())
+}
+
+/// Without white space and what rustfmt adds.
+fn plain(text: &str) -> String {
+    let text: String = text.split_whitespace().collect();
+    text.replace(",)", ")")
+}
+
+/// The code between backticks.
+fn spans(text: &str) -> impl Iterator<Item = String> {
+    let spans = text.split('`').skip(1).step_by(2);
+    spans.map(|span| span.replace("\\|", "|"))
+}
+
+fn expect(span: &str) {
+    let code = plain(include_str!("guides.rs"));
+    // Three dots stand for whatever is needed there.
+    for part in span.split('…') {
+        assert!(code.contains(&plain(part)), "{span} is not in guides.rs");
+    }
+}
+
+#[test]
+fn the_code_in_the_tables_of_the_guides_compiles() {
+    let (_, rest) = GUIDE.split_once("## From here to a cluster").unwrap();
+    let (table, _) = rest.split_once("\n## ").unwrap();
+    let mut expected = 0;
+    for row in table.lines().filter(|line| line.starts_with('|')) {
+        // Variables of the environment and features are no code.
+        let code = spans(row).filter(|span| !span.contains('=') && span != "testing");
+        for span in code.filter(|span| span != "reeve_controller::testing") {
+            expect(&span);
+            expected += 1;
+        }
+    }
+    assert!(expected > 20, "{expected}");
+    for guide in [GUIDE, MIGRATION] {
+        let views: Vec<String> = spans(guide)
+            .filter(|span| span.contains("View::<"))
+            .collect();
+        assert!(!views.is_empty());
+        views.iter().for_each(|span| expect(span));
+    }
+}
+
+#[test]
+fn the_versions_that_the_guide_names_are_those_of_this_workspace() {
+    let workspace = include_str!("../../../Cargo.toml");
+    let (_, rest) = GUIDE.split_once("```toml\n").unwrap();
+    let (block, _) = rest.split_once("```").unwrap();
+    let version = |line: &str| {
+        let rest = line
+            .split_once("version = \"")
+            .or_else(|| line.split_once("= \""))?;
+        let text = rest.1.split('"').next()?;
+        Some(text.trim_start_matches(['=', '~', '^']).to_owned())
+    };
+    let mut named = 0;
+    for line in block.lines().filter(|line| line.contains(" = ")) {
+        let name = line.split(' ').next().unwrap();
+        let mut declared = workspace
+            .lines()
+            .filter(|line| !line.contains("workspace = true"));
+        let known = declared.find(|line| line.starts_with(&format!("{name} = ")));
+        let known = known.unwrap_or_else(|| panic!("{name} is not in the workspace"));
+        let (said, known) = (version(line).unwrap(), version(known).unwrap());
+        assert!(
+            known.starts_with(&said),
+            "{name}: {said} here, {known} there"
+        );
+        named += 1;
+    }
+    assert!(named >= 10, "{named}");
+}
