@@ -35,7 +35,7 @@ fn unfinished(core: &Core) -> Vec<Chore> {
     store(core, "configmaps", "default", owner);
     let reference = |name: &str, uid: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid});
     let owned = json!({"metadata": {"name": "owned", "namespace": "default", "uid": "o",
-        "ownerReferences": [reference("owner", "present"), reference("nobody", "absent")]}});
+        "ownerReferences": [reference("owner", "present"), reference("gone", "absent")]}});
     let owned = store(core, "configmaps", "default", owned);
     let definition = json!({"metadata": {"name": "foos.example.com", "uid": "d"}, "spec": {
         "group": "example.com", "scope": "Namespaced", "names": {"plural": "foos", "singular": "foo", "kind": "Foo", "listKind": "FooList"},
@@ -106,6 +106,32 @@ async fn what_the_disk_stopped_is_done_when_it_has_room_again() {
     core.store.break_disk(false);
     tokio::time::sleep(RETRY_AFTER * 2).await;
     assert!(is_finished(core));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_server_forgets_old_history_and_expires_events() {
+    for ttl in [Some(Duration::from_secs(3600)), None] {
+        let builder = ApiServer::builder().event_ttl(ttl);
+        let server = builder.start().await.unwrap();
+        let core = server.core();
+        let start = core.store.revision();
+        for n in 0..300 {
+            let object = json!({"metadata": {"name": format!("x{n}"), "namespace": "default"}});
+            store(core, "configmaps", "default", object);
+        }
+        let event = json!({"metadata": {"name": "e", "namespace": "default"}});
+        store(core, "events", "default", event);
+        let resumes = || core.store.check_start("configmaps", start).is_ok();
+        tokio::time::sleep(Duration::from_secs(70)).await;
+        assert!(resumes());
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(!resumes());
+        tokio::time::sleep(Duration::from_secs(3500)).await;
+        assert!(core.store.get("events", "default/e").is_some());
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let is_there = core.store.get("events", "default/e").is_some();
+        assert_eq!(is_there, ttl.is_none());
+    }
 }
 
 const FOOS: &str = "foos.example.com";

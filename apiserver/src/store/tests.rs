@@ -297,7 +297,7 @@ fn the_published_version_never_goes_back() {
 }
 
 #[test]
-fn a_writer_finds_its_own_version_published_whoever_else_writes() {
+fn a_writer_finds_its_own_version_published_beside_other_writers() {
     let store = store(History::default());
     std::thread::scope(|scope| {
         for thread in 0..8 {

@@ -168,6 +168,30 @@ fn writes_go_on_in_a_new_log_while_a_snapshot_is_written() {
     assert_eq!(names(&directory).len(), 2, "{:?}", names(&directory));
 }
 
+#[cfg(unix)]
+#[test]
+fn reads_and_writes_go_on_while_the_disk_takes_a_snapshot() {
+    let directory = Directory::new();
+    // A pipe takes nothing until it is read.
+    let draft = directory.0.join("snapshot.jsonl.new");
+    let made = std::process::Command::new("mkfifo").arg(&draft).status();
+    assert!(made.unwrap().success());
+    let store = open(&directory).unwrap();
+    write(&store, "a/before", Some(1));
+    store.state.write().snapshot();
+    write(&store, "a/after", Some(2));
+    let state = everything(&store, None).unwrap();
+    assert_eq!(state.len(), 2);
+    let snapshot = std::fs::read_to_string(&draft).unwrap();
+    assert!(
+        snapshot.contains("a/before") && !snapshot.contains("a/after"),
+        "{snapshot}"
+    );
+    // A pipe cannot be synced: this snapshot counts for nothing.
+    drop(store);
+    assert_eq!(everything(&open(&directory).unwrap(), None).unwrap(), state);
+}
+
 #[test]
 fn a_snapshot_that_was_not_finished_changes_nothing() {
     let directory = Directory::new();
