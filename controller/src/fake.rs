@@ -33,6 +33,10 @@ pub(crate) enum Fate {
     Slow(Duration),
     /// It is done at once, and answered after this long.
     Late(Duration),
+    /// It is answered with this code at once, and done after this long.
+    Abandon(u16, Duration),
+    /// It is refused with this code, and asked not to come again before so many seconds.
+    Busy(u16, u32),
 }
 
 type Hook = Box<dyn FnMut(&Method, &str) -> Option<Fate> + Send>;
@@ -207,10 +211,20 @@ impl Fake {
         match fate {
             Some(Fate::Hang) => std::future::pending::<()>().await,
             Some(Fate::Refuse(code)) => return Ok(status(code, "refused")),
+            Some(Fate::Busy(code, seconds)) => return Ok(busy(code, seconds)),
             Some(Fate::Slow(delay)) => tokio::time::sleep(delay).await,
-            Some(Fate::Lose | Fate::Late(_)) | None => {}
+            Some(Fate::Lose | Fate::Late(_) | Fate::Abandon(..)) | None => {}
         }
         let body = body.collect().await.expect("a body").to_bytes();
+        if let Some(Fate::Abandon(code, delay)) = fate {
+            let fake = self.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(delay).await;
+                let sent = serde_json::from_slice(&body).unwrap_or(Value::Null);
+                fake.0.lock().answer(&parts.method, &place, sent);
+            });
+            return Ok(status(code, "timed out"));
+        }
         let answer = if watch {
             self.watch(&place, &query)
         } else {
@@ -394,6 +408,13 @@ fn status(code: u16, reason: &str) -> Response<StreamBody<BoxStream<'static, Lin
     json_answer(code, &body)
 }
 
+fn busy(code: u16, seconds: u32) -> Response<StreamBody<BoxStream<'static, Line>>> {
+    let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": "test: busy", "reason": "TooManyRequests", "code": code,
+        "details": {"retryAfterSeconds": seconds}});
+    json_answer(code, &body)
+}
+
 fn version_of(place: &Place) -> String {
     let prefix = &place.prefix;
     let prefix = prefix
@@ -469,5 +490,39 @@ pub(crate) async fn eventually_within(
     while !condition() {
         assert!(begin.elapsed() < limit, "not within {limit:?}: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The log lines of the thread that captures them.
+#[derive(Clone, Default)]
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// Captures what this thread logs until the guard is dropped.
+    pub(crate) fn capture() -> (Self, tracing::subscriber::DefaultGuard) {
+        // Or tracing would note for good, when the thread of another test comes to a line first, that nobody wants it.
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
+        let lines = Self::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        (lines, tracing::subscriber::set_default(subscriber))
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().clone()).expect("text")
+    }
+}
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }

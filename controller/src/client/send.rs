@@ -138,7 +138,7 @@ impl Client {
         }
         if let Some(passage) = &mut passage {
             match &answer {
-                Ok(_) => passage.answered(),
+                Ok(answer) => passage.answered(answer.status()),
                 Err(error) if error.is_ambiguous() => {}
                 Err(_) => passage.settle(),
             }

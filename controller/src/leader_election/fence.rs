@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{Method, Request};
+use http::{Method, Request, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use reeve_clock::Clock;
@@ -97,7 +97,15 @@ impl Fence {
         self.clock.since_boot() < millis(self.state.until.load(Ordering::Acquire))
     }
 
-    /// Returns when every write that was sent has been answered, or was given up at least `margin` ago.
+    /// Counts something that works under the lease, until the guard is dropped. A worker that blocks its thread cannot be
+    /// dropped, and calls to other systems than the API server ask no fence: the lease is not released before.
+    pub(crate) fn work(&self) -> Working {
+        self.state.sent.lock().working += 1;
+        Working(self.clone())
+    }
+
+    /// Returns when nothing works under the lease any more, and every write that was sent has been answered or was given
+    /// up at least `margin` ago.
     pub(crate) async fn landed(&self, margin: Duration) {
         loop {
             let landed = self.state.landed.notified();
@@ -155,8 +163,8 @@ impl Fence {
                 if passage.refused() {
                     return Err(Closed.into());
                 }
-                if answer.is_ok() {
-                    passage.answered();
+                if let Ok(answer) = &answer {
+                    passage.answered(answer.status());
                 }
                 answer.map_err(BoxError::from)
             }
@@ -255,8 +263,13 @@ impl Passage {
         self.gate.passed.refused.load(Ordering::Acquire)
     }
 
-    /// The write was answered. If the fence was not asked on its way out, the client cannot do that; it is said once.
-    pub(crate) fn answered(&mut self) {
+    /// The write was answered with this status. A server error settles nothing: a proxy or the server's own time-out
+    /// filter answers 504 while the write is still on its way. If the fence was not asked on the way out, the client
+    /// cannot do that; the log says so once.
+    pub(crate) fn answered(&mut self, status: StatusCode) {
+        if status.is_server_error() {
+            return;
+        }
         self.settle();
         let Gate { fence, passed } = &self.gate;
         if passed.asked.load(Ordering::Acquire) {
