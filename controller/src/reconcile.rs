@@ -14,6 +14,9 @@
 //! | a panic | one more | again after its back-off | `error` |
 //! | the time-out | one more | again after its back-off | `error` |
 //!
+//! The back-off of a key is 5 ms · 2ⁿ after `n` failures in a row, up to 1000 s after errors of its own and up to 60 s
+//! after [outages](Error::outage) ([`Builder::rate_limiter`](crate::controller::Builder::rate_limiter)).
+//!
 //! The priority with which a key comes back is the one it was handed out with, unless [`Outcome::with_priority`] or
 //! [`Error::with_priority`] say another.
 //!
@@ -197,6 +200,11 @@ pub enum Class {
     Terminal,
 }
 
+/// The kind of [`Cause`] of an outage.
+pub(crate) const OUTAGE: &str = "outage";
+/// The kind of [`Cause`] of a refusal that says when to come again.
+pub(crate) const RATE_LIMITED: &str = "rate limited";
+
 // === impl Error ===
 
 impl Error {
@@ -288,10 +296,10 @@ impl Error {
     pub(crate) fn cause(&self) -> Cause {
         let cause = Cause::new(self);
         match self.class {
-            Class::Transient if self.outage => cause.class("outage"),
+            Class::Transient if self.outage => cause.class(OUTAGE),
             Class::Transient => cause,
             Class::RateLimited { retry_after } => {
-                cause.class("rate limited").retry_after(retry_after)
+                cause.class(RATE_LIMITED).retry_after(retry_after)
             }
             Class::Terminal => cause.class("terminal"),
         }

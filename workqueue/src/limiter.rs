@@ -187,7 +187,9 @@ impl ItemExponentialFailure {
         self
     }
 
-    fn delay(&self, failures: u32) -> Duration {
+    /// The delay after `failures` earlier failures in a row, without jitter.
+    #[must_use]
+    pub fn delay(&self, failures: u32) -> Duration {
         1u32.checked_shl(failures)
             .and_then(|factor| self.base.checked_mul(factor))
             .or_else(|| {

@@ -5,8 +5,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reeve_workqueue::{ItemExponentialFailure, RateLimiter};
+use reeve_workqueue::RateLimiter;
 
+use super::back_off::BackOff;
 use super::run::Plan;
 use super::watch::AnyWatch;
 use super::worker::{Erased, GiveUp};
@@ -111,9 +112,7 @@ impl<R: RequestKey> Builder<R> {
                 sync_timeout: None,
                 propagate_panics: None,
                 give_up: None,
-                limit: Some(Box::new(|queue| {
-                    queue.rate_limiter(ItemExponentialFailure::default())
-                })),
+                limit: Some(Box::new(|queue| queue.rate_limiter(BackOff::default()))),
                 min_interval: Duration::ZERO,
             },
             marker: PhantomData,
@@ -294,10 +293,14 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         self
     }
 
-    /// How long failed requests wait. Unless said each for itself, 5 ms · 2ⁿ up to 1000 s ([`ItemExponentialFailure`];
-    /// controller-runtime with its priority queue). [`reeve_workqueue::default_controller_rate_limiter`] adds a bucket
-    /// of ten retries a second for all of them together, as client-go has it: for reconciles that must not overrun what
-    /// they all call.
+    /// Sets how long failed requests wait. The default is 5 ms · 2ⁿ for each request by itself: up to 1000 s after its
+    /// own errors ([`ItemExponentialFailure`](reeve_workqueue::ItemExponentialFailure); controller-runtime with its priority queue), and up to
+    /// [`OUTAGE_BACK_OFF`](super::OUTAGE_BACK_OFF), a minute, after [outages](Error::outage), so that a server that comes
+    /// back after hours is used again within a minute. Outages do not lengthen the back-off of later errors.
+    ///
+    /// A limiter that is set here decides alone. [`Failure::cause`](reeve_workqueue::Failure::cause) tells it `outage` and
+    /// `rate limited` from other errors. [`reeve_workqueue::default_controller_rate_limiter`] adds a bucket of ten retries
+    /// a second for all requests together, as client-go has it: for reconciles that must not overrun what they all call.
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<R>) -> Self {
         self.settings.limit = Some(Box::new(move |queue| queue.rate_limiter(limiter)));
         self
@@ -322,7 +325,7 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     ///
     /// Only failures count that may be the request's fault. Not counted is an [outage](Error::outage): the API server
     /// cannot be reached, does not answer in time, answers 408, 429 or 5xx, or asks to wait; a cache is not filled; the
-    /// lease is lost. Such a request is tried for as long as it takes, its back-off growing all the same, for when the
+    /// lease is lost. Such a request is tried for as long as it takes, its back-off growing up to a minute, for when the
     /// server is back no event would bring it back. A [time-out of the reconcile](Builder::reconcile_timeout) counts,
     /// whatever it waited for.
     ///

@@ -1,5 +1,6 @@
 //! Controllers: watches that name requests, a queue that holds them, workers that reconcile them.
 
+mod back_off;
 mod builder;
 mod defaults;
 #[cfg(doctest)]
@@ -19,6 +20,7 @@ use std::fmt;
 
 use reeve_clock::Clock;
 
+pub use back_off::OUTAGE_BACK_OFF;
 pub use builder::{BuildError, Builder, NoWatch, OneKind};
 pub use defaults::Defaults;
 pub use reeve_workqueue::LOW_PRIORITY;

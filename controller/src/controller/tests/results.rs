@@ -1,6 +1,7 @@
 //! What a reconcile comes to.
 
 use super::*;
+use crate::fake::Lines;
 
 #[tokio::test(start_paused = true)]
 async fn the_result_decides_when_the_key_comes_back() {
@@ -156,32 +157,9 @@ async fn one_key_is_never_reconciled_twice_at_once() {
     running.end().await;
 }
 
-/// A place for log lines.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn every_line_of_a_reconcile_bears_its_id_and_key() {
-    // Or tracing would note for good, when the thread of another test comes to a line first, that nobody wants it.
-    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let (lines, _guard) = Lines::capture();
     let (fake, seen) = (Fake::default(), Seen::default());
     fake.put(&path("a"), map("1"));
     let ids: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -203,7 +181,7 @@ async fn every_line_of_a_reconcile_bears_its_id_and_key() {
     running.end().await;
     let ids = ids.lock().clone();
     assert_ne!(ids[0], ids[1]);
-    let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+    let text = lines.text();
     for id in ids {
         let marks = format!("reconcile{{controller=test key=ns/a reconcile_id={id}}}");
         let found = text.lines().filter(|line| line.contains(&marks)).count();
@@ -214,4 +192,67 @@ async fn every_line_of_a_reconcile_bears_its_id_and_key() {
         .filter(|line| line.contains("said by the"))
         .count();
     assert_eq!(said, 4, "and no such line without");
+}
+
+/// When a key is tried that fails with `error` for so long, and when it has succeeded.
+async fn tries(
+    failing: Duration,
+    error: fn(Duration) -> reconcile::Error,
+) -> (Vec<Duration>, Duration) {
+    let (fake, times) = (Fake::default(), Arc::new(Mutex::new(Vec::new())));
+    fake.put(&path("a"), map("1"));
+    let (noted, begin) = (Arc::clone(&times), Instant::now());
+    let reconciler = reconcile::function(move |_: Context, _: Request| {
+        let at = begin.elapsed();
+        noted.lock().push(at);
+        async move {
+            if at < failing {
+                return Err(error(at));
+            }
+            Ok(Outcome::done())
+        }
+    });
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .complete(reconciler);
+    let running = start(&fake, [controller.unwrap()]).await;
+    eventually("it fails", || !times.lock().is_empty()).await;
+    let mut tried = 0;
+    while tried < times.lock().len() || begin.elapsed() < failing {
+        tried = times.lock().len();
+        sleep(Duration::from_secs(1100)).await;
+    }
+    running.end().await;
+    let times = times.lock().clone();
+    let last = *times.last().unwrap();
+    (times, last)
+}
+
+fn longest(times: &[Duration]) -> u64 {
+    let pauses = times.windows(2).map(|pair| (pair[1] - pair[0]).as_secs());
+    pauses.max().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_waits_a_minute_at_most_after_an_outage_and_a_thousand_seconds_after_errors_of_its_own()
+ {
+    let two_hours = Duration::from_secs(7200);
+    let (times, last) = tries(two_hours, |_| reconcile::Error::outage("down")).await;
+    assert_eq!(longest(&times), 60);
+    assert!(last - two_hours <= Duration::from_secs(60), "{last:?}");
+    let limited = |_| reconcile::Error::rate_limited("busy", Duration::from_secs(1));
+    let (times, _) = tries(two_hours, limited).await;
+    assert_eq!(longest(&times), 60);
+    let (times, _) = tries(two_hours, |_| reconcile::Error::message("wrong")).await;
+    assert_eq!(longest(&times), 1000);
+    // What fails after an outage begins with short pauses.
+    let (times, last) = tries(two_hours, |at| {
+        if at.as_secs() < 7100 {
+            return reconcile::Error::outage("down");
+        }
+        reconcile::Error::message("a conflict")
+    })
+    .await;
+    assert!(longest(&times) < 100, "{}", longest(&times));
+    assert!(last.as_secs() < 7400, "{last:?}");
 }

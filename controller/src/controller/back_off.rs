@@ -1,0 +1,51 @@
+//! How long failed requests wait by default.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use reeve_workqueue::{Delay, Failure, ItemExponentialFailure, RateLimiter};
+
+use crate::reconcile::{OUTAGE, RATE_LIMITED, RequestKey};
+
+/// The longest back-off of a request after an [outage](crate::reconcile::Error::outage), by default. A server that is
+/// back after hours of failure is used again within a minute.
+pub const OUTAGE_BACK_OFF: Duration = Duration::from_secs(60);
+
+/// 5 ms · 2ⁿ up to 1000 s after failures of the request's own, as in controller-runtime, and up to
+/// [`OUTAGE_BACK_OFF`] after outages. Outages do not lengthen the back-off of failures that follow them.
+pub(super) struct BackOff<R> {
+    own: ItemExponentialFailure,
+    /// How many failures of an item in a row were outages.
+    outages: Mutex<HashMap<R, u32>>,
+}
+
+// === impl BackOff ===
+
+impl<R> Default for BackOff<R> {
+    fn default() -> Self {
+        Self {
+            own: ItemExponentialFailure::default(),
+            outages: Mutex::default(),
+        }
+    }
+}
+
+impl<R: RequestKey> RateLimiter<R> for BackOff<R> {
+    fn when(&self, failure: &Failure<'_, R>) -> Delay {
+        let mut outages = self.outages.lock();
+        let outage = |cause: &reeve_workqueue::Cause| matches!(cause.kind(), OUTAGE | RATE_LIMITED);
+        if failure.cause.is_some_and(outage) {
+            let count = outages.entry(failure.item.clone()).or_default();
+            *count = (*count).min(failure.failures) + 1;
+            let delay = self.own.delay(failure.failures);
+            return Delay::exactly(delay.min(OUTAGE_BACK_OFF));
+        }
+        let outages = outages.get(failure.item).copied().unwrap_or(0);
+        Delay::exactly(self.own.delay(failure.failures.saturating_sub(outages)))
+    }
+
+    fn forget(&self, item: &R) {
+        self.outages.lock().remove(item);
+    }
+}
