@@ -20,6 +20,7 @@ mod view;
 #[cfg(test)]
 mod wire_tests;
 
+pub(crate) use caches::{Asked, Asking};
 pub use caches::{CacheError, Caches, NotCached};
 pub use kind::{Kind, Kinds};
 pub use lister::{Lister, ReadError};

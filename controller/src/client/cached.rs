@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::endpoint::GroupKind;
 use super::writes::{FIRST_LOOK, LAST_LOOK, Notes, Write};
 use super::{Client, Error, Object};
-use crate::cache::{Caches, Lister, View};
+use crate::cache::{Asking, Caches, Lister, View};
 use crate::metrics::Metrics;
 
 /// How long a cached read waits for own writes, and for a cache that is not filled yet, unless said.
@@ -72,12 +72,14 @@ impl Client {
     /// | delete | does not hold that uid any more; one that waits for finalizers is a change like others, and so is that of a Namespace |
     /// | one that takes the last finalizer of a deleted object away | as a delete |
     /// | one that was refused, or never sent | at once: nothing happened |
-    /// | one that may have happened (no answer, a server error, cancelled) | shows what one live read of the object found |
+    /// | one that may have happened (no answer, a server error, cancelled) | shows what one live read of the object found; a read that is not answered is made again after 250 ms, each further one after twice as long, and not before a `Retry-After` |
     /// | a delete of many that failed or may have happened | shows what one live list of their metadata found |
     /// | of an object that the labels of its answer leave out of the cache | does not hold it, or no older state of it |
     /// | of an object outside the cached namespaces, or a dry run | at once |
     /// | a create that leaves the name to the server and has no answer | at once: nobody can tell which object it would be. Name what must not be made twice |
     /// | to more than 1,024 objects | for those that were written last; of one reconcile, or of one client outside of reconciles |
+    ///
+    /// The server of a cluster gets eight such live reads a second, of all controllers and readers together.
     ///
     /// When the time is over the read goes on with what the cache has, and
     /// `reeve_read_your_writes_timeouts_total` counts it; those writes are not waited for again. With an informer
@@ -214,9 +216,12 @@ impl<V: 'static> Cached<V> {
         let now = Instant::now();
         let deadline = now.checked_add(limit).unwrap_or_else(|| now + FOREVER);
         let mut look = FIRST_LOOK;
+        let mut asking = Asking::after(0);
         let mut waited = false;
         loop {
-            let unseen = self.look(reading, notes, writes, deadline).await;
+            let unseen = self
+                .look(reading, notes, writes, &mut asking, deadline)
+                .await;
             let Some(first) = unseen.first() else { return };
             let now = Instant::now();
             if now >= deadline {
@@ -244,13 +249,15 @@ impl<V: 'static> Cached<V> {
         reading: &Reading,
         notes: &Notes,
         writes: Vec<Write>,
+        asking: &mut Asking,
         deadline: Instant,
     ) -> Vec<Write> {
         let caches = &reading.caches;
         let mut asked = writes.clone();
-        caches
-            .ask_for_lost(&self.client, &mut asked, deadline)
-            .await;
+        if asking.is_due() {
+            let answers = caches.ask_for_lost(&self.client, &mut asked, deadline);
+            asking.note(answers.await);
+        }
         for (write, asked) in writes.iter().zip(&asked) {
             if write != asked {
                 notes.replace(write, asked);

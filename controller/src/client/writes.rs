@@ -189,6 +189,11 @@ impl Write {
     fn is_among(&self, many: &Self) -> bool {
         self.kind == many.kind && self.key.namespace == many.key.namespace
     }
+
+    /// Whether it may have happened, and its effect is not known.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self.effect, Effect::Unknown { .. })
+    }
 }
 
 /// A write under way. Dropped without an answer (the reconcile was cancelled), it is noted as unknown.

@@ -8,6 +8,11 @@
 //!   has neither its creation nor its deletion, so no event brings the key back. When a store has passed the version
 //!   of the write and has not the object, the server is asked, once. If the object is gone the key comes back; if it is
 //!   there it is not selected, and no event of it will ever come.
+//!
+//! A write whose answer was lost is settled by one live read before its key goes on. No worker waits for that: the key
+//! is put back, and the reads are made beside the workers ([`OwnWrites::ask_for_lost`]).
+
+mod lost;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -21,7 +26,7 @@ use reeve_informer::ObjectKey;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use crate::cache::Caches;
+use crate::cache::{Asking, Caches};
 use crate::client::Client;
 use crate::client::writes::{Effect, FIRST_LOOK, LAST_LOOK, Standing, Write};
 use crate::reconcile::RequestKey;
@@ -44,6 +49,8 @@ pub(super) struct OwnWrites<R> {
     any: AtomicBool,
     /// Something was noted.
     news: Notify,
+    /// A key waits for the answer to a question about its lost writes.
+    questions: Notify,
 }
 
 /// Where writes go: the caches of a cluster, and a client that asks it.
@@ -63,16 +70,24 @@ struct Noted<R> {
     unseen: HashMap<R, Unseen>,
     /// Objects that a key wrote and that no cache has shown.
     hidden: HashMap<R, Vec<Hidden>>,
+    /// Held keys with lost writes, about which the server is to be asked. Each key once.
+    asks: Vec<R>,
+    /// How many runs were noted: the number of the next.
+    runs: u64,
 }
 
 /// What a key waits for.
-#[derive(Clone)]
 struct Unseen {
     writes: Vec<Own>,
     since: Instant,
     look: Duration,
-    /// The key was put back for it, and so will come.
-    held: bool,
+    /// Since when the key is put back for it, and so will come.
+    held: Option<Instant>,
+    /// The number of the run that wrote them.
+    run: u64,
+    asking: Asking,
+    /// A question about the lost ones is under way.
+    asked: bool,
 }
 
 #[derive(Clone)]
@@ -130,9 +145,9 @@ impl Own {
         self.write.is_of(&other.write) && self.place.caches.is(&other.place.caches)
     }
 
-    /// Whether nobody knows what became of it.
+    /// Whether it may have happened, and its effect is not known.
     fn is_lost(&self) -> bool {
-        matches!(self.write.effect, Effect::Unknown { .. })
+        self.write.is_lost()
     }
 
     fn is_covered(&self) -> bool {
@@ -181,6 +196,7 @@ impl<R: RequestKey> OwnWrites<R> {
             noted: Mutex::default(),
             any: AtomicBool::new(false),
             news: Notify::new(),
+            questions: Notify::new(),
         }
     }
 
@@ -192,19 +208,16 @@ impl<R: RequestKey> OwnWrites<R> {
         }
         let mut noted = self.noted.lock();
         follow(&mut noted, key, &writes);
+        noted.runs += 1;
         let unseen = Unseen {
             writes,
             since: Instant::now(),
             look: FIRST_LOOK,
-            held: false,
+            held: None,
+            run: noted.runs,
+            asking: Asking::after(0),
+            asked: false,
         };
-        noted.unseen.insert(key.clone(), unseen);
-        self.is_noted(noted);
-    }
-
-    /// Notes what `key` waits for.
-    fn note(&self, key: &R, unseen: Unseen) {
-        let mut noted = self.noted.lock();
         noted.unseen.insert(key.clone(), unseen);
         self.is_noted(noted);
     }
@@ -216,56 +229,53 @@ impl<R: RequestKey> OwnWrites<R> {
         self.news.notify_one();
     }
 
-    /// Whether `key` may be reconciled.
-    pub(super) async fn hold(&self, key: &R) -> Hold {
+    /// Whether `key`, which has failed so often in a row, may be reconciled.
+    pub(super) fn hold(&self, key: &R, failures: u32) -> Hold {
         // What the last run of this key wrote was noted before the queue could hand it out again.
         if !self.any.load(Ordering::Acquire) {
             return Hold::Go;
         }
-        let unseen = self.noted.lock().unseen.remove(key);
-        let Some(mut unseen) = unseen else {
-            return self.go(key, Hold::Go);
+        let mut noted = self.noted.lock();
+        let noted = &mut *noted;
+        let Some(unseen) = noted.unseen.get_mut(key) else {
+            return Self::go(noted, key, Hold::Go);
         };
-        if unseen.writes.iter().any(Own::is_lost) {
-            let deadline = self.deadline(&unseen);
-            // The lease may be lost while the server is asked, and this dropped.
-            self.note(key, unseen.clone());
-            ask_for_lost(&mut unseen.writes, deadline).await;
-            self.noted.lock().unseen.remove(key);
-        }
+        let now = Instant::now();
+        let held = *unseen.held.get_or_insert_with(|| {
+            unseen.asking = Asking::after(failures);
+            now
+        });
         unseen.writes.retain(|own| !own.is_seen());
         let Some(first) = unseen.writes.first() else {
-            return self.go(key, Hold::Go);
+            noted.unseen.remove(key);
+            return Self::go(noted, key, Hold::Go);
         };
-        let waited = unseen.since.elapsed();
-        if waited >= self.limit {
+        let left = self.limit.saturating_sub(now - unseen.since);
+        let lost = unseen.writes.iter().any(Own::is_lost);
+        // A key that comes late, after a long back-off, has the server asked once all the same.
+        let once = ANSWER.min(self.limit).saturating_sub(now - held);
+        let answers = lost && (unseen.asked || !unseen.asking.has_begun());
+        let left = if answers { left.max(once) } else { left };
+        if left.is_zero() {
             let first = first.write.key.clone();
-            let mut noted = self.noted.lock();
-            follow(&mut noted, key, &unseen.writes);
-            self.is_noted(noted);
-            return self.go(key, Hold::Late(first));
+            let late = noted.unseen.remove(key);
+            let writes = late.map(|late| late.writes).unwrap_or_default();
+            follow(noted, key, &writes);
+            self.news.notify_one();
+            return Self::go(noted, key, Hold::Late(first));
         }
-        let pause = unseen.look.min(self.limit.saturating_sub(waited));
+        if lost && !unseen.asked && unseen.asking.is_due() {
+            unseen.asked = true;
+            noted.asks.push(key.clone());
+            self.questions.notify_one();
+        }
+        let pause = unseen.look.min(left);
         unseen.look = (unseen.look * 2).min(LAST_LOOK);
-        unseen.held = true;
-        self.note(key, unseen);
         Hold::Wait(pause)
     }
 
-    /// Until when the server may be asked for lost writes: no longer than the key waits for all of them, but a key that
-    /// comes late for the first time asks once.
-    fn deadline(&self, unseen: &Unseen) -> Instant {
-        let over = unseen.since.checked_add(self.limit);
-        let once = Instant::now() + ANSWER.min(self.limit);
-        match over {
-            Some(over) if unseen.held => over,
-            over => over.unwrap_or(once).max(once),
-        }
-    }
-
     /// What the caches show now of the objects of `key`, its next run sees.
-    fn go(&self, key: &R, hold: Hold) -> Hold {
-        let mut noted = self.noted.lock();
+    fn go(noted: &mut Noted<R>, key: &R, hold: Hold) -> Hold {
         if let Some(hidden) = noted.hidden.get_mut(key) {
             hidden.retain(|hidden| hidden.own.standing() == Some(Standing::Behind));
             if hidden.is_empty() {
@@ -299,7 +309,7 @@ impl<R: RequestKey> OwnWrites<R> {
                 continue;
             };
             let age = unseen.since.elapsed();
-            if unseen.held || age < SWEEP {
+            if unseen.held.is_some() || age < SWEEP {
                 continue;
             }
             unseen.writes.retain(|own| !own.is_seen());
@@ -373,30 +383,14 @@ impl<R: RequestKey> OwnWrites<R> {
         let mut noted = self.noted.lock();
         let empty = noted.unseen.is_empty() && noted.hidden.is_empty();
         if empty {
+            // The runs stay counted: an answer that comes late is of none of those that are noted later.
+            let runs = noted.runs;
             *noted = Noted::default();
+            noted.runs = runs;
             self.any.store(false, Ordering::Release);
         }
         empty
     }
-}
-
-/// Asks each place what became of those writes to it whose answers were lost, all at once.
-async fn ask_for_lost(writes: &mut [Own], deadline: Instant) {
-    let mut places: Vec<(Arc<Place>, Vec<&mut Write>)> = Vec::new();
-    for own in writes {
-        let known = places
-            .iter_mut()
-            .find(|(place, _)| Arc::ptr_eq(place, &own.place));
-        match known {
-            Some((_, writes)) => writes.push(&mut own.write),
-            None => places.push((Arc::clone(&own.place), vec![&mut own.write])),
-        }
-    }
-    let asking = places.into_iter().map(async |(place, writes)| {
-        let Place { caches, client } = &*place;
-        caches.ask_for_lost(client, writes, deadline).await;
-    });
-    join_all(asking).await;
 }
 
 /// Follows those of the written objects that no cache shows.
@@ -424,6 +418,8 @@ impl<R> Default for Noted<R> {
         Self {
             unseen: HashMap::new(),
             hidden: HashMap::new(),
+            asks: Vec::new(),
+            runs: 0,
         }
     }
 }

@@ -211,13 +211,7 @@ impl<R: RequestKey> Workshop<R> {
     }
 
     async fn process(&self, item: Item<R>) {
-        let held = tokio::select! {
-            biased;
-            held = self.hold(&item) => held,
-            // The server may have to be asked, and does not answer.
-            () = self.around.stopping.cancelled() => Some(Duration::ZERO),
-        };
-        if let Some(pause) = held {
+        if let Some(pause) = self.hold(&item) {
             // Neither a success nor a failure.
             item.put_back(pause);
             return;
@@ -366,9 +360,9 @@ impl<R: RequestKey> Workshop<R> {
     }
 
     /// How long to put `key` back for, because its own writes are not in the caches yet.
-    async fn hold(&self, key: &R) -> Option<Duration> {
+    fn hold(&self, key: &Item<R>) -> Option<Duration> {
         let own_writes = self.own_writes.as_ref()?;
-        match own_writes.hold(key).await {
+        match own_writes.hold(key, key.attempts()) {
             Hold::Go => None,
             Hold::Wait(pause) => {
                 self.metrics.own_write_waits.inc();
@@ -385,7 +379,8 @@ impl<R: RequestKey> Workshop<R> {
         }
     }
 
-    /// Brings keys back whose objects are gone without an event, for ever.
+    /// Brings keys back whose objects are gone without an event, and asks what became of lost writes, until it is
+    /// dropped.
     async fn sweep(&self) -> Infallible {
         let Some(own_writes) = &self.own_writes else {
             return std::future::pending().await;
@@ -397,7 +392,10 @@ impl<R: RequestKey> Workshop<R> {
             };
             self.queue.add_with(key, options);
         };
-        own_writes.sweep(gone).await
+        tokio::select! {
+            never = own_writes.sweep(gone) => never,
+            never = own_writes.ask_for_lost() => never,
+        }
     }
 }
 

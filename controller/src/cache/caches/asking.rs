@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
+use futures::future::join_all;
 use kube_core::ObjectMeta;
 use tokio::time::{Instant, timeout_at};
 
@@ -12,8 +12,95 @@ use super::Caches;
 use crate::client::writes::{self, Effect, Standing, Write};
 use crate::client::{self, Client, GroupKind};
 
-/// Of how many writes the server is asked at once what became of them.
+/// How many questions about lost writes the server of one cluster gets in a second, of all controllers and readers.
 const ASKS: usize = 8;
+/// How long one answer may take.
+const ANSWER: Duration = Duration::from_secs(5);
+/// The pause after the first question of a waiter that had no answer; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// The longest such pause, and the longest `Retry-After` that is honoured: writes are not lost for longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The questions about lost writes that the server of one cluster may still get.
+#[derive(Debug, Default)]
+pub(super) struct Budget {
+    /// When the current second began, and how many were asked in it.
+    second: Option<(Instant, usize)>,
+    /// The server asked to be left alone until then.
+    not_before: Option<Instant>,
+}
+
+/// When one waiter, a key or a read, may ask about its lost writes. Each question without an answer doubles the pause.
+#[derive(Clone, Debug)]
+pub(crate) struct Asking {
+    pause: Duration,
+    next: Option<Instant>,
+}
+
+/// What became of the questions of one waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Asked {
+    /// None was asked: nothing is lost, or the budget is used up.
+    Nothing,
+    /// Each was answered.
+    Answered,
+    /// One at least was not.
+    Silent,
+}
+
+// === impl Budget ===
+
+impl Budget {
+    /// Takes one question, if there is one left.
+    fn take(&mut self, now: Instant) -> bool {
+        if self.not_before.is_some_and(|not_before| now < not_before) {
+            return false;
+        }
+        let fresh = |(begin, _): &(Instant, usize)| now - *begin < Duration::from_secs(1);
+        let (begin, asked) = self.second.filter(fresh).unwrap_or((now, 0));
+        self.second = Some((begin, (asked + 1).min(ASKS)));
+        asked < ASKS
+    }
+
+    /// The server asked not to be called for so long.
+    fn pause(&mut self, now: Instant, retry_after: Duration) {
+        let until = now + retry_after.min(LONGEST_PAUSE);
+        self.not_before = self.not_before.max(Some(until));
+    }
+}
+
+// === impl Asking ===
+
+impl Asking {
+    /// For a key that has failed so often in a row: its first pause grows with its back-off.
+    pub(crate) fn after(failures: u32) -> Self {
+        let doubled = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
+        Self {
+            pause: FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE),
+            next: None,
+        }
+    }
+
+    pub(crate) fn is_due(&self) -> bool {
+        self.next.is_none_or(|next| next <= Instant::now())
+    }
+
+    /// Whether anything was asked yet.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.next.is_some()
+    }
+
+    pub(crate) fn note(&mut self, asked: Asked) {
+        match asked {
+            Asked::Nothing => {}
+            Asked::Answered => self.next = Some(Instant::now()),
+            Asked::Silent => {
+                self.next = Some(Instant::now() + self.pause);
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+}
 
 // === impl Caches ===
 
@@ -52,12 +139,7 @@ impl Caches {
     }
 
     /// Asks the server what became of a write whose answer was lost. `None` when it does not answer either.
-    pub(crate) async fn ask(
-        &self,
-        client: &Client,
-        write: &Write,
-        limit: Duration,
-    ) -> Option<Effect> {
+    async fn ask(&self, client: &Client, write: &Write, limit: Duration) -> Option<Effect> {
         if write.key.name.is_empty() {
             return self.ask_of_many(client, write, limit).await;
         }
@@ -67,9 +149,18 @@ impl Caches {
             Ok(Some(meta)) => Some(write.effect.clone().then(Effect::of_written(&meta))),
             Ok(None) => Some(write.effect.absent(held)),
             Err(error) => {
+                self.rest_after(&error);
                 tracing::debug!(key = %write.key, %error, "a write may have happened; the server does not say");
                 None
             }
+        }
+    }
+
+    /// Asks nothing for as long as the server asked for in `error`.
+    pub(super) fn rest_after(&self, error: &client::Error) {
+        if let Some(retry_after) = error.retry_after() {
+            let now = Instant::now();
+            self.shared.asks.lock().pause(now, retry_after);
         }
     }
 
@@ -84,24 +175,39 @@ impl Caches {
     }
 
     /// Asks the server, for several at once and until `deadline`, what became of those writes whose answers were lost,
-    /// and puts that in their place. Writes to what is not cached are left alone.
+    /// and puts that in their place. Writes to what is not cached are left alone, and so are those for which the budget
+    /// of the cluster has no question left.
     pub(crate) async fn ask_for_lost(
         &self,
         client: &Client,
         writes: impl IntoIterator<Item = &mut Write>,
         deadline: Instant,
-    ) {
-        let lost = writes
+    ) -> Asked {
+        let now = Instant::now();
+        let left = deadline.saturating_duration_since(now);
+        if left.is_zero() {
+            return Asked::Nothing;
+        }
+        let mut lost: Vec<&mut Write> = writes
             .into_iter()
-            .filter(|write| matches!(write.effect, Effect::Unknown { .. }) && self.covers(write));
-        let asking = stream::iter(lost).for_each_concurrent(ASKS, async |write| {
-            let left = deadline.saturating_duration_since(Instant::now());
+            .filter(|write| write.is_lost() && self.covers(write))
+            .take_while(|_| self.shared.asks.lock().take(now))
+            .collect();
+        if lost.is_empty() {
+            return Asked::Nothing;
+        }
+        let asking = lost.iter_mut().map(async |write| {
             if let Some(effect) = self.ask(client, write, left).await {
                 write.effect = effect;
             }
         });
         // What was answered by then is known.
-        let _ = timeout_at(deadline, asking).await;
+        let _ = timeout_at(deadline, join_all(asking)).await;
+        if lost.iter().any(|write| write.is_lost()) {
+            Asked::Silent
+        } else {
+            Asked::Answered
+        }
     }
 
     /// The object of a write as the server has it, within `limit` and 5 s. `None` if the kind is not cached.
@@ -117,9 +223,7 @@ impl Caches {
             .filter(|slot| slot.kind.is_of_objects(&write.kind));
         let kind = &served.next()?.kind;
         // The note may be of a clone for another namespace, and it is no call of the program.
-        let client = client
-            .unbound()
-            .with_deadline(limit.min(Duration::from_secs(5)));
+        let client = client.unbound().with_deadline(limit.min(ANSWER));
         let live = client.dynamic_metadata(kind).get(&write.key).await;
         Some(client::optional(live).map(|live| live.map(|live| live.metadata)))
     }
@@ -149,5 +253,44 @@ fn seen(store: &dyn Store, write: &Write) -> writes::View {
         object,
         through: (!through.is_empty()).then(|| through.as_str().to_owned()),
         left_out: labels.is_some_and(|labels| !store.selects(&write.key, labels)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_gets_eight_questions_in_a_second_and_none_while_it_asks_for_rest() {
+        let mut budget = Budget::default();
+        let begin = Instant::now();
+        let at = |millis| begin + Duration::from_millis(millis);
+        let taken =
+            |budget: &mut Budget, millis| (0..20).filter(|_| budget.take(at(millis))).count();
+        assert_eq!(taken(&mut budget, 0), 8);
+        assert_eq!(taken(&mut budget, 999), 0);
+        assert_eq!(taken(&mut budget, 1000), 8);
+        budget.pause(at(1000), Duration::from_secs(7));
+        budget.pause(at(1000), Duration::from_secs(2));
+        assert_eq!(taken(&mut budget, 7999), 0);
+        assert_eq!(taken(&mut budget, 8000), 8);
+        budget.pause(at(8000), Duration::from_secs(86_400));
+        assert_eq!(taken(&mut budget, 68_000), 8, "a minute at most");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_pause_of_a_waiter_doubles_and_begins_with_its_failures() {
+        let pauses = |failures: u32| {
+            let mut asking = Asking::after(failures);
+            let pauses = (0..10).map(|_| {
+                asking.note(Asked::Silent);
+                asking.next.unwrap().duration_since(Instant::now())
+            });
+            pauses.map(|pause| pause.as_millis()).collect::<Vec<_>>()
+        };
+        assert_eq!(pauses(0)[..4], [250, 500, 1000, 2000]);
+        assert_eq!(pauses(3)[..4], [2000, 4000, 8000, 16_000]);
+        assert_eq!(pauses(0)[9], 60_000);
+        assert_eq!(pauses(u32::MAX)[0], 60_000);
     }
 }

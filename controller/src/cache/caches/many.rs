@@ -45,6 +45,7 @@ impl Caches {
                 Some(Effect::Each(effects.collect()))
             }
             Err(error) => {
+                self.rest_after(&error);
                 tracing::debug!(
                     kind = %write.kind, namespace = write.key.namespace.as_deref(), %error,
                     "could not list what a delete of many left over"

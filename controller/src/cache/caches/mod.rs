@@ -8,6 +8,8 @@ mod readiness;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use asking::{Asked, Asking};
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -27,6 +29,7 @@ use super::slot::{Interest, Slot};
 use super::store::StoreForm;
 use super::{CacheOptions, Kind, Kinds, Lister, OptionsError, Resolved, View, resolve};
 use crate::client::Object;
+use asking::Budget;
 use indexes::Index;
 
 /// How often somebody who waits looks whether caches are filled.
@@ -91,6 +94,8 @@ struct Shared {
     namespaces: NamespaceSet,
     kinds: Kinds,
     state: Mutex<State>,
+    /// The questions about lost writes, of all that wait for some.
+    asks: Mutex<Budget>,
 }
 
 #[derive(Default)]
@@ -129,6 +134,7 @@ impl Caches {
                 options,
                 kinds: Kinds::default(),
                 state: Mutex::default(),
+                asks: Mutex::default(),
             }),
         }
     }

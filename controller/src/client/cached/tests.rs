@@ -633,3 +633,17 @@ async fn what_cannot_be_read_from_a_cache_says_what_to_do() {
     assert!(at_once.expect("at once").is_err());
     world.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_read_of_a_lost_write_asks_ever_more_rarely() {
+    let world = World::start().await;
+    world.fake.hook(|_, _| Some(Fate::Refuse(503)));
+    world.write("a", "1").await.unwrap_err();
+    let maps = world.maps().wait_at_most(Duration::from_secs(60));
+    assert_eq!(took(maps.get(&key("a"))).await.1, Duration::from_secs(60));
+    let log = world.fake.log();
+    let asked = log.iter().filter(|line| line.starts_with("GET")).count();
+    // After 0, 0.25, 0.75, 1.75, 3.75, 7.75, 15.75 and 31.75 s.
+    assert_eq!(asked, 8);
+    world.end().await;
+}

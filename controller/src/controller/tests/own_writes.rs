@@ -229,6 +229,24 @@ async fn a_key_waits_for_what_it_wrote_in_another_cluster() {
     running.end().await;
 }
 
+/// What keys wrote, with what asks about lost writes beside.
+fn asking(limit: Duration) -> Arc<OwnWrites<u32>> {
+    let own = Arc::new(OwnWrites::new(limit));
+    let asker = Arc::clone(&own);
+    tokio::spawn(async move { asker.ask_for_lost().await });
+    own
+}
+
+/// What becomes of a key that is put back as often as it has to be.
+async fn held(own: &OwnWrites<u32>, key: u32) -> Hold {
+    loop {
+        match own.hold(&key, 0) {
+            Hold::Wait(pause) => sleep(pause).await,
+            hold => return hold,
+        }
+    }
+}
+
 fn changed(name: &str, uid: &str, version: &str) -> Write {
     Write {
         kind: GroupKind::new("", "Secret"),
@@ -265,16 +283,12 @@ async fn what_keys_that_never_come_back_wrote_is_forgotten_after_the_time_out() 
     for key in 0..5000 {
         own.remember(&key, place.own(vec![changed("a", &uid, "100")]));
     }
-    assert_eq!(own.hold(&0).await, Hold::Wait(Duration::from_millis(2)));
+    assert_eq!(own.hold(&0, 0), Hold::Wait(Duration::from_millis(2)));
     sleep(limit - Duration::from_secs(1)).await;
     assert!(!own.is_empty());
     sleep(Duration::from_secs(3)).await;
     let late = Hold::Late(Request::namespaced("ns", "a"));
-    assert_eq!(
-        own.hold(&0).await,
-        late,
-        "a key that was put back will come"
-    );
+    assert_eq!(own.hold(&0, 0), late, "a key that was put back will come");
     assert!(own.is_empty());
     // An object that no cache shows is followed for as long as the store is behind; ten minutes, if the server has it.
     let written = vec![changed("a", &uid, "100"), changed("b", "other", "101")];
@@ -323,7 +337,7 @@ async fn lost_writes_are_asked_for_together_and_no_longer_than_the_key_waits() {
     .await;
     let limit = Duration::from_secs(10);
     let place = Place::new(caches, running.manager.client());
-    let own = OwnWrites::<u32>::new(limit);
+    let own = asking(limit);
     let lost = |count: usize| -> Vec<Own> {
         let names = (0..count).map(|number| format!("s{number}"));
         let writes = names.map(|name| Write {
@@ -339,18 +353,15 @@ async fn lost_writes_are_asked_for_together_and_no_longer_than_the_key_waits() {
     });
     own.remember(&1, lost(40));
     let begin = Instant::now();
-    assert_eq!(own.hold(&1).await, Hold::Go);
-    assert_eq!(begin.elapsed(), Duration::from_secs(5));
+    assert_eq!(held(&own, 1).await, Hold::Go);
+    let took = begin.elapsed().as_millis();
+    assert!((5000..6500).contains(&took), "{took}");
     assert_eq!(asked(&fake), 40);
     // One that hangs does not make it longer.
     fake.hook(|method, _| (*method == Method::GET).then_some(Fate::Hang));
     own.remember(&2, lost(40));
     let begin = Instant::now();
-    let mut hold = own.hold(&2).await;
-    while let Hold::Wait(pause) = hold {
-        sleep(pause).await;
-        hold = own.hold(&2).await;
-    }
+    let hold = held(&own, 2).await;
     assert!(matches!(hold, Hold::Late(_)), "{hold:?}");
     assert_eq!(begin.elapsed(), limit);
     running.end().await;
@@ -373,14 +384,21 @@ async fn a_lost_write_is_not_forgotten_when_the_lease_is_lost_while_it_is_asked_
         ..changed("a", "u", "1")
     };
     own.remember(&1, place.own(vec![lost]));
-    let cut = tokio::time::timeout(Duration::from_secs(1), own.hold(&1)).await;
-    assert!(cut.is_err());
+    assert!(matches!(own.hold(&1, 0), Hold::Wait(_)));
+    let second = Duration::from_secs(1);
+    let cut = tokio::time::timeout(second, own.ask_for_lost()).await;
+    assert!(cut.is_err() && asked(&fake) == 1);
     fake.no_hook();
-    let hold = own.hold(&1).await;
+    let again = tokio::time::timeout(second, own.ask_for_lost()).await;
+    assert!(again.is_err());
+    assert_eq!(asked(&fake), 2);
     assert!(
-        matches!(hold, Hold::Wait(_)),
-        "the cache has not it: {hold:?}"
+        matches!(own.hold(&1, 0), Hold::Wait(_)),
+        "the cache has it not"
     );
+    fake.hold_watches(false);
+    sleep(second).await;
+    assert_eq!(own.hold(&1, 0), Hold::Go);
     running.end().await;
 }
 
@@ -400,7 +418,7 @@ async fn a_sweep_that_begins_again_finds_what_was_noted_before() {
     };
     // The store is behind.
     own.remember(&1, place.own(vec![changed("a", "u", "100")]));
-    assert_eq!(own.hold(&1).await, Hold::Wait(Duration::from_millis(2)));
+    assert_eq!(own.hold(&1, 0), Hold::Wait(Duration::from_millis(2)));
     assert!(sweep(2).await.is_err(), "its workers are cut off");
     for _ in 0..200 {
         fake.put(&secret("traffic"), json!({"metadata": {}}));
@@ -422,8 +440,8 @@ async fn a_key_that_is_asked_for_is_held_though_nothing_is_noted_meanwhile() {
     })
     .await;
     let place = Place::new(caches, running.manager.client());
-    let own = OwnWrites::<u32>::new(Duration::from_secs(60));
-    assert_eq!(own.hold(&1).await, Hold::Go, "nothing was noted yet");
+    let own = asking(Duration::from_secs(60));
+    assert_eq!(own.hold(&1, 0), Hold::Go, "nothing was noted yet");
     fake.hold_watches(true);
     fake.put(&secret("a"), json!({"metadata": {}}));
     fake.hook(|method, _| {
@@ -435,18 +453,19 @@ async fn a_key_that_is_asked_for_is_held_though_nothing_is_noted_meanwhile() {
         ..changed("a", "u", "1")
     };
     own.remember(&1, place.own(vec![lost]));
-    let swept = async {
-        sleep(Duration::from_millis(500)).await;
-        own.is_empty()
-    };
-    let (hold, empty) = tokio::join!(own.hold(&1), swept);
-    assert!(!empty, "it may be cut off while the server is asked");
+    let hold = own.hold(&1, 0);
     assert!(matches!(hold, Hold::Wait(_)), "{hold:?}");
-    let hold = own.hold(&1).await;
+    sleep(Duration::from_millis(500)).await;
+    assert!(
+        !own.is_empty(),
+        "it may be cut off while the server is asked"
+    );
+    sleep(Duration::from_secs(1)).await;
+    let hold = own.hold(&1, 0);
     assert!(matches!(hold, Hold::Wait(_)), "{hold:?}");
     fake.hold_watches(false);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(own.hold(&1).await, Hold::Go);
+    assert_eq!(own.hold(&1, 0), Hold::Go);
     running.end().await;
 }
 
@@ -488,4 +507,138 @@ async fn a_lost_write_to_what_is_gone_and_made_again_is_not_waited_for_any_longe
     assert!(released.elapsed() <= Duration::from_secs(1));
     assert_eq!(json!(seen.lock()[1]), again["metadata"]["uid"]);
     running.end().await;
+}
+
+/// A reconciler that patches the ConfigMap of its request, and notes when it runs.
+fn patching(seen: &Seen) -> impl Reconciler {
+    let (seen, begin) = (Arc::clone(seen), Instant::now());
+    reconcile::function(move |ctx: Context, request: Request| {
+        let at = begin.elapsed().as_secs();
+        seen.lock().push(format!("{} at {at} s", request.name));
+        async move {
+            let patch = Patch::Merge(json!({"data": {"key": "2"}}));
+            let options = PatchParams::default();
+            let patched = ctx
+                .client()
+                .patch::<ConfigMap, _>(&request, &options, &patch);
+            patched.await?;
+            Ok::<_, reconcile::Error>(Outcome::done())
+        }
+    })
+}
+
+fn requests_of(fake: &Fake, method: &str, name: &str) -> usize {
+    let wanted = format!("{method} {}", path(name));
+    fake.log().iter().filter(|line| **line == wanted).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_writes_and_reads_fail_costs_few_requests() {
+    for (case, fate) in [("unavailable", Fate::Refuse(503)), ("hanging", Fate::Hang)] {
+        let (fake, seen) = (Fake::default(), Seen::default());
+        fake.put(&path("a"), map("1"));
+        fake.hook(move |method, path| {
+            let all = path.ends_with("/configmaps/a");
+            let fate = match *method {
+                Method::GET => fate.clone(),
+                _ => Fate::Refuse(503),
+            };
+            all.then_some(fate)
+        });
+        let controller = Controller::builder("test")
+            .for_kind::<ConfigMap>()
+            .complete(patching(&seen));
+        let running = start(&fake, [controller.unwrap()]).await;
+        eventually("it is asked", || requests_of(&fake, "GET", "a") == 1).await;
+        // The one worker is free meanwhile.
+        fake.put(&path("b"), map("1"));
+        let begin = Instant::now();
+        eventually("another", || requests_of(&fake, "PATCH", "b") >= 1).await;
+        assert!(begin.elapsed() <= Duration::from_millis(20), "{case}");
+        sleep(Duration::from_secs(60)).await;
+        let (writes, reads) = (
+            requests_of(&fake, "PATCH", "a"),
+            requests_of(&fake, "GET", "a"),
+        );
+        assert!((5..=8).contains(&writes), "{case}: {writes}");
+        assert!((writes - 1..=20).contains(&reads), "{case}: {reads}");
+        // Once its back-off is longer than it waits for its writes, it writes once a minute.
+        sleep(Duration::from_secs(600)).await;
+        let before = asked(&fake) + requests_of(&fake, "PATCH", "a");
+        sleep(Duration::from_secs(600)).await;
+        let requests = asked(&fake) + requests_of(&fake, "PATCH", "a") - before;
+        assert!((9..=22).contains(&requests), "{case}: {requests}");
+        running.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_keys_ask_about_lost_writes_eight_times_a_second_together() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    for number in 0..100 {
+        fake.put(&path(&format!("a{number}")), map("1"));
+    }
+    fake.hook(|method, path| {
+        let one = path.contains("/configmaps/a");
+        one.then_some(match *method {
+            Method::GET => Fate::Refuse(503),
+            _ => Fate::Lose,
+        })
+    });
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .workers(10)
+        .complete(patching(&seen));
+    let running = start(&fake, [controller.unwrap()]).await;
+    eventually("it begins", || asked(&fake) > 0).await;
+    for _ in 0..30 {
+        let before = asked(&fake);
+        sleep(Duration::from_secs(1)).await;
+        let asked = asked(&fake) - before;
+        assert!(asked <= 16, "two windows at most meet in a second: {asked}");
+    }
+    assert!(asked(&fake) <= 8 * 31, "{}", asked(&fake));
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_rest_is_not_asked_about_lost_writes() {
+    for reader in [false, true] {
+        let (fake, seen) = (Fake::default(), Seen::default());
+        fake.put(&path("a"), map("1"));
+        fake.hook(|method, path| {
+            let one = path.ends_with("/configmaps/a");
+            one.then_some(match *method {
+                Method::GET => Fate::Busy(429, 30),
+                _ => Fate::Lose,
+            })
+        });
+        let builder = Controller::builder("test").for_kind::<ConfigMap>();
+        let limit = Duration::from_secs(3600);
+        let running = if reader {
+            let running = start(&fake, []).await;
+            let manager = &running.manager;
+            let _kept = manager.caches().keep(&View::<ConfigMap>::typed()).unwrap();
+            let client = manager.client().clone();
+            let a = Request::namespaced("ns", "a");
+            let maps = client.cached::<ConfigMap>().unwrap().wait_at_most(limit);
+            tokio::spawn(async move {
+                let patch = Patch::Merge(json!({"data": {"key": "2"}}));
+                let options = PatchParams::default();
+                let patched = client.patch::<ConfigMap, _>(&a, &options, &patch);
+                patched.await.unwrap_err();
+                maps.get(&a).await
+            });
+            running
+        } else {
+            let controller = builder.own_writes_timeout(limit).complete(patching(&seen));
+            start(&fake, [controller.unwrap()]).await
+        };
+        eventually("it is asked", || asked(&fake) == 1).await;
+        sleep(Duration::from_secs(29)).await;
+        assert_eq!(asked(&fake), 1, "reader: {reader}");
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(asked(&fake), 2, "reader: {reader}");
+        running.end().await;
+    }
 }
