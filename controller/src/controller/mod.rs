@@ -32,7 +32,7 @@ use crate::cache::{CacheError, Caches};
 use crate::client::Client;
 use crate::debug::Queues;
 use crate::events::Recorder;
-use crate::leader_election::{self, Term};
+use crate::leader_election::{self, Fence, Term};
 use crate::manager::Runnable;
 use crate::manager::names::Name;
 use crate::metrics::Metrics;
@@ -55,6 +55,8 @@ pub struct Controller {
 pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) client: Client,
+    /// That of its lease, if it has one.
+    pub(crate) fence: Option<Fence>,
     pub(crate) caches: Caches,
     pub(crate) metrics: Metrics,
     pub(crate) queues: Queues,

@@ -23,7 +23,7 @@ use crate::client::Client;
 use crate::context::Surroundings;
 use crate::debug::Registration;
 use crate::events::Recorder;
-use crate::leader_election::Term;
+use crate::leader_election::{Fence, Term};
 use crate::manager::names::Name;
 use crate::manager::{Inspect, Runnable, State, Ticket};
 use crate::metrics::{ControllerMetrics, Series};
@@ -92,6 +92,7 @@ impl<R: RequestKey> Plan<R> {
             clock: parts.clock,
             caches: parts.caches,
             client: parts.client,
+            fence: parts.fence,
             recorder: parts.recorder,
             term: parts.term,
             name: self.name,
@@ -127,6 +128,7 @@ struct Prepared<R: RequestKey> {
     clock: Clock,
     caches: Caches,
     client: Client,
+    fence: Option<Fence>,
     recorder: Recorder,
     term: Option<Term>,
     queue: Queue<R>,
@@ -196,6 +198,7 @@ impl<R: RequestKey> Prepared<R> {
             }),
             queue: self.queue,
             reconciler: self.reconciler,
+            fence: self.fence,
             metrics: self.metrics,
             timeout: settings.timeout.or(defaults.reconcile_timeout),
             recover_panic: !propagates.unwrap_or(defaults.propagate_panics),
@@ -301,7 +304,7 @@ impl<R: RequestKey> Run<R> {
                 late = wait.for_late() => Err(late),
             }
         };
-        workshop.run(workers, cut).await
+        workshop.run(workers, &self.ticket, cut).await
     }
 }
 

@@ -20,6 +20,8 @@ use tracing::Instrument;
 use super::own_writes::{Hold, OwnWrites, Place};
 use super::settle::{Action, Label, Settlement, settle};
 use crate::context::{Context, Elsewhere, Inner, ReconcileId, Surroundings};
+use crate::leader_election::Fence;
+use crate::manager::Ticket;
 use crate::metrics::ControllerMetrics;
 use crate::reconcile::{Error, Outcome, Reconciler, RequestKey};
 
@@ -43,6 +45,8 @@ pub(crate) struct Workshop<R: RequestKey> {
     pub(crate) around: Arc<Surroundings>,
     pub(crate) queue: Queue<R>,
     pub(crate) reconciler: Arc<dyn AnyReconciler<R>>,
+    /// That of the lease they work under, which is not released while one of them runs.
+    pub(super) fence: Option<Fence>,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) timeout: Option<Duration>,
     /// A panic costs one try; else it brings the manager down.
@@ -160,12 +164,18 @@ impl<R: RequestKey> Workshop<R> {
     pub(super) async fn run(
         self: &Arc<Self>,
         workers: usize,
+        ticket: &Ticket,
         cut: impl Future<Output = Result<End, BoxError>>,
     ) -> Result<End, BoxError> {
         let mut tasks = JoinSet::new();
         for _ in 0..workers {
             let workshop = Arc::clone(self);
-            tasks.spawn(async move { workshop.work().await });
+            let working = self.fence.as_ref().map(Fence::work);
+            // Both are told when it is gone: dropping this future aborts the workers and does not wait for them.
+            tasks.spawn(ticket.workers().track_future(async move {
+                let _working = working;
+                workshop.work().await;
+            }));
         }
         let ended = async {
             while let Some(ended) = tasks.join_next().await {
@@ -371,7 +381,7 @@ impl<R: RequestKey> Workshop<R> {
             Hold::Late(written) => {
                 self.metrics.own_write_timeouts.inc();
                 tracing::warn!(
-                    controller = %self.around.controller, key = %key, %written,
+                    controller = %self.around.controller, key = %**key, %written,
                     "the cache does not show an own write in time; reconciling all the same"
                 );
                 None

@@ -364,8 +364,8 @@ impl Elector {
         }
     }
 
-    /// Gives the lease up, if it is ours: read, then written with nobody in it (client-go: `release`), when no write
-    /// of ours can arrive any more. Tries for the renew deadline, and a little less than a stop allows; after that the
+    /// Gives the lease up, if it is ours: read, then written with nobody in it (client-go: `release`), when nothing works
+    /// under it and no write of ours can arrive any more. Tries for the renew deadline, and a little less than a stop allows; after that the
     /// lease ends by itself.
     pub(crate) async fn release(&mut self) {
         self.stopped();
@@ -391,6 +391,10 @@ impl Elector {
         match timeout(limit, released).await {
             Ok(true) => tracing::info!(lease = %self.key, "the lease is released"),
             Ok(false) => {}
+            Err(_) if fence.lands_in(margin).is_none() => tracing::warn!(
+                lease = %self.key,
+                "the lease is not released: something still works under it; it ends by itself"
+            ),
             Err(_) => tracing::warn!(lease = %self.key, "the lease could not be released in time"),
         }
     }

@@ -45,11 +45,13 @@ struct State {
     bypassed: AtomicBool,
 }
 
-/// The writes that were sent.
+/// The writes that were sent, and what may send more.
 #[derive(Debug, Default)]
 struct Sent {
     /// How many wait for their answer.
     waiting: usize,
+    /// How many workers and runnables still run under the lease.
+    working: usize,
     /// When the last one was given up without an answer: it may still arrive.
     given_up: Option<Duration>,
 }
@@ -58,6 +60,10 @@ struct Sent {
 #[derive(Debug, thiserror::Error)]
 #[error("not sent, this process is not the leader")]
 pub(crate) struct Closed;
+
+/// Something works under the lease of this fence.
+#[derive(Debug)]
+pub(crate) struct Working(Fence);
 
 /// What one write takes with it to the connection, to be asked there: an extension of the request.
 #[derive(Clone, Debug)]
@@ -117,10 +123,11 @@ impl Fence {
         }
     }
 
-    /// How long until every write that was sent was given up at least `margin` ago; `None` while one waits for its answer.
+    /// How long until every write that was sent was given up at least `margin` ago; `None` while one waits for its answer,
+    /// or something works under the lease.
     pub(crate) fn lands_in(&self, margin: Duration) -> Option<Duration> {
         let sent = self.state.sent.lock();
-        if sent.waiting > 0 {
+        if sent.waiting > 0 || sent.working > 0 {
             return None;
         }
         let passed = |at| self.clock.since_boot().saturating_sub(at);
@@ -241,6 +248,15 @@ fn check_name(lease: &str) -> String {
 
 fn millis(number: u64) -> Duration {
     Duration::from_millis(number)
+}
+
+// === impl Working ===
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.state.sent.lock().working -= 1;
+        self.0.state.landed.notify_waiters();
+    }
 }
 
 // === impl Gate ===

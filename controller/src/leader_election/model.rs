@@ -547,7 +547,7 @@ proptest! {
 /// A case is two virtual minutes of three processes: fewer than proptest's usual number, unless it is said.
 fn cases() -> u32 {
     let said = std::env::var("PROPTEST_CASES").ok();
-    said.and_then(|text| text.parse().ok()).unwrap_or(16)
+    said.and_then(|text| text.parse().ok()).unwrap_or(32)
 }
 
 #[test]

@@ -784,3 +784,114 @@ fn the_identity_is_the_name_of_the_pod_or_else_the_host_and_something_random() {
         assert!(random.len() == 16 && random.chars().all(hex), "{one}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_error_does_not_say_that_a_write_has_landed() {
+    // The time-out filter of the server answers 504, and the write arrives two seconds later.
+    for (code, released_after, through_kube) in [
+        (504, 5, false),
+        (500, 5, false),
+        (504, 5, true),
+        (403, 0, false),
+        (403, 0, true),
+    ] {
+        let (fake, clock) = (Fake::default(), clock());
+        let mut one = candidate(&fake, &clock, "one");
+        one.elector.acquire().await;
+        fake.hook(move |_, path| {
+            let work = path.contains("configmaps");
+            work.then_some(Fate::Abandon(code, Duration::from_secs(2)))
+        });
+        let client = Client::new(fake.client()).with_fence(Some(one.fence.clone()));
+        let mut map = ConfigMap::default();
+        map.metadata.namespace = Some("ns".into());
+        map.metadata.name = Some("work".into());
+        if through_kube {
+            let raw = kube_core::Request::new("/api/v1/namespaces/ns/configmaps")
+                .create(&Default::default(), serde_json::to_vec(&map).unwrap());
+            let written = client.kube().request::<ConfigMap>(raw.unwrap()).await;
+            written.unwrap_err();
+        } else {
+            client.create(&map).await.unwrap_err();
+        }
+        let begun = Instant::now();
+        one.elector.release().await;
+        assert_eq!(begun.elapsed().as_secs(), released_after, "{code}");
+        assert_eq!(spec(&fake)["holderIdentity"], "", "{code}");
+        let landed = !fake.objects("/api/v1/namespaces/ns/configmaps").is_empty();
+        assert_eq!(landed, released_after > 0, "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_released_when_the_last_worker_has_ended_or_not_at_all() {
+    for (case, works, expected) in [("ends", 3, ""), ("goes on", 60, "one")] {
+        let (fake, clock) = (Fake::default(), clock());
+        let mut one = candidate(&fake, &clock, "one");
+        one.elector.acquire().await;
+        let (working, other) = (one.fence.work(), one.fence.work());
+        drop(other);
+        tokio::spawn(async move {
+            sleep(Duration::from_secs(works)).await;
+            drop(working);
+        });
+        let begun = Instant::now();
+        one.elector.release().await;
+        // It tries for the renew deadline.
+        assert_eq!(begun.elapsed().as_secs(), works.min(10), "{case}");
+        assert_eq!(spec(&fake)["holderIdentity"], expected, "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_counts_from_when_it_asked_for_the_lease_and_not_from_the_answer() {
+    let seconds = Duration::from_secs;
+    for (case, method) in [("taken", Method::POST), ("renewed", Method::PUT)] {
+        let (fake, clock) = (Fake::default(), clock());
+        let mut one = candidate(&fake, &clock, "one");
+        // The write is done at once and answered after four seconds. Then the server answers nothing about leases.
+        let (slow, mut writes) = (method.clone(), 0);
+        fake.hook(move |method, path| {
+            let lease = path.starts_with(LEASES);
+            if !lease || writes > 0 {
+                return lease.then_some(Fate::Refuse(500));
+            }
+            writes += u32::from(*method == slow);
+            (*method == slow).then_some(Fate::Late(seconds(4)))
+        });
+        one.elector.acquire().await;
+        let mut asked = Instant::now();
+        if case == "taken" {
+            asked -= seconds(4);
+        } else {
+            // The first renewal comes after a retry period.
+            asked += seconds(2);
+        }
+        let fence = one.fence.clone();
+        let lost = tokio::spawn(async move { (one.elector.keep().await, Instant::now()) });
+        let work = Client::new(fake.client()).with_fence(Some(fence.clone()));
+        let write = async |name: &str| {
+            let mut map = ConfigMap::default();
+            map.metadata.namespace = Some("ns".into());
+            map.metadata.name = Some(name.into());
+            work.create(&map).await
+        };
+        tokio::time::sleep_until(asked + Duration::from_millis(9990)).await;
+        assert!(write("in-time").await.is_ok(), "{case}");
+        tokio::time::sleep_until(asked + seconds(10)).await;
+        let refused = write("late").await.unwrap_err();
+        assert!(
+            matches!(refused, crate::client::Error::NotLeader { .. }),
+            "{case}: {refused}"
+        );
+        let (lost, at) = lost.await.unwrap();
+        assert!(matches!(lost, Lost::Deadline { .. }), "{case}: {lost}");
+        assert_eq!(at, asked + seconds(10), "{case}");
+        // Others wait a lease duration from when they saw the write, which is no earlier than it was asked for.
+        let mut two = candidate(&fake, &clock, "two");
+        fake.no_hook();
+        two.elector.acquire().await;
+        assert!(two.fence.is_open() && !fence.is_open(), "{case}");
+        assert!(Instant::now() >= asked + seconds(15), "{case}");
+    }
+}

@@ -10,7 +10,8 @@
 //! replica may take the lease, and [`Manager::run`] returns an error. The process should exit then, by
 //! [`std::process::exit`] ([`Error::is_leadership_lost`]): what blocks its thread has no next await, so it cannot be
 //! dropped. It is named in the log after a second, [`Manager::run`] returns all the same, and a runtime that is dropped
-//! at the end of `main` would wait for it.
+//! at the end of `main` would wait for it. The same holds at a stop for what outlives its grace: a lease under which
+//! something still blocks its thread is not released, and ends by itself.
 //!
 //! Runnables and controllers are added at any time before the stop, and [`Handle::stop`] ends one of them while the
 //! others go on; a controller's handlers go with it, and its name is free again. [`Handle::watch`] and
@@ -273,7 +274,8 @@ impl Manager {
                     &shared.metrics,
                     &controller.name,
                 ))
-                .with_fence(fence),
+                .with_fence(fence.clone()),
+            fence,
             caches: shared.caches.clone(),
             metrics: shared.metrics.clone(),
             queues: shared.queues.clone(),
@@ -388,7 +390,9 @@ impl Manager {
         }
         // If this future is dropped, so is everything it runs.
         let end = End(shared);
-        let mut supervisor = Supervisor::new(shared.leading.subscribe());
+        let supervisor = Supervisor::new(shared.leading.subscribe());
+        // A short grace leaves time for the parts that come after.
+        let mut supervisor = supervisor.patient_for(shared.grace / 24);
         let cause = self.drive(&mut supervisor, &stop).await;
         shared.close();
         shared
@@ -448,7 +452,9 @@ impl Shared {
         if let Some(inspect) = runnable.inspect.clone() {
             ticket.inspected_by(inspect);
         }
+        let leads = runnable.group == Group::Leader && runnable.waits_to_lead;
         Planned {
+            fence: self.fence.clone().filter(|_| leads),
             runnable,
             ending: Ending::new(ticket),
         }

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
 use super::status::{Ending, Inspect, Ticket};
+use crate::leader_election::Fence;
 
 /// When a runnable starts; they stop in the order [`Group::STOP`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,6 +69,8 @@ pub struct Runnable {
 pub(super) struct Planned {
     pub(super) runnable: Runnable,
     pub(super) ending: Ending,
+    /// That of the lease it works under, if it is not a controller, whose workers know theirs.
+    pub(super) fence: Option<Fence>,
 }
 
 // === impl Runnable ===

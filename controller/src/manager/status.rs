@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use reeve_clock::Clock;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::Shared;
 use crate::controller::{Late, Watch, WatchError};
@@ -84,6 +85,8 @@ pub(crate) struct Ticket {
     stop: CancellationToken,
     state: watch::Sender<(State, Timestamp)>,
     inspect: Mutex<Option<Arc<dyn Inspect>>>,
+    /// The tasks of the runnable besides its own: the workers of a controller.
+    workers: TaskTracker,
 }
 
 /// Marks the runnable as ended when the last clone is dropped, however it comes to that.
@@ -149,6 +152,7 @@ impl Ticket {
             stop: CancellationToken::new(),
             state,
             inspect: Mutex::default(),
+            workers: TaskTracker::new(),
         })
     }
 
@@ -182,6 +186,17 @@ impl Ticket {
             (*current, *since) = (state, now);
             true
         });
+    }
+
+    /// Tracks the tasks of the runnable besides its own.
+    pub(crate) fn workers(&self) -> &TaskTracker {
+        &self.workers
+    }
+
+    /// Returns when every worker has ended. No more are started.
+    pub(super) async fn idle(&self) {
+        self.workers.close();
+        self.workers.wait().await;
     }
 
     /// What to ask about the controller from now on.

@@ -12,6 +12,7 @@ use tower::BoxError;
 
 use super::runnable::{Contend, Group, Planned};
 use super::status::{Ending, State, Ticket};
+use crate::leader_election::Fence;
 
 /// How long tasks may take to be dropped. One that blocks its thread is not waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -68,6 +69,12 @@ impl Supervisor {
             sequence: 0,
             patience: PATIENCE,
         }
+    }
+
+    /// Waits no longer than `limit` for tasks to be dropped.
+    pub(super) fn patient_for(mut self, limit: Duration) -> Self {
+        self.patience = self.patience.min(limit);
+        self
     }
 
     pub(super) fn start(&mut self, mut planned: Planned) {
@@ -153,12 +160,15 @@ impl Supervisor {
         failed
     }
 
-    /// Drops what still runs in `groups`, and returns once it is dropped. What blocks its thread cannot be dropped;
-    /// after [`PATIENCE`] it is left alone.
+    /// Drops what still runs in `groups`, with the workers of controllers, and returns once it is dropped. What blocks
+    /// its thread cannot be dropped; after [`PATIENCE`] it is left alone. The lease it works under is not released before
+    /// it has ended ([`Fence::work`](crate::leader_election::Fence)).
     pub(super) async fn abort(&mut self, groups: &[Group]) -> Aborted {
         let mut names: Vec<(u64, String)> = Vec::new();
+        let mut tickets = Vec::new();
         for task in self.known.values().filter(|task| task.is_of(groups)) {
             names.push((task.sequence, task.ticket.described()));
+            tickets.push(Arc::clone(&task.ticket));
             task.abort.abort();
         }
         names.sort();
@@ -174,10 +184,23 @@ impl Supervisor {
                 failed.push(ended);
             }
         }
+        let mut stuck = Vec::new();
         for task in self.known.values_mut().filter(|task| task.is_of(groups)) {
             task.stuck = true;
-            let name = &task.name;
-            tracing::error!(name, "cannot be dropped: it blocks its thread");
+            stuck.push(task.name.clone());
+        }
+        for ticket in tickets {
+            let name = ticket.name();
+            let ended = timeout_at(deadline, ticket.idle()).await;
+            if ended.is_err() && !stuck.iter().any(|stuck| stuck == name) {
+                stuck.push(name.to_owned());
+            }
+        }
+        for name in &stuck {
+            tracing::error!(
+                name,
+                "cannot be dropped: it blocks its thread; a lease that it works under is not released before it ends"
+            );
         }
         let names = names.into_iter().map(|(_, name)| name).collect();
         Aborted { names, failed }
@@ -230,7 +253,11 @@ async fn run(
     mut leads: watch::Receiver<bool>,
 ) -> Result<(), BoxError> {
     // In this order, for locals are dropped in the reverse: who hears that it has ended may take its name.
-    let Planned { ending, runnable } = planned;
+    let Planned {
+        ending,
+        runnable,
+        fence,
+    } = planned;
     let ticket = ending.ticket();
     if runnable.waits_to_lead {
         ticket.enter(State::Standby);
@@ -247,6 +274,8 @@ async fn run(
         return Ok(());
     }
     ticket.enter(State::Running);
+    // Dropped after what runs.
+    let _working = fence.as_ref().map(Fence::work);
     let mut run = (runnable.run)(Arc::clone(ticket), stop.clone());
     let told = async {
         tokio::select! {
@@ -283,7 +312,11 @@ mod tests {
     fn planned(runnable: Runnable) -> Planned {
         let ticket = Ticket::new(runnable.name().to_owned(), Clock::system());
         let ending = Ending::new(ticket);
-        Planned { runnable, ending }
+        Planned {
+            runnable,
+            ending,
+            fence: None,
+        }
     }
 
     fn supervisor() -> (Supervisor, watch::Sender<bool>) {

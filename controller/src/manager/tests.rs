@@ -41,42 +41,112 @@ fn spawn(manager: &Manager) -> (CancellationToken, JoinHandle<Result<(), Error>>
     (stop, run)
 }
 
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/lock";
+
+/// Notes what starts and ends, how many seconds after the stop, and who holds the lease at an end.
+#[derive(Clone, Default)]
+struct Journal {
+    fake: Fake,
+    log: Log,
+    stopped: Arc<OnceLock<Instant>>,
+}
+
+impl Journal {
+    fn stop(&self, stop: &CancellationToken) {
+        self.stopped.set(Instant::now()).unwrap();
+        stop.cancel();
+    }
+
+    fn note(&self, text: &str) {
+        let after = self
+            .stopped
+            .get()
+            .map(|stopped| stopped.elapsed().as_secs());
+        let after = after.map(|after| format!(" after {after} s"));
+        self.log
+            .lock()
+            .push(text.to_owned() + &after.unwrap_or_default());
+    }
+
+    /// A runnable that ends so many seconds after it was told to.
+    fn ending(&self, name: &str, seconds: u64) -> Runnable {
+        let (journal, name) = (self.clone(), name.to_owned());
+        Runnable::new(name.clone(), move |stop: CancellationToken| async move {
+            journal.note(&format!("+{name}"));
+            stop.cancelled().await;
+            sleep(Duration::from_secs(seconds)).await;
+            let lease = journal.fake.object(LEASE).unwrap();
+            let holder = &lease["spec"]["holderIdentity"];
+            journal.note(&format!("-{name} under {holder}"));
+            Ok::<_, Infallible>(())
+        })
+    }
+
+    async fn candidate(&self, identity: &str) -> Manager {
+        let election = Election::new("ns", "lock", identity);
+        let manager = self.fake.manager().leader_election(election);
+        manager.build().await.unwrap()
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn groups_start_in_order_and_stop_in_the_reverse() {
-    let fake = Fake::default();
-    let log = Log::default();
-    let manager = fake
-        .manager()
-        .leader_election(Election::new("ns", "lock", "me"))
-        .build()
-        .await
-        .unwrap();
-    let second = Duration::from_secs(1);
-    manager.add(logged(&log, "worker", second)).unwrap();
+    let journal = Journal::default();
+    let manager = journal.candidate("me").await;
+    manager.add(journal.ending("worker", 3)).unwrap();
+    let other = journal.ending("other", 4).without_leader_election();
+    manager.add(other).unwrap();
     manager
-        .add(logged(&log, "other", second).without_leader_election())
-        .unwrap();
-    manager
-        .add(logged(&log, "server", Duration::ZERO).as_server())
+        .add(journal.ending("server", 2).as_server())
         .unwrap();
     let (stop, run) = spawn(&manager);
-    eventually("started", || log.lock().len() == 3).await;
-    stop.cancel();
+    eventually("started", || journal.log.lock().len() == 3).await;
+    journal.stop(&stop);
     run.await.unwrap().unwrap();
-    let log = log.lock().clone();
     assert_eq!(
-        log,
+        *journal.log.lock(),
         [
-            "+server", "+other", "+worker", "-worker", "-other", "-server"
+            "+server",
+            "+other",
+            "+worker",
+            "-worker under \"me\" after 3 s",
+            "-other under \"\" after 7 s",
+            "-server under \"\" after 9 s"
         ]
     );
-    let lease = fake
-        .object("/apis/coordination.k8s.io/v1/namespaces/ns/leases/lock")
-        .unwrap();
-    assert_eq!(
-        lease["spec"]["holderIdentity"], "",
-        "released after the worker ended"
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_leads_when_the_last_that_needs_the_lease_has_ended_and_not_before() {
+    let journal = Journal::default();
+    let (one, two) = (
+        journal.candidate("one").await,
+        journal.candidate("two").await,
     );
+    one.add(journal.ending("quick", 1)).unwrap();
+    one.add(journal.ending("slow", 8)).unwrap();
+    // What runs on every replica needs no lease, so the successor does not wait for it.
+    let other = journal.ending("other", 6).without_leader_election();
+    one.add(other).unwrap();
+    let (stop, run) = spawn(&one);
+    eventually("one leads", || journal.log.lock().len() == 3).await;
+    two.add(journal.ending("successor", 0)).unwrap();
+    let (stop_two, run_two) = spawn(&two);
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(journal.log.lock().len(), 3, "two stands by");
+    journal.stop(&stop);
+    run.await.unwrap().unwrap();
+    assert_eq!(
+        journal.log.lock()[3..],
+        [
+            "-quick under \"one\" after 1 s",
+            "-slow under \"one\" after 8 s",
+            "+successor after 8 s",
+            "-other under \"two\" after 14 s"
+        ]
+    );
+    stop_two.cancel();
+    run_two.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,10 +4,10 @@ use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 
 use super::*;
 use crate::events::EventType;
+use crate::fake::Lines;
 use crate::reconcile::{self, Outcome, Request};
 use crate::{Context, Controller};
 
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/lock";
 const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/ns/events";
 
 /// Records an event when it is dropped.
@@ -180,4 +180,68 @@ async fn the_lease_of_a_controller_is_given_up_in_time_when_that_of_the_manager_
     fake.put(LEASE, stolen);
     let error = run.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::LeadershipLost(_)), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lease_of_what_blocks_its_thread_is_not_released() {
+    for case in ["a controller", "a controller with a lease", "a runnable"] {
+        let fake = Fake::default();
+        fake.put("/api/v1/namespaces/ns/configmaps/a", serde_json::json!({}));
+        let election = || Election::new("ns", "lock", "me");
+        let mut builder = fake.manager().grace_period(Duration::from_secs(1));
+        if case != "a controller with a lease" {
+            builder = builder.leader_election(election());
+        }
+        let manager = builder.build().await.unwrap();
+        let (unblock, blocked) = std::sync::mpsc::channel::<()>();
+        let (started, mut starts) = tokio::sync::mpsc::channel(1);
+        let blocked = Arc::new(Mutex::new(blocked));
+        let block = move || {
+            let (started, blocked) = (started.clone(), Arc::clone(&blocked));
+            async move {
+                started.send(()).await.unwrap();
+                // It ends when `unblock` is dropped.
+                let _ = blocked.lock().recv();
+            }
+        };
+        if case == "a runnable" {
+            let blocks = move |_: CancellationToken| async move {
+                block().await;
+                Ok::<_, Infallible>(())
+            };
+            manager.add(Runnable::new("test", blocks)).unwrap();
+        } else {
+            let reconciler = reconcile::function(move |_: Context, _: Request| {
+                let block = block.clone();
+                async move {
+                    block().await;
+                    Ok::<_, reconcile::Error>(Outcome::done())
+                }
+            });
+            let mut builder = Controller::builder("test").for_kind::<ConfigMap>();
+            if case == "a controller with a lease" {
+                builder = builder.lease(election());
+            }
+            let controller = builder.complete(reconciler);
+            manager.add_controller(controller.unwrap()).unwrap();
+        }
+        let (lines, guard) = Lines::capture();
+        let stop = CancellationToken::new();
+        let stopping = async {
+            starts.recv().await.unwrap();
+            stop.cancel();
+        };
+        let (result, ()) = tokio::join!(manager.run(stop.clone()), stopping);
+        drop(guard);
+        let names = names(&result.unwrap_err());
+        assert!(names[0].starts_with("test"), "{case}: {names:?}");
+        let text = lines.text();
+        let said = text
+            .lines()
+            .any(|line| line.contains("it blocks its thread") && line.contains("name=\"test\""));
+        assert!(said, "{case}: {text}");
+        let lease = fake.object(LEASE).unwrap();
+        assert_eq!(lease["spec"]["holderIdentity"], "me", "{case}");
+        drop(unblock);
+    }
 }
