@@ -63,6 +63,7 @@ struct World {
     maps: Api<ConfigMap>,
     operator: Option<AbortOnDropHandle<()>>,
     health: Option<Health>,
+    takeover: bool,
 }
 
 impl World {
@@ -90,6 +91,7 @@ impl World {
             maps: Api::namespaced(client, "default"),
             operator: None,
             health: None,
+            takeover: false,
         }
     }
 
@@ -160,6 +162,7 @@ impl World {
         let settings = Settings {
             connector: Some(Arc::clone(&self.places) as Arc<dyn Connector>),
             resolver: Arc::clone(&self.names) as Arc<dyn Resolver>,
+            takeover: self.takeover,
             ..Settings::new(self.clock.clone())
         };
         let operator = Operator::build(self.server.client(), settings)
@@ -506,6 +509,29 @@ async fn a_restart_beside_a_wrong_edit_goes_on_with_the_last_good_configuration(
     world.start().await;
     world.create("late", "203.0.113.9", "1h").await;
     world.until("late", "skipped", 20 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_takeover_only_the_first_configuration_is_read_leniently_at_a_restart_too() {
+    let mut world = World::new().await;
+    world.takeover = true;
+    world
+        .configure(&[("whitelist", "203.0.113.0/24\nexample.com")])
+        .await;
+    world.start().await;
+    world.create("office", "203.0.113.7", "1h").await;
+    world.until("office", "skipped", 20 * SECOND).await;
+    for _ in 0..2 {
+        world.kill();
+        world.start().await;
+        tokio::time::sleep(10 * SECOND).await;
+        assert_eq!(world.unready(), "[]");
+        world.until("office", "skipped", SECOND).await;
+        // An edit, refused now and after the next restart.
+        world.configure(&[("whitelist", "example.com")]).await;
+        tokio::time::sleep(10 * SECOND).await;
+        world.until("office", "skipped", SECOND).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

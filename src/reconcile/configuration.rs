@@ -75,8 +75,6 @@ struct Known {
     good: Option<BTreeMap<String, String>>,
     /// The version that was read last.
     version: Option<String>,
-    /// The version of the first configuration, which may have parts left out.
-    first: Option<String>,
     /// The version that was refused last; `Some(None)`: the ConfigMap is gone.
     refused: Option<Option<String>>,
     /// What could not be put in force the last time.
@@ -98,16 +96,8 @@ struct Chosen {
 // === impl Known ===
 
 impl Known {
-    /// Whether this is the version that was put in force first.
-    fn is_first(&self, version: Option<&str>) -> bool {
-        self.first.is_some() && self.first.as_deref() == version
-    }
-
     /// Whether this version of the ConfigMap was not read before.
-    fn reads(&mut self, version: Option<&str>, first: bool) -> bool {
-        if first {
-            self.first = version.map(str::to_owned);
-        }
+    fn reads(&mut self, version: Option<&str>) -> bool {
         let new = self.version.is_none() || self.version.as_deref() != version;
         self.version = version.map(str::to_owned);
         new
@@ -231,7 +221,6 @@ impl ConfigurationReconciler {
     fn choose(&self, ctx: &Context, map: Option<&ConfigMap>) -> Option<Chosen> {
         let live = &self.consumers.live;
         let version = map.and_then(|map| map.metadata.resource_version.as_deref());
-        let lenient = live.config().is_none() || self.known.lock().is_first(version);
         let good = self.known.lock().good.clone();
         let why = match map {
             None => format!(
@@ -240,10 +229,9 @@ impl ConfigurationReconciler {
             ),
             Some(map) => {
                 let data = map.data.clone().unwrap_or_default();
-                match self.parse(&data, good.as_ref(), lenient) {
+                match self.parse(&data, good.as_ref()) {
                     Ok(config) => {
-                        let first = live.config().is_none();
-                        if self.known.lock().reads(version, first) {
+                        if self.known.lock().reads(version) {
                             self.consumers.metrics.config_read(true);
                         }
                         let right = true;
@@ -279,13 +267,13 @@ impl ConfigurationReconciler {
         last
     }
 
+    /// Leniently, in a takeover, what was put in force first, and again after a restart: an edit is never read so.
     fn parse(
         &self,
         data: &BTreeMap<String, String>,
         good: Option<&BTreeMap<String, String>>,
-        lenient: bool,
     ) -> Result<Config, Errors> {
-        let config = if lenient {
+        let config = if good.is_none_or(|good| good == data) {
             config::parse_first(data, &self.options)?
         } else {
             config::parse(data, &self.options)?
@@ -437,12 +425,9 @@ mod tests {
     #[test]
     fn a_version_that_is_put_in_force_again_is_no_new_reading() {
         let mut known = Known::default();
-        assert!(!known.is_first(Some("1")) && !known.is_first(None));
-        assert!(known.reads(Some("1"), true));
-        assert!(known.is_first(Some("1")), "and it stays as lenient");
-        assert!(!known.reads(Some("1"), false), "a listener is tried again");
-        assert!(known.reads(Some("2"), false));
-        assert!(!known.is_first(Some("2")));
+        assert!(known.reads(Some("1")));
+        assert!(!known.reads(Some("1")), "a listener is tried again");
+        assert!(known.reads(Some("2")));
     }
 
     #[test]
