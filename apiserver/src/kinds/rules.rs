@@ -8,7 +8,7 @@ use super::{checks, events, services, workloads};
 use crate::core::Core;
 use crate::crd;
 use crate::field::{Errors, FieldError, Path};
-use crate::lifecycle::definitions;
+use crate::lifecycle::{definitions, namespaces};
 use crate::meta;
 use crate::resource::ResourceInfo;
 use crate::schema::{Additional, Schema};
@@ -88,7 +88,7 @@ fn drop_empty(schema: &Schema, value: &mut Value) {
 
 /// The status of a new object of a kind that has the subresource: custom resources lose what the
 /// client sent.
-pub(crate) fn initial_status(request: &Request, object: &mut Value) {
+fn initial_status(request: &Request, object: &mut Value) {
     let class = pods::qos_class(object);
     let status = match kind(&request.info) {
         ("", "namespaces") => json!({"phase": "Active"}),
@@ -263,14 +263,23 @@ pub(crate) fn mark_deleted(info: &ResourceInfo, object: &mut Value, now: Timesta
     true
 }
 
+/// What a new object gets whatever the client says.
+pub(crate) fn before_create(request: &Request, object: &mut Value) {
+    if request.info.status {
+        initial_status(request, object);
+    }
+    if kind(&request.info) == ("", "namespaces") {
+        let spec = meta::map_at(meta::object_mut(object), "spec");
+        let finalizers = meta::list_at(spec, "finalizers");
+        if !finalizers.iter().any(|one| one == namespaces::FINALIZER) {
+            finalizers.push(namespaces::FINALIZER.into());
+        }
+    }
+}
+
 fn namespace(object: &mut Value) {
     let name = meta::text(object, "name").to_owned();
-    let terminating = object["metadata"]["deletionTimestamp"].is_string();
-    let map = meta::object_mut(object);
-    let spec = meta::map_at(map, "spec");
-    if !terminating && spec.get("finalizers").is_none_or(Value::is_null) {
-        spec.insert("finalizers".to_owned(), json!(["kubernetes"]));
-    }
+    meta::map_at(meta::object_mut(object), "spec");
     if !name.is_empty() {
         let labels = meta::map_at(meta::metadata_mut(object), "labels");
         labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());

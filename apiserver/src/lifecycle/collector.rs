@@ -1,13 +1,15 @@
 //! Garbage collection by owner references.
 //!
-//! A dependent goes when all its owners are gone, judged by uid; the reference to an absent owner
-//! among living ones is dropped. An object that waits with `foregroundDeletion` goes after the
-//! dependents that block it; one with `orphan` leaves its dependents without the reference.
+//! A dependent goes when all its owners are gone, judged by uid. While one of them lives, references to
+//! owners that are absent, or wait for this dependent, are dropped. An object that waits with
+//! `foregroundDeletion` goes after the dependents that block it; one with `orphan` leaves its dependents
+//! without the reference. A reference that cannot be resolved (a kind that is not served, or a namespaced
+//! kind named by a cluster-scoped object) protects its object.
 //! (kubernetes: `pkg/controller/garbagecollector`.)
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::internal_request;
 use crate::core::Core;
@@ -25,7 +27,12 @@ enum Owner {
     Present,
     /// It is being deleted and waits for this dependent.
     Waiting,
+    /// Its kind is not served, or is namespaced where the dependent is not.
+    Unresolvable,
 }
+
+/// The source of the events about owner references.
+const REPORTER: &str = "garbage-collector-controller";
 
 /// An owner went, or one of its dependents did.
 pub(crate) fn owner_changed(core: &Core, uid: &str) {
@@ -35,6 +42,91 @@ pub(crate) fn owner_changed(core: &Core, uid: &str) {
     // Whoever waits for dependents with this uid may go on.
     if let Some((storage, key)) = core.store.waiting_owner(uid) {
         finalize(core, &storage, &key);
+    }
+}
+
+/// An object was written whose references are new.
+pub(crate) fn references_changed(core: &Core, storage: &str, key: &Key) {
+    if !core.options.garbage_collection {
+        return;
+    }
+    report_owner_elsewhere(core, storage, key);
+    check_owners(core, storage, key);
+}
+
+/// Records a Warning event when an owner lives in another namespace than the object that names it: such a
+/// reference never holds. Only the first one is reported.
+fn report_owner_elsewhere(core: &Core, storage: &str, key: &Key) {
+    let (Some(object), Some(info)) = (
+        core.store.get(storage, key.as_str()),
+        core.registry.of_storage(storage),
+    ) else {
+        return;
+    };
+    let references = object.value()["metadata"]["ownerReferences"].as_array();
+    let elsewhere = references.into_iter().flatten().find(|reference| {
+        let uid = reference["uid"].as_str();
+        resource_of(core, reference).is_some_and(|kind| {
+            kind.namespaced
+                && !matches!(
+                    owner(core, &object, reference),
+                    Owner::Present | Owner::Waiting
+                )
+                && core
+                    .store
+                    .list(&kind.storage, "")
+                    .1
+                    .iter()
+                    .any(|found| found.uid() == uid)
+        })
+    });
+    let Some(reference) = elsewhere else { return };
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let namespace = object.namespace();
+    let message = format!(
+        "ownerRef [{}/{}, namespace: {namespace}, name: {}, uid: {}] does not exist in namespace {}",
+        text("apiVersion"),
+        text("kind"),
+        text("name"),
+        text("uid"),
+        crate::field::quote(namespace)
+    );
+    record_warning(core, &info, &object, "OwnerRefInvalidNamespace", &message);
+}
+
+/// Records a Warning event about an object, as a controller's recorder does.
+fn record_warning(core: &Core, info: &ResourceInfo, about: &Object, reason: &str, message: &str) {
+    let Some(events) = core.registry.find("", "v1", "events") else {
+        return;
+    };
+    let namespace = match about.namespace() {
+        "" => "default",
+        namespace => namespace,
+    };
+    let now = core.clock.now();
+    let name = format!("{}.{:x}", about.name(), now.as_nanosecond());
+    let request = internal_request(core, &events, &Key::new(Some(namespace), &name));
+    let mut involved = json!({
+        "apiVersion": info.api_version(), "kind": info.kind, "name": about.name(), "uid": about.uid(),
+    });
+    if !about.namespace().is_empty() {
+        involved["namespace"] = about.namespace().into();
+    }
+    let event = json!({
+        "metadata": {"name": name, "namespace": namespace},
+        "involvedObject": involved,
+        "type": "Warning",
+        "reason": reason,
+        "message": message,
+        "count": 1,
+        "firstTimestamp": meta::time(now),
+        "lastTimestamp": meta::time(now),
+        "source": {"component": REPORTER},
+        "reportingComponent": REPORTER,
+        "reportingInstance": "",
+    });
+    if let Err(status) = crate::verbs::create::create(core, &request, event) {
+        tracing::debug!(%status, object = %about.key(), reason, "could not record an event");
     }
 }
 
@@ -50,24 +142,31 @@ pub(crate) fn check_owners(core: &Core, storage: &str, key: &Key) {
     let Some(references) = references.filter(|references| !references.is_empty()) else {
         return;
     };
-    let (mut absent, mut present, mut waiting) = (Vec::new(), false, false);
+    // Deletion does not turn back: what is left is done when the object is gone.
+    if object.is_terminating() {
+        return;
+    }
+    let (mut droppable, mut present, mut waiting) = (Vec::new(), false, false);
     for reference in references {
+        let uid = reference["uid"].as_str().unwrap_or_default();
         match owner(core, &object, reference) {
-            Owner::Absent => absent.push(reference["uid"].as_str().unwrap_or_default()),
+            Owner::Absent => droppable.push(uid),
             Owner::Present => present = true,
-            Owner::Waiting => waiting = true,
+            Owner::Waiting => {
+                droppable.push(uid);
+                waiting = true;
+            }
+            Owner::Unresolvable => return,
         }
     }
     let Some(info) = core.registry.of_storage(storage) else {
         return;
     };
     if present {
-        if !absent.is_empty() {
-            drop_references(core, &info, &object, &absent);
+        // With its reference left in place, an owner that waits for this object would never go.
+        if !droppable.is_empty() {
+            drop_references(core, &info, &object, &droppable);
         }
-        return;
-    }
-    if object.is_terminating() {
         return;
     }
     let propagation = if waiting
@@ -103,17 +202,25 @@ fn remove(
     }
 }
 
-fn owner(core: &Core, dependent: &Object, reference: &Value) -> Owner {
+/// The resource of the kind that a reference names.
+fn resource_of(core: &Core, reference: &Value) -> Option<Arc<ResourceInfo>> {
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let (group, version) = match text("apiVersion").split_once('/') {
         Some((group, version)) => (group, version),
         None => ("", text("apiVersion")),
     };
     let served = core.registry.served();
-    let Some(info) = served.of_kind(group, version, text("kind")) else {
-        // A kind that is not served cannot be judged.
-        return Owner::Present;
+    served.of_kind(group, version, text("kind")).cloned()
+}
+
+fn owner(core: &Core, dependent: &Object, reference: &Value) -> Owner {
+    let text = |field: &str| reference[field].as_str().unwrap_or_default();
+    let Some(info) = resource_of(core, reference) else {
+        return Owner::Unresolvable;
     };
+    if info.namespaced && dependent.namespace().is_empty() {
+        return Owner::Unresolvable;
+    }
     let namespace = info.namespaced.then(|| dependent.namespace());
     let key = Key::new(namespace, text("name"));
     match core.store.get(&info.storage, key.as_str()) {

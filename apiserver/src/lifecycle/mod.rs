@@ -105,7 +105,7 @@ fn act(core: &Core, chore: Chore) {
     tracing::trace!(?chore, "lifecycle");
     match chore {
         Chore::Owner(uid) => collector::owner_changed(core, &uid),
-        Chore::Dependent(storage, key) => collector::check_owners(core, &storage, &key),
+        Chore::Dependent(storage, key) => collector::references_changed(core, &storage, &key),
         Chore::Finalize(storage, key) => collector::finalize(core, &storage, &key),
         Chore::Namespace(name) => namespaces::look_after(core, &name),
         Chore::Definition(storage) => definitions::look_after(core, &storage),

@@ -11,6 +11,9 @@ use crate::status::GroupResource;
 use crate::store::{CommitError, Expected, Key};
 use crate::verbs::delete::{self, Options, Propagation};
 
+/// The entry of `spec.finalizers` that stands for the contents of the namespace.
+pub(crate) const FINALIZER: &str = "kubernetes";
+
 /// Namespaces every cluster has.
 const INITIAL: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
@@ -77,13 +80,13 @@ fn empty(core: &Core, name: &str) {
             return;
         };
         let mut next = current.value().clone();
-        let waits = current.finalizers().next().is_some();
         if left.resources.is_empty() {
-            meta::map_at(meta::object_mut(&mut next), "spec").remove("finalizers");
+            drop_own_finalizer(&mut next);
         } else {
             let now = meta::time(core.clock.now());
             set_conditions(&mut next, &left, &now);
         }
+        let waits = current.finalizers().next().is_some() || next["spec"]["finalizers"].is_array();
         let goes = left.resources.is_empty() && !waits;
         if !goes && next == *current.value() {
             return;
@@ -100,6 +103,18 @@ fn empty(core: &Core, name: &str) {
                 return;
             }
         }
+    }
+}
+
+/// Takes the namespace controller's finalizer off; those of others stay.
+fn drop_own_finalizer(namespace: &mut Value) {
+    let spec = meta::map_at(meta::object_mut(namespace), "spec");
+    let Some(finalizers) = spec.get_mut("finalizers").and_then(Value::as_array_mut) else {
+        return;
+    };
+    finalizers.retain(|finalizer| finalizer != FINALIZER);
+    if finalizers.is_empty() {
+        spec.remove("finalizers");
     }
 }
 

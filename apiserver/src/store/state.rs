@@ -67,6 +67,19 @@ impl State {
         }
     }
 
+    /// Whether objects may be created in `namespace`: it is there, and is not being deleted. A store without
+    /// namespaces takes everything.
+    pub(super) fn takes_new_objects(&self, namespace: &str) -> bool {
+        let Some(namespaces) = self.tables.get("namespaces") else {
+            return true;
+        };
+        namespace.is_empty()
+            || namespaces
+                .objects
+                .get(namespace)
+                .is_some_and(|found| !found.is_terminating())
+    }
+
     /// Keeps the index of owners, and notes what the background task must look at.
     pub(super) fn note(
         &mut self,

@@ -328,3 +328,40 @@ fn nothing_is_added_to_a_sealed_resource_and_one_with_objects_is_not_sealed() {
     store.create_table(STORAGE);
     assert!(write(&store, "a/y", Some(1)).is_some());
 }
+
+#[test]
+fn a_commit_into_a_namespace_that_is_gone_or_going_is_refused() {
+    let store = store(History::default());
+    store.create_table("namespaces");
+    let create = |key: &str| {
+        store
+            .commit(STORAGE, key, Expected::Absent, Some(thing(key, 1)))
+            .map(|object| object.version())
+    };
+    assert!(matches!(create("n/a"), Err(CommitError::Namespace)));
+    let namespace = json!({"metadata": {"name": "n"}});
+    let made = store
+        .commit("namespaces", "n", Expected::Absent, Some(namespace))
+        .unwrap();
+    let inside = create("n/a").unwrap();
+    create("cluster-scoped").unwrap();
+    let going = json!({"metadata": {"name": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    store
+        .commit(
+            "namespaces",
+            "n",
+            Expected::Version(made.version()),
+            Some(going),
+        )
+        .unwrap();
+    assert!(matches!(create("n/b"), Err(CommitError::Namespace)));
+    // What is there already may still change.
+    store
+        .commit(
+            STORAGE,
+            "n/a",
+            Expected::Version(inside),
+            Some(thing("n/a", 2)),
+        )
+        .unwrap();
+}

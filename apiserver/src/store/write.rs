@@ -13,7 +13,7 @@ use super::{Change, Event, Key, Object, PersistError, Store};
 /// What must hold in the store for a write to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// There is no object of the key.
+    /// There is no object of the key, and its namespace, if it has one, takes new objects.
     Absent,
     /// The object is at this version.
     Version(u64),
@@ -25,6 +25,9 @@ pub(crate) enum CommitError {
     /// What was expected did not hold: somebody else wrote first.
     #[error("the object changed meanwhile")]
     Raced,
+    /// The namespace of a new object is not there, or is being deleted.
+    #[error("the namespace takes no new objects")]
+    Namespace,
     /// The resource is no longer there.
     #[error("the resource {0} has no table")]
     NoTable(String),
@@ -69,6 +72,9 @@ impl Store {
         };
         if !holds {
             return Err(CommitError::Raced);
+        }
+        if expected == Expected::Absent && !state.takes_new_objects(Key::from(key).namespace()) {
+            return Err(CommitError::Namespace);
         }
         let version = state.revision.saturating_add(self.step);
         let (change, object) = match (value, &previous) {

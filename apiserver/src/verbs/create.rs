@@ -36,9 +36,7 @@ pub(crate) fn create(core: &Core, request: &Request, mut object: Value) -> Resul
     request
         .warnings
         .extend(metadata::warnings(&request.info, &object));
-    if request.info.status {
-        rules::initial_status(request, &mut object);
-    }
+    rules::before_create(request, &mut object);
     let mut tries = if generated { GENERATED_NAME_TRIES } else { 1 };
     loop {
         if generated {
@@ -76,15 +74,20 @@ fn store(core: &Core, request: &Request, mut object: Value) -> Result<Arc<Object
     if request.dry_run {
         return Ok(Arc::new(Object::draft(object)));
     }
-    match core
+    let committed = core
         .store
-        .commit(&info.storage, key.as_str(), Expected::Absent, Some(object))
-    {
+        .commit(&info.storage, key.as_str(), Expected::Absent, Some(object));
+    match committed {
         Ok(stored) => {
             rules::after_write(core, info, None, Some(&stored));
             Ok(stored)
         }
         Err(CommitError::Raced) => Err(Status::already_exists(request.resource(), &name)),
+        // It was there, and went while this request was read and checked.
+        Err(error @ CommitError::Namespace) => {
+            check_namespace(core, request, &name)?;
+            Err(commit_status(error))
+        }
         Err(error) => Err(commit_status(error)),
     }
 }

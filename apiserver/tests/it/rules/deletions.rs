@@ -206,6 +206,79 @@ async fn in_the_foreground_an_owner_waits_for_dependents_that_block() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_foreground_deletion_goes_on_when_a_dependent_has_another_living_owner() {
+    let server = server().await;
+    let going = post(&server, MAPS, &map("going")).await.ok();
+    let living = post(&server, MAPS, &map("living")).await.ok();
+    let mut child = owned("child", &going, true);
+    let other = owned("x", &living, true)["metadata"]["ownerReferences"][0].clone();
+    child["metadata"]["ownerReferences"]
+        .as_array_mut()
+        .unwrap()
+        .push(other);
+    post(&server, MAPS, &child).await.ok();
+    let options = json!({"propagationPolicy": "Foreground"});
+    delete(&server, &format!("{MAPS}/going"), &options)
+        .await
+        .ok();
+    settle().await;
+    assert_eq!(get(&server, &format!("{MAPS}/going")).await.code, 404);
+    let child = get(&server, &format!("{MAPS}/child")).await.ok();
+    assert!(child["metadata"].get("deletionTimestamp").is_none());
+    let left = child["metadata"]["ownerReferences"].as_array().unwrap();
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0]["name"], "living");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_scoped_object_that_names_a_namespaced_owner_is_never_collected() {
+    let server = server().await;
+    let owner = post(&server, MAPS, &map("owner")).await.ok();
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let ghost = json!({"metadata": {"name": "ghost", "uid": "no-such-uid"}});
+    post(&server, roles, &owned("mistaken", &owner, false))
+        .await
+        .ok();
+    post(&server, roles, &owned("haunted", &ghost, false))
+        .await
+        .ok();
+    settle().await;
+    for name in ["mistaken", "haunted"] {
+        assert_eq!(get(&server, &format!("{roles}/{name}")).await.code, 200);
+    }
+    let events = get(&server, "/api/v1/namespaces/default/events").await.ok();
+    let events = events["items"].as_array().unwrap();
+    assert_eq!(events.len(), 1, "only of the owner that exists: {events:?}");
+    assert_eq!(events[0]["reason"], "OwnerRefInvalidNamespace");
+    assert_eq!(events[0]["involvedObject"]["name"], "mistaken");
+    assert_eq!(events[0]["involvedObject"]["kind"], "ClusterRole");
+    let uid = owner["metadata"]["uid"].as_str().unwrap();
+    assert_eq!(
+        events[0]["message"],
+        format!(
+            "ownerRef [v1/ConfigMap, namespace: , name: owner, uid: {uid}] does not exist in namespace \"\""
+        )
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_names_an_owner_in_another_namespace_is_collected_with_an_event() {
+    let server = server().await;
+    post(&server, "/api/v1/namespaces", &map("other"))
+        .await
+        .ok();
+    let owner = post(&server, MAPS, &map("owner")).await.ok();
+    let elsewhere = "/api/v1/namespaces/other/configmaps";
+    post(&server, elsewhere, &owned("child", &owner, false))
+        .await
+        .ok();
+    settle().await;
+    assert_eq!(get(&server, &format!("{elsewhere}/child")).await.code, 404);
+    let events = get(&server, "/api/v1/namespaces/other/events").await.ok();
+    assert_eq!(events["items"][0]["reason"], "OwnerRefInvalidNamespace");
+}
+
+#[tokio::test(start_paused = true)]
 async fn orphans_lose_the_reference_and_stay() {
     let server = server().await;
     let owner = post(&server, MAPS, &map("owner")).await.ok();
@@ -296,6 +369,32 @@ async fn a_namespace_is_emptied_and_goes() {
     )
     .await
     .ok();
+    settle().await;
+    assert_eq!(get(&server, "/api/v1/namespaces/n").await.code, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_waits_for_the_finalizers_of_others_in_its_spec() {
+    let server = server().await;
+    let namespaces = "/api/v1/namespaces";
+    let mut body = map("n");
+    body["spec"] = json!({"finalizers": ["example.com/f"]});
+    let made = post(&server, namespaces, &body).await.ok();
+    assert_eq!(
+        made["spec"]["finalizers"],
+        json!(["example.com/f", "kubernetes"])
+    );
+    delete(&server, "/api/v1/namespaces/n", &Value::Null)
+        .await
+        .ok();
+    settle().await;
+    let waiting = get(&server, "/api/v1/namespaces/n").await.ok();
+    assert_eq!(waiting["spec"]["finalizers"], json!(["example.com/f"]));
+    let mut last = waiting;
+    last["spec"] = json!({});
+    put(&server, "/api/v1/namespaces/n/finalize", &last)
+        .await
+        .ok();
     settle().await;
     assert_eq!(get(&server, "/api/v1/namespaces/n").await.code, 404);
 }

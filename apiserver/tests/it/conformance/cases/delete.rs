@@ -146,6 +146,47 @@ cases! { "delete";
         t.until("{cm}/dependent", |answer| answer.body["metadata"]["ownerReferences"].as_array().is_some_and(|all| all.len() == 1)).await;
         t.get("{cm}/dependent").await;
     }
+    ["D-4 D-5"] "a foreground delete goes on when a dependent has another living owner" => |t| {
+        let going = t.make("{cm}", config_map("going", "1")).await;
+        let living = t.make("{cm}", config_map("living", "1")).await;
+        let reference = |name: &str, uid: String| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "blockOwnerDeletion": true});
+        t.make("{cm}", json!({"metadata": {"name": "dependent", "ownerReferences": [reference("going", going.uid()), reference("living", living.uid())]}})).await;
+        t.setup("DELETE", "{cm}/going", json!({"propagationPolicy": "Foreground"})).await;
+        gone(t, "{cm}/going").await;
+        t.get("{cm}/dependent").await;
+    }
+    ["D-5"] "a cluster-scoped object that names a namespaced owner stays, with an event" => |t| {
+        let owner = t.make("{cm}", config_map("owner", "1")).await;
+        // When this is done, the collector has seen the owner.
+        t.make("{cm}", owned("dependent", "never", "11111111-2222-3333-4444-555555555555", false)).await;
+        gone(t, "{cm}/dependent").await;
+        let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+        let mut role = owned("{me}", "owner", &owner.uid(), false);
+        role["rules"] = json!([]);
+        t.make(roles, role).await;
+        let events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{me}";
+        let reported = t.until(events, |answer| answer.body["items"].as_array().is_some_and(|all| !all.is_empty())).await;
+        let event = &reported.body["items"][0];
+        t.note("event", json!([event["reason"], event["type"], event["count"], event["source"], event["reportingComponent"], event["involvedObject"]["kind"], event["involvedObject"]["apiVersion"], event["involvedObject"]["namespace"]]));
+        t.note("message", json!(event["message"].as_str().map(|text| text.replace(&owner.uid(), "UID"))));
+        t.setup("DELETE", "{cm}/owner", Value::Null).await;
+        let still = t.setup("GET", &format!("{roles}/{{me}}"), Value::Null).await;
+        t.note("still there", still.body["metadata"]["ownerReferences"].is_array().into());
+        t.setup("DELETE", &format!("{roles}/{{me}}"), Value::Null).await;
+    }
+    ["D-7"] "a namespace waits for the finalizers of others in its spec" => |t| {
+        let path = "/api/v1/namespaces/{me}-x";
+        let made = t.make("/api/v1/namespaces", json!({"metadata": {"name": "{me}-x"}, "spec": {"finalizers": ["example.com/hold"]}})).await;
+        t.note("made", made.body["spec"].clone());
+        t.setup("DELETE", path, Value::Null).await;
+        let waiting = t.until(path, |answer| answer.body["spec"]["finalizers"].as_array().is_some_and(|all| all.len() == 1)).await;
+        t.note("waiting", waiting.body["spec"].clone());
+        let mut last = t.setup("GET", path, Value::Null).await.body;
+        last["spec"] = json!({});
+        last["metadata"]["resourceVersion"] = Value::Null;
+        t.setup("PUT", &format!("{path}/finalize"), last).await;
+        gone(t, path).await;
+    }
     ["D-5"] "an object whose owner never was is collected" => |t| {
         t.make("{cm}", owned("dependent", "never", "11111111-2222-3333-4444-555555555555", false)).await;
         gone(t, "{cm}/dependent").await;
