@@ -420,7 +420,7 @@ mod tests {
                 "apiVersion": "v1", "kind": "Pod",
                 "metadata": {"name": "x", "labels": {"a": "b"}, "managedFields": [{"manager": "m", "fieldsV1": {"f:x": {}}}]},
                 "spec": {
-                    "containers": [{"name": "c", "resources": {"limits": {"cpu": 1, "memory": "1Gi"}}, "env": [{"name": "A"}],
+                    "containers": [{"name": "c", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}, "env": [{"name": "A"}],
                         "livenessProbe": {"httpGet": {"port": "web", "path": "/"}}}],
                     "nodeSelector": {"x": "y"}, "volumes": [{"name": "v", "emptyDir": {}}],
                 },

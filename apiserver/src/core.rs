@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use reeve_clock::Clock;
 use tokio::sync::watch;
 
@@ -43,6 +44,8 @@ pub(crate) struct Core {
     pub(crate) faults: Faults,
     pub(crate) record: Record,
     pub(crate) options: Options,
+    /// Held from the choice of a Service's addresses and node ports until the Service is stored.
+    pub(crate) service_allocation: Mutex<()>,
     /// Changes when open watches are to end.
     pub(crate) closing: watch::Sender<u64>,
     /// False while the server is down: no request is answered.
@@ -79,6 +82,7 @@ impl Core {
             policy: PolicyCache::default(),
             open_api: OpenApiCache::default(),
             options,
+            service_allocation: Mutex::default(),
             closing: watch::Sender::new(0),
             up: watch::Sender::new(true),
         })

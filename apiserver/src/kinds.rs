@@ -9,10 +9,11 @@ pub(crate) mod pods;
 pub(crate) mod rules;
 pub(crate) mod services;
 pub(crate) mod workloads;
+pub(crate) mod zeros;
 
 use serde_json::Value;
 
-use crate::resource::{ALL_VERBS, Generation, ResourceInfo, Scale, SelectableField};
+use crate::resource::{ALL_VERBS, Generation, ResourceInfo, Scale, SelectableField, StatusUpdate};
 use crate::table::built_in_columns;
 
 /// Verbs of the resources that only answer a question.
@@ -64,6 +65,10 @@ fn core() -> Vec<ResourceInfo> {
         ResourceInfo {
             status: true,
             delete_returns_object: true,
+            // Old kubelets send these broken. (kubernetes: `pkg/registry/core/pod/strategy.go`.)
+            status_update: StatusUpdate::Metadata {
+                except: &["ownerReferences"],
+            },
             generation: Generation::Spec,
             categories: vec!["all".to_owned()],
             ..core("Pod", "pods", &["po"])
@@ -97,6 +102,10 @@ fn apps() -> Vec<ResourceInfo> {
     vec![
         ResourceInfo {
             scale: scale(),
+            status_update: StatusUpdate::Metadata {
+                except: &["labels"],
+            },
+            generation: Generation::SpecAndAnnotations,
             ..workload("Deployment", "deployments", "deploy")
         },
         ResourceInfo {
@@ -122,6 +131,7 @@ fn others() -> Vec<ResourceInfo> {
         ResourceInfo {
             status: true,
             generation: Generation::Spec,
+            orphans_by_default: true,
             categories: vec!["all".to_owned()],
             ..builtin_kind("batch", "v1", "Job", "jobs", &[])
         },
@@ -241,9 +251,11 @@ fn builtin_kind(
         namespaced: true,
         verbs: ALL_VERBS,
         status: false,
+        status_update: StatusUpdate::Metadata { except: &[] },
         scale: None,
         generation: Generation::None,
         unconditional_update: true,
+        orphans_by_default: false,
         create_on_update: false,
         delete_returns_object: false,
         columns: Vec::new(),

@@ -37,12 +37,16 @@ pub(crate) struct ResourceInfo {
     pub(crate) verbs: &'static [&'static str],
     /// There is a `status` subresource.
     pub(crate) status: bool,
+    /// What a write to it may change beside the status.
+    pub(crate) status_update: StatusUpdate,
     /// There is a `scale` subresource, and where its parts are.
     pub(crate) scale: Option<Scale>,
     /// What raises `metadata.generation`.
     pub(crate) generation: Generation,
     /// PUT without a resourceVersion is allowed (most built-ins; never custom resources).
     pub(crate) unconditional_update: bool,
+    /// A DELETE that names no propagation orphans the dependents, with a warning.
+    pub(crate) orphans_by_default: bool,
     /// PUT on an absent name creates it.
     pub(crate) create_on_update: bool,
     /// DELETE answers the object instead of a Status.
@@ -75,13 +79,27 @@ pub(crate) struct ResourceInfo {
     pub(crate) storage: String,
 }
 
+/// What a write to the `status` subresource may change beside the status. `spec` is never among it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StatusUpdate {
+    /// Nothing (custom resources).
+    StatusOnly,
+    /// The metadata as well, but for the fields named here (built-in kinds).
+    Metadata {
+        /// Fields of `metadata` that stay as they are.
+        except: &'static [&'static str],
+    },
+}
+
 /// What raises `metadata.generation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Generation {
     /// Objects have no generation (ConfigMap, Secret, Lease, …).
     None,
-    /// A change of `spec` (Deployment, Ingress, CustomResourceDefinition, …).
+    /// A change of `spec` (ReplicaSet, Ingress, CustomResourceDefinition, …).
     Spec,
+    /// A change of `spec` or of the annotations, which a Deployment's ReplicaSets copy.
+    SpecAndAnnotations,
     /// A change of anything outside `metadata`; with a status subresource, `status` does not count
     /// (custom resources).
     OutsideMetadata,

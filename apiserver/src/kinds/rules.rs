@@ -1,10 +1,11 @@
 //! What is special about a built-in kind: defaults, immutable parts, deletion.
 
 use jiff::Timestamp;
+use parking_lot::MutexGuard;
 use serde_json::{Value, json};
 
 use super::pods::{self, put};
-use super::{checks, events, services, workloads};
+use super::{checks, events, services, workloads, zeros};
 use crate::core::Core;
 use crate::crd;
 use crate::field::{Errors, FieldError, Path};
@@ -26,7 +27,7 @@ fn kind(info: &ResourceInfo) -> (&str, &str) {
 }
 
 /// Completes an object before it is checked and stored.
-pub(crate) fn default(core: &Core, request: &Request, object: &mut Value) {
+pub(crate) fn default(request: &Request, object: &mut Value) {
     if !request.info.custom
         && let Some(schema) = request.info.structural()
     {
@@ -43,7 +44,7 @@ pub(crate) fn default(core: &Core, request: &Request, object: &mut Value) {
         ("", "namespaces") => namespace(object),
         ("apiextensions.k8s.io", "customresourcedefinitions") => crd::default(object),
         ("", "secrets") => secret(object),
-        ("", "services") => services::default(core, object),
+        ("", "services") => services::default(object),
         ("", "pods") => pods::default_pod(object),
         ("" | "events.k8s.io", "events") => events::default(object, !request.info.group.is_empty()),
         ("apps" | "batch", plural) => workloads::default(plural, object),
@@ -57,15 +58,43 @@ pub(crate) fn default(core: &Core, request: &Request, object: &mut Value) {
     }
 }
 
-/// Empty maps and lists are not stored, as Go's `omitempty` has it.
+/// Excludes other writes that allocate, until the guard is dropped; nothing for a kind that has nothing to allocate.
+pub(crate) fn allocation<'a>(core: &'a Core, request: &Request) -> Option<MutexGuard<'a, ()>> {
+    let allocates = kind(&request.info) == ("", "services") && request.subresource.is_empty();
+    allocates.then(|| core.service_allocation.lock())
+}
+
+/// Gives an object what only one object can have. The caller holds [`allocation`].
+///
+/// # Errors
+/// 422 for what another object has; 500 when nothing is left.
+pub(crate) fn allocate(
+    core: &Core,
+    request: &Request,
+    old: Option<&Value>,
+    object: &mut Value,
+) -> Result<(), Status> {
+    match kind(&request.info) {
+        ("", "services") if request.subresource.is_empty() => {
+            services::allocate(core, request, old, object)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Empty maps and lists are not stored, nor are zeros that mean nothing, as Go's `omitempty` has it.
 fn drop_empty(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(map) => {
+            let of = schema.go_type.as_deref();
             map.retain(|name, value| {
                 let Some(schema) = schema.field(name) else {
                     return true;
                 };
                 drop_empty(schema, value);
+                if of.is_some_and(|of| zeros::is_left_out(of, name, value)) {
+                    return false;
+                }
                 match value {
                     Value::Array(items) => !items.is_empty(),
                     Value::Object(map) => {

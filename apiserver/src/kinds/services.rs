@@ -1,19 +1,25 @@
 //! Services: cluster addresses, node ports and the defaults clients look at.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde_json::{Value, json};
 
 use crate::core::Core;
+use crate::field::{FieldError, Path, quote};
 use crate::meta;
+use crate::status::Status;
+use crate::store::Key;
+use crate::verbs::Request;
 
-/// The cluster addresses are taken from 10.96.0.0/16, the first ten left out.
+/// The cluster addresses are those of 10.96.0.0/16; the first ten are given only by name.
+const FIRST_IN_RANGE: u32 = 0x0a60_0001;
 const FIRST_ADDRESS: u32 = 0x0a60_000a;
 const LAST_ADDRESS: u32 = 0x0a60_fffe;
 const NODE_PORTS: std::ops::RangeInclusive<u64> = 30_000..=32_767;
 
-/// Completes a Service.
-pub(crate) fn default(core: &Core, object: &mut Value) {
+/// Completes a Service, but for what [`allocate`] chooses.
+pub(crate) fn default(object: &mut Value) {
     let kind = object["spec"]["type"]
         .as_str()
         .unwrap_or("ClusterIP")
@@ -35,8 +41,6 @@ pub(crate) fn default(core: &Core, object: &mut Value) {
     if kind == "LoadBalancer" {
         put("allocateLoadBalancerNodePorts", true.into());
     }
-    let node_ports = kind == "NodePort"
-        || (kind == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] == Value::Bool(true));
     for port in spec
         .get_mut("ports")
         .and_then(Value::as_array_mut)
@@ -52,32 +56,6 @@ pub(crate) fn default(core: &Core, object: &mut Value) {
         {
             port.insert("targetPort".to_owned(), number);
         }
-        if !node_ports {
-            port.remove("nodePort");
-        }
-    }
-    if kind != "ExternalName"
-        && spec
-            .get("clusterIP")
-            .is_none_or(|address| address == "" || address.is_null())
-    {
-        let taken = taken(core, |spec| spec["clusterIP"].as_str().map(str::to_owned));
-        let address = (FIRST_ADDRESS..=LAST_ADDRESS)
-            .map(|address| std::net::Ipv4Addr::from(address).to_string())
-            .find(|address| !taken.contains(address));
-        if let Some(address) = address {
-            spec.insert("clusterIP".to_owned(), address.into());
-        }
-    }
-    if let Some(address) = spec
-        .get("clusterIP")
-        .filter(|address| address.is_string())
-        .cloned()
-    {
-        spec.entry("clusterIPs").or_insert_with(|| json!([address]));
-    }
-    if node_ports {
-        allocate_node_ports(core, spec);
     }
     let addresses = object
         .pointer_mut("/status/loadBalancer/ingress")
@@ -93,50 +71,255 @@ pub(crate) fn default(core: &Core, object: &mut Value) {
     }
 }
 
-fn allocate_node_ports(core: &Core, spec: &mut serde_json::Map<String, Value>) {
-    let missing = spec["ports"].as_array().is_some_and(|ports| {
-        ports
-            .iter()
-            .any(|port| port["nodePort"].as_u64().unwrap_or(0) == 0)
-    });
-    if !missing {
-        return;
+/// Chooses the addresses and node ports that are not named, and claims those that are. The caller holds
+/// [`Core::service_allocation`] until the Service is stored, so that no other write chooses the same.
+///
+/// # Errors
+/// 422 for what another Service has, or what no Service can have; 500 when none is left.
+pub(crate) fn allocate(
+    core: &Core,
+    request: &Request,
+    old: Option<&Value>,
+    object: &mut Value,
+) -> Result<(), Status> {
+    let is_external = |service: &Value| service["spec"]["type"] == "ExternalName";
+    if !is_external(object) && old.is_none_or(is_external) {
+        allocate_address(core, request, object)?;
     }
-    let mut taken: BTreeSet<u64> = BTreeSet::new();
-    let (_, services) = core.store.list("services", "");
-    let ports = services
-        .iter()
-        .filter_map(|service| service.value()["spec"]["ports"].as_array())
-        .chain(spec["ports"].as_array())
-        .flatten();
-    taken.extend(ports.filter_map(|port| port["nodePort"].as_u64()));
-    for port in spec
-        .get_mut("ports")
-        .and_then(Value::as_array_mut)
+    if has_node_ports(object) {
+        allocate_node_ports(core, request, old, object)?;
+    }
+    Ok(())
+}
+
+fn has_node_ports(service: &Value) -> bool {
+    matches!(
+        service["spec"]["type"].as_str(),
+        Some("NodePort" | "LoadBalancer")
+    )
+}
+
+fn allocate_address(core: &Core, request: &Request, object: &mut Value) -> Result<(), Status> {
+    let name = meta::text(object, "name").to_owned();
+    let spec = meta::map_at(meta::object_mut(object), "spec");
+    let first = spec.get("clusterIPs").and_then(|all| all.get(0));
+    let wanted = [first, spec.get("clusterIP")]
         .into_iter()
         .flatten()
-    {
-        if port["nodePort"].as_u64().unwrap_or(0) != 0 {
+        .filter_map(Value::as_str)
+        .find(|address| !address.is_empty())
+        .map(str::to_owned);
+    if wanted.as_deref() == Some("None") {
+        spec.insert("clusterIP".to_owned(), json!("None"));
+        spec.entry("clusterIPs").or_insert_with(|| json!(["None"]));
+        return Ok(());
+    }
+    let taken = || -> HashSet<Ipv4Addr> {
+        let services = core.store.list("services", "").1;
+        services
+            .iter()
+            .filter_map(|service| service.value()["spec"]["clusterIP"].as_str()?.parse().ok())
+            .collect()
+    };
+    let address = match wanted {
+        None => {
+            let taken = taken();
+            (FIRST_ADDRESS..=LAST_ADDRESS)
+                .map(Ipv4Addr::from)
+                .find(|address| !taken.contains(address))
+                .ok_or_else(|| {
+                    Status::internal(format!(
+                        "failed to allocate a serviceIP for Service {}: range is full",
+                        quote(&name)
+                    ))
+                })?
+                .to_string()
+        }
+        Some(text) => {
+            let path = Path::new("spec").child("clusterIPs");
+            let refuse = |path: &Path, why: String| {
+                let error = FieldError::invalid(path, json!([text]), why);
+                Err(request.invalid(&name, &[error]))
+            };
+            let Ok(address) = text.parse::<Ipv4Addr>() else {
+                if text.parse::<Ipv6Addr>().is_ok() {
+                    return refuse(
+                        &path.index(0),
+                        "IPv6 is not configured on this cluster".to_owned(),
+                    );
+                }
+                let error = FieldError::invalid(
+                    &path.index(0),
+                    text.as_str(),
+                    "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+                );
+                return Err(request.invalid(&name, &[error]));
+            };
+            if !(FIRST_IN_RANGE..=LAST_ADDRESS).contains(&u32::from(address)) {
+                return refuse(
+                    &path,
+                    format!(
+                        "failed to allocate IP {text}: the provided network does not match the current range"
+                    ),
+                );
+            }
+            // A dry run claims nothing, and so finds nothing taken.
+            if !request.dry_run && taken().contains(&address) {
+                return refuse(
+                    &path,
+                    format!("failed to allocate IP {text}: provided IP is already allocated"),
+                );
+            }
+            text
+        }
+    };
+    spec.insert("clusterIPs".to_owned(), json!([address]));
+    spec.insert("clusterIP".to_owned(), address.into());
+    Ok(())
+}
+
+fn allocate_node_ports(
+    core: &Core,
+    request: &Request,
+    old: Option<&Value>,
+    object: &mut Value,
+) -> Result<(), Status> {
+    let name = meta::text(object, "name").to_owned();
+    let key = request_key(request, &name);
+    let own: BTreeSet<u64> = old.map(node_ports).unwrap_or_default();
+    let named = node_ports(object);
+    let chooses = object["spec"]["allocateLoadBalancerNodePorts"] != Value::Bool(false)
+        || object["spec"]["type"] == "NodePort";
+    let ports = object["spec"]["ports"].as_array();
+    let missing = ports.is_some_and(|ports| ports.iter().any(|port| node_port(port) == 0));
+    if named.is_subset(&own) && !(missing && chooses) {
+        return Ok(());
+    }
+    let services = core.store.list("services", "").1;
+    let mut taken: BTreeSet<u64> = services
+        .iter()
+        .filter(|service| service.key() != key && has_node_ports(service.value()))
+        .flat_map(|service| node_ports(service.value()))
+        .collect();
+    for (at, port) in ports.into_iter().flatten().enumerate() {
+        let number = node_port(port);
+        if number == 0 || own.contains(&number) {
             continue;
         }
-        if let Some(free) = NODE_PORTS.clone().find(|free| !taken.contains(free)) {
-            taken.insert(free);
-            port["nodePort"] = free.into();
+        let why = if !NODE_PORTS.contains(&number) {
+            format!(
+                "provided port is not in the valid range. The range of valid ports is {}-{}",
+                NODE_PORTS.start(),
+                NODE_PORTS.end()
+            )
+        } else if taken.contains(&number) {
+            "provided port is already allocated".to_owned()
+        } else {
+            continue;
+        };
+        let path = Path::new("spec").child("ports").index(at).child("nodePort");
+        return Err(request.invalid(&name, &[FieldError::invalid(&path, number, why)]));
+    }
+    if !chooses {
+        return Ok(());
+    }
+    taken.extend(named);
+    // Entries for one port, of several protocols, share a node port.
+    let mut of_port: BTreeMap<u64, u64> = BTreeMap::new();
+    if old.is_none() {
+        for port in ports
+            .into_iter()
+            .flatten()
+            .filter(|port| node_port(port) != 0)
+        {
+            of_port
+                .entry(port["port"].as_u64().unwrap_or(0))
+                .or_insert_with(|| node_port(port));
         }
+    }
+    let ports = object
+        .pointer_mut("/spec/ports")
+        .and_then(Value::as_array_mut);
+    for port in ports
+        .into_iter()
+        .flatten()
+        .filter(|port| node_port(port) == 0)
+    {
+        let number = port["port"].as_u64().unwrap_or(0);
+        let shared = of_port.get(&number).filter(|_| old.is_none()).copied();
+        let free = match shared {
+            Some(shared) => shared,
+            None => NODE_PORTS
+                .clone()
+                .find(|free| !taken.contains(free))
+                .ok_or_else(|| Status::internal("failed to allocate a nodePort: range is full"))?,
+        };
+        taken.insert(free);
+        of_port.insert(number, free);
+        port["nodePort"] = free.into();
+    }
+    Ok(())
+}
+
+/// Takes off what only a type with node ports has, where the update left it as it was.
+fn give_up_node_ports(old: &Value, new: &mut Value) {
+    let is_same = node_ports(old) == node_ports(new);
+    let kept: Vec<&str> = ["externalTrafficPolicy", "allocateLoadBalancerNodePorts"]
+        .into_iter()
+        .filter(|&field| old["spec"].get(field) != new["spec"].get(field))
+        .collect();
+    let spec = meta::map_at(meta::object_mut(new), "spec");
+    for field in ["externalTrafficPolicy", "allocateLoadBalancerNodePorts"] {
+        if !kept.contains(&field) {
+            spec.remove(field);
+        }
+    }
+    let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten().filter(|_| is_same) {
+        meta::object_mut(port).remove("nodePort");
     }
 }
 
-fn taken(core: &Core, of: impl Fn(&Value) -> Option<String>) -> BTreeSet<String> {
-    let (_, services) = core.store.list("services", "");
-    services
-        .iter()
-        .filter_map(|service| of(&service.value()["spec"]))
-        .collect()
+fn request_key(request: &Request, name: &str) -> Key {
+    Key::new(Some(&request.namespace_of_object()), name)
 }
 
-/// An update that leaves the addresses out keeps them.
+fn node_port(port: &Value) -> u64 {
+    port["nodePort"].as_u64().unwrap_or(0)
+}
+
+fn node_ports(service: &Value) -> BTreeSet<u64> {
+    let ports = service["spec"]["ports"].as_array().into_iter().flatten();
+    ports.map(node_port).filter(|&port| port != 0).collect()
+}
+
+/// An update that leaves the addresses out keeps them; one to a type without them gives up what it did not change.
 pub(crate) fn keep_addresses(old: &Value, new: &mut Value) {
     let external = |object: &Value| object["spec"]["type"] == "ExternalName";
+    if has_node_ports(old) && !has_node_ports(new) {
+        give_up_node_ports(old, new);
+    }
+    if external(new) && !external(old) {
+        let same = |field: &str| old["spec"].get(field) == new["spec"].get(field);
+        let (addresses, families, policy) = (
+            same("clusterIP") && same("clusterIPs"),
+            same("ipFamilies"),
+            same("ipFamilyPolicy"),
+        );
+        let internal = same("internalTrafficPolicy");
+        let spec = meta::map_at(meta::object_mut(new), "spec");
+        for (field, same) in [
+            ("clusterIP", addresses),
+            ("clusterIPs", addresses),
+            ("ipFamilies", families),
+            ("ipFamilyPolicy", policy),
+            ("internalTrafficPolicy", internal),
+        ] {
+            if same {
+                spec.remove(field);
+            }
+        }
+    }
     if external(old) || external(new) {
         return;
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::core::Core;
 use crate::meta;
-use crate::resource::{ALL_VERBS, Generation, ResourceInfo, Scale, SelectableField};
+use crate::resource::{ALL_VERBS, Generation, ResourceInfo, Scale, SelectableField, StatusUpdate};
 use crate::schema::ObjectSchema;
 use crate::table::custom_columns;
 
@@ -127,8 +127,10 @@ pub(super) fn resources(definition: &Value) -> Vec<ResourceInfo> {
                     status_replicas: text(&scale["statusReplicasPath"]),
                     label_selector: scale["labelSelectorPath"].as_str().map(str::to_owned),
                 }),
+                status_update: StatusUpdate::StatusOnly,
                 generation: Generation::OutsideMetadata,
                 unconditional_update: false,
+                orphans_by_default: false,
                 create_on_update: false,
                 delete_returns_object: false,
                 columns: custom_columns(version),

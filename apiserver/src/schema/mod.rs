@@ -18,9 +18,11 @@ mod lists;
 mod meta;
 mod pattern;
 mod prune;
+mod quantity;
 mod validate;
 
 pub(crate) use lists::map_key;
+pub(crate) use quantity::compare as compare_quantities;
 
 use std::collections::BTreeMap;
 
@@ -232,6 +234,7 @@ impl ObjectSchema {
         if self.origin == Origin::BuiltIn {
             prune::remove_nulls(&self.root, object);
             prune::canonical_times(&self.root, object);
+            prune::canonical_quantities(&self.root, object, false);
         } else {
             prune::integral_numbers(object);
         }

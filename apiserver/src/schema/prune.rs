@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::{Additional, Kind, Schema, format, is_type_or_metadata, meta};
+use super::{Additional, Kind, Schema, format, is_type_or_metadata, meta, quantity};
 
 /// Prunes a whole object; its `apiVersion` and `kind` stay, its metadata keeps what ObjectMeta has.
 pub(super) fn prune_object(root: &Schema, object: &mut Value) {
@@ -251,6 +251,37 @@ pub(super) fn canonical_times(schema: &Schema, value: &mut Value) {
             if let Some(of) = &schema.items {
                 for item in items {
                     canonical_times(of, item);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Quantities of Go's types are stored as texts in their canonical form. `of_list`: the value is an entry of a map.
+pub(super) fn canonical_quantities(schema: &Schema, value: &mut Value, of_list: bool) {
+    let schema = schema.target();
+    if schema.limits.format.as_deref() == Some("quantity") {
+        let text = match &*value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            _ => return,
+        };
+        *value = quantity::canonical(&text, of_list).unwrap_or(text).into();
+        return;
+    }
+    match value {
+        Value::Object(map) => {
+            for (name, value) in map.iter_mut() {
+                if let Some(of) = schema.field(name) {
+                    canonical_quantities(of, value, !schema.properties.contains_key(name));
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(of) = &schema.items {
+                for item in items {
+                    canonical_quantities(of, item, false);
                 }
             }
         }

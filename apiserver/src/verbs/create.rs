@@ -55,7 +55,9 @@ pub(crate) fn create(core: &Core, request: &Request, mut object: Value) -> Resul
 
 fn store(core: &Core, request: &Request, mut object: Value) -> Result<Arc<Object>, Status> {
     let info = &request.info;
-    prepare::default(core, request, &mut object);
+    prepare::default(request, &mut object);
+    let _allocation = rules::allocation(core, request);
+    rules::allocate(core, request, None, &mut object)?;
     prepare::validate(request, &object, None)?;
     escalation::check(core, request, &object, None)?;
     let name = meta::text(&object, "name").to_owned();

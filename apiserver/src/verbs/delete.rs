@@ -16,6 +16,7 @@ use crate::http::query::Parameters;
 use crate::json_text;
 use crate::kinds::rules;
 use crate::meta;
+use crate::resource::ResourceInfo;
 use crate::status::{GroupResource, Status, success};
 use crate::store::{CommitError, Expected, Object};
 
@@ -42,6 +43,9 @@ pub(crate) enum Propagation {
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
+
+/// Of a kind that orphans by default. (kubernetes: `pkg/registry/batch/job/storage`.)
+const ORPHANS_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
 // === impl Options ===
 
@@ -161,6 +165,7 @@ pub(crate) fn delete(core: &Core, request: &Request, options: &Options) -> Resul
     let info = &request.info;
     let key = request.key();
     rules::may_delete(request)?;
+    warn_of_orphans(request, options);
     loop {
         let current = core
             .store
@@ -210,11 +215,17 @@ pub(crate) fn delete(core: &Core, request: &Request, options: &Options) -> Resul
     }
 }
 
+fn warn_of_orphans(request: &Request, options: &Options) {
+    if request.info.orphans_by_default && options.propagation.is_none() {
+        request.warnings.add(ORPHANS_WARNING);
+    }
+}
+
 /// The object as it waits to be deleted; `None` when it goes at once.
 fn mark(request: &Request, current: &Object, options: &Options) -> Option<Value> {
     let info = &request.info;
     let mut marked = current.value().clone();
-    let mut finalizers = finalizers_for(current, options.propagation);
+    let mut finalizers = finalizers_for(info, current, options.propagation);
     if let Some(own) = rules::finalizer_on_deletion(info)
         && !current.is_terminating()
         && !finalizers.iter().any(|finalizer| finalizer == own)
@@ -259,8 +270,15 @@ fn mark(request: &Request, current: &Object, options: &Options) -> Option<Value>
     Some(marked)
 }
 
-/// An explicit propagation overrides the collector's finalizers that are there already.
-fn finalizers_for(current: &Object, propagation: Option<Propagation>) -> Vec<String> {
+/// An explicit propagation overrides the collector's finalizers that are there already, and those override the
+/// default of the kind.
+fn finalizers_for(
+    info: &ResourceInfo,
+    current: &Object,
+    propagation: Option<Propagation>,
+) -> Vec<String> {
+    let by_default = info.orphans_by_default && !current.has_collector_finalizer();
+    let propagation = propagation.or(by_default.then_some(Propagation::Orphan));
     let mut finalizers: Vec<String> = current
         .finalizers()
         .filter(|&finalizer| {
@@ -340,6 +358,7 @@ pub(crate) async fn delete_collection(
     request: &Request,
     options: &Options,
 ) -> Result<(Vec<Arc<Object>>, ListMeta), Status> {
+    warn_of_orphans(request, options);
     let (objects, meta) = list::list(core, request).await?;
     let mut deleted = Vec::with_capacity(objects.len());
     for object in objects {

@@ -272,11 +272,11 @@ pub(crate) fn prune_patched(
 }
 
 /// Makes an object complete: defaults of its schema and of its kind.
-pub(crate) fn default(core: &Core, request: &Request, object: &mut Value) {
+pub(crate) fn default(request: &Request, object: &mut Value) {
     if let Some(schema) = request.info.structural() {
         schema.default(object);
     }
-    rules::default(core, request, object);
+    rules::default(request, object);
 }
 
 /// Checks a new object, or a changed one against the `old`.

@@ -13,7 +13,7 @@ use crate::field::{FieldError, Path};
 use crate::http::media::Shape;
 use crate::kinds::{events, rules};
 use crate::meta;
-use crate::resource::{Generation, ResourceInfo};
+use crate::resource::{Generation, ResourceInfo, StatusUpdate};
 use crate::status::Status;
 use crate::store::{CommitError, Expected, Object};
 use crate::table::IncludeObject;
@@ -87,6 +87,7 @@ pub(crate) fn change(
             .ok_or_else(|| request.not_found())?;
         conversion::check(&request.info, &current)?;
         let old = presenter.whole(&current);
+        let _allocation = rules::allocation(core, request);
         let wanted = settle(core, request, &current, &old, change(&old)?)?;
         match write(core, request, &current, wanted) {
             Ok(object) => return Ok(Written::object(200, object)),
@@ -112,9 +113,7 @@ fn settle(
         current.version().to_string().into(),
     );
     if request.subresource == "status" {
-        let status = new.get("status").cloned();
-        new = old.clone();
-        set_status(&mut new, status);
+        new = with_new_status(info, old, &new);
     } else if info.status {
         set_status(&mut new, old.get("status").cloned());
     }
@@ -122,8 +121,9 @@ fn settle(
     metadata::carry_over(old, &mut new);
     request.warnings.extend(metadata::warnings(info, &new));
     rules::before_update(request, old, &mut new);
-    prepare::default(core, request, &mut new);
-    if raises_generation(info, old, &new) {
+    prepare::default(request, &mut new);
+    rules::allocate(core, request, Some(old), &mut new)?;
+    if request.subresource != "status" && raises_generation(info, old, &new) {
         let generation = meta::generation(old) + 1;
         meta::metadata_mut(&mut new).insert("generation".to_owned(), generation.into());
     }
@@ -230,6 +230,19 @@ fn storage_path(info: &ResourceInfo) -> String {
     }
 }
 
+/// The old object with the new status, and with as much of the new metadata as the kind lets through.
+fn with_new_status(info: &ResourceInfo, old: &Value, new: &Value) -> Value {
+    let mut object = old.clone();
+    set_status(&mut object, new.get("status").cloned());
+    if let StatusUpdate::Metadata { except } = info.status_update {
+        meta::object_mut(&mut object).insert("metadata".to_owned(), new["metadata"].clone());
+        for field in except {
+            meta::copy(old, &mut object, field);
+        }
+    }
+    object
+}
+
 fn set_status(object: &mut Value, status: Option<Value>) {
     let map = meta::object_mut(object);
     match status {
@@ -246,6 +259,10 @@ fn raises_generation(info: &ResourceInfo, old: &Value, new: &Value) -> bool {
     match info.generation {
         Generation::None => false,
         Generation::Spec => old.get("spec") != new.get("spec"),
+        Generation::SpecAndAnnotations => {
+            old.get("spec") != new.get("spec")
+                || old["metadata"].get("annotations") != new["metadata"].get("annotations")
+        }
         Generation::OutsideMetadata => {
             let counts = |field: &str| field != "metadata" && !(field == "status" && info.status);
             let parts = |object: &Value| -> Vec<(String, Value)> {

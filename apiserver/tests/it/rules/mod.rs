@@ -6,6 +6,7 @@ mod definitions;
 mod deletions;
 mod faults;
 mod histories;
+mod kinds;
 mod lists;
 mod raw;
 mod restarts;

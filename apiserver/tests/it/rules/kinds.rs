@@ -1,0 +1,288 @@
+//! What is special about built-in kinds: status, generation, quantities, allocation, default propagation.
+
+use serde_json::{Value, json};
+
+use crate::rules::raw::*;
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
+
+fn service(name: &str, spec: Value) -> Value {
+    let mut body = json!({"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}});
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        body["spec"][field] = value.clone();
+    }
+    body
+}
+
+fn template(resources: Value) -> Value {
+    json!({
+        "metadata": {"labels": {"app": "x"}},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]},
+    })
+}
+
+fn deployment(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {
+        "selector": {"matchLabels": {"app": "x"}},
+        "template": template(json!({"limits": {"cpu": "1000m", "memory": "1024Mi"}})),
+    }})
+}
+
+fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+}
+
+fn job(name: &str) -> Value {
+    let mut template = template(json!({}));
+    template["spec"]["restartPolicy"] = json!("Never");
+    json!({"metadata": {"name": name}, "spec": {"template": template}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_set_through_the_status_of_a_service_stays() {
+    let server = server().await;
+    let balanced = service("s", json!({"type": "LoadBalancer"}));
+    post(&server, SERVICES, &balanced).await.ok();
+    let patch = json!({
+        "metadata": {"finalizers": ["service.kubernetes.io/load-balancer-cleanup"], "annotations": {"a": "b"}},
+        "spec": {"sessionAffinity": "ClientIP"},
+        "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
+    });
+    merge(&server, &format!("{SERVICES}/s/status"), &patch)
+        .await
+        .ok();
+    let stored = get(&server, &format!("{SERVICES}/s")).await.ok();
+    assert_eq!(
+        stored["metadata"]["finalizers"],
+        json!(["service.kubernetes.io/load-balancer-cleanup"])
+    );
+    assert_eq!(stored["metadata"]["annotations"]["a"], "b");
+    assert_eq!(stored["spec"]["sessionAffinity"], "None", "the spec stays");
+    assert_eq!(
+        stored["status"]["loadBalancer"]["ingress"][0]["ip"],
+        "192.0.2.1"
+    );
+    // And off it goes the same way, which lets a terminating Service go.
+    delete(&server, &format!("{SERVICES}/s"), &Value::Null)
+        .await
+        .ok();
+    let off = json!({"metadata": {"finalizers": null}});
+    merge(&server, &format!("{SERVICES}/s/status"), &off)
+        .await
+        .ok();
+    assert_eq!(get(&server, &format!("{SERVICES}/s")).await.code, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_each_kind_keeps_the_metadata_that_its_strategy_keeps() {
+    let server = server().await;
+    post(&server, PODS, &pod("p")).await.ok();
+    post(&server, DEPLOYMENTS, &deployment("d")).await.ok();
+    post(&server, CRDS, &foos()).await.ok();
+    post(&server, FOOS, &foo("f")).await.ok();
+    let owner = json!([{"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": "u"}]);
+    let patch = json!({"metadata": {"labels": {"l": "1"}, "annotations": {"a": "1"}, "ownerReferences": owner}});
+    for (path, labels, annotations, owners) in [
+        (format!("{PODS}/p"), true, true, false),
+        (format!("{DEPLOYMENTS}/d"), false, true, true),
+        (format!("{FOOS}/f"), false, false, false),
+    ] {
+        let before = get(&server, &path).await.ok();
+        merge(&server, &format!("{path}/status"), &patch).await.ok();
+        let metadata = &get(&server, &path).await.ok()["metadata"];
+        assert_eq!(metadata["labels"]["l"] == "1", labels, "{path}");
+        assert_eq!(metadata["annotations"]["a"] == "1", annotations, "{path}");
+        assert_eq!(metadata["ownerReferences"].is_array(), owners, "{path}");
+        assert_eq!(
+            metadata["generation"], before["metadata"]["generation"],
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_generation_of_a_deployment_follows_its_spec_and_its_annotations() {
+    let server = server().await;
+    let path = format!("{DEPLOYMENTS}/d");
+    let made = post(&server, DEPLOYMENTS, &deployment("d")).await.ok();
+    assert_eq!(made["metadata"]["generation"], 1);
+    for (patch, generation) in [
+        (json!({"metadata": {"labels": {"l": "1"}}}), 1),
+        (json!({"metadata": {"annotations": {"a": "1"}}}), 2),
+        (json!({"spec": {"replicas": 3}}), 3),
+        // The same in other words.
+        (
+            json!({"spec": {"paused": false, "template": template(json!({"limits": {"cpu": 1, "memory": "1Gi"}}))}}),
+            3,
+        ),
+    ] {
+        let changed = merge(&server, &path, &patch).await.ok();
+        assert_eq!(changed["metadata"]["generation"], generation, "{patch}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn quantities_are_stored_as_a_real_server_writes_them() {
+    let server = server().await;
+    let made = post(&server, DEPLOYMENTS, &deployment("d")).await.ok();
+    let path = "/spec/template/spec/containers/0/resources/limits";
+    assert_eq!(
+        made.pointer(path),
+        Some(&json!({"cpu": "1", "memory": "1Gi"}))
+    );
+    let mut body = deployment("d");
+    body["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
+    body["spec"]["template"]["spec"]["hostNetwork"] = json!(false);
+    let again = put(&server, &format!("{DEPLOYMENTS}/d"), &body).await.ok();
+    assert_eq!(version(&again), version(&made), "nothing changes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pods_of_a_job_stay_by_default_and_the_answer_warns() {
+    let server = server().await;
+    for (name, options, stays) in [
+        ("a", Value::Null, true),
+        ("b", json!({"propagationPolicy": "Background"}), false),
+        ("c", json!({"orphanDependents": true}), true),
+    ] {
+        let owner = post(&server, JOBS, &job(name)).await.ok();
+        let mut child = map(name);
+        child["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": owner["metadata"]["uid"],
+        }]);
+        post(&server, MAPS, &child).await.ok();
+        let answer = delete(&server, &format!("{JOBS}/{name}"), &options).await;
+        assert_eq!(
+            answer.headers.contains_key("warning"),
+            options.is_null(),
+            "{name}"
+        );
+        answer.ok();
+        settle().await;
+        assert_eq!(
+            get(&server, &format!("{JOBS}/{name}")).await.code,
+            404,
+            "{name}"
+        );
+        let code = get(&server, &format!("{MAPS}/{name}")).await.code;
+        assert_eq!(code == 200, stays, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_or_node_port_that_another_service_has_is_refused() {
+    let server = server().await;
+    let first = json!({"type": "NodePort", "clusterIP": "10.96.0.77", "ports": [{"port": 80, "nodePort": 30080}]});
+    post(&server, SERVICES, &service("first", first)).await.ok();
+    for (spec, field, text) in [
+        (
+            json!({"clusterIP": "10.96.0.77"}),
+            "spec.clusterIPs",
+            "Invalid value: [\"10.96.0.77\"]: failed to allocate IP 10.96.0.77: provided IP is already allocated",
+        ),
+        (
+            json!({"clusterIP": "192.0.2.1"}),
+            "spec.clusterIPs",
+            "Invalid value: [\"192.0.2.1\"]: failed to allocate IP 192.0.2.1: the provided network does not match the current range",
+        ),
+        (
+            json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080}]}),
+            "spec.ports[0].nodePort",
+            "Invalid value: 30080: provided port is already allocated",
+        ),
+        (
+            json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]}),
+            "spec.ports[0].nodePort",
+            "Invalid value: 80: provided port is not in the valid range. The range of valid ports is 30000-32767",
+        ),
+    ] {
+        let refused = post(&server, SERVICES, &service("second", spec)).await;
+        assert_eq!(refused.code, 422, "{text}");
+        let cause = &refused.json()["details"]["causes"][0];
+        assert_eq!(
+            (cause["field"].as_str(), cause["message"].as_str()),
+            (Some(field), Some(text))
+        );
+    }
+    let ok = post(&server, SERVICES, &service("second", json!({})))
+        .await
+        .ok();
+    let patch = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080}]}});
+    let refused = merge(&server, &format!("{SERVICES}/second"), &patch).await;
+    assert_eq!(refused.code, 422, "an update claims as a creation does");
+    assert_ne!(ok["spec"]["clusterIP"], "10.96.0.77");
+    delete(&server, &format!("{SERVICES}/first"), &Value::Null)
+        .await
+        .ok();
+    merge(&server, &format!("{SERVICES}/second"), &patch)
+        .await
+        .ok();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn services_created_at_once_get_addresses_and_node_ports_of_their_own() {
+    const EACH: usize = 25;
+    let server = std::sync::Arc::new(server().await);
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let server = server.clone();
+            tokio::spawn(async move {
+                let mut got = Vec::new();
+                for at in 0..EACH {
+                    let body = service(&format!("s-{writer}-{at}"), json!({"type": "NodePort"}));
+                    let made = post(&server, SERVICES, &body).await.ok();
+                    got.push((
+                        made["spec"]["clusterIP"].to_string(),
+                        made["spec"]["ports"][0]["nodePort"].to_string(),
+                    ));
+                }
+                got
+            })
+        })
+        .collect();
+    let mut addresses = std::collections::BTreeSet::new();
+    let mut ports = std::collections::BTreeSet::new();
+    for writer in writers {
+        for (address, port) in writer.await.unwrap() {
+            assert!(
+                addresses.insert(address.clone()),
+                "{address} was given twice"
+            );
+            assert!(ports.insert(port.clone()), "{port} was given twice");
+        }
+    }
+    assert_eq!(addresses.len(), 4 * EACH);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_no_node_port_is_left_a_service_is_refused() {
+    let server = server().await;
+    // One Service may have many: so the range is full after a few.
+    let mut next = 30_000_u64;
+    while next <= 32_767 {
+        let ports: Vec<Value> = (next..=32_767)
+            .take(1000)
+            .map(|port| json!({"name": format!("p{port}"), "port": port, "nodePort": port}))
+            .collect();
+        next += 1000;
+        let spec = json!({"type": "NodePort", "ports": ports});
+        post(&server, SERVICES, &service(&format!("s{next}"), spec))
+            .await
+            .ok();
+    }
+    let refused = post(
+        &server,
+        SERVICES,
+        &service("late", json!({"type": "NodePort"})),
+    )
+    .await;
+    assert_eq!(refused.code, 500);
+    assert_eq!(
+        refused.message(),
+        "Internal error occurred: failed to allocate a nodePort: range is full"
+    );
+    assert_eq!(get(&server, &format!("{SERVICES}/late")).await.code, 404);
+}
