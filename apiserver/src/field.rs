@@ -18,6 +18,8 @@ pub(crate) struct Path(String);
 pub(crate) enum ErrorKind {
     /// A value that must be there is not.
     Required,
+    /// What a value refers to is not there.
+    NotFound,
     /// A value that must be unique is there twice.
     Duplicate,
     /// A value is malformed or out of range.
@@ -109,6 +111,7 @@ impl ErrorKind {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Required => "Required value",
+            Self::NotFound => "Not found",
             Self::Duplicate => "Duplicate value",
             Self::Invalid | Self::TypeInvalid => "Invalid value",
             Self::NotSupported => "Unsupported value",
@@ -122,6 +125,7 @@ impl ErrorKind {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
+            Self::NotFound => "FieldValueNotFound",
             Self::Duplicate => "FieldValueDuplicate",
             Self::Invalid => "FieldValueInvalid",
             Self::NotSupported => "FieldValueNotSupported",
@@ -168,6 +172,11 @@ impl FieldError {
     /// The field must be set.
     pub(crate) fn required(path: &Path, detail: impl Into<String>) -> Self {
         Self::new(ErrorKind::Required, path, None, detail)
+    }
+
+    /// What the value refers to is not there.
+    pub(crate) fn not_found(path: &Path, value: impl Into<Value>) -> Self {
+        Self::new(ErrorKind::NotFound, path, Some(value.into()), "")
     }
 
     /// The value stands in the list already.

@@ -5,9 +5,14 @@
 
 pub(crate) mod checks;
 pub(crate) mod events;
+pub(crate) mod immutable;
+pub(crate) mod ingress_rules;
+pub(crate) mod pod_spec;
 pub(crate) mod pods;
 pub(crate) mod rules;
+pub(crate) mod service_rules;
 pub(crate) mod services;
+pub(crate) mod workload_rules;
 pub(crate) mod workloads;
 pub(crate) mod zeros;
 

@@ -9,6 +9,7 @@ const LABEL_VALUE_TEXT: &str = "a valid label must be an empty string or consist
 const DNS_LABEL_FORMAT: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const DNS_LABEL_TEXT: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character";
 const DNS_SUBDOMAIN_TEXT: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
+const WILDCARD_TEXT: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
 const DNS_1035_LABEL_TEXT: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character";
 
 /// What is wrong with a label key, an annotation key in lower case, or a finalizer.
@@ -85,6 +86,19 @@ pub(crate) fn dns_subdomain(value: &str) -> Vec<String> {
     wrong
 }
 
+/// What is wrong with a DNS subdomain whose first label is `*`.
+pub(crate) fn wildcard_dns_subdomain(value: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if value.len() > 253 {
+        wrong.push("must be no more than 253 bytes".to_owned());
+    }
+    if !value.strip_prefix("*.").is_some_and(is_dns_subdomain) {
+        let format = format!("\\*\\.{DNS_LABEL_FORMAT}(\\.{DNS_LABEL_FORMAT})*");
+        wrong.push(format_error(WILDCARD_TEXT, &format, &["*.example.com"]));
+    }
+    wrong
+}
+
 /// What is wrong with a DNS label of RFC 1123, the form of a namespace's name.
 pub(crate) fn dns_label(value: &str) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -119,6 +133,32 @@ pub(crate) fn dns_1035_label(value: &str) -> Vec<String> {
         ));
     }
     wrong
+}
+
+/// What is wrong with the name of a port.
+pub(crate) fn port_name(value: &str) -> Vec<String> {
+    let is_in_set = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let rules = [
+        (value.len() > 15, "must be no more than 15 bytes"),
+        (
+            value.is_empty() || !value.chars().all(is_in_set),
+            "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)",
+        ),
+        (
+            !value.contains(|c: char| c.is_ascii_lowercase()),
+            "must contain at least one letter (a-z)",
+        ),
+        (value.contains("--"), "must not contain consecutive hyphens"),
+        (
+            value.starts_with('-') || value.ends_with('-'),
+            "must not begin or end with a hyphen",
+        ),
+    ];
+    rules
+        .into_iter()
+        .filter(|(broken, _)| *broken)
+        .map(|(_, text)| text.to_owned())
+        .collect()
 }
 
 /// What is wrong with a name that stands as one segment of a path (Roles, bindings).

@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 
 /// Completes a Pod's own fields, beside those it shares with templates.
@@ -152,23 +151,6 @@ pub(crate) fn qos_class(object: &Value) -> &'static str {
         (false, _) => "BestEffort",
         (true, true) => "Guaranteed",
         (true, false) => "Burstable",
-    }
-}
-
-/// What is wrong with the containers of a Pod or a template at `path`.
-pub(crate) fn validate(spec: &Value, path: &Path, errors: &mut Errors) {
-    let containers = spec["containers"].as_array();
-    if containers.is_none_or(Vec::is_empty) {
-        errors.push(FieldError::required(&path.child("containers"), ""));
-    }
-    for (at, container) in containers.into_iter().flatten().enumerate() {
-        let path = path.child("containers").index(at);
-        if container["name"].as_str().unwrap_or_default().is_empty() {
-            errors.push(FieldError::required(&path.child("name"), ""));
-        }
-        if container["image"].as_str().unwrap_or_default().is_empty() {
-            errors.push(FieldError::required(&path.child("image"), ""));
-        }
     }
 }
 

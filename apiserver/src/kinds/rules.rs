@@ -5,7 +5,8 @@ use parking_lot::MutexGuard;
 use serde_json::{Value, json};
 
 use super::pods::{self, put};
-use super::{checks, events, services, workloads, zeros};
+use super::{checks, events, immutable, ingress_rules, pod_spec, service_rules};
+use super::{services, workload_rules, workloads, zeros};
 use crate::core::Core;
 use crate::crd;
 use crate::field::{Errors, FieldError, Path};
@@ -150,6 +151,14 @@ pub(crate) fn before_update(request: &Request, old: &Value, new: &mut Value) {
 /// Checks of the kind.
 pub(crate) fn validate(request: &Request, object: &Value, old: Option<&Value>) -> Errors {
     let mut errors = Errors::new();
+    let (group, _) = kind(&request.info);
+    if request.subresource == "status" && group != "apiextensions.k8s.io" {
+        // The spec is what it was, and was checked when it was written.
+        if kind(&request.info) == ("", "services") {
+            service_rules::status(object, &mut errors);
+        }
+        return errors;
+    }
     match kind(&request.info) {
         ("apiextensions.k8s.io", "customresourcedefinitions") => {
             errors.extend(crd::validate(object, old));
@@ -175,12 +184,17 @@ pub(crate) fn validate(request: &Request, object: &Value, old: Option<&Value>) -
             }
         }
         ("", "services") => {
-            checks::service(object, &mut errors);
             if let Some(old) = old {
-                checks::kept_address(object, old, &mut errors);
+                service_rules::kept_address(object, old, &mut errors);
+            }
+            service_rules::validate(object, &mut errors);
+        }
+        ("", "pods") => {
+            pod_spec::validate(&object["spec"], &Path::new("spec"), &mut errors);
+            if let Some(old) = old {
+                immutable::pod(object, old, &mut errors);
             }
         }
-        ("", "pods") => pods::validate(&object["spec"], &Path::new("spec"), &mut errors),
         ("" | "events.k8s.io", "events") if old.is_none() => {
             let new_form = !request.info.group.is_empty();
             let stored = if new_form {
@@ -190,8 +204,10 @@ pub(crate) fn validate(request: &Request, object: &Value, old: Option<&Value>) -
             };
             checks::event(&stored, new_form, &mut errors);
         }
-        ("apps", _) => workloads::validate(object, old, &mut errors),
-        ("networking.k8s.io", "ingresses") => checks::ingress(object, &mut errors),
+        ("apps" | "batch", plural) => {
+            workload_rules::validate(plural, object, old, &mut errors);
+        }
+        ("networking.k8s.io", "ingresses") => ingress_rules::validate(object, &mut errors),
         ("coordination.k8s.io", "leases") => checks::lease(object, &mut errors),
         (RBAC, "roles" | "clusterroles") => checks::role(object, &mut errors),
         (RBAC, _) => {

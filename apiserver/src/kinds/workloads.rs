@@ -1,15 +1,16 @@
-//! Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs: defaults and checks.
+//! Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs: defaults.
 //!
 //! Nothing acts on them here: a Deployment makes no ReplicaSet, a Job no Pod.
 
 use serde_json::{Map, Value, json};
 
 use super::pods::{self, put};
-use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 
 /// Completes a workload of this plural.
 pub(crate) fn default(plural: &str, object: &mut Value) {
+    let is_new = meta::text(object, "resourceVersion").is_empty();
+    let labelled = plural == "jobs" && labels(object.pointer("/spec/template")).is_some();
     let uid = meta::text(object, "uid").to_owned();
     let name = meta::text(object, "name").to_owned();
     let map = meta::object_mut(object);
@@ -51,14 +52,23 @@ pub(crate) fn default(plural: &str, object: &mut Value) {
                 put(rolling, "maxSurge", 0);
             }
         }
-        _ => job(spec, &uid, &name),
+        _ => job(spec, &uid, &name, is_new),
     }
-    if let Some(template) = spec.get_mut("template") {
-        pods::default_template(template);
+    pods::default_template(spec.entry("template").or_insert_with(|| json!({})));
+    if labelled && labels(Some(object)).is_none() {
+        // A Job without labels gets those of its template.
+        let labels = object["spec"]["template"]["metadata"]["labels"].clone();
+        meta::metadata_mut(object).insert("labels".to_owned(), labels);
     }
 }
 
-fn job(spec: &mut Map<String, Value>, uid: &str, name: &str) {
+/// The labels of an object, if it has any.
+fn labels(object: Option<&Value>) -> Option<&Map<String, Value>> {
+    let labels = object?.pointer("/metadata/labels")?.as_object()?;
+    (!labels.is_empty()).then_some(labels)
+}
+
+fn job(spec: &mut Map<String, Value>, uid: &str, name: &str, is_new: bool) {
     put(spec, "backoffLimit", 6);
     put(spec, "completionMode", "NonIndexed");
     if spec.get("completions").is_none() && spec.get("parallelism").is_none() {
@@ -68,7 +78,8 @@ fn job(spec: &mut Map<String, Value>, uid: &str, name: &str) {
     put(spec, "manualSelector", false);
     put(spec, "podReplacementPolicy", "TerminatingOrFailed");
     put(spec, "suspend", false);
-    if spec["manualSelector"] == Value::Bool(true) || uid.is_empty() {
+    // The selector is chosen once; an update that leaves it out is refused.
+    if spec["manualSelector"] == Value::Bool(true) || !is_new {
         return;
     }
     put(
@@ -98,44 +109,5 @@ pub(crate) fn initial_status(plural: &str) -> Value {
             "numberMisscheduled": 0, "numberReady": 0,
         }),
         _ => json!({}),
-    }
-}
-
-/// What is wrong with a workload that selects its Pods.
-pub(crate) fn validate(object: &Value, old: Option<&Value>, errors: &mut Errors) {
-    let path = Path::new("spec");
-    let selector = &object["spec"]["selector"];
-    let labels = &object["spec"]["template"]["metadata"]["labels"];
-    if selector.is_null() {
-        errors.push(FieldError::required(&path.child("selector"), ""));
-    }
-    let empty = Map::new();
-    let wanted = selector["matchLabels"].as_object().unwrap_or(&empty);
-    let expressions = selector["matchExpressions"]
-        .as_array()
-        .is_some_and(|list| !list.is_empty());
-    let unmatched = wanted
-        .iter()
-        .any(|(key, value)| labels.get(key) != Some(value));
-    if unmatched || (wanted.is_empty() && !expressions) {
-        errors.push(FieldError::invalid(
-            &path.child("template").child("metadata").child("labels"),
-            labels.clone(),
-            "`selector` does not match template `labels`",
-        ));
-    }
-    pods::validate(
-        &object["spec"]["template"]["spec"],
-        &path.child("template").child("spec"),
-        errors,
-    );
-    if let Some(old) = old
-        && old["spec"]["selector"] != *selector
-    {
-        errors.push(FieldError::invalid(
-            &path.child("selector"),
-            selector.clone(),
-            "field is immutable",
-        ));
     }
 }

@@ -18,7 +18,7 @@ const LARGEST_ANNOTATIONS: usize = 256 * 1024;
 pub(crate) fn name_problems(info: &ResourceInfo, name: &str) -> Vec<String> {
     match (info.group.as_str(), info.plural.as_str()) {
         ("", "namespaces") => names::dns_label(name),
-        ("", "services") => names::dns_label(name),
+        ("", "services") | ("apps", "statefulsets") => names::dns_label(name),
         ("rbac.authorization.k8s.io", _) => names::path_segment(name),
         _ => names::dns_subdomain(name),
     }

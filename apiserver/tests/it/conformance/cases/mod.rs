@@ -3,6 +3,7 @@
 pub mod kinds;
 
 mod access;
+mod builtin;
 mod definitions;
 mod delete;
 mod discovery;
@@ -51,6 +52,7 @@ pub fn all() -> Vec<Entry> {
         access::cases(),
         rights::cases(),
         errors::cases(),
+        builtin::cases(),
         history::cases(),
     ]
     .concat()

@@ -1,0 +1,214 @@
+//! What a Service may say, and what its updates may change.
+//!
+//! (kubernetes: `validateService` in `pkg/apis/core/validation/validation.go`.)
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::pod_spec::{labels, one_of, port, port_number};
+use crate::field::{Errors, FieldError, Path};
+use crate::names;
+
+/// Checks a Service.
+pub(crate) fn validate(object: &Value, errors: &mut Errors) {
+    let spec = &object["spec"];
+    let path = Path::new("spec");
+    let kind = spec["type"].as_str().unwrap_or_default();
+    let is_headless = spec["clusterIP"] == "None";
+    let has_ports = spec["ports"]
+        .as_array()
+        .is_some_and(|ports| !ports.is_empty());
+    if !has_ports && !is_headless && kind != "ExternalName" {
+        errors.push(FieldError::required(&path.child("ports"), ""));
+    }
+    match kind {
+        "LoadBalancer" | "NodePort" if is_headless => errors.push(FieldError::invalid(
+            &path.child("clusterIPs").index(0),
+            "None",
+            format!("may not be set to 'None' for {kind} services"),
+        )),
+        "ExternalName" => external_name(spec, &path, errors),
+        _ => {}
+    }
+    ports(spec, &path, errors);
+    labels(&spec["selector"], &path.child("selector"), errors);
+    one_of(
+        &spec["sessionAffinity"],
+        &path.child("sessionAffinity"),
+        &["ClientIP", "None"],
+        errors,
+    );
+    if spec["sessionAffinity"] == "None" && !spec["sessionAffinityConfig"].is_null() {
+        errors.push(FieldError::forbidden(
+            &path.child("sessionAffinityConfig"),
+            "must not be set when session affinity is None",
+        ));
+    }
+    one_of(
+        &spec["type"],
+        &path.child("type"),
+        &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
+        errors,
+    );
+    numbers(spec, kind, &path, errors);
+    load_balancer(spec, kind, &path, errors);
+    traffic(spec, kind, &path, errors);
+}
+
+/// Checks the status of a Service.
+pub(crate) fn status(object: &Value, errors: &mut Errors) {
+    let ingress = object["status"]["loadBalancer"]["ingress"].as_array();
+    if ingress.is_some_and(|all| !all.is_empty()) && object["spec"]["type"] != "LoadBalancer" {
+        errors.push(FieldError::forbidden(
+            &Path::new("status").child("loadBalancer").child("ingress"),
+            "may only be used when `spec.type` is 'LoadBalancer'",
+        ));
+    }
+}
+
+/// The cluster address stays while there is one.
+pub(crate) fn kept_address(object: &Value, old: &Value, errors: &mut Errors) {
+    let external = |service: &Value| service["spec"]["type"] == "ExternalName";
+    let (new, old_address) = (&object["spec"]["clusterIP"], &old["spec"]["clusterIP"]);
+    if external(object) || external(old) || !old_address.is_string() || new == old_address {
+        return;
+    }
+    errors.push(FieldError::invalid(
+        &Path::new("spec").child("clusterIPs").index(0),
+        json!([new]),
+        "may not change once set",
+    ));
+}
+
+fn external_name(spec: &Value, path: &Path, errors: &mut Errors) {
+    for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        if !spec[field].is_null() {
+            errors.push(FieldError::forbidden(
+                &path.child(field),
+                "may not be set for ExternalName services",
+            ));
+        }
+    }
+    let path = path.child("externalName");
+    let name = spec["externalName"].as_str().unwrap_or_default();
+    let name = name.strip_suffix('.').unwrap_or(name);
+    if name.is_empty() {
+        errors.push(FieldError::required(&path, ""));
+        return;
+    }
+    for problem in names::dns_subdomain(name) {
+        errors.push(FieldError::invalid(&path, name, problem));
+    }
+}
+
+fn items(spec: &Value) -> impl Iterator<Item = (usize, &Value)> {
+    spec["ports"].as_array().into_iter().flatten().enumerate()
+}
+
+fn ports(spec: &Value, path: &Path, errors: &mut Errors) {
+    let several = items(spec).count() > 1;
+    let mut known = BTreeSet::new();
+    for (at, entry) in items(spec) {
+        let path = path.child("ports").index(at);
+        let name = entry["name"].as_str().unwrap_or_default();
+        if !name.is_empty() {
+            for problem in names::dns_label(name) {
+                errors.push(FieldError::invalid(&path.child("name"), name, problem));
+            }
+            if !known.insert(name) {
+                errors.push(FieldError::duplicate(&path.child("name"), name));
+            }
+        } else if several {
+            errors.push(FieldError::required(&path.child("name"), ""));
+        }
+        let number = entry["port"].as_i64().unwrap_or(0);
+        port_number(number, &path.child("port"), errors);
+        one_of(
+            &entry["protocol"],
+            &path.child("protocol"),
+            &["SCTP", "TCP", "UDP"],
+            errors,
+        );
+        port(&entry["targetPort"], &path.child("targetPort"), errors);
+    }
+}
+
+/// Ports and node ports: where they may stand, and each once.
+fn numbers(spec: &Value, kind: &str, path: &Path, errors: &mut Errors) {
+    let path = path.child("ports");
+    let (mut known, mut known_nodes) = (BTreeSet::new(), BTreeSet::new());
+    for (at, entry) in items(spec) {
+        let node_port = entry["nodePort"].as_i64().unwrap_or(0);
+        if node_port != 0 && kind == "ClusterIP" {
+            errors.push(FieldError::forbidden(
+                &path.index(at).child("nodePort"),
+                "may not be used when `type` is 'ClusterIP'",
+            ));
+        }
+    }
+    for (at, entry) in items(spec) {
+        let protocol = entry["protocol"].as_str().unwrap_or_default();
+        let node_port = entry["nodePort"].as_i64().unwrap_or(0);
+        if node_port != 0 && !known_nodes.insert((protocol, node_port)) {
+            let path = path.index(at).child("nodePort");
+            errors.push(FieldError::duplicate(&path, node_port));
+        }
+    }
+    for (at, entry) in items(spec) {
+        let protocol = entry["protocol"].as_str().unwrap_or_default();
+        let number = entry["port"].as_i64().unwrap_or(0);
+        if !known.insert((protocol, number)) {
+            errors.push(FieldError::duplicate(
+                &path.index(at),
+                json!({"port": number, "protocol": protocol}),
+            ));
+        }
+    }
+}
+
+fn load_balancer(spec: &Value, kind: &str, path: &Path, errors: &mut Errors) {
+    const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
+    if kind == "LoadBalancer" {
+        return;
+    }
+    let ranges = spec["loadBalancerSourceRanges"].as_array();
+    if ranges.is_some_and(|ranges| !ranges.is_empty()) {
+        errors.push(FieldError::forbidden(
+            &path.child("LoadBalancerSourceRanges"),
+            ONLY,
+        ));
+    }
+    for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
+        if !spec[field].is_null() {
+            errors.push(FieldError::forbidden(&path.child(field), ONLY));
+        }
+    }
+}
+
+fn traffic(spec: &Value, kind: &str, path: &Path, errors: &mut Errors) {
+    let has_external_addresses = spec["externalIPs"]
+        .as_array()
+        .is_some_and(|all| !all.is_empty());
+    let is_external = matches!(kind, "LoadBalancer" | "NodePort")
+        || (kind == "ClusterIP" && has_external_addresses);
+    let external = &spec["externalTrafficPolicy"];
+    let at = path.child("externalTrafficPolicy");
+    match external.as_str() {
+        Some(policy) if !is_external => errors.push(FieldError::invalid(
+            &at,
+            policy,
+            "may only be set for externally-accessible services",
+        )),
+        _ if is_external => one_of(external, &at, &["Cluster", "Local"], errors),
+        _ => {}
+    }
+    if kind != "ExternalName" {
+        one_of(
+            &spec["internalTrafficPolicy"],
+            &path.child("internalTrafficPolicy"),
+            &["Cluster", "Local"],
+            errors,
+        );
+    }
+}
