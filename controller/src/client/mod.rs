@@ -406,7 +406,7 @@ impl Client {
             let subject = outline::Subject::of(call);
             let begun = notes.begin(kind, subject.key.clone());
             match subject.verb {
-                call::Verb::DeleteAllOf => (begun.to_many(), subject),
+                call::Verb::DeleteAllOf => (begun.about_many(), subject),
                 _ => (begun, subject),
             }
         })

@@ -75,7 +75,7 @@ impl Client {
             Err(error) => {
                 match begun {
                     // Some may be deleted when one is refused.
-                    Some((begun, _)) if begun.is_to_many() && error.status().is_some() => {
+                    Some((begun, _)) if begun.is_about_many() && error.status().is_some() => {
                         drop(begun);
                     }
                     Some((begun, _)) if !error.is_ambiguous() => begun.discard(),

@@ -209,12 +209,12 @@ pub(crate) struct Begun {
 
 impl Begun {
     /// It is to all objects of the place of its key.
-    pub(crate) fn to_many(mut self) -> Self {
+    pub(crate) fn about_many(mut self) -> Self {
         self.many = true;
         self
     }
 
-    pub(crate) fn is_to_many(&self) -> bool {
+    pub(crate) fn is_about_many(&self) -> bool {
         self.many
     }
 
