@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// How deep arrays and objects may nest. Go's decoder goes to 10,000; `serde_json` stops here, and a
 /// thread's stack not much later.
-const MAX_DEPTH: usize = 126;
+pub(crate) const MAX_DEPTH: usize = 126;
 
 /// A JSON text, in the order it was written.
 #[derive(Clone, Debug, PartialEq)]

@@ -48,6 +48,7 @@ mod meta;
 mod names;
 mod openapi;
 mod patch;
+mod protobuf;
 mod questions;
 pub mod rbac;
 pub mod record;

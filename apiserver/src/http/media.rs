@@ -34,6 +34,12 @@ pub(crate) struct Accepted {
 /// The types an answer can be written in, as a 406 names them.
 pub(crate) const SERVED: &[&str] = &["application/json", "application/yaml"];
 
+/// The media type of protobuf.
+pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// The types a body can be read from, as a 415 names them.
+pub(crate) const READ: &[&str] = &["application/json", "application/yaml", PROTOBUF];
+
 /// One media range of an `Accept` header.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Range<'a> {

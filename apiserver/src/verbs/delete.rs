@@ -16,6 +16,7 @@ use crate::http::query::Parameters;
 use crate::json_text;
 use crate::kinds::rules;
 use crate::meta;
+use crate::protobuf;
 use crate::resource::ResourceInfo;
 use crate::status::{GroupResource, Status, success};
 use crate::store::{CommitError, Expected, Object};
@@ -71,7 +72,9 @@ impl Options {
                     .to_value(),
                 "application/yaml" => serde_yaml_ng::from_slice(body)
                     .map_err(|error| Status::bad_request(error.to_string()))?,
-                _ => return Err(Status::unsupported_media_type(media::SERVED)),
+                media::PROTOBUF => protobuf::decode(body, ("v1", "DeleteOptions"))
+                    .map_err(|error| Status::bad_request(error.to_string()))?,
+                _ => return Err(Status::unsupported_media_type(media::READ)),
             }
         } else {
             let mut options = json!({});

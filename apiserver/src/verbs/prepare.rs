@@ -2,7 +2,7 @@
 //! checks.
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{FieldValidation, Request, metadata, scale};
 use crate::core::Core;
@@ -11,15 +11,14 @@ use crate::http::media;
 use crate::json_text::{self, Node};
 use crate::kinds::rules;
 use crate::meta;
+use crate::protobuf;
 use crate::status::Status;
-
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// Reads an object from the body of a POST or PUT. Unknown and repeated fields are gone from it, with
 /// a warning each where the client wants them.
 ///
 /// # Errors
-/// 415 for a type that is neither JSON nor YAML; 400 for what cannot be read, for another type of
+/// 415 for a type that is neither JSON nor YAML nor protobuf; 400 for what cannot be read, for another type of
 /// object, and with `fieldValidation=Strict` for unknown and repeated fields.
 pub(crate) fn decode(
     core: &Core,
@@ -47,7 +46,9 @@ pub(crate) fn decode(
     if let Some(error) = schema.decode_error(&node) {
         return Err(refuse(&error));
     }
-    if request.validation != FieldValidation::Ignore {
+    // In protobuf a field without a name cannot be told from one of a newer version.
+    let is_named = content_type.map(media::essence).as_deref() != Some(media::PROTOBUF);
+    if request.validation != FieldValidation::Ignore && is_named {
         let errors = schema.strict_errors(&node);
         if request.validation == FieldValidation::Strict && !errors.is_empty() {
             return Err(refuse(&format!(
@@ -129,15 +130,8 @@ pub(crate) fn read(
                 .map_err(|error| refuse(format!("yaml: {error}")))?;
             Node::from_value(&value)
         }
-        PROTOBUF => {
-            let mut status = Status::unsupported_media_type(media::SERVED);
-            status.message = format!(
-                "protobuf bodies ({PROTOBUF}) are not supported by this server, send application/json: {}",
-                status.message
-            );
-            return Err(status);
-        }
-        _ => return Err(Status::unsupported_media_type(media::SERVED)),
+        media::PROTOBUF => Node::from_value(&read_protobuf(request, body)?),
+        _ => return Err(Status::unsupported_media_type(media::READ)),
     };
     // Go reads null as nothing at all.
     let node = match node {
@@ -153,6 +147,48 @@ pub(crate) fn read(
     }
     let value = node.to_value();
     Ok((value, node))
+}
+
+/// Reads a body in protobuf as the JSON object that it stands for. A real server breaks the connection where a custom
+/// resource comes in protobuf; here it is 415.
+fn read_protobuf(request: &Request, body: &Bytes) -> Result<Value, Status> {
+    let info = &request.info;
+    let version = info.api_version();
+    let expected = match request.subresource.as_str() {
+        "scale" => ("autoscaling/v1", "Scale"),
+        "token" => ("authentication.k8s.io/v1", "TokenRequest"),
+        _ => (version.as_str(), info.kind.as_str()),
+    };
+    if info.custom && expected.1 != "Scale" {
+        let mut status = Status::unsupported_media_type(media::SERVED);
+        status.message = format!(
+            "custom resources cannot be read from protobuf: {}",
+            status.message
+        );
+        return Err(status);
+    }
+    protobuf::decode(body, expected).or_else(|error| match error {
+        // Another kind than the resource's: the check of the type refuses it.
+        protobuf::Error::UnknownKind { api_version, kind }
+            if (api_version.as_str(), kind.as_str()) != expected =>
+        {
+            Ok(json!({"apiVersion": api_version, "kind": kind}))
+        }
+        protobuf::Error::Object {
+            api_version,
+            kind,
+            error,
+        } => Err(Status::bad_request(format!(
+            "{kind} in version {} cannot be handled as a {}: {error}",
+            quote(api_version.rsplit('/').next().unwrap_or_default()),
+            expected.1
+        ))),
+        error => Err(Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): {error} ({})",
+            expected.1,
+            snippet(body)
+        ))),
+    })
 }
 
 /// Gives an object the type of its resource; another one is refused.

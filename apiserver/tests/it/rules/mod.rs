@@ -8,6 +8,7 @@ mod faults;
 mod histories;
 mod kinds;
 mod lists;
+mod protobuf;
 mod raw;
 mod restarts;
 mod watches;

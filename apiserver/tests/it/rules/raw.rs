@@ -52,13 +52,13 @@ pub(crate) async fn try_send(
     method: Method,
     path: &str,
     content_type: &str,
-    body: String,
+    body: impl Into<Bytes>,
 ) -> std::io::Result<Answer> {
     let mut request = Request::builder().method(method).uri(path);
     if !content_type.is_empty() {
         request = request.header("content-type", content_type);
     }
-    let request = request.body(Full::new(Bytes::from(body))).unwrap();
+    let request = request.body(Full::new(body.into())).unwrap();
     let response = server.service().oneshot(request).await?;
     let (head, body) = response.into_parts();
     let content = body.collect().await?.to_bytes();

@@ -4,6 +4,25 @@ use serde_json::{Value, json};
 
 use super::{cases, config_map, widget};
 
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// A field of protobuf: texts and messages of less than 128 bytes, so that the whole is a text.
+fn message(number: u8, content: &str) -> String {
+    let length = u8::try_from(content.len()).expect("it is short");
+    assert!(length < 0x80, "it is short");
+    format!(
+        "{}{}{content}",
+        char::from(number << 3 | 2),
+        char::from(length)
+    )
+}
+
+/// A body in protobuf.
+fn in_envelope(api_version: &str, kind: &str, object: &str) -> Value {
+    let of = message(1, api_version) + &message(2, kind);
+    json!(format!("k8s\0{}{}", message(1, &of), message(2, object)))
+}
+
 cases! { "errors";
     ["E-1 E-3"] "what is absent is named with its plural and group" => |t| {
         t.get("{cm}/nothing").await;
@@ -36,6 +55,40 @@ cases! { "errors";
         t.send("POST", "{w}", &[("content-type", "text/plain")], widget("a", json!({}))).await;
         t.make("{cm}", config_map("b", "1")).await;
         t.send("PUT", "{cm}/b", &[("content-type", "application/xml")], config_map("b", "1")).await;
+    }
+    ["PB-1"] "bodies in protobuf" => |t| {
+        let headers = [("content-type", PROTOBUF)];
+        let metadata = |name: &str| message(1, &message(1, name));
+        let data = message(2, &(message(1, "key") + &message(2, "1")));
+        for object in [metadata("a") + &data, metadata("a"), metadata("Not A Name"), data.clone(), metadata("unknown") + &message(9, "odd")] {
+            t.send("POST", "{cm}", &headers, in_envelope("v1", "ConfigMap", &object)).await;
+        }
+        t.send("POST", "{cm}", &headers, in_envelope("", "", &metadata("untyped"))).await;
+        t.send("POST", "{cm}?fieldValidation=Strict", &headers, in_envelope("v1", "ConfigMap", &(metadata("strict") + &message(9, "odd")))).await;
+        t.send("PUT", "{cm}/a", &headers, in_envelope("v1", "ConfigMap", &metadata("a"))).await;
+        t.send("PUT", "{cm}/a", &headers, in_envelope("v1", "ConfigMap", &metadata("b"))).await;
+        t.send("DELETE", "{cm}/a", &headers, in_envelope("v1", "DeleteOptions", &message(5, "All"))).await;
+        t.send("DELETE", "{cm}/a", &headers, in_envelope("v1", "DeleteOptions", &message(4, "Odd"))).await;
+        t.send("DELETE", "{cm}/a", &headers, in_envelope("v1", "DeleteOptions", &message(4, "Background"))).await;
+    }
+    ["E-3 PB-1"] "bodies in protobuf that cannot be read" => |t| {
+        let headers = [("content-type", PROTOBUF)];
+        for body in ["{}", "k8s\0", "k8s\0\n", "k8s\0\u{12}\u{5}\n", "k8s\0\u{12}\u{1}\n", "k8s\0\u{12}\u{2}\u{8}\u{1}", "k8s\0\u{12}\u{1}\u{c}"] {
+            t.send("POST", "{cm}", &headers, json!(body)).await;
+        }
+        t.send("POST", "{cm}", &headers, in_envelope("v1", "ConfigMap", "\n\u{5}")).await;
+        t.send("POST", "{cm}", &headers, in_envelope("v1", "Secret", &message(1, &message(1, "a")))).await;
+        t.send("POST", "{cm}", &headers, in_envelope("v1", "Odd", &message(1, &message(1, "a")))).await;
+        t.send("POST", "{cm}", &headers, in_envelope("v2", "ConfigMap", &message(1, &message(1, "a")))).await;
+        t.send("PATCH", "{cm}/a", &headers, in_envelope("v1", "ConfigMap", &message(1, &message(1, "a")))).await;
+    }
+    ["PB-1"] "bodies in protobuf about custom resources" => |t| {
+        let headers = [("content-type", PROTOBUF)];
+        let scale = |name: &str| in_envelope("autoscaling/v1", "Scale", &(message(1, &message(1, name)) + &message(2, "\u{8}\u{3}")));
+        t.make("{w}", widget("a", json!({}))).await;
+        t.send("PUT", "{w}/a/scale", &headers, scale("a")).await;
+        t.send("PUT", "{w}/a/scale", &headers, scale("b")).await;
+        t.send("DELETE", "{w}/a", &headers, in_envelope("v1", "DeleteOptions", &message(4, "Background"))).await;
     }
     ["E-1 FV-1"] "warnings come with a refusal too" => |t| {
         t.make("{cm}", config_map("there", "1")).await;

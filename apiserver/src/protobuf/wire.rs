@@ -1,0 +1,139 @@
+//! The wire format: tags, numbers, lengths.
+
+use super::Error;
+
+/// One field's value as the wire has it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Wire<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    Bytes(&'a [u8]),
+    /// No Kubernetes type has groups.
+    Group,
+    Fixed32,
+}
+
+/// The fields of one message, in the order of the wire.
+pub(super) struct Fields<'a> {
+    bytes: &'a [u8],
+    /// The message's name, for errors.
+    message: &'a str,
+}
+
+// === impl Wire ===
+
+impl Wire<'_> {
+    /// The number that stands for the type on the wire.
+    pub(super) fn number(self) -> u8 {
+        match self {
+            Self::Varint(_) => 0,
+            Self::Fixed64(_) => 1,
+            Self::Bytes(_) => 2,
+            Self::Group => 3,
+            Self::Fixed32 => 5,
+        }
+    }
+}
+
+// === impl Fields ===
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(bytes: &'a [u8], message: &'a str) -> Self {
+        Self { bytes, message }
+    }
+
+    /// The next field: its number and its value; `None` at the end.
+    ///
+    /// # Errors
+    /// For anything that is no field.
+    pub(super) fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, Error> {
+        if self.bytes.is_empty() {
+            return Ok(None);
+        }
+        let tag = varint(&mut self.bytes)?;
+        // Go reads the number of a field as 32 bits with a sign.
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_possible_wrap,
+            reason = "as Go truncates it"
+        )]
+        let number = (tag >> 3) as i32;
+        if tag & 7 == 4 {
+            return Err(Error::EndGroup(self.short_name()));
+        }
+        let Ok(known @ 1..) = u32::try_from(number) else {
+            return Err(Error::Tag {
+                message: self.short_name(),
+                number,
+                tag,
+            });
+        };
+        Ok(Some((known, value(&mut self.bytes, tag)?)))
+    }
+
+    fn short_name(&self) -> String {
+        let name = self.message.rsplit('.').next();
+        name.unwrap_or_default().to_owned()
+    }
+}
+
+/// The value that follows `tag`.
+fn value<'a>(bytes: &mut &'a [u8], tag: u64) -> Result<Wire<'a>, Error> {
+    match tag & 7 {
+        0 => varint(bytes).map(Wire::Varint),
+        1 => {
+            let (fixed, rest) = bytes.split_first_chunk().ok_or(Error::End)?;
+            *bytes = rest;
+            Ok(Wire::Fixed64(u64::from_le_bytes(*fixed)))
+        }
+        2 => text(bytes).map(Wire::Bytes),
+        3 => {
+            skip_group(bytes)?;
+            Ok(Wire::Group)
+        }
+        5 => {
+            *bytes = bytes.get(4..).ok_or(Error::End)?;
+            Ok(Wire::Fixed32)
+        }
+        #[allow(clippy::cast_possible_truncation, reason = "three bits")]
+        other => Err(Error::IllegalType(other as u8)),
+    }
+}
+
+/// Passes over what is left of a group, and the groups within.
+fn skip_group(bytes: &mut &[u8]) -> Result<(), Error> {
+    let mut open = 1usize;
+    while open > 0 {
+        let tag = varint(bytes)?;
+        match tag & 7 {
+            3 => open += 1,
+            4 => open -= 1,
+            _ => {
+                value(bytes, tag)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A number of up to 64 bits in groups of seven, lowest first.
+pub(super) fn varint(bytes: &mut &[u8]) -> Result<u64, Error> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first().ok_or(Error::End)?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(number);
+        }
+    }
+    Err(Error::Overflow)
+}
+
+fn text<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Error> {
+    let length = i64::try_from(varint(bytes)?).map_err(|_| Error::Length)?;
+    let length = usize::try_from(length).map_err(|_| Error::Length)?;
+    let (text, rest) = bytes.split_at_checked(length).ok_or(Error::End)?;
+    *bytes = rest;
+    Ok(text)
+}

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Writes what the API server's protobuf decoder is made of and tested with, from the Kubernetes types at the versions in
+# go.mod beside this script:
+#
+#   apiserver/src/protobuf/table.txt             the fields of every message
+#   apiserver/src/protobuf/testdata/corpus.txt   objects of every kind, in protobuf and in JSON
+#
+#   tools/protobuf/generate.sh           writes both
+#   tools/protobuf/generate.sh --check   fails with a diff where one is not what would be written
+#
+# Needs Go (the version in go.mod or newer) and the module proxy; takes a few seconds once the modules are there.
+set -euo pipefail
+
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+target="$here/../../apiserver/src/protobuf"
+check=false
+case "${1:-}" in
+    "") ;;
+    --check) check=true ;;
+    *)
+        echo "usage: generate.sh [--check]" >&2
+        exit 2
+        ;;
+esac
+
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+cd "$here"
+GOFLAGS="-mod=readonly -buildvcs=false" go build -trimpath -o "$work/protobuf" .
+
+status=0
+for pair in table:table.txt corpus:testdata/corpus.txt; do
+    file="$target/${pair#*:}"
+    "$work/protobuf" "${pair%%:*}" > "$work/written"
+    if ! $check; then
+        cp "$work/written" "$file"
+    elif ! diff -u "$file" "$work/written" > "$work/diff"; then
+        cut -c 1-200 "$work/diff" | head -n 40 >&2
+        echo "generate.sh: $file is not what the pinned types give; run tools/protobuf/generate.sh" >&2
+        status=1
+    fi
+done
+exit "$status"
