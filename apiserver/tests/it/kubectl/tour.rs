@@ -82,6 +82,7 @@ pub async fn walk(t: &mut Runner) {
     change(t).await;
     watch(t).await;
     built_in(t).await;
+    from_flags(t).await;
     learn(t).await;
     delete(t).await;
 }
@@ -285,6 +286,84 @@ async fn built_in(t: &mut Runner) {
     t.run("get events -n tour").await;
     t.feed("create -f -", "apiVersion: v1\nkind: Event\nmetadata: {name: e, namespace: tour}\ninvolvedObject: {apiVersion: tour.example.com/v1, kind: Kite, name: a, namespace: tour}\nreason: Flown\nmessage: it flew\ntype: Normal\ncount: 1\n").await;
     t.run("get events -n tour -o custom-columns=REASON:.reason,OBJECT:.involvedObject.name,MESSAGE:.message").await;
+}
+
+/// What kubectl makes from flags it sends in protobuf from 1.32 on.
+async fn from_flags(t: &mut Runner) {
+    t.run("create namespace flags").await;
+    t.run("create namespace flags").await;
+    t.run("get namespace flags").await;
+    t.run("create configmap literal -n flags --from-literal=a=1 --from-literal=b=2")
+        .await;
+    t.run("create configmap literal -n flags --from-literal=a=1")
+        .await;
+    t.run("create configmap Not_A_Name -n flags").await;
+    t.run("create configmap lost -n nowhere").await;
+    t.run("create configmap dry -n flags --from-literal=a=1 --dry-run=server -o yaml")
+        .await;
+    t.run("get configmap literal -n flags -o yaml").await;
+    t.run("create secret generic password -n flags --from-literal=password=hunter2")
+        .await;
+    t.run("get secret password -n flags -o yaml").await;
+    t.run("create secret docker-registry pull -n flags --docker-server=example.com --docker-username=me --docker-password=hunter2").await;
+    t.run("get secrets -n flags").await;
+    t.run("create deployment front -n flags --image=web:1 --replicas=0 --port=80")
+        .await;
+    t.run("get deployment front -n flags -o jsonpath={.spec}")
+        .await;
+    t.run("create deployment dry -n flags --image=web:1 --dry-run=server -o yaml")
+        .await;
+    t.run("expose deployment front -n flags --port=80 --name=exposed")
+        .await;
+    t.run("create service clusterip inner -n flags --tcp=80:8080 --tcp=443:8443")
+        .await;
+    t.run("create service clusterip headless -n flags --clusterip=None --tcp=80")
+        .await;
+    t.run("create service nodeport outer -n flags --tcp=80:8080 --node-port=30080")
+        .await;
+    t.run("create service loadbalancer balanced -n flags --tcp=80:8080")
+        .await;
+    t.run("create service externalname away -n flags --external-name=example.com")
+        .await;
+    for service in ["exposed", "inner", "headless", "outer", "away"] {
+        t.run(&format!("get service {service} -n flags -o jsonpath={{.spec.type}}:{{.spec.ports}}:{{.spec.selector}}:{{.spec.externalName}}"))
+            .await;
+    }
+    // Its node port is any that is free.
+    t.run("get service balanced -n flags -o jsonpath={.spec.type}:{.spec.selector}")
+        .await;
+    t.run("create ingress site -n flags --class=nginx --rule=site.example.com/path*=inner:80,tls=pull --rule=/exact=inner:http")
+        .await;
+    t.run("get ingress site -n flags").await;
+    t.run("get ingress site -n flags -o jsonpath={.spec}").await;
+    t.run("create serviceaccount robot -n flags").await;
+    t.run("create token robot -n flags -o jsonpath={.kind}")
+        .await;
+    t.run("create token robot -n flags --duration=5s").await;
+    t.run("create token nothing -n flags").await;
+    t.run("create role reader -n flags --verb=get,list --resource=pods,deployments.apps --resource-name=one").await;
+    t.run("describe role reader -n flags").await;
+    t.run("create rolebinding readers -n flags --role=reader --user=jane --group=people --serviceaccount=flags:robot").await;
+    t.run("get rolebinding readers -n flags -o wide").await;
+    t.run("get rolebinding readers -n flags -o yaml").await;
+    t.run("create clusterrole flags-reader --verb=get --non-resource-url=/metrics,/logs/*")
+        .await;
+    t.run("get clusterrole flags-reader -o jsonpath={.rules}")
+        .await;
+    t.run("create clusterrolebinding flags-readers --clusterrole=flags-reader --group=people")
+        .await;
+    t.run("get clusterrolebinding flags-readers -o jsonpath={.roleRef}:{.subjects}")
+        .await;
+    t.run("create job once -n flags --image=web:1 --dry-run=server -o jsonpath={.spec.template.spec} -- date")
+        .await;
+    t.run("auth can-i create pods -n flags").await;
+    t.run("auth can-i get deployments.apps/front --subresource=scale -n flags")
+        .await;
+    t.run("auth can-i get /healthz").await;
+    t.run("auth whoami -o jsonpath={.kind}").await;
+    t.run("delete clusterrolebinding flags-readers").await;
+    t.run("delete clusterrole flags-reader").await;
+    t.run("delete namespace flags").await;
 }
 
 async fn learn(t: &mut Runner) {
