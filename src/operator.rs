@@ -260,6 +260,8 @@ fn assemble(
             place: None,
             default_duration: Duration::from_secs(3600),
             max_duration: None,
+            repeated_alert: trigger::Repeat::default(),
+            unblock_grace: Duration::from_secs(600),
         },
     ));
     let (again, requests) = source::channel::<Request>(REQUESTS);

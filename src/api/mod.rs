@@ -16,7 +16,7 @@ pub use annotation::{
 pub use ipblock::{IPBlock, IPBlockSpec};
 pub use schema::{crd, crd_without_rules};
 pub(crate) use status::write as write_time;
-pub use status::{Condition, ConditionStatus, IPBlockStatus, Phase, ResultCode, condition};
+pub use status::{Condition, ConditionStatus, IPBlockStatus, Phase, ResultCode, UNBLOCKED, condition};
 
 /// The API group.
 pub const GROUP: &str = "ops.yiiong.top";

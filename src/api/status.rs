@@ -141,6 +141,9 @@ pub mod condition {
     pub const ALLOWLISTED: &str = "Allowlisted";
 }
 
+/// The reason of the conditions after a lift that `spec.unblock` asked for.
+pub const UNBLOCKED: &str = "Unblocked";
+
 macro_rules! lenient_text_enum {
     ($name:ident, $($variant:ident = $text:literal),+) => {
         impl $name {
@@ -229,6 +232,12 @@ impl IPBlockStatus {
     #[must_use]
     pub fn expires_at(&self) -> Option<Timestamp> {
         read(self.expires_at.as_deref())
+    }
+
+    /// When the last ban was lifted. `None` when absent or unreadable.
+    #[must_use]
+    pub fn unblocked_at(&self) -> Option<Timestamp> {
+        read(self.unblocked_at.as_deref())
     }
 
     /// How often this block was banned.

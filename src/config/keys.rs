@@ -37,6 +37,13 @@ pub const NOTIFY: &[&str] = &[
 pub const DEFAULT_DURATION: &str = "defaultDuration";
 /// The longest ban; default none.
 pub const MAX_DURATION: &str = "maxDuration";
+/// How long a block that a trigger made is kept after its ban ended, for each time it was banned; default `7d`,
+/// `never`: always.
+pub const RETENTION: &str = "retention";
+/// How long alerts leave an address alone after `spec.unblock`; default `10m`, `none`: not at all.
+pub const UNBLOCK_GRACE: &str = "unblockGrace";
+/// What an alert does to an active block: `extend` or `ignore`; default `extend`.
+pub const REPEATED_ALERT: &str = "repeatedAlert";
 /// How often standing bans are asserted again; default `5m`, at least `10s`.
 pub const RESYNC_INTERVAL: &str = "resyncInterval";
 /// How long an alert that was written is not written again, unless its trigger says otherwise; default `60s`.
@@ -70,6 +77,9 @@ pub const ALL: &[&str] = &[
     TRIGGER,
     DEFAULT_DURATION,
     MAX_DURATION,
+    RETENTION,
+    UNBLOCK_GRACE,
+    REPEATED_ALERT,
     RESYNC_INTERVAL,
     DEBOUNCE,
     DEBOUNCE_ENTRIES,

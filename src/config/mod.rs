@@ -20,7 +20,7 @@ use crate::api::Place;
 use crate::engine::{Endpoint, Kind};
 use crate::mounted::{self, Directory, MountedFile};
 use crate::policy::{Policy, Protected};
-use crate::trigger::Definition;
+use crate::trigger::{Definition, Repeat};
 
 /// The name of the ConfigMap, as the original's.
 pub const CONFIG_MAP: &str = "ipblock-operator-config";
@@ -36,6 +36,12 @@ pub struct Config {
     pub default_duration: Duration,
     /// The longest ban; `None`: no limit.
     pub max_duration: Option<Duration>,
+    /// How long a block that a trigger made is kept after its ban ended, for each time it was banned; `None`: always.
+    pub retention: Option<Duration>,
+    /// How long alerts leave an address alone after `spec.unblock`.
+    pub unblock_grace: Duration,
+    /// What an alert does to an active block.
+    pub repeated_alert: Repeat,
     /// How often a standing ban is asserted again.
     pub resync_interval: Duration,
     /// The HTTP servers that make alerts into blocks.
@@ -145,12 +151,15 @@ impl Config {
     pub fn changes(&self, before: &Self) -> Changes {
         let engine = self.engine != before.engine;
         let limits = self.default_duration != before.default_duration
-            || self.max_duration != before.max_duration;
+            || self.max_duration != before.max_duration
+            || self.unblock_grace != before.unblock_grace
+            || self.repeated_alert != before.repeated_alert;
         Changes {
             blocks: engine
                 || self.policy != before.policy
                 || self.former != before.former
                 || self.max_duration != before.max_duration
+                || self.retention != before.retention
                 || self.resync_interval != before.resync_interval,
             engine,
             // The place is written into the objects that triggers make.

@@ -13,9 +13,11 @@ use crate::mounted::MountedFile;
 use crate::outbound::AddressPolicy;
 use crate::policy::{self, Policy, Protected};
 use crate::target::Target;
-use crate::trigger::{Definition, RawTrigger};
+use crate::trigger::{Definition, RawTrigger, Repeat};
 
 const DEFAULT_DURATION: Duration = Duration::from_secs(60 * 60);
+const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const UNBLOCK_GRACE: Duration = Duration::from_secs(10 * 60);
 const RESYNC: Duration = Duration::from_secs(5 * 60);
 /// Asserting more often than this would be a load, not a repair.
 const LEAST_RESYNC: Duration = Duration::from_secs(10);
@@ -91,6 +93,9 @@ fn read(
             ),
         );
     }
+    let retention = reader.duration_or(keys::RETENTION, "never", RETENTION);
+    let unblock_grace = reader.duration_or(keys::UNBLOCK_GRACE, "none", UNBLOCK_GRACE);
+    let repeated_alert = reader.repeated_alert();
     let resync_interval = reader.duration(keys::RESYNC_INTERVAL).unwrap_or(RESYNC);
     if resync_interval < LEAST_RESYNC {
         reader.errors.add(
@@ -129,6 +134,9 @@ fn read(
         policy,
         default_duration,
         max_duration,
+        retention,
+        unblock_grace: unblock_grace.unwrap_or_default(),
+        repeated_alert,
         resync_interval,
         triggers,
         notify,
@@ -160,6 +168,26 @@ impl Reader<'_> {
             Err(error) => {
                 self.errors.add(key, None, error);
                 None
+            }
+        }
+    }
+
+    /// A duration, or `None` for the text `off`.
+    fn duration_or(&mut self, key: &str, off: &str, default: Duration) -> Option<Duration> {
+        if self.text(key) == Some(off) {
+            return None;
+        }
+        Some(self.duration(key).unwrap_or(default))
+    }
+
+    fn repeated_alert(&mut self) -> Repeat {
+        match self.text(keys::REPEATED_ALERT) {
+            None | Some("extend") => Repeat::Extend,
+            Some("ignore") => Repeat::Ignore,
+            Some(other) => {
+                let message = format!("{other:?} is neither extend nor ignore");
+                self.errors.add(keys::REPEATED_ALERT, None, message);
+                Repeat::Extend
             }
         }
     }

@@ -376,6 +376,52 @@ fn a_debounce_below_a_second_counts_as_a_second_and_not_as_none() {
 }
 
 #[test]
+fn the_default_duration_may_be_the_limit_and_not_longer() {
+    let config = |default| {
+        let pairs = [("maxDuration", "2h"), ("defaultDuration", default)];
+        parse(&data(&pairs), &open())
+    };
+    let two_hours = Duration::from_secs(2 * 3_600);
+    assert_eq!(config("120m").unwrap().default_duration, two_hours);
+    let error = config("7201s").unwrap_err().to_string();
+    assert!(
+        error.contains("defaultDuration") && error.contains("longer than maxDuration 2h"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_becomes_of_blocks_after_their_ban_is_configured() {
+    let config = |pairs: &[(&str, &str)]| parse(&data(pairs), &open()).unwrap();
+    let (day, minute) = (Duration::from_secs(86_400), Duration::from_secs(60));
+    let default = config(&[]);
+    assert_eq!(default.retention, Some(7 * day));
+    assert_eq!(default.unblock_grace, 10 * minute);
+    assert_eq!(default.repeated_alert, Repeat::Extend);
+    let set = config(&[
+        ("retention", "30d"),
+        ("unblockGrace", "1h"),
+        ("repeatedAlert", "ignore"),
+    ]);
+    assert_eq!(set.retention, Some(30 * day));
+    assert_eq!(set.unblock_grace, 60 * minute);
+    assert_eq!(set.repeated_alert, Repeat::Ignore);
+    let changes = set.changes(&default);
+    assert!(changes.blocks && changes.triggers);
+    let off = config(&[("retention", "never"), ("unblockGrace", "none")]);
+    assert_eq!(off.retention, None);
+    assert_eq!(off.unblock_grace, Duration::ZERO);
+    for (key, text) in [
+        ("retention", "0s"),
+        ("unblockGrace", "soon"),
+        ("repeatedAlert", "x"),
+    ] {
+        let error = parse(&data(&[(key, text)]), &open()).unwrap_err();
+        assert!(error.to_string().starts_with(key), "{error}");
+    }
+}
+
+#[test]
 fn a_new_limit_reaches_the_triggers() {
     let config = |most| parse(&data(&[("maxDuration", most)]), &open()).unwrap();
     let changes = config("2h").changes(&config("24h"));

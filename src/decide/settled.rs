@@ -8,7 +8,7 @@ use super::facts::{end, span};
 use super::hash::effective_hash;
 use super::plan::{Cause, Change};
 use crate::api::{
-    ConditionStatus, IPBlockStatus, Phase, ResultCode, Standing, condition, write_time,
+    ConditionStatus, IPBlockStatus, Phase, ResultCode, Standing, UNBLOCKED, condition, write_time,
 };
 use crate::policy::RefusalKind;
 
@@ -260,7 +260,7 @@ impl Draft {
         let reason = if cause == Cause::Expired {
             "Expired"
         } else {
-            "Unblocked"
+            UNBLOCKED
         };
         self.set(Phase::Expired, ResultCode::Unblocked, message.clone());
         let enforced = ConditionStatus::False;

@@ -374,6 +374,8 @@ impl ConfigurationReconciler {
                 place: config.place().ok().cloned(),
                 default_duration: config.default_duration,
                 max_duration: config.max_duration,
+                repeated_alert: config.repeated_alert,
+                unblock_grace: config.unblock_grace,
             });
         }
         // Also without a change: it tries again what could not listen.

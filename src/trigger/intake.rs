@@ -12,6 +12,7 @@ use super::blocks::{Blocks, BlocksError};
 use super::debounce::Debounce;
 use super::grafana::Wanted;
 use super::metrics::Metrics;
+use super::repeat::{self, Repeat};
 use crate::api::{IPBlock, IPBlockSpec, Phase, Place};
 use crate::duration;
 use crate::inbound::Budget;
@@ -36,6 +37,10 @@ pub struct Settings {
     pub default_duration: Duration,
     /// The longest ban; `None`: no limit. An alert that asks for longer gets this: the attack is real.
     pub max_duration: Option<Duration>,
+    /// What an alert does to an active block.
+    pub repeated_alert: Repeat,
+    /// How long a lift by `spec.unblock` counts against alerts.
+    pub unblock_grace: Duration,
 }
 
 /// What became of one alert.
@@ -45,6 +50,8 @@ pub(super) enum Outcome {
     Created,
     /// An object that expired, failed or was skipped is told to ban again.
     Triggered,
+    /// An active ban lasts longer.
+    Extended,
     /// The object is being taken care of.
     LeftAlone,
     /// The object has been in deletion for long, and its ban is not lifted.
@@ -65,6 +72,7 @@ pub(super) struct Shared {
     pub(super) settings: Arc<RwLock<Arc<Settings>>>,
     pub(super) metrics: Metrics,
     pub(super) bodies: Budget,
+    pub(super) clock: Clock,
 }
 
 /// Writes the objects of one trigger.
@@ -91,7 +99,7 @@ impl Intake {
         }
         let outcome = self.write(wanted).await;
         match &outcome {
-            Outcome::Created | Outcome::Triggered => {
+            Outcome::Created | Outcome::Triggered | Outcome::Extended => {
                 // Only now: an alert whose object is not written must not count as seen. One that was left
                 // alone was not: its ban may end within the window, and the next alert has to renew it.
                 self.debounce.remember(target);
@@ -195,23 +203,41 @@ impl Intake {
         let told = present.spec.trigger == Some(true)
             && !(refused && present.spec.duration.as_deref() != Some(duration.as_str()));
         let resting = refused || phase == Some(&Phase::Expired);
-        if !resting || told || present.spec.unblock == Some(true) {
+        let (spec, outcome) = if told || present.spec.unblock == Some(true) {
             return Ok(Outcome::LeftAlone);
-        }
+        } else if resting && !self.in_grace(present, settings) {
+            let spec = json!({ "trigger": true, "reason": wanted.reason, "duration": duration });
+            (spec, Outcome::Triggered)
+        } else if let Some(longer) = self.extension(present, &duration, settings) {
+            (json!({ "duration": longer }), Outcome::Extended)
+        } else {
+            return Ok(Outcome::LeftAlone);
+        };
         let patch = json!({
-            // A precondition: it is triggered as it was read, or read again.
+            // A precondition: it is changed as it was read, or read again.
             "metadata": { "resourceVersion": present.metadata.resource_version },
-            "spec": {
-                "trigger": true,
-                "reason": wanted.reason,
-                "duration": duration,
-            }
+            "spec": spec,
         });
         match self.shared.blocks.patch(namespace, name, &patch).await {
-            Ok(()) => Ok(Outcome::Triggered),
+            Ok(()) => Ok(outcome),
             Err(BlocksError::Gone) => Err(BlocksError::Conflict),
             Err(other) => Err(other),
         }
+    }
+
+    fn in_grace(&self, present: &IPBlock, settings: &Settings) -> bool {
+        let now = self.shared.clock.now();
+        let status = present.status.as_ref();
+        status.is_some_and(|status| repeat::in_grace(status, settings.unblock_grace, now))
+    }
+
+    fn extension(&self, present: &IPBlock, asked: &str, settings: &Settings) -> Option<String> {
+        if settings.repeated_alert == Repeat::Ignore {
+            return None;
+        }
+        let asked = duration::parse(asked).ok()?;
+        let now = self.shared.clock.now();
+        repeat::extension(present.status.as_ref()?, asked, settings.max_duration, now)
     }
 }
 
@@ -245,6 +271,8 @@ mod tests {
             place: Some(Place::new("xdp", "192.0.2.250:8080")),
             default_duration: Duration::from_secs(3600),
             max_duration: Some(Duration::from_secs(24 * 3600)),
+            repeated_alert: Repeat::Extend,
+            unblock_grace: Duration::from_secs(600),
         };
         Intake {
             shared: Shared {
@@ -253,12 +281,17 @@ mod tests {
                 settings: Arc::new(RwLock::new(Arc::new(settings))),
                 metrics: Metrics::default(),
                 bodies: Budget::mebibytes(1),
+                clock: Clock::simulated(now(), 1),
             },
             debounce: Arc::new(Debounce::new(Duration::from_secs(60), 1000)),
             source: "grafana".into(),
             namespace: None,
             clock: Clock::simulated("2026-01-01T12:00:00Z".parse().unwrap(), 1),
         }
+    }
+
+    fn now() -> jiff::Timestamp {
+        "2026-01-01T12:00:00Z".parse().unwrap()
     }
 
     fn wanted(raw: &str, duration: Option<&str>) -> Wanted {
@@ -380,6 +413,50 @@ mod tests {
             assert_eq!(outcome, Outcome::Triggered);
             assert_eq!(blocks.one(name).spec.duration.as_deref(), Some(given));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_alert_for_an_active_block_makes_its_ban_last_longer_if_told_so() {
+        let name = "ipblock-6465ec74397c9126";
+        let mut active = block(name, "1.2.3.4", Some(Phase::Active));
+        let status = active.status.as_mut().unwrap();
+        status.blocked_at = Some("2026-01-01T11:56:00Z".into());
+        status.expires_at = Some("2026-01-01T12:01:00Z".into());
+        for (repeated_alert, expected, outcome) in [
+            (Repeat::Extend, "9m", Outcome::Extended),
+            (Repeat::Ignore, "5m", Outcome::LeftAlone),
+        ] {
+            let blocks = Arc::new(InMemory::default());
+            blocks.put(active.clone());
+            let intake = intake(&blocks);
+            let settings = Settings {
+                repeated_alert,
+                ..Settings::clone(&intake.shared.settings.read())
+            };
+            *intake.shared.settings.write() = Arc::new(settings);
+            assert_eq!(intake.take(&wanted("1.2.3.4", Some("5m"))).await, outcome);
+            let spec = blocks.one(name).spec;
+            assert_eq!(spec.duration.as_deref(), Some(expected));
+            assert_eq!(spec.trigger, None, "it is no new ban");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_alert_within_the_grace_after_an_unblock_bans_nothing() {
+        let blocks = Arc::new(InMemory::default());
+        let name = "ipblock-6465ec74397c9126";
+        let mut unblocked = block(name, "1.2.3.4", Some(Phase::Expired));
+        let status = unblocked.status.as_mut().unwrap();
+        status.unblocked_at = Some("2026-01-01T11:55:00Z".into());
+        let (ready, at) = (crate::api::ConditionStatus::True, now());
+        status.set_condition("Ready", ready, crate::api::UNBLOCKED, "", at);
+        blocks.put(unblocked);
+        let intake = intake(&blocks);
+        let outcome = intake.take(&wanted("1.2.3.4", None)).await;
+        assert_eq!(outcome, Outcome::LeftAlone);
+        tokio::time::advance(Duration::from_secs(300)).await;
+        let outcome = intake.take(&wanted("1.2.3.4", None)).await;
+        assert_eq!(outcome, Outcome::Triggered, "the grace is over");
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,8 @@
 //!                                                                      │ each firing alert
 //!   canonical address ─ its lock ─ debounce ─ object by name ──────────┘
 //!                                             ├ none: create, with finalizer and intent
-//!                                             ├ expired, failed, skipped: set `trigger`
+//!                                             ├ expired, failed, skipped: set `trigger`, unless unblocked a moment ago
+//!                                             ├ active, in its second half: a longer `duration`
 //!                                             └ anything else: it is being taken care of
 //! ```
 //!
@@ -27,6 +28,7 @@ mod intake;
 mod kube_tests;
 mod metrics;
 mod receive;
+mod repeat;
 mod sampled;
 mod server;
 #[cfg(test)]
@@ -37,4 +39,5 @@ pub use credentials::{Credentials, GRAFANA_HMAC_HEADER};
 pub use definition::{Definition, DefinitionError, Kind, RawTrigger};
 pub use intake::Settings;
 pub use metrics::Metrics;
+pub use repeat::Repeat;
 pub use server::{ApplyError, Dependencies, Triggers};

@@ -36,6 +36,7 @@ pub(super) struct Route {
 struct Tally {
     created: usize,
     triggered: usize,
+    extended: usize,
     left_alone: usize,
     stuck: usize,
     debounced: usize,
@@ -152,6 +153,7 @@ impl Route {
             match outcome {
                 Outcome::Created => tally.created += 1,
                 Outcome::Triggered => tally.triggered += 1,
+                Outcome::Extended => tally.extended += 1,
                 Outcome::LeftAlone => tally.left_alone += 1,
                 Outcome::Stuck => tally.stuck += 1,
                 Outcome::Debounced => tally.debounced += 1,
@@ -166,7 +168,12 @@ impl Route {
 
 impl Tally {
     fn status(&self) -> StatusCode {
-        let good = self.created + self.triggered + self.left_alone + self.stuck + self.debounced;
+        let good = self.created
+            + self.triggered
+            + self.extended
+            + self.left_alone
+            + self.stuck
+            + self.debounced;
         if !self.unavailable.is_empty() {
             StatusCode::SERVICE_UNAVAILABLE
         } else if !self.rejected.is_empty() && good == 0 {
@@ -193,6 +200,7 @@ impl Tally {
             %trigger,
             created = self.created,
             triggered = self.triggered,
+            extended = self.extended,
             left_alone = self.left_alone,
             debounced = self.debounced,
             ignored = self.ignored,
@@ -202,6 +210,7 @@ impl Tally {
         let document = json!({
             "created": self.created,
             "triggered": self.triggered,
+            "extended": self.extended,
             "leftAlone": self.left_alone,
             "deleting": self.stuck,
             "debounced": self.debounced,

@@ -83,6 +83,7 @@ impl Triggers {
                 settings: Arc::new(RwLock::new(Arc::new(settings))),
                 metrics: dependencies.metrics,
                 bodies: Budget::mebibytes(BODIES),
+                clock: dependencies.clock.clone(),
             },
             clock: dependencies.clock,
             limits: dependencies.limits,

@@ -58,6 +58,8 @@ impl World {
             place: None,
             default_duration: Duration::from_secs(600),
             max_duration: None,
+            repeated_alert: Repeat::Extend,
+            unblock_grace: Duration::from_secs(600),
         };
         let policy = AddressPolicy {
             allow_loopback: true,
@@ -349,6 +351,8 @@ async fn a_reload_keeps_what_is_unchanged_and_stops_what_is_gone() {
         place: None,
         default_duration: Duration::from_secs(60),
         max_duration: None,
+        repeated_alert: Repeat::Extend,
+        unblock_grace: Duration::from_secs(600),
     });
     let again = world.serve(&[kept.clone(), added]).await;
     assert_eq!(again, address);

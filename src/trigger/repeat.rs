@@ -1,0 +1,130 @@
+//! Alerts for an address that has a block already: what prolongs its ban, and what leaves it alone.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::api::{IPBlockStatus, Phase, UNBLOCKED, condition};
+use crate::duration;
+
+/// What an alert does to an active block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repeat {
+    /// Moves its end, so that a ban lasts as long as its alerts come.
+    #[default]
+    Extend,
+    /// Nothing: the ban ends when it was to end, and the next alert after that bans again.
+    Ignore,
+}
+
+/// The `spec.duration` that makes an active block last `asked` from `now` on, but at most `most` in all.
+///
+/// `None` while half of what is asked for is left: an attack that goes on costs two writes for each length of its
+/// ban, however often it is reported.
+pub(super) fn extension(
+    status: &IPBlockStatus,
+    asked: Duration,
+    most: Option<Duration>,
+    now: Timestamp,
+) -> Option<String> {
+    if !status.is(&Phase::Active) {
+        return None;
+    }
+    let (began, end) = (status.blocked_at()?, status.expires_at()?);
+    let left = Duration::try_from(end.duration_since(now)).ok()?;
+    // What is due is lifted, and banned again by the next alert.
+    if left.is_zero() || left >= asked / 2 {
+        return None;
+    }
+    let passed = Duration::try_from(now.duration_since(began)).unwrap_or_default();
+    let total = passed
+        .as_secs()
+        .saturating_add(duration::whole_seconds(asked));
+    let total = Duration::from_secs(total);
+    let total = most.map_or(total, |most| most.min(total));
+    let granted = Duration::try_from(end.duration_since(began)).ok()?;
+    (total > granted).then(|| duration::display(total))
+}
+
+/// Whether `spec.unblock` lifted the ban less than `grace` ago.
+pub(super) fn in_grace(status: &IPBlockStatus, grace: Duration, now: Timestamp) -> bool {
+    let by_hand = status.is(&Phase::Expired)
+        && status
+            .condition(condition::READY)
+            .is_some_and(|ready| ready.reason == UNBLOCKED);
+    let Some(lifted) = status.unblocked_at().filter(|_| by_hand) else {
+        return false;
+    };
+    let grace = SignedDuration::try_from(grace).unwrap_or(SignedDuration::MAX);
+    now.duration_since(lifted) < grace
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{ConditionStatus, write_time};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn now() -> Timestamp {
+        "2026-01-01T12:00:00Z".parse().unwrap()
+    }
+
+    fn minutes(count: i64) -> SignedDuration {
+        SignedDuration::from_mins(count)
+    }
+
+    fn active(began: i64, left: i64) -> IPBlockStatus {
+        IPBlockStatus {
+            phase: Some(Phase::Active),
+            blocked_at: Some(write_time(now() - minutes(began))),
+            expires_at: Some(write_time(now() + minutes(left))),
+            ..IPBlockStatus::default()
+        }
+    }
+
+    #[test]
+    fn an_alert_in_the_second_half_of_a_ban_moves_its_end() {
+        for (name, began, left, asked, most, expected) in [
+            ("first half", 20, 40, 60, None, None),
+            ("second half", 40, 20, 60, None, Some("1h40m")),
+            ("a longer ban than asked for", 40, 2000, 60, None, None),
+            ("due", 60, 0, 60, None, None),
+            ("overdue", 70, -10, 60, None, None),
+            ("over the limit", 40, 20, 60, Some(90), Some("1h30m")),
+            ("at the limit already", 70, 20, 60, Some(90), None),
+        ] {
+            let most = most.map(|most: u32| MINUTE * most);
+            let given = extension(&active(began, left), MINUTE * asked, most, now());
+            assert_eq!(given.as_deref(), expected, "{name}");
+        }
+        let mut endless = active(40, 20);
+        endless.expires_at = None;
+        assert_eq!(extension(&endless, MINUTE, None, now()), None);
+        let mut pending = active(40, 20);
+        pending.phase = Some(Phase::Pending);
+        assert_eq!(extension(&pending, 60 * MINUTE, None, now()), None);
+    }
+
+    #[test]
+    fn a_lift_by_hand_counts_for_the_grace_and_an_expiry_does_not() {
+        let lifted = |reason: &str, ago: i64| {
+            let mut status = IPBlockStatus {
+                phase: Some(Phase::Expired),
+                unblocked_at: Some(write_time(now() - minutes(ago))),
+                ..IPBlockStatus::default()
+            };
+            let ready = ConditionStatus::True;
+            status.set_condition(condition::READY, ready, reason, "", now());
+            status
+        };
+        let grace = 10 * MINUTE;
+        assert!(in_grace(&lifted("Unblocked", 9), grace, now()));
+        assert!(!in_grace(&lifted("Unblocked", 10), grace, now()));
+        assert!(!in_grace(&lifted("Expired", 1), grace, now()));
+        assert!(!in_grace(&lifted("Unblocked", 1), Duration::ZERO, now()));
+        let mut again = lifted("Unblocked", 1);
+        again.phase = Some(Phase::Active);
+        assert!(!in_grace(&again, grace, now()), "banned again since");
+    }
+}
