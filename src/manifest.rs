@@ -69,7 +69,7 @@ fn rules(namespace: &str) -> [Value; 4] {
             "kind": "ClusterRole",
             "metadata": {"name": NAME, "labels": labels},
             "rules": [
-                {"apiGroups": [GROUP], "resources": ["ipblocks"], "verbs": ["get", "list", "watch", "create", "patch"]},
+                {"apiGroups": [GROUP], "resources": ["ipblocks"], "verbs": ["get", "list", "watch", "create", "patch", "delete"]},
                 {"apiGroups": [GROUP], "resources": ["ipblocks/status"], "verbs": ["patch"]},
                 {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
             ],
@@ -168,7 +168,7 @@ mod tests {
             }
         }
         let expected = [
-            ("ipblocks", 0, "get list watch create patch"),
+            ("ipblocks", 0, "get list watch create patch delete"),
             ("ipblocks/status", 0, "patch"),
             ("events", 0, "create patch"),
             ("configmaps", 1, "get list watch"),

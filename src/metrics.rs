@@ -10,7 +10,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
@@ -26,6 +26,8 @@ pub struct Metrics {
     drift_repaired: Counter,
     skipped: Family<ReasonLabel, Counter>,
     released: Counter,
+    collected: Counter,
+    clock_ahead: Gauge,
     config_reloads: Family<ResultLabel, Counter>,
 }
 
@@ -66,6 +68,8 @@ impl Metrics {
             drift_repaired: Counter::default(),
             skipped: Family::default(),
             released: Counter::default(),
+            collected: Counter::default(),
+            clock_ahead: Gauge::default(),
             config_reloads: Family::default(),
         }
     }
@@ -101,6 +105,16 @@ impl Metrics {
             "ipblock_released",
             "Deleted blocks let go without lifting their ban, by annotation",
             self.released.clone(),
+        );
+        registry.register(
+            "ipblock_collected",
+            "Blocks deleted because their ban ended long ago",
+            self.collected.clone(),
+        );
+        registry.register(
+            "ipblock_clock_ahead_seconds",
+            "How far the node's clock is ahead of the API server's, when bans end by the latter",
+            self.clock_ahead.clone(),
         );
         registry.register(
             "ipblock_config_reloads",
@@ -165,6 +179,15 @@ impl Metrics {
 
     pub(crate) fn released(&self) {
         self.released.inc();
+    }
+
+    pub(crate) fn collected(&self) {
+        self.collected.inc();
+    }
+
+    pub(crate) fn clock_ahead(&self, ahead: Duration) {
+        let seconds = i64::try_from(ahead.as_secs()).unwrap_or(i64::MAX);
+        self.clock_ahead.set(seconds);
     }
 
     pub(crate) fn config_read(&self, success: bool) {
@@ -285,6 +308,8 @@ mod tests {
         metrics.skipped(RefusalKind::Allowlisted);
         metrics.drift_repaired();
         metrics.config_read(false);
+        metrics.collected();
+        metrics.clock_ahead(Duration::from_secs(90));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [
@@ -295,6 +320,8 @@ mod tests {
             "ipblock_drift_repaired_total 1",
             "ipblock_skipped_total{reason=\"allowlisted\"} 1",
             "ipblock_config_reloads_total{result=\"refused\"} 1",
+            "ipblock_collected_total 1",
+            "ipblock_clock_ahead_seconds 90",
         ] {
             assert!(text.contains(line), "{line} is missing in:\n{text}");
         }

@@ -1,6 +1,7 @@
 //! The operator put together: a manager with the reconcilers, the triggers and the notifications.
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +9,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
-use reeve_controller::cache::{CacheOptions, KindOptions, Selected};
+use reeve_controller::cache::{CacheOptions, KindOptions, Selected, StoreForm};
 use reeve_controller::source::{Sender, Source, Wanted};
 use reeve_controller::{
     Controller, Manager, MetricsServer, Request, Runnable, controller, leader_election, manager,
     metrics, predicate, source,
 };
-use reeve_workqueue::ItemExponentialFailure;
+use reeve_workqueue::{ItemExponentialFailure, LOW_PRIORITY};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::IPBlock;
@@ -30,7 +31,8 @@ use crate::outbound::{self, AddressPolicy, Http};
 use crate::policy::Protected;
 use crate::reconcile::{
     BlockReconciler, ConfigurationReconciler, Connector, Consumers, Dependencies, Engines,
-    FIRST_RETRY, Gateways, LONGEST_RETRY, Live, Record, Resolver, SystemResolver, Voice,
+    FIRST_RETRY, Gateways, LONGEST_RETRY, Live, Pages, Record, Resolver, ServerTime,
+    SystemResolver, Time, Voice, alarm, request_of, server_time,
 };
 use crate::target::Target;
 use crate::trigger::{self, KubeBlocks, Triggers};
@@ -40,6 +42,9 @@ pub const LEASE: &str = "ipblock-operator";
 
 /// Requests on their way from the configuration and the coverage to the queue.
 const REQUESTS: usize = 4096;
+
+/// Blocks that stay decoded in the cache: a look reads its block twice.
+const DECODED: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
 /// A wall clock that moved by more than this makes every block be looked at.
 const JUMP: Duration = Duration::from_millis(500);
@@ -82,6 +87,8 @@ pub struct Settings {
     pub connector: Option<Arc<dyn Connector>>,
     /// How the name of a gateway is resolved.
     pub resolver: Arc<dyn Resolver>,
+    /// The API server's clock; unset, the date of its answers.
+    pub server_time: Option<Arc<dyn ServerTime>>,
 }
 
 /// Why the operator does not run.
@@ -107,6 +114,14 @@ pub enum Error {
 pub struct Operator {
     manager: Manager,
     triggers: Arc<Triggers>,
+    kept: Kept,
+}
+
+/// What the operator remembers of blocks beside the cache. It goes with the blocks.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    coverage: Arc<Mutex<Coverage>>,
+    locks: KeyedLocks<Target>,
 }
 
 // === impl Settings ===
@@ -133,6 +148,7 @@ impl Settings {
             metrics: metrics::Metrics::new(),
             connector: None,
             resolver: Arc::new(SystemResolver),
+            server_time: None,
         }
     }
 }
@@ -149,8 +165,15 @@ impl Operator {
         let configuration = KindOptions::new()
             .in_namespace(settings.namespace.as_str(), Selected::new())
             .fields(format!("metadata.name={CONFIG_MAP}"));
+        // Blocks are many, and read one at a time.
+        let blocks = KindOptions::new()
+            .form(StoreForm::Compact)
+            .cache_decoded(DECODED);
+        let cache = CacheOptions::new()
+            .for_kind::<ConfigMap>(configuration)
+            .for_kind::<IPBlock>(blocks);
         let mut builder = Manager::builder(client.clone())
-            .cache(CacheOptions::new().for_kind::<ConfigMap>(configuration))
+            .cache(cache)
             .clock(settings.clock.clone())
             .metrics(settings.metrics.clone());
         if let Some(namespace) = &settings.watch_namespace {
@@ -170,8 +193,13 @@ impl Operator {
             builder = builder.metrics_server(server.clone());
         }
         let manager = builder.build().await?;
-        let triggers = assemble(&manager, client, &settings)?;
-        Ok(Self { manager, triggers })
+        let kept = Kept::default();
+        let triggers = assemble(&manager, client, &settings, &kept)?;
+        Ok(Self {
+            manager,
+            triggers,
+            kept,
+        })
     }
 
     /// The manager, for its addresses and checks.
@@ -205,7 +233,10 @@ impl Operator {
 
 impl std::fmt::Debug for Operator {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Operator").finish_non_exhaustive()
+        formatter
+            .debug_struct("Operator")
+            .field("kept", &self.kept)
+            .finish_non_exhaustive()
     }
 }
 
@@ -214,12 +245,13 @@ fn assemble(
     manager: &Manager,
     client: kube_client::Client,
     settings: &Settings,
+    kept: &Kept,
 ) -> Result<Arc<Triggers>, Error> {
     let counts = Metrics::new();
     let engine_counts = engine::Metrics::new();
     let trigger_counts = trigger::Metrics::default();
     let notify_counts = notify::Metrics::default();
-    let coverage = Arc::new(Mutex::new(Coverage::default()));
+    let coverage = Arc::clone(&kept.coverage);
     manager.metrics().register(|registry| {
         counts.register(registry, &coverage);
         engine_counts.register(registry);
@@ -246,6 +278,11 @@ fn assemble(
         })
     });
     let engines = Arc::new(Engines::new(connector));
+    let time = Time::new(settings.clock.clone());
+    let server = settings
+        .server_time
+        .clone()
+        .unwrap_or_else(|| server_time(client.clone()));
     let notifications = Notifications::start(settings.clock.clone(), notify_counts);
     let triggers = Arc::new(Triggers::new(
         trigger::Dependencies {
@@ -276,7 +313,9 @@ fn assemble(
         .complete(BlockReconciler::new(Dependencies {
             live: live.clone(),
             engines: Arc::clone(&engines),
-            coverage,
+            coverage: Arc::clone(&coverage),
+            locks: kept.locks.clone(),
+            time: time.clone(),
             again: again.clone(),
             voice: Arc::new(Told(notifications.clone())),
             metrics: counts.clone(),
@@ -327,7 +366,7 @@ fn assemble(
                 notifications: notifications.clone(),
                 outbound: Arc::new(outbound),
                 blocks: again.clone(),
-                metrics: counts,
+                metrics: counts.clone(),
                 record,
                 resolver: Arc::clone(&settings.resolver),
             },
@@ -335,9 +374,38 @@ fn assemble(
 
     manager.add_controller(configuration)?;
     manager.add_controller(blocks)?;
+    manager.add(compared(
+        time.clone(),
+        server,
+        Arc::clone(&coverage),
+        counts,
+    ))?;
+    manager.add(ends(coverage, time, again.clone()))?;
     manager.add(jumps(manager, again))?;
     manager.add(ending(Arc::clone(&triggers), notifications))?;
     Ok(triggers)
+}
+
+/// Compares the clock with the API server's.
+fn compared(
+    time: Time,
+    server: Arc<dyn ServerTime>,
+    coverage: Arc<Mutex<Coverage>>,
+    metrics: Metrics,
+) -> Runnable {
+    Runnable::new("clock of the API server", move |stop| async move {
+        time.watch(server, coverage, metrics, stop).await;
+        Ok::<_, std::convert::Infallible>(())
+    })
+    .without_leader_election()
+}
+
+/// Puts blocks in front when their bans end.
+fn ends(coverage: Arc<Mutex<Coverage>>, time: Time, again: Sender<Request>) -> Runnable {
+    Runnable::new("ends of bans", move |stop| async move {
+        alarm::run(coverage, time, again, stop).await;
+        Ok::<_, std::convert::Infallible>(())
+    })
 }
 
 /// Looks at every block again when the wall clock was set.
@@ -352,18 +420,20 @@ fn jumps(manager: &Manager, again: Sender<Request>) -> Runnable {
                 jump = clock.jumped(JUMP, LOOK_FOR_JUMPS) => jump,
             };
             tracing::warn!(by = ?jump.by, "the wall clock was set; looking at every block");
-            let blocks = caches.lister::<IPBlock>().map(|lister| lister.list());
-            // What is not cached yet is looked at when it is.
-            let Ok(Ok(blocks)) = blocks else {
+            let Ok(lister) = caches.lister::<IPBlock>() else {
                 continue;
             };
-            for block in blocks {
-                let wanted = Wanted::from(Request::namespaced(
-                    block.metadata.namespace.as_deref().unwrap_or_default(),
-                    block.metadata.name.as_deref().unwrap_or_default(),
-                ));
-                if again.send(wanted).await.is_err() {
-                    return Ok(());
+            let mut pages = Pages::new(lister);
+            // What is not cached yet is looked at when it is.
+            while let Ok(page) = pages.next() {
+                if page.is_empty() {
+                    break;
+                }
+                for block in page {
+                    let wanted = Wanted::with_priority(request_of(&block), LOW_PRIORITY);
+                    if again.send(wanted).await.is_err() {
+                        return Ok(());
+                    }
                 }
             }
         }

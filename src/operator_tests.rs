@@ -15,18 +15,22 @@ use kube_core::ObjectMeta;
 use parking_lot::Mutex;
 use reeve_apiserver::ApiServer;
 use reeve_clock::Clock;
+use reeve_controller::Manager;
 use reeve_controller::health::Health;
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Operator, Settings};
+use super::{Kept, Operator, Settings};
 use crate::api::{self, INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Place};
 use crate::config::{CONFIG_MAP, EngineConfig};
 use crate::engine::{DryRun, Engine};
 use crate::outbound::BoxFuture;
 use crate::reconcile::{ConnectError, Connector, Resolver};
+
+#[path = "operator_end_tests.rs"]
+mod ends;
 
 /// One recording engine a place, whoever connects.
 #[derive(Debug, Default)]
@@ -64,6 +68,8 @@ struct World {
     operator: Option<AbortOnDropHandle<()>>,
     health: Option<Health>,
     takeover: bool,
+    kept: Kept,
+    manager: Option<Manager>,
 }
 
 impl World {
@@ -92,6 +98,8 @@ impl World {
             operator: None,
             health: None,
             takeover: false,
+            kept: Kept::default(),
+            manager: None,
         }
     }
 
@@ -159,16 +167,23 @@ impl World {
     }
 
     async fn start(&mut self) {
-        let settings = Settings {
+        self.start_with(|_| {}).await;
+    }
+
+    async fn start_with(&mut self, change: impl FnOnce(&mut Settings)) {
+        let mut settings = Settings {
             connector: Some(Arc::clone(&self.places) as Arc<dyn Connector>),
             resolver: Arc::clone(&self.names) as Arc<dyn Resolver>,
             takeover: self.takeover,
             ..Settings::new(self.clock.clone())
         };
+        change(&mut settings);
         let operator = Operator::build(self.server.client(), settings)
             .await
             .unwrap();
         self.health = Some(operator.manager().health().clone());
+        self.kept = operator.kept.clone();
+        self.manager = Some(operator.manager().clone());
         let task = tokio::spawn(async move {
             operator.run(CancellationToken::new()).await.unwrap();
         });

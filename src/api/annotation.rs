@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::target::Target;
@@ -19,6 +20,9 @@ pub const RELEASE_ANNOTATION: &str = "ops.yiiong.top/release";
 /// Set by a user to any new value (a time stamp): ban again once. Unlike `spec.trigger` it is not set
 /// back, so a repository that is applied again and again bans once.
 pub const TRIGGER_ANNOTATION: &str = "ops.yiiong.top/trigger";
+
+/// Set by a user to a duration or to `never`: how long this object is kept after its ban ended, whatever made it.
+pub const RETENTION_ANNOTATION: &str = "ops.yiiong.top/retention";
 
 /// An engine and the gateway it speaks to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -53,6 +57,9 @@ pub struct Intent {
     pub standing: Standing,
     /// Which ban of this object this is: 1 is the first.
     pub attempt: i64,
+    /// When this ban was asked for; absent: when its object was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Timestamp>,
     /// Earlier bans that are not known to be lifted: another gateway, or another address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Standing>,
@@ -95,6 +102,7 @@ impl Intent {
         Self {
             standing: Standing { target, place },
             attempt,
+            asked: None,
             also: Vec::new(),
         }
     }

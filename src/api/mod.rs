@@ -11,12 +11,15 @@ mod schema;
 mod status;
 
 pub use annotation::{
-    FINALIZER, INTENT, Intent, Place, RELEASE_ANNOTATION, Standing, TRIGGER_ANNOTATION,
+    FINALIZER, INTENT, Intent, Place, RELEASE_ANNOTATION, RETENTION_ANNOTATION, Standing,
+    TRIGGER_ANNOTATION,
 };
 pub use ipblock::{IPBlock, IPBlockSpec};
 pub use schema::{crd, crd_without_rules};
 pub(crate) use status::write as write_time;
-pub use status::{Condition, ConditionStatus, IPBlockStatus, Phase, ResultCode, UNBLOCKED, condition};
+pub use status::{
+    Condition, ConditionStatus, IPBlockStatus, Phase, ResultCode, UNBLOCKED, condition,
+};
 
 /// The API group.
 pub const GROUP: &str = "ops.yiiong.top";

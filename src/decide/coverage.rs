@@ -2,13 +2,14 @@
 //!
 //! The cache of objects lags behind what this process has just done; this index does not. It is filled
 //! from the objects' statuses when the process begins to lead, and kept by what it does afterwards. It
-//! also remembers when each ban was last asserted.
+//! also remembers when each ban was last asserted, and which ban ends next: see [`Coverage::take_due`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use ipnet::IpNet;
 use jiff::Timestamp;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::api::Standing;
@@ -37,6 +38,10 @@ pub struct Coverage {
     order: BTreeSet<(bool, u128, u8, Arc<str>)>,
     /// How many claims there are of each family and prefix length.
     lengths: HashMap<(bool, u8), usize>,
+    /// When blocks have to be looked at, the ends of claims above all.
+    alarms: BTreeSet<(Timestamp, Arc<str>)>,
+    /// Notified when the first alarm is another one.
+    changed: Arc<Notify>,
 }
 
 // === impl Coverage ===
@@ -62,14 +67,22 @@ impl Coverage {
 
     /// Sets the claim of a block. Its assertion time stays when what is banned stays.
     pub fn set(&mut self, key: &str, standing: Standing, until: Option<Timestamp>) {
-        if let Some(claim) = self.claims.get_mut(key)
+        if let Some((key, claim)) = self.claims.get_key_value(key)
             && claim.standing == standing
         {
-            claim.until = until;
+            if claim.until != until {
+                let (key, before) = (Arc::clone(key), claim.until);
+                self.disarm(&key, before);
+                if let Some(claim) = self.claims.get_mut(&key) {
+                    claim.until = until;
+                }
+                self.arm(key, until);
+            }
             return;
         }
         self.remove(key);
         let key: Arc<str> = key.into();
+        self.arm(Arc::clone(&key), until);
         let (family, first, length) = coordinates(&standing.target);
         self.order.insert((family, first, length, Arc::clone(&key)));
         *self.lengths.entry((family, length)).or_default() += 1;
@@ -87,6 +100,7 @@ impl Coverage {
     /// Forgets the claim of a block.
     pub fn remove(&mut self, key: &str) -> Option<Claim> {
         let (key, claim) = self.claims.remove_entry(key)?;
+        self.disarm(&key, claim.until);
         let (family, first, length) = coordinates(&claim.standing.target);
         self.order.remove(&(family, first, length, key));
         if let Some(count) = self.lengths.get_mut(&(family, length)) {
@@ -96,6 +110,57 @@ impl Coverage {
             }
         }
         Some(claim)
+    }
+
+    /// Has a block looked at when `at` is past, whatever it claims.
+    pub fn alarm(&mut self, key: &str, at: Timestamp) {
+        self.arm(key.into(), Some(at));
+    }
+
+    /// The blocks whose claims ended by `now`, the earliest first, each once: a ban that is due is lifted before
+    /// new ones are made, however many of those wait.
+    pub fn take_due(&mut self, now: Timestamp) -> Vec<Arc<str>> {
+        let mut due = Vec::new();
+        while let Some(first) = self.alarms.pop_first() {
+            if first.0 > now {
+                self.alarms.insert(first);
+                break;
+            }
+            due.push(first.1);
+        }
+        due
+    }
+
+    /// The earliest time that [`Coverage::take_due`] waits for, and what is notified when it changes.
+    #[must_use]
+    pub fn next_due(&self) -> (Option<Timestamp>, Arc<Notify>) {
+        let next = self.alarms.first().map(|(at, _)| *at);
+        (next, Arc::clone(&self.changed))
+    }
+
+    /// Waits for the ends of all claims again: the clock was set, and what was past may lie ahead.
+    pub fn rearm(&mut self) {
+        let ends = self
+            .claims
+            .iter()
+            .filter_map(|(key, claim)| Some((claim.until?, key)));
+        self.alarms
+            .extend(ends.map(|(until, key)| (until, Arc::clone(key))));
+        self.changed.notify_one();
+    }
+
+    fn arm(&mut self, key: Arc<str>, at: Option<Timestamp>) {
+        let Some(at) = at else { return };
+        if self.alarms.first().is_none_or(|(first, _)| at < *first) {
+            self.changed.notify_one();
+        }
+        self.alarms.insert((at, key));
+    }
+
+    fn disarm(&mut self, key: &Arc<str>, at: Option<Timestamp>) {
+        if let Some(at) = at {
+            self.alarms.remove(&(at, Arc::clone(key)));
+        }
     }
 
     /// Notes that the engine was told of a block's ban at `at`.
@@ -155,7 +220,11 @@ impl Coverage {
 
     /// Drops every claim.
     pub fn clear(&mut self) {
-        *self = Self::default();
+        let changed = Arc::clone(&self.changed);
+        *self = Self {
+            changed,
+            ..Self::default()
+        };
     }
 
     fn keys_overlapping(&self, target: &Target, except: &str) -> Vec<Arc<str>> {
@@ -276,6 +345,32 @@ mod tests {
             prop_assert_eq!(found, expected);
             prop_assert_eq!(coverage.len(), model.len());
         }
+    }
+
+    #[test]
+    fn ends_are_due_once_in_their_order_and_move_with_their_claims() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut coverage = Coverage::default();
+        let target = standing("192.0.2.7".parse().unwrap());
+        for (key, second) in [("a/late", 30), ("a/soon", 10), ("a/moved", 20)] {
+            coverage.set(key, target.clone(), Some(at(second)));
+        }
+        coverage.set("a/endless", target.clone(), None);
+        coverage.set("a/moved", target.clone(), Some(at(40)));
+        coverage.set("a/gone", target.clone(), Some(at(5)));
+        coverage.remove("a/gone");
+        coverage.alarm("a/deleted", at(1));
+        assert_eq!(coverage.next_due().0, Some(at(1)));
+        assert_eq!(coverage.take_due(at(9)), ["a/deleted".into()]);
+        assert_eq!(
+            coverage.take_due(at(30)),
+            ["a/soon".into(), "a/late".into()]
+        );
+        assert!(coverage.take_due(at(30)).is_empty(), "once");
+        coverage.set("a/soon", target, Some(at(10)));
+        assert_eq!(coverage.next_due().0, Some(at(40)), "no new end");
+        coverage.rearm();
+        assert_eq!(coverage.take_due(at(40)).len(), 3, "the clock was set");
     }
 
     #[tokio::test(start_paused = true)]

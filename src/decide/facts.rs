@@ -4,17 +4,20 @@ use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
 use crate::api::{
-    INTENT, IPBlock, IPBlockStatus, Intent, Phase, Place, RELEASE_ANNOTATION, Standing,
-    TRIGGER_ANNOTATION,
+    FINALIZER, INTENT, IPBlock, IPBlockStatus, Intent, Phase, Place, RELEASE_ANNOTATION,
+    RETENTION_ANNOTATION, Standing, TRIGGER_ANNOTATION, condition,
 };
 use crate::duration;
 use crate::engine::Kind;
-use crate::target::{self, Target};
+use crate::target::{self, Target, object_name};
 
 use super::world::World;
 
 /// A `blockedAt` this far ahead of the clock is not believed.
 const FUTURE_TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
+
+/// The object of an address that was banned again and again is kept for this many times the retention at most.
+const MOST_RETENTIONS: u32 = 8;
 
 /// The object's side of a decision.
 pub(super) struct Facts<'a> {
@@ -120,14 +123,22 @@ impl<'a> Facts<'a> {
         self.status.is(phase)
     }
 
-    /// A trigger that was not acted upon yet: the flag, the annotation, or a ban that was begun.
+    /// A trigger that was not acted upon yet: the flag, or the annotation.
     pub(super) fn triggered(&self) -> bool {
-        self.block.spec.trigger == Some(true)
-            || self.attempted
-            || self
-                .block
-                .annotation(TRIGGER_ANNOTATION)
-                .is_some_and(|value| self.status.last_handled_trigger.as_deref() != Some(value))
+        let annotated = || {
+            let value = self.block.annotation(TRIGGER_ANNOTATION);
+            value.is_some_and(|value| self.status.last_handled_trigger.as_deref() != Some(value))
+        };
+        // A ban that was begun acts upon the annotation already, which is noted when it has succeeded.
+        self.block.spec.trigger == Some(true) || (!self.attempted && annotated())
+    }
+
+    /// A spec that was refused was edited since: the ban is asked for as of now.
+    pub(super) fn mended(&self) -> bool {
+        let refused = self.status.condition(condition::READY);
+        self.is(&Phase::Failed)
+            && refused.is_some_and(|ready| ready.reason == "InvalidSpec")
+            && self.status.observed_generation != self.block.metadata.generation
     }
 
     /// The user let it go: what cannot be lifted is left behind.
@@ -146,16 +157,76 @@ impl<'a> Facts<'a> {
 
     /// Whether the time of a ban that did not come about is over: counted from when it was asked for.
     pub(super) fn window_passed(&self, duration: Option<Duration>, now: Timestamp) -> bool {
-        let created = self
-            .block
-            .metadata
-            .creation_timestamp
-            .as_ref()
-            .map(|created| created.0);
-        match (self.status.blocked_at().or(created), duration) {
+        match (self.asked(), duration) {
             (Some(asked), Some(duration)) => end(asked, duration) <= now,
             _ => false,
         }
+    }
+
+    fn asked(&self) -> Option<Timestamp> {
+        match &self.intent {
+            Some(intent) if self.attempted && intent.attempt > 1 => intent.asked,
+            Some(intent) if self.attempted => intent.asked.or(self.created()),
+            _ => self.status.blocked_at().or(self.created()),
+        }
+    }
+
+    fn created(&self) -> Option<Timestamp> {
+        let created = self.block.metadata.creation_timestamp.as_ref();
+        created.map(|created| created.0)
+    }
+
+    /// When an object that came to its end is deleted; `None`: never, or not at its end.
+    pub(super) fn collected_at(&self, retention: Option<Duration>) -> Option<Timestamp> {
+        let settled = matches!(
+            self.status.phase,
+            Some(Phase::Expired | Phase::Skipped | Phase::Failed)
+        );
+        let finalizers = self.block.metadata.finalizers.as_deref();
+        let free = finalizers.is_none_or(|all| all.iter().all(|one| one == FINALIZER));
+        if !settled || !free || self.attempted || self.block.is_deleting() {
+            return None;
+        }
+        let kept = match self.block.annotation(RETENTION_ANNOTATION) {
+            // What cannot be read deletes nothing.
+            Some(text) => duration::parse(text).ok()?,
+            None if self.made_by_trigger() => {
+                let bans = u32::try_from(self.status.bans()).unwrap_or(MOST_RETENTIONS);
+                retention?.saturating_mul(bans.clamp(1, MOST_RETENTIONS))
+            }
+            None => return None,
+        };
+        let ready = self.status.condition(condition::READY);
+        let since = ready.and_then(|ready| ready.last_transition_time.parse().ok());
+        let ended = [self.status.unblocked_at(), self.status.blocked_at(), since];
+        let ended = ended.into_iter().flatten().max().or(self.created())?;
+        Some(end(ended, kept))
+    }
+
+    /// Triggers, those of the original too, name objects after their address; people and repositories do not.
+    fn made_by_trigger(&self) -> bool {
+        let name = self.block.metadata.name.as_deref().unwrap_or_default();
+        let canonical = || {
+            self.block
+                .spec
+                .ip
+                .parse::<Target>()
+                .map(|it| it.object_name())
+        };
+        name == object_name(&self.block.spec.ip) || canonical().is_ok_and(|own| own == name)
+    }
+
+    /// The address as people know it: what is banned, or is asked to be.
+    pub(super) fn subject(&self) -> String {
+        let asked = || {
+            self.block
+                .spec
+                .ip
+                .parse::<Target>()
+                .map(|it| it.to_string())
+        };
+        let banned = self.status.target.clone();
+        banned.unwrap_or_else(|| asked().unwrap_or_else(|_| self.block.spec.ip.clone()))
     }
 }
 

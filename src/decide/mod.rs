@@ -8,8 +8,9 @@
 //! 4. allowlisted, protected or too wide: lift, skip; a trigger never passes this;
 //! 5. `spec.trigger` (or the annotation, or a ban whose outcome is unknown): ban again;
 //! 6. active: lift when due, otherwise keep; asserted again when due, changed or moved;
-//! 7. settled otherwise: nothing;
-//! 8. ban.
+//! 7. settled otherwise: nothing, and deleted when it was kept for long enough;
+//! 8. a ban that did not come about within its own time: given up, and lifted in case it did;
+//! 9. ban.
 //!
 //! # What a crash leaves behind
 //! Before the engine is called the object carries the finalizer and an [`Intent`]; after it, the status.
@@ -52,7 +53,7 @@ use world::{kept_by, later};
 
 /// How long after it is due a ban that cannot be lifted at an *earlier* gateway holds up its object. A
 /// gateway that was replaced is often gone for good.
-const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
+const GATEWAY_GONE_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 
 /// What is to be done for `block` at `now`.
 #[must_use]
@@ -62,7 +63,9 @@ pub fn decide(block: &IPBlock, world: &World<'_>, now: Timestamp) -> Plan {
         world,
         now,
     };
-    decision.plan()
+    decision
+        .plan()
+        .collected_at(decision.facts.collected_at(world.retention))
 }
 
 /// What is to be called for a ban whose object is gone without having been let go: its finalizer was
@@ -122,6 +125,7 @@ pub fn uninstalled(block: &IPBlock, now: Timestamp) -> IPBlockStatus {
         announcements: Vec::new(),
         effect: Effect::None,
         at: now,
+        subject: String::new(),
     };
     draft.status.observed_generation = block.metadata.generation;
     draft.uninstalled();
@@ -177,10 +181,16 @@ impl Decision<'_> {
                 message: refusal.message,
                 lifted,
             };
-            return self.with_after(calls, purpose, None);
+            return self.with_after(calls, purpose);
         }
         let active = self.facts.is(&Phase::Active);
-        if self.facts.triggered() && !(active && self.world.place.is_err()) {
+        let triggered = self.facts.triggered();
+        // What was asked for long ago does not become a ban out of the blue.
+        let stale = !triggered
+            && !self.facts.mended()
+            && self.facts.window_passed(request.duration, self.now);
+        if (triggered || (self.facts.attempted && !stale)) && !(active && self.world.place.is_err())
+        {
             return self.ban(request);
         }
         match &self.facts.status.phase {
@@ -189,19 +199,32 @@ impl Decision<'_> {
                 let until = request.duration.map(|duration| end(began, duration));
                 self.keep(request, began, until, None)
             }
+            _ if stale && self.facts.attempted => self.give_up(request),
             Some(Phase::Expired) if !self.address_changed(request) => self.rest(),
-            Some(Phase::Skipped) if self.facts.window_passed(request.duration, self.now) => {
-                self.rest()
-            }
+            Some(Phase::Skipped) if stale => self.rest(),
             // The original never tries again; what it gave up on long ago is lifted for good, in case
-            // its failure was none, and not banned out of the blue.
-            Some(Phase::Failed)
-                if self.facts.foreign && self.facts.window_passed(request.duration, self.now) =>
-            {
-                self.lift(Cause::Expired, None)
-            }
+            // its failure was none.
+            Some(Phase::Failed) if stale && self.facts.foreign => self.lift(Cause::Expired, None),
+            Some(Phase::Failed) if stale => self.rest(),
+            _ if stale && !self.facts.is(&Phase::Expired) => self.give_up(request),
             _ => self.ban(request),
         }
+    }
+
+    /// A ban that did not come about within its own time. Whether its calls reached the gateway is not known.
+    fn give_up(&self, request: Request) -> Plan {
+        if let Some(waiting) = self.nowhere_to_lift() {
+            return waiting;
+        }
+        let (calls, lifted, _) = self.lifting(None);
+        let asked = request
+            .duration
+            .map_or_else(String::new, crate::duration::display);
+        let message = format!(
+            "{} was not banned within the {asked} that were asked for; set spec.trigger to ban it now",
+            self.facts.subject()
+        );
+        self.with_after(calls, Purpose::GiveUp { message, lifted })
     }
 
     /// An edited address, which only servers without CEL let through.
@@ -226,9 +249,16 @@ impl Decision<'_> {
             place: place.clone(),
         };
         let also = self.other_than(&standing);
+        let attempt = self.facts.status.bans().saturating_add(1);
+        let new = matches!(self.facts.status.phase, None | Some(Phase::Pending));
+        let asked = match &self.facts.intent {
+            Some(begun) if begun.attempt == attempt && !self.facts.triggered() => begun.asked,
+            _ => (self.facts.triggered() || !new).then_some(self.now),
+        };
         let intent = Intent {
             standing: standing.clone(),
-            attempt: self.facts.status.bans().saturating_add(1),
+            attempt,
+            asked,
             also: also.clone(),
         };
         let mut calls = vec![self.ban_call(&standing, request.duration)];
@@ -291,6 +321,7 @@ impl Decision<'_> {
         let intent = Intent {
             standing: standing.clone(),
             attempt: self.facts.status.bans(),
+            asked: self.facts.intent.as_ref().and_then(|intent| intent.asked),
             also: also.clone(),
         };
         let status = &self.facts.status;
@@ -379,7 +410,7 @@ impl Decision<'_> {
             message,
             lifted,
         };
-        self.with_after(calls, purpose, None)
+        self.with_after(calls, purpose)
     }
 
     fn granted_as_asked(&self, began: Timestamp, until: Option<Timestamp>) -> bool {
@@ -404,7 +435,7 @@ impl Decision<'_> {
             lifted,
             kept_by,
         };
-        self.with_after(calls, purpose, due)
+        self.with_after(calls, purpose)
     }
 
     fn release(&self) -> Plan {
@@ -478,7 +509,7 @@ impl Decision<'_> {
     /// The calls that lift everything this block may enforce; whether there is something to lift; who
     /// keeps the first of it banned.
     fn lifting(&self, due: Option<Timestamp>) -> (Vec<Call>, bool, Option<String>) {
-        let patient = due.is_none_or(|due| self.now.duration_since(due) < PATIENCE);
+        let patient = due.is_none_or(|due| self.now.duration_since(due) < GATEWAY_GONE_PATIENCE);
         let calls: Vec<Call> = self
             .facts
             .held
@@ -501,7 +532,7 @@ impl Decision<'_> {
     }
 
     /// Flags are set back and an intent that would read as unfinished is removed, after the status.
-    fn with_after(&self, calls: Vec<Call>, purpose: Purpose, _due: Option<Timestamp>) -> Plan {
+    fn with_after(&self, calls: Vec<Call>, purpose: Purpose) -> Plan {
         let spec = &self.facts.block.spec;
         let rejected = matches!(purpose, Purpose::Reject { .. });
         let unfinished = self
@@ -539,6 +570,8 @@ impl Decision<'_> {
             calls,
             after: after.some(),
             purpose,
+            subject: self.facts.subject(),
+            collect_in: None,
             base: self.facts.status.clone(),
             handled_trigger,
             assert_in,

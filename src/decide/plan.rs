@@ -26,6 +26,10 @@ pub struct Plan {
     pub(super) calls: Vec<Call>,
     pub(super) after: Option<Patch>,
     pub(super) purpose: Purpose,
+    /// The address, for messages.
+    pub(super) subject: String,
+    /// How long until the object is deleted, when it stays as it is.
+    pub(super) collect_in: Option<Duration>,
     pub(super) base: IPBlockStatus,
     /// The trigger annotation this plan acts upon.
     pub(super) handled_trigger: Option<String>,
@@ -108,6 +112,10 @@ pub(super) enum Purpose {
         message: String,
         lifted: bool,
     },
+    /// The time of a ban that did not come about is over.
+    GiveUp { message: String, lifted: bool },
+    /// The object was kept for long enough after its end.
+    Collect,
     /// No engine is configured.
     Wait { message: String },
     /// The object goes away.
@@ -192,6 +200,30 @@ impl Patch {
 // === impl Plan ===
 
 impl Plan {
+    /// This plan, of an object that is deleted at `at` if it stays as it is.
+    pub(super) fn collected_at(mut self, at: Option<Timestamp>) -> Self {
+        let stays = matches!(
+            self.purpose,
+            Purpose::Rest | Purpose::Refuse { .. } | Purpose::Reject { .. }
+        );
+        let acts = self.before.is_some() || self.after.is_some() || !self.calls.is_empty();
+        if let Some(at) = at.filter(|_| stays && !acts) {
+            let left = span(self.now, at);
+            if left.is_zero() {
+                self.purpose = Purpose::Collect;
+            } else {
+                self.collect_in = Some(left);
+            }
+        }
+        self
+    }
+
+    /// Whether the object is to be deleted, in the version that was decided upon.
+    #[must_use]
+    pub fn collects(&self) -> bool {
+        self.purpose == Purpose::Collect
+    }
+
     /// The patch to write before the first call.
     #[must_use]
     pub fn before(&self) -> Option<&Patch> {
@@ -289,11 +321,13 @@ impl Plan {
             announcements: Vec::new(),
             effect: Effect::None,
             at,
+            subject: self.subject.clone(),
         };
         // The original's settled objects stay as they are: taking over writes only what it must. What waits
         // is not taken over yet.
-        let untouched =
-            self.foreign && matches!(self.purpose, Purpose::Rest | Purpose::Wait { .. });
+        let untouched = self.foreign
+            && matches!(self.purpose, Purpose::Rest | Purpose::Wait { .. })
+            || self.collects();
         if !untouched && !matches!(self.purpose, Purpose::Release { .. }) {
             draft.status.observed_generation = generation;
         }
@@ -301,7 +335,7 @@ impl Plan {
             draft.status.last_handled_trigger = Some(handled.clone());
         }
         match &self.purpose {
-            Purpose::Rest => {}
+            Purpose::Rest | Purpose::Collect => {}
             Purpose::Ban { standing, duration } => draft.banned(standing, *duration),
             Purpose::Keep {
                 standing,
@@ -336,6 +370,7 @@ impl Plan {
                 message,
                 lifted,
             } => draft.rejected(reason, message, *lifted),
+            Purpose::GiveUp { message, lifted } => draft.rejected("NotInTime", message, *lifted),
             Purpose::Wait { message } => draft.waiting(message, self.foreign),
             Purpose::Release { lifted, forced } => draft.released(*lifted, *forced),
         }
@@ -429,7 +464,7 @@ impl Plan {
         }
     }
 
-    /// When to look again, from the status alone: an active block always has a next time.
+    /// When to look again, from the status: an active block always has a next time.
     fn wake(&self, status: &IPBlockStatus, at: Timestamp) -> Option<Duration> {
         // Without an engine the configuration's change is what wakes it; this is the safety net. A ban that is
         // due cannot be lifted before that.
@@ -440,6 +475,6 @@ impl Plan {
             let expiry = status.expires_at().map(|until| span(at, until));
             return Some(expiry.map_or(self.assert_in, |left| left.min(self.assert_in)));
         }
-        None
+        self.collect_in
     }
 }

@@ -87,6 +87,8 @@ pub(super) struct Draft {
     pub(super) announcements: Vec<Announcement>,
     pub(super) effect: Effect,
     pub(super) at: Timestamp,
+    /// The address, for messages.
+    pub(super) subject: String,
 }
 
 // === impl Draft ===
@@ -245,7 +247,7 @@ impl Draft {
         if over && !lifted {
             return;
         }
-        let target = self.status.target.clone().unwrap_or_default();
+        let target = &self.subject;
         let mut message = match (cause, lifted) {
             (Cause::Expired, _) => format!("the ban of {target} is lifted: its time is over"),
             (_, true) => format!("the ban of {target} is lifted: spec.unblock was set"),
@@ -388,11 +390,7 @@ impl Draft {
     }
 
     pub(super) fn released(&mut self, lifted: bool, forced: bool) {
-        let target = self
-            .status
-            .target
-            .clone()
-            .unwrap_or_else(|| "its target".into());
+        let target = &self.subject;
         if forced {
             self.announce(
                 true,

@@ -1,5 +1,7 @@
 //! The rules, case by case.
 
+mod endings;
+
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -43,6 +45,7 @@ struct Case {
     policy: Policy,
     place: Option<Place>,
     max: Option<Duration>,
+    retention: Option<Duration>,
     neighbours: Vec<Neighbour>,
     assert: Assert,
 }
@@ -65,6 +68,7 @@ impl Case {
             policy: Policy::default(),
             place: Some(here()),
             max: None,
+            retention: None,
             neighbours: Vec::new(),
             assert: Assert::In(RESYNC),
         }
@@ -87,6 +91,7 @@ impl Case {
             policy: &self.policy,
             place: self.place.as_ref().ok_or("set engine and gatewayHost"),
             max_duration: self.max,
+            retention: self.retention,
             neighbours: &self.neighbours,
             assert: self.assert,
             resync: RESYNC,

@@ -16,6 +16,8 @@ pub struct World<'a> {
     pub place: Result<&'a Place, &'a str>,
     /// The longest ban; `None`: no limit.
     pub max_duration: Option<Duration>,
+    /// How long a block that a trigger made is kept after its ban ended, for each time it was banned; `None`: always.
+    pub retention: Option<Duration>,
     /// Other blocks that stand for an overlapping target, whatever their namespace.
     pub neighbours: &'a [Neighbour],
     /// Whether the ban has to be asserted again.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube_core::params::{DeleteParams, Preconditions};
 use reeve_controller::client::patch::difference;
 use reeve_controller::client::{self, Error as ClientError, Patch as ClientPatch, WriteOptions};
 use reeve_controller::{Context, Request};
@@ -34,10 +35,12 @@ pub(super) struct Act<'a> {
 
 /// How a plan ended.
 pub(super) enum Done {
-    /// As planned, with the object as it is now.
-    Settled(IPBlock, Settled),
+    /// As planned.
+    Settled(Settled),
     /// A required engine call failed, and that is written.
-    Failed(IPBlock, Settled),
+    Failed(Settled),
+    /// The operator may not delete the object.
+    Refused,
     /// Somebody else changed the object: look again.
     Again,
     /// The object is gone.
@@ -55,6 +58,9 @@ enum Written {
 
 impl Act<'_> {
     pub(super) async fn run(&self) -> Result<Done, ClientError> {
+        if self.plan.collects() {
+            return self.collect().await;
+        }
         let mut current: IPBlock = self.block.as_ref().clone();
         if let Some(before) = self.plan.before() {
             match self.patch(&mut current, before).await? {
@@ -82,13 +88,37 @@ impl Act<'_> {
         self.finish(current, &left_behind).await
     }
 
+    /// Deletes the object as it was when its end was seen: one that was triggered since stays.
+    async fn collect(&self) -> Result<Done, ClientError> {
+        let metadata = &self.block.metadata;
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: metadata.uid.clone(),
+            resource_version: metadata.resource_version.clone(),
+        });
+        let client = self.ctx.client();
+        match client.delete::<IPBlock>(self.request, &params).await {
+            Ok(()) => {
+                self.reconciler.parts.metrics.collected();
+                tracing::info!("deleted the block: its ban ended long ago");
+                Ok(Done::Gone)
+            }
+            Err(error) if error.is_not_found() => Ok(Done::Gone),
+            Err(error) if error.is_conflict() => Ok(Done::Again),
+            Err(error) if error.status().is_some_and(|status| status.code == 403) => {
+                tracing::warn!(%error, "could not delete a block whose ban ended long ago; grant delete on ipblocks or set retention to never");
+                Ok(Done::Refused)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     async fn failed(
         &self,
         mut current: IPBlock,
         call: &Call,
         failure: &Failure,
     ) -> Result<Done, ClientError> {
-        let at = self.ctx.clock().now();
+        let at = self.reconciler.parts.time.now();
         let settled = self
             .plan
             .fail(call, failure, current.metadata.generation, at);
@@ -99,7 +129,8 @@ impl Act<'_> {
                 Written::Gone => return Ok(Done::Gone),
             }
         }
-        Ok(Done::Failed(current, settled))
+        self.reconciler.announce(self.ctx, &current, &settled);
+        Ok(Done::Failed(settled))
     }
 
     async fn finish(
@@ -107,7 +138,7 @@ impl Act<'_> {
         mut current: IPBlock,
         left_behind: &[Standing],
     ) -> Result<Done, ClientError> {
-        let at = self.ctx.clock().now();
+        let at = self.reconciler.parts.time.now();
         let settled = self
             .plan
             .settle(at, current.metadata.generation, left_behind);
@@ -118,6 +149,8 @@ impl Act<'_> {
                 Written::Conflict => return Ok(Done::Again),
                 Written::Gone => return Ok(Done::Gone),
             }
+            // The status is the transition: the next run does not see it again, whatever becomes of the patch.
+            self.reconciler.announce(self.ctx, &current, &settled);
         }
         if let Some(after) = self.plan.after(left_behind) {
             match self.patch(&mut current, &after).await? {
@@ -128,7 +161,10 @@ impl Act<'_> {
                 Written::Gone => return Ok(Done::Gone),
             }
         }
-        Ok(Done::Settled(current, settled))
+        if settled.status.is_none() {
+            self.reconciler.announce(self.ctx, &current, &settled);
+        }
+        Ok(Done::Settled(settled))
     }
 
     /// From now on this block may enforce what is planned.
@@ -170,7 +206,7 @@ impl Act<'_> {
         let answered = match tokio::time::timeout(SLOW, &mut calling).await {
             Ok(answered) => answered,
             Err(_) => {
-                let at = self.ctx.clock().now();
+                let at = self.reconciler.parts.time.now();
                 if let Some(status) = self.plan.in_progress(current.metadata.generation, at) {
                     // Only news; what matters is written when the call has ended.
                     if let Err(error) = self.status(current, &status).await {

@@ -6,14 +6,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use reeve_controller::events::EventType;
-use reeve_controller::source::{Sender, Wanted};
+use reeve_controller::source::Sender;
 use reeve_controller::{Context, Outcome, Reconciler, Request, reconcile};
+use reeve_workqueue::LOW_PRIORITY;
 use tokio::time::Instant;
 
 use super::act::{Act, Done};
 use super::engines::Engines;
 use super::live::{Live, State};
+use super::pages::Pages;
 use super::record::{Record, is_forbidden};
+use super::time::Time;
 use crate::api::{INTENT, IPBlock};
 use crate::config::Config;
 use crate::decide::{
@@ -36,8 +39,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) const FIRST_RETRY: Duration = Duration::from_millis(200);
 pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(15);
 
-/// Before what changes now, so that what is due at a start is lifted before the rest is asserted.
-const DUE_FIRST: i32 = 10;
+/// Before what changes now: a flood of new blocks delays bans, not lifts.
+pub(super) const DUE_FIRST: i32 = 10;
+
+/// How long an object stays that the operator may not delete, before it is tried again.
+const COLLECT_AGAIN: Duration = Duration::from_secs(3600);
 
 /// Tells people outside of the cluster. Never waits.
 pub trait Voice: Send + Sync + std::fmt::Debug {
@@ -54,6 +60,10 @@ pub struct Dependencies {
     pub engines: Arc<Engines>,
     /// Which block stands for what.
     pub coverage: Arc<Mutex<Coverage>>,
+    /// One lock a target: two blocks on one address take turns.
+    pub locks: KeyedLocks<Target>,
+    /// The time that bans end by.
+    pub time: Time,
     /// Requests for blocks whose enforcement is in doubt.
     pub again: Sender<Request>,
     /// Notifications.
@@ -68,8 +78,6 @@ pub struct Dependencies {
 #[derive(Debug)]
 pub struct BlockReconciler {
     pub(super) parts: Dependencies,
-    /// One lock a target: two blocks on one address take turns.
-    locks: KeyedLocks<Target>,
     seeded: Mutex<bool>,
 }
 
@@ -81,7 +89,6 @@ impl BlockReconciler {
     pub fn new(parts: Dependencies) -> Self {
         Self {
             parts,
-            locks: KeyedLocks::new(),
             seeded: Mutex::new(false),
         }
     }
@@ -117,44 +124,43 @@ impl BlockReconciler {
         believed
     }
 
-    /// Fills the coverage from the cache, once, and puts what is due in front.
+    /// Fills the coverage from the cache, once. What is due goes first: its alarms are past.
     fn seed(&self, ctx: &Context, config: Option<&Config>) -> Result<(), reconcile::Error> {
         let mut seeded = self.seeded.lock();
         if *seeded {
             return Ok(());
         }
         let place = config.and_then(|config| config.place().ok());
-        let now = ctx.clock().now();
-        let mut due = Vec::new();
+        let now = self.parts.time.now();
+        let mut due = 0;
         let mut coverage = self.parts.coverage.lock();
-        for block in ctx.lister::<IPBlock>()?.list()? {
-            let (block, _) = self.parts.record.believe(&block);
-            let key = block.key();
-            let claim = recorded_claim(&block, place);
-            let over = claim
-                .as_ref()
-                .is_some_and(|(_, until)| until.is_some_and(|until| until <= now));
-            if over || (block.is_held() && block.is_deleting()) {
-                due.push(request_of(&block));
+        let mut pages = Pages::new(ctx.lister::<IPBlock>()?);
+        loop {
+            let page = pages.next()?;
+            if page.is_empty() {
+                break;
             }
-            if let Some((standing, until)) = claim {
-                coverage.set(&key, standing, until);
-                // Its status says so; the first assertion shows whether it is true.
-                coverage.enforced(&key);
+            for block in page {
+                let (block, _) = self.parts.record.believe(&block);
+                let key = block.key();
+                let claim = recorded_claim(&block, place);
+                let over = claim
+                    .as_ref()
+                    .is_some_and(|(_, until)| until.is_some_and(|until| until <= now));
+                if block.is_held() && block.is_deleting() {
+                    due += 1;
+                    coverage.alarm(&key, now);
+                } else if over {
+                    due += 1;
+                }
+                if let Some((standing, until)) = claim {
+                    coverage.set(&key, standing, until);
+                    // Its status says so; the first assertion shows whether it is true.
+                    coverage.enforced(&key);
+                }
             }
         }
-        tracing::info!(
-            active = coverage.len(),
-            due = due.len(),
-            "took stock of the blocks"
-        );
-        for request in due {
-            // What does not fit comes in its turn.
-            let _ = self
-                .parts
-                .again
-                .try_send(Wanted::with_priority(request, DUE_FIRST));
-        }
+        tracing::info!(active = coverage.len(), due, "took stock of the blocks");
         *seeded = true;
         Ok(())
     }
@@ -163,7 +169,7 @@ impl BlockReconciler {
         let mut guards = Vec::new();
         // In the order of the targets, so that two blocks never wait for each other.
         for target in targets(block) {
-            guards.push(self.locks.lock(target).await);
+            guards.push(self.parts.locks.lock(target).await);
         }
         guards
     }
@@ -207,13 +213,13 @@ impl BlockReconciler {
         let Some(standing) = standing else {
             return Ok(Outcome::done());
         };
-        let _guard = self.locks.lock(standing.target).await;
+        let _guard = self.parts.locks.lock(standing.target).await;
         let neighbours = self
             .parts
             .coverage
             .lock()
             .neighbours(&standing.target, &key);
-        let call = lift_orphan(&standing, &neighbours, ctx.clock().now());
+        let call = lift_orphan(&standing, &neighbours, self.parts.time.now());
         ctx.check_fence("engine call")?;
         if let Err(failure) = self.call(&call, config).await {
             tracing::warn!(target = %standing.target, reason = failure.reason, message = failure.message,
@@ -251,6 +257,7 @@ impl BlockReconciler {
             State::Missing(why) => (None, Some(why)),
         };
         self.recall(ctx).await?;
+        self.parts.time.compared().await;
         self.seed(ctx, config.as_deref())?;
         let lister = ctx.lister::<IPBlock>()?;
         let Some(block) = lister.get(request)? else {
@@ -293,11 +300,12 @@ impl BlockReconciler {
                 (None, None) => Err("no configuration"),
             },
             max_duration: config.as_ref().and_then(|config| config.max_duration),
+            retention: config.as_ref().and_then(|config| config.retention),
             neighbours: &neighbours,
             assert: self.assert(&key, resync),
             resync,
         };
-        let now = ctx.clock().now();
+        let now = self.parts.time.now();
         let plan = decide(&block, &world, now);
         let act = Act {
             reconciler: self,
@@ -309,30 +317,42 @@ impl BlockReconciler {
             config: config.as_deref(),
         };
         let done = act.run().await?;
-        Ok(self.conclude(ctx, &done))
+        Ok(Self::conclude(ctx, &done))
     }
 
-    /// Counts, says, and tells the queue when to look again.
-    fn conclude(&self, ctx: &Context, done: &Done) -> Outcome {
-        let settled = match done {
-            Done::Settled(block, settled) | Done::Failed(block, settled) => {
-                self.count(block, settled.effect, &settled.announcements);
-                for said in &settled.announcements {
-                    self.say(ctx, block, said);
-                }
-                settled
-            }
-            Done::Again => return Outcome::retry(),
-            Done::Gone => return Outcome::done(),
-        };
-        match (done, settled.wake) {
-            (Done::Failed(..), _) => match due_first(settled, ctx.attempt()) {
-                Some(wake) => Outcome::requeue_after(wake),
-                None => Outcome::retry(),
+    /// Tells the queue when to look again. Only lifts come back before new blocks; a block that is active is looked
+    /// at in front when its end is there, by its alarm.
+    fn conclude(ctx: &Context, done: &Done) -> Outcome {
+        match done {
+            Done::Settled(settled) => match settled.wake {
+                // Zero would be "done" to the queue.
+                Some(wake) => Outcome::requeue_after(wake.max(Duration::from_millis(1)))
+                    .with_priority(LOW_PRIORITY),
+                None => Outcome::done(),
             },
-            // Zero would be "done" to the queue.
-            (_, Some(wake)) => Outcome::requeue_after(wake.max(Duration::from_millis(1))),
-            (_, None) => Outcome::done(),
+            Done::Failed(settled) => {
+                let priority = match settled.effect {
+                    Effect::LiftFailed => DUE_FIRST,
+                    Effect::KeepFailed => LOW_PRIORITY,
+                    _ => 0,
+                };
+                let outcome = match due_first(settled, ctx.attempt()) {
+                    Some(wake) => Outcome::requeue_after(wake),
+                    None => Outcome::retry(),
+                };
+                outcome.with_priority(priority)
+            }
+            Done::Refused => Outcome::requeue_after(COLLECT_AGAIN).with_priority(LOW_PRIORITY),
+            Done::Again => Outcome::retry(),
+            Done::Gone => Outcome::done(),
+        }
+    }
+
+    /// Counts and says what `settled` did.
+    pub(super) fn announce(&self, ctx: &Context, block: &IPBlock, settled: &Settled) {
+        self.count(block, settled.effect, &settled.announcements);
+        for said in &settled.announcements {
+            self.say(ctx, block, said);
         }
     }
 
@@ -369,7 +389,7 @@ impl BlockReconciler {
         ctx.events()
             .event(block, kind, said.reason, "Reconcile", said.note.as_str());
         if said.notice.is_some() {
-            self.parts.voice.tell(block, said, ctx.clock().now());
+            self.parts.voice.tell(block, said, self.parts.time.now());
         }
     }
 }
@@ -382,7 +402,7 @@ impl Reconciler for BlockReconciler {
     }
 }
 
-pub(super) fn request_of(block: &IPBlock) -> Request {
+pub(crate) fn request_of(block: &IPBlock) -> Request {
     Request::namespaced(
         block.metadata.namespace.as_deref().unwrap_or_default(),
         block.metadata.name.as_deref().unwrap_or_default(),

@@ -16,6 +16,7 @@ use super::block::request_of;
 use super::engines::Engines;
 use super::gateway::Resolver;
 use super::live::{Live, State};
+use super::pages::Pages;
 use super::record::Record;
 use super::{gateway, notifier, record};
 use crate::api::IPBlock;
@@ -395,14 +396,20 @@ impl ConfigurationReconciler {
         }
         // The first time too: blocks may have been looked at while there was none.
         if changes.blocks {
-            let blocks = match ctx.lister::<IPBlock>()?.list() {
-                // Each is looked at when the cache is filled.
-                Err(ReadError::NotSynced { .. }) => Vec::new(),
-                read => read?,
-            };
-            for block in blocks {
-                let wanted = Wanted::with_priority(request_of(&block), LOW_PRIORITY);
-                consumers.blocks.send(wanted).await?;
+            let mut pages = Pages::new(ctx.lister::<IPBlock>()?);
+            loop {
+                let page = match pages.next() {
+                    // Each is looked at when the cache is filled.
+                    Err(ReadError::NotSynced { .. }) => Vec::new(),
+                    read => read?,
+                };
+                if page.is_empty() {
+                    break;
+                }
+                for block in page {
+                    let wanted = Wanted::with_priority(request_of(&block), LOW_PRIORITY);
+                    consumers.blocks.send(wanted).await?;
+                }
             }
         }
         Ok(problems)

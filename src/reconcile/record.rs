@@ -193,6 +193,7 @@ impl Record {
                 let kept = Intent {
                     standing,
                     attempt,
+                    asked: intent.asked,
                     also,
                 };
                 annotations.insert(INTENT.to_owned(), kept.to_string())
@@ -250,6 +251,7 @@ mod tests {
         let intent = Intent {
             standing: standings.next().unwrap(),
             attempt: 3,
+            asked: None,
             also: standings.collect(),
         };
         let mut block = IPBlock::new("a", IPBlockSpec::default());

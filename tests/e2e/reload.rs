@@ -3,10 +3,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use base64::Engine as _;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use ipblock_operator::config::keys;
+use ipblock_operator::target::object_name;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
@@ -36,6 +38,7 @@ async fn every_key_takes_effect_without_a_restart(world: World) {
     triggers(&edits).await;
     let standing: Vec<&str> = standing.iter().map(String::as_str).collect();
     second.enforces(&standing).await;
+    endings(&edits).await;
     notifications(&edits).await;
     none_left(&world).await;
     connections(&edits).await;
@@ -289,6 +292,57 @@ async fn triggers(edits: &Edits<'_>) {
     assert_eq!(last["debounced"], 1, "{last}");
     let first = send(other, "/two", &alert("192.0.2.6")).await;
     assert_eq!(first["debounced"], 0, "{first}");
+}
+
+/// What alerts do to a block that is banned or was lifted by hand, and when it is deleted.
+async fn endings(edits: &Edits<'_>) {
+    let world = edits.world;
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let entry = format!("- name: grafana\n  addr: \"{address}\"\n  path: /ends\n");
+    edits
+        .set_all(&[
+            (keys::TRIGGER, &entry),
+            (keys::DEBOUNCE, "1s"),
+            (keys::DEFAULT_DURATION, "30s"),
+            (keys::REPEATED_ALERT, "ignore"),
+        ])
+        .await;
+    let alert = alert_without_duration("203.0.113.90");
+    let name = object_name("203.0.113.90");
+    let sent = send(address, "/ends", &alert).await;
+    assert_eq!(sent["created"], 1, "{sent}");
+    world.phase(&name, "active").await;
+    tokio::time::sleep(Duration::from_secs(16)).await;
+    let sent = send(address, "/ends", &alert).await;
+    assert_eq!(sent["leftAlone"], 1, "{sent}");
+    edits.set(keys::REPEATED_ALERT, "extend").await;
+    let sent = send(address, "/ends", &alert).await;
+    assert_eq!(sent["extended"], 1, "in its second half: {sent}");
+
+    let unblock = async || {
+        world.patch(&name, json!({"spec": {"unblock": true}})).await;
+        world.phase(&name, "expired").await;
+        until("the flag is set back", async || {
+            let block = world.block(&name).await.unwrap_or_default();
+            block["spec"]["unblock"] == false
+        })
+        .await;
+    };
+    unblock().await;
+    until("the debounce is over", async || {
+        send(address, "/ends", &alert).await["debounced"] == 0
+    })
+    .await;
+    let sent = send(address, "/ends", &alert).await;
+    assert_eq!(sent["leftAlone"], 1, "within the grace: {sent}");
+    edits.set(keys::UNBLOCK_GRACE, "none").await;
+    let sent = send(address, "/ends", &alert).await;
+    assert_eq!(sent["triggered"], 1, "{sent}");
+    world.phase(&name, "active").await;
+
+    unblock().await;
+    edits.set(keys::RETENTION, "1s").await;
+    until("it is deleted", async || world.block(&name).await.is_none()).await;
 }
 
 /// Sends an alert until it is answered with `status`.

@@ -14,6 +14,8 @@ use crate::world::{World, until};
 
 on_both_servers!(
     a_grafana_alert_bans_and_repeats_are_debounced,
+    an_alert_over_the_longest_ban_is_banned_for_the_longest,
+    a_block_of_a_trigger_is_deleted_when_it_was_kept_for_long_enough,
     requests_that_are_no_alert_make_no_object,
     bodies_past_the_limit_are_refused_before_they_are_held,
     slow_senders_are_cut_off_and_hold_up_nobody,
@@ -81,6 +83,40 @@ async fn a_grafana_alert_bans_and_repeats_are_debounced(world: World) {
     assert_eq!(block["status"]["banCount"], 1);
     world.enforces(&["1.2.3.4"]).await;
     assert_eq!(world.blocks().await.len(), 1);
+}
+
+async fn an_alert_over_the_longest_ban_is_banned_for_the_longest(world: World) {
+    let _operator = world
+        .operator_with("ipblock-operator-0", &["--insecure-triggers"])
+        .await;
+    // In force before anything listens.
+    world.configure(json!({"maxDuration": "45m"})).await;
+    let trigger = listen(&world).await;
+    let long = payload(&json!({"alertname": "scan", "ip": "1.2.3.4", "duration": "999h"}));
+    let sent = http(trigger, "POST", PATH, &[], &long).await;
+    assert!(matches!(sent, Some((200, _))), "{sent:?}");
+    let block = world.phase("ipblock-6465ec74397c9126", "active").await;
+    assert_eq!(block["spec"]["duration"], "45m");
+    assert_eq!(block["status"]["banCount"], 1, "{block:#}");
+}
+
+async fn a_block_of_a_trigger_is_deleted_when_it_was_kept_for_long_enough(world: World) {
+    let _operator = world
+        .operator_with("ipblock-operator-0", &["--insecure-triggers"])
+        .await;
+    let trigger = listen(&world).await;
+    world.configure(json!({"retention": "2s"})).await;
+    let short = payload(&json!({"alertname": "scan", "ip": "1.2.3.4", "duration": "1s"}));
+    let sent = http(trigger, "POST", PATH, &[], &short).await;
+    assert!(matches!(sent, Some((200, _))), "{sent:?}");
+    assert_eq!(world.blocks().await.len(), 1);
+    // With the rights of the manifests, delete among them.
+    world
+        .until("it is deleted", async |world| {
+            world.blocks().await.is_empty()
+        })
+        .await;
+    world.enforces(&[]).await;
 }
 
 async fn requests_that_are_no_alert_make_no_object(world: World) {

@@ -1,0 +1,303 @@
+//! How bans and blocks end, whatever happens at the same time.
+
+use jiff::Timestamp;
+use k8s_openapi::api::events::v1::Event;
+use reeve_apiserver::faults::Rule;
+
+use super::*;
+use crate::engine::{Ban, Capabilities, Error, Remaining, Unban};
+use crate::outbound::BoxFuture;
+use crate::reconcile::ServerTime;
+use crate::target::{Target, object_name};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Engines that take a while, or do not answer at some places.
+#[derive(Debug, Default)]
+struct Faulty {
+    places: Arc<Places>,
+    takes: Duration,
+    dead: Mutex<BTreeSet<String>>,
+}
+
+#[derive(Debug)]
+struct FaultyEngine {
+    inner: Arc<dyn Engine>,
+    place: Place,
+    faults: Arc<Faulty>,
+}
+
+/// As a connector.
+#[derive(Debug)]
+struct Connect(Arc<Faulty>);
+
+impl Connector for Connect {
+    fn connect(
+        &self,
+        place: &Place,
+        config: Option<&EngineConfig>,
+    ) -> Result<Arc<dyn Engine>, ConnectError> {
+        Ok(Arc::new(FaultyEngine {
+            inner: self.0.places.connect(place, config)?,
+            place: place.clone(),
+            faults: Arc::clone(&self.0),
+        }))
+    }
+}
+
+impl FaultyEngine {
+    async fn answers(&self) -> Result<(), Error> {
+        tokio::time::sleep(self.faults.takes).await;
+        if self.faults.dead.lock().contains(&self.place.endpoint) {
+            return Err(Error::Failed {
+                gateway: self.place.endpoint.clone(),
+                detail: "dead".into(),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Engine for FaultyEngine {
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn endpoint(&self) -> &str {
+        &self.place.endpoint
+    }
+
+    fn ban<'a>(
+        &'a self,
+        target: &'a Target,
+        remaining: Option<Remaining>,
+    ) -> BoxFuture<'a, Result<Ban, Error>> {
+        Box::pin(async move {
+            self.answers().await?;
+            self.inner.ban(target, remaining).await
+        })
+    }
+
+    fn unban<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Unban, Error>> {
+        Box::pin(async move {
+            self.answers().await?;
+            self.inner.unban(target).await
+        })
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Option<BTreeSet<Target>>, Error>> {
+        self.inner.list()
+    }
+}
+
+impl World {
+    fn faulty(&self, takes: Duration) -> Arc<Faulty> {
+        Arc::new(Faulty {
+            places: Arc::clone(&self.places),
+            takes,
+            dead: Mutex::default(),
+        })
+    }
+
+    async fn phases(&self) -> BTreeMap<String, usize> {
+        let mut phases = BTreeMap::new();
+        for block in self.blocks.list(&ListParams::default()).await.unwrap() {
+            let phase = block.status.and_then(|status| status.phase);
+            let phase = phase.map_or_else(|| "none".to_owned(), |phase| phase.to_string());
+            *phases.entry(phase).or_default() += 1;
+        }
+        phases
+    }
+
+    async fn exists(&self, name: &str) -> bool {
+        self.blocks.get_opt(name).await.unwrap().is_some()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_in_a_flood_of_new_blocks_what_is_due_is_lifted_first() {
+    let mut world = World::new().await;
+    world.configure(&[]).await;
+    world.start().await;
+    for n in 0..20 {
+        let address = format!("192.0.2.{n}");
+        world.create(&format!("due-{n}"), &address, "60s").await;
+    }
+    world.until("due-19", "active", 5 * SECOND).await;
+    tokio::time::sleep(50 * SECOND).await;
+    world.kill();
+    let slow = world.faulty(SECOND / 5);
+    for n in 0..150 {
+        let address = format!("198.51.100.{n}");
+        world.create(&format!("before-{n}"), &address, "1h").await;
+    }
+    world
+        .start_with(|settings| {
+            settings.workers = 2;
+            settings.connector = Some(Arc::new(Connect(slow)));
+        })
+        .await;
+    for n in 0..150 {
+        let address = format!("203.0.113.{n}");
+        world.create(&format!("after-{n}"), &address, "1h").await;
+    }
+    // Due within 10 s; two at a time, 20 lifts take 2 s, and 300 bans half a minute.
+    tokio::time::sleep(14 * SECOND).await;
+    let phases = world.phases().await;
+    assert_eq!(phases.get("expired"), Some(&20), "{phases:?}");
+    let active = phases.get("active").copied().unwrap_or_default();
+    assert!((20..200).contains(&active), "a flood all along: {phases:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_that_conflicts_after_the_status_loses_no_event() {
+    let world = World::configured().await;
+    world.create("a", "192.0.2.7", "1h").await;
+    world.until("a", "active", 5 * SECOND).await;
+    // The patch of the user, then the one that sets the flag back.
+    let flag = Rule::new().verb("patch").resource("ipblocks");
+    let flag = flag.subresource("").after(1).times(1);
+    world.server.faults().add(flag.status(409, "changed"));
+    let patch = Patch::Merge(json!({"spec": {"unblock": true}}));
+    let params = PatchParams::default();
+    world.blocks.patch("a", &params, &patch).await.unwrap();
+    world.until("a", "expired", 5 * SECOND).await;
+    tokio::time::sleep(MINUTE).await;
+    let events: Api<Event> = Api::namespaced(world.server.client(), "default");
+    let events = events.list(&ListParams::default()).await.unwrap();
+    let unbanned = |event: &&Event| event.reason.as_deref() == Some("Unbanned");
+    assert_eq!(events.iter().filter(unbanned).count(), 1);
+    let block = world.blocks.get("a").await.unwrap();
+    assert_eq!(block.spec.unblock, Some(false), "set back by the next run");
+}
+
+/// A server whose clock is this far behind the simulated one.
+#[derive(Debug)]
+struct Behind(Clock, Mutex<SignedDuration>);
+
+impl ServerTime for Behind {
+    fn ask(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
+        let now = self.0.now() - *self.1.lock();
+        Box::pin(async move { Ok(Some(now)) })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_jumps_ahead_lifts_nothing_until_the_api_server_agrees() {
+    let mut world = World::new().await;
+    world.configure(&[]).await;
+    let behind = Arc::new(Behind(world.clock.clone(), Mutex::default()));
+    let server = Arc::clone(&behind);
+    world
+        .start_with(|settings| settings.server_time = Some(server))
+        .await;
+    world.create("a", "192.0.2.7", "1h").await;
+    let before = world.until("a", "active", 5 * SECOND).await;
+    *behind.1.lock() = SignedDuration::from_hours(2);
+    world.clock.jump(SignedDuration::from_hours(2));
+    tokio::time::sleep(MINUTE).await;
+    let after = world.status("a").await;
+    assert_eq!(after.expires_at, before.expires_at);
+    assert_eq!(world.banned(GATEWAY).await.len(), 1, "still banned");
+    *behind.1.lock() = SignedDuration::ZERO;
+    world.until("a", "expired", 15 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_of_a_trigger_is_deleted_after_its_retention_and_one_of_a_person_stays() {
+    let world = World::configured().await;
+    world.configure(&[("retention", "1h")]).await;
+    let name = object_name("192.0.2.7");
+    world.create(&name, "192.0.2.7", "1m").await;
+    world.create("by-hand", "192.0.2.8", "1m").await;
+    world.until(&name, "expired", 2 * MINUTE).await;
+    world.until("by-hand", "expired", 2 * MINUTE).await;
+    tokio::time::sleep(58 * MINUTE).await;
+    assert!(world.exists(&name).await);
+    tokio::time::sleep(3 * MINUTE).await;
+    assert!(!world.exists(&name).await);
+    assert!(world.exists("by-hand").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_block_that_may_not_be_deleted_is_tried_again_after_an_hour() {
+    let world = World::configured().await;
+    world.configure(&[("retention", "1h")]).await;
+    let refused = Rule::new().verb("delete").resource("ipblocks").times(1);
+    let refused = world.server.faults().add(refused.status(403, "no"));
+    let name = object_name("192.0.2.7");
+    world.create(&name, "192.0.2.7", "1m").await;
+    tokio::time::sleep(HOUR + 5 * MINUTE).await;
+    assert_eq!(refused.hits(), 1);
+    assert!(world.exists(&name).await);
+    tokio::time::sleep(HOUR).await;
+    assert!(!world.exists(&name).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_gateway_that_stays_dead_lets_the_object_go_ten_minutes_after_its_end() {
+    let mut world = World::new().await;
+    world.configure(&[]).await;
+    let faults = world.faulty(Duration::ZERO);
+    let connector = Arc::new(Connect(Arc::clone(&faults)));
+    world
+        .start_with(|settings| settings.connector = Some(connector))
+        .await;
+    world.create("a", "192.0.2.7", "5m").await;
+    world.until("a", "active", 5 * SECOND).await;
+    faults.dead.lock().insert(GATEWAY.to_owned());
+    let other = "192.0.2.251:9521";
+    world.configure(&[("gatewayHost", other)]).await;
+    world
+        .banned_becomes(other, &["192.0.2.7"], 5 * SECOND)
+        .await;
+    tokio::time::sleep(14 * MINUTE).await;
+    assert_eq!(world.phases().await.get("active"), Some(&1), "still tried");
+    tokio::time::sleep(2 * MINUTE).await;
+    assert_eq!(world.phases().await.get("expired"), Some(&1));
+    assert!(world.banned(other).await.is_empty());
+    let delete = DeleteParams::default();
+    world.blocks.delete("a", &delete).await.unwrap();
+    tokio::time::sleep(5 * SECOND).await;
+    assert!(!world.exists("a").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_remembered_of_blocks_that_are_gone() {
+    let world = World::configured().await;
+    world.configure(&[("retention", "10s")]).await;
+    for round in 0..20 {
+        for n in 0..10 {
+            let address = format!("198.51.{round}.{n}");
+            let name = object_name(&address);
+            world.create(&name, &address, "10s").await;
+        }
+        tokio::time::sleep(5 * SECOND).await;
+        let claims = world.kept.coverage.lock().len();
+        assert_eq!(claims, 10, "round {round}: no more than there are bans");
+        tokio::time::sleep(25 * SECOND).await;
+    }
+    assert!(world.phases().await.is_empty(), "all were deleted");
+    let coverage = world.kept.coverage.lock();
+    assert!(coverage.is_empty());
+    assert_eq!(coverage.next_due().0, None);
+    assert!(world.kept.locks.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cached_block_takes_no_more_than_docs_operate_md_says() {
+    let world = World::configured().await;
+    for n in 0..100 {
+        let address = format!("198.51.100.{n}");
+        world.create(&object_name(&address), &address, "10s").await;
+    }
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(world.phases().await.get("expired"), Some(&100));
+    let manager = world.manager.as_ref().unwrap();
+    let lister = manager.caches().lister::<IPBlock>().unwrap();
+    let health = lister.health().unwrap();
+    assert_eq!(health.objects, 100);
+    let each = health.bytes.total() / health.objects;
+    assert!((500..2_000).contains(&each), "{each} bytes a block");
+}

@@ -1,0 +1,267 @@
+//! The time that bans end by: the wall clock, as long as the API server's is not far behind it.
+//!
+//! A node whose clock jumps ahead would lift every timed ban at once, and nothing brings those back. So a clock that
+//! moved ahead by more than [`TOLERANCE`], and the clock of a process that has just started, are compared with the
+//! `Date` of an answer of the API server. Until the two agree, time goes on as before the jump, or as the server has it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use reeve_clock::Clock;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::decide::Coverage;
+use crate::metrics::Metrics;
+use crate::outbound::BoxFuture;
+
+/// How far the wall clock may be ahead of what is known otherwise.
+const TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
+
+/// How often the API server is asked while the clocks differ, or it does not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// How long the first decision waits for the first comparison.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The clock of the API server.
+pub trait ServerTime: Send + Sync + fmt::Debug {
+    /// Its time now; `None` if its answers carry none.
+    fn ask(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>>;
+}
+
+/// The time of decisions. Clones agree.
+#[derive(Clone, Debug)]
+pub struct Time {
+    clock: Clock,
+    believed: Arc<Mutex<Believed>>,
+    doubt: Arc<Notify>,
+    compared: Arc<watch::Sender<bool>>,
+}
+
+/// A wall time that is believed, and when it was read.
+#[derive(Clone, Copy, Debug)]
+struct Believed {
+    at: Timestamp,
+    since: Instant,
+}
+
+/// Asks over a client.
+#[derive(Clone)]
+struct DateHeader(kube_client::Client);
+
+/// The clock of the server that `client` speaks to.
+pub(crate) fn server_time(client: kube_client::Client) -> Arc<dyn ServerTime> {
+    Arc::new(DateHeader(client))
+}
+
+// === impl Time ===
+
+impl Time {
+    /// The time of `clock`, not yet compared.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        let believed = Believed {
+            at: clock.now(),
+            since: Instant::now(),
+        };
+        Self {
+            clock,
+            believed: Arc::new(Mutex::new(believed)),
+            doubt: Arc::default(),
+            compared: Arc::new(watch::Sender::new(false)),
+        }
+    }
+
+    /// The wall time, unless it jumped ahead and nothing has confirmed that.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        let wall = self.clock.now();
+        let mut believed = self.believed.lock();
+        let expected = believed.expected();
+        if wall.duration_since(expected) > TOLERANCE {
+            self.doubt.notify_one();
+            return expected;
+        }
+        *believed = Believed {
+            at: wall,
+            since: Instant::now(),
+        };
+        wall
+    }
+
+    /// How long until `at`; zero when past.
+    #[must_use]
+    pub fn until(&self, at: Timestamp) -> Duration {
+        Duration::try_from(at.duration_since(self.now())).unwrap_or_default()
+    }
+
+    /// Returns after the first comparison, or when the API server does not answer for too long.
+    pub async fn compared(&self) {
+        let mut compared = self.compared.subscribe();
+        let waited = tokio::time::timeout(PATIENCE, compared.wait_for(|done| *done)).await;
+        if waited.is_err() {
+            self.compared.send_replace(true);
+        }
+    }
+
+    /// Compares at the start and after each jump, until `stop`. When a jump is confirmed, all ends in `coverage` are
+    /// waited for again.
+    pub(crate) async fn watch(
+        self,
+        server: Arc<dyn ServerTime>,
+        coverage: Arc<Mutex<Coverage>>,
+        metrics: Metrics,
+        stop: CancellationToken,
+    ) {
+        let mut warned = false;
+        loop {
+            let asked = tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                asked = server.ask() => asked,
+            };
+            let agreed = match asked {
+                Ok(server) => {
+                    let ahead = self.compare(server);
+                    metrics.clock_ahead(ahead.unwrap_or_default());
+                    if let Some(ahead) = ahead
+                        && !warned
+                    {
+                        tracing::error!(
+                            ?ahead,
+                            "the node's clock is ahead of the API server's: bans end by the API server's; set the node's clock"
+                        );
+                    }
+                    warned = ahead.is_some();
+                    coverage.lock().rearm();
+                    ahead.is_none()
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "could not compare the clock with the API server's");
+                    false
+                }
+            };
+            let again = async {
+                if agreed {
+                    self.doubt.notified().await;
+                } else {
+                    tokio::time::sleep(ASK_AGAIN).await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                () = again => {}
+            }
+        }
+    }
+
+    /// Believes the wall clock, or else the server; how far the wall clock is ahead of it, if too far.
+    fn compare(&self, server: Option<Timestamp>) -> Option<Duration> {
+        let wall = self.clock.now();
+        let ahead = server.map_or(SignedDuration::ZERO, |server| wall.duration_since(server));
+        let doubted = ahead > TOLERANCE;
+        let at = server.filter(|_| doubted).unwrap_or(wall);
+        *self.believed.lock() = Believed {
+            at,
+            since: Instant::now(),
+        };
+        self.compared.send_replace(true);
+        doubted.then(|| Duration::try_from(ahead).unwrap_or_default())
+    }
+}
+
+// === impl Believed ===
+
+impl Believed {
+    fn expected(&self) -> Timestamp {
+        let passed = SignedDuration::try_from(self.since.elapsed()).unwrap_or(SignedDuration::MAX);
+        self.at.saturating_add(passed).unwrap_or(Timestamp::MAX)
+    }
+}
+
+// === impl DateHeader ===
+
+impl ServerTime for DateHeader {
+    fn ask(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
+        Box::pin(async move {
+            let request = http::Request::get("/version").body(kube_client::client::Body::empty());
+            let request = request.map_err(|error| error.to_string())?;
+            // Whatever the answer is, it has a date.
+            let answer = self.0.send(request).await;
+            let answer = answer.map_err(|error| error.to_string())?;
+            let date = answer.headers().get(http::header::DATE);
+            Ok(date.and_then(|date| read_date(date.to_str().ok()?)))
+        })
+    }
+}
+
+impl fmt::Debug for DateHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DateHeader").finish_non_exhaustive()
+    }
+}
+
+fn read_date(text: &str) -> Option<Timestamp> {
+    jiff::fmt::rfc2822::DateTimeParser::new()
+        .parse_timestamp(text)
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start() -> Timestamp {
+        "2026-01-01T00:00:00Z".parse().unwrap()
+    }
+
+    fn hours(count: i64) -> SignedDuration {
+        SignedDuration::from_hours(count)
+    }
+
+    #[test]
+    fn a_date_header_is_read() {
+        let read = read_date("Thu, 01 Jan 2026 00:00:00 GMT");
+        assert_eq!(read, Some(start()));
+        assert_eq!(read_date("yesterday"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_jump_ahead_counts_when_the_server_confirms_it_and_not_before() {
+        let clock = Clock::simulated(start(), 1);
+        let time = Time::new(clock.clone());
+        clock.jump(SignedDuration::from_secs(60));
+        assert_eq!(time.now(), clock.now(), "small steps are believed");
+        clock.jump(hours(2));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let before = start() + SignedDuration::from_secs(65);
+        assert_eq!(time.now(), before, "time goes on as it did");
+        assert_eq!(time.compare(Some(before)), Some(Duration::from_secs(7200)));
+        assert_eq!(time.now(), before);
+        assert_eq!(time.compare(Some(clock.now())), None);
+        assert_eq!(time.now(), clock.now());
+        clock.jump(hours(-1));
+        assert_eq!(
+            time.now(),
+            clock.now(),
+            "back is believed: it lifts nothing"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_is_ahead_at_the_start_gives_way_to_the_servers_until_it_is_set() {
+        let clock = Clock::simulated(start() + hours(3), 1);
+        let time = Time::new(clock.clone());
+        assert!(time.compare(Some(start())).is_some());
+        assert_eq!(time.now(), start());
+        clock.jump(hours(-3));
+        assert_eq!(time.now(), clock.now());
+        assert_eq!(time.compare(None), None, "a server without a date");
+    }
+}
