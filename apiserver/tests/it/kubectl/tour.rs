@@ -321,6 +321,10 @@ async fn from_flags(t: &mut Runner) {
         .await;
     t.run("create service nodeport outer -n flags --tcp=80:8080 --node-port=30080")
         .await;
+    t.run("create service nodeport again -n flags --tcp=80:8080 --node-port=30080")
+        .await;
+    t.run("create service nodeport wrong -n flags --tcp=80:8080 --node-port=80")
+        .await;
     t.run("create service loadbalancer balanced -n flags --tcp=80:8080")
         .await;
     t.run("create service externalname away -n flags --external-name=example.com")
