@@ -62,8 +62,11 @@ pub(super) struct Frozen {
 pub(super) struct Log {
     running: Running,
     directory: PathBuf,
-    /// Held while the directory is in use; the system lets go of it when the process ends.
-    _lock: File,
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "it is held until it is dropped")
+    )]
+    lock: DirectoryLock,
     /// The newest log, which lines are appended to.
     file: File,
     path: PathBuf,
@@ -78,6 +81,9 @@ pub(super) struct Log {
     lines: usize,
     objects: usize,
 }
+
+/// Held while the directory is in use; the system lets go of it when the process ends.
+struct DirectoryLock(File);
 
 /// A snapshot that a thread writes. The directory is not let go of before it ends.
 #[derive(Default)]
@@ -150,7 +156,7 @@ impl Log {
             .map_err(PersistError::new("open", &path))?;
         let mut log = Self {
             directory: directory.to_owned(),
-            _lock: lock,
+            lock,
             file,
             path,
             number,
@@ -264,6 +270,11 @@ impl Log {
         self.running.wait(&self.directory)
     }
 
+    #[cfg(test)]
+    pub(super) fn share_lock(&self) -> File {
+        self.lock.0.try_clone().unwrap()
+    }
+
     /// Sends lines to a device that is always full, or to the log again.
     #[cfg(all(test, target_os = "linux"))]
     pub(super) fn fill(&mut self, full: bool) {
@@ -312,6 +323,15 @@ impl Drop for Running {
     }
 }
 
+// === impl DirectoryLock ===
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that is being started shares it until it runs its program.
+        let _ = self.0.unlock();
+    }
+}
+
 /// The logs in a directory by their numbers, oldest first.
 fn logs(directory: &Path) -> Result<Vec<(u64, PathBuf)>, PersistError> {
     let failed = || PersistError::new("list", directory);
@@ -339,11 +359,11 @@ fn log_path(directory: &Path, number: u64) -> PathBuf {
 }
 
 /// Keeps other processes, and other servers of this one, out of the directory.
-fn lock(directory: &Path) -> Result<File, PersistError> {
+fn lock(directory: &Path) -> Result<DirectoryLock, PersistError> {
     let path = directory.join("lock");
     let file = File::create(&path).map_err(PersistError::new("create", &path))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(DirectoryLock(file)),
         Err(fs::TryLockError::WouldBlock) => {
             let in_use = io::Error::other("the directory is in use by another server");
             Err(PersistError::new("lock", &path)(in_use))

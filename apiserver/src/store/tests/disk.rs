@@ -215,6 +215,18 @@ fn a_snapshot_that_was_not_finished_changes_nothing() {
 }
 
 #[test]
+fn a_directory_is_free_when_its_store_has_closed_though_its_lock_is_shared() {
+    let directory = Directory::new();
+    let store = open(&directory).unwrap();
+    // As a child process has it between its start and its program.
+    let shared = store.state.read().log.as_ref().unwrap().share_lock();
+    assert!(open(&directory).is_err());
+    store.close().unwrap();
+    open(&directory).unwrap();
+    drop(shared);
+}
+
+#[test]
 fn a_directory_of_the_first_format_is_read() {
     let directory = Directory::new();
     let snapshot = r#"{"version":50,"storage":"","key":""}
