@@ -36,26 +36,32 @@ fn text() -> Value {
 async fn what_the_storage_version_does_not_know_is_pruned_on_the_way_to_storage() {
     let server = server().await;
     let definition = two_versions(json!({"a": text()}), json!({"a": text(), "b": text()}));
-    post(&server, CRDS, &definition).await.ok();
+    post(&server, CRDS, &definition).await.expect_ok();
     let body = foo_of("v2", "x", json!({"a": "1", "b": "2"}));
-    let made = post(&server, FOOS_V2, &body).await.ok();
+    let made = post(&server, FOOS_V2, &body).await.expect_ok();
     assert_eq!(made["spec"], json!({"a": "1"}));
-    let found = get(&server, &format!("{FOOS_V2}/x")).await.ok();
+    let found = get(&server, &format!("{FOOS_V2}/x")).await.expect_ok();
     assert_eq!(found["spec"], json!({"a": "1"}));
     let patch = json!({"spec": {"b": "3"}});
-    let patched = merge(&server, &format!("{FOOS_V2}/x"), &patch).await.ok();
+    let patched = merge(&server, &format!("{FOOS_V2}/x"), &patch)
+        .await
+        .expect_ok();
     assert_eq!(patched["spec"], json!({"a": "1"}));
     // The field is there from the day on which the storage version has it.
-    let mut moved = get(&server, &format!("{CRDS}/foos.example.com")).await.ok();
+    let mut moved = get(&server, &format!("{CRDS}/foos.example.com"))
+        .await
+        .expect_ok();
     for version in 0..2 {
         moved["spec"]["versions"][version]["storage"] = json!(version == 1);
     }
     put(&server, &format!("{CRDS}/foos.example.com"), &moved)
         .await
-        .ok();
-    let patched = merge(&server, &format!("{FOOS_V2}/x"), &patch).await.ok();
+        .expect_ok();
+    let patched = merge(&server, &format!("{FOOS_V2}/x"), &patch)
+        .await
+        .expect_ok();
     assert_eq!(patched["spec"], json!({"a": "1", "b": "3"}));
-    let found = get(&server, &format!("{FOOS}/x")).await.ok();
+    let found = get(&server, &format!("{FOOS}/x")).await.expect_ok();
     assert_eq!(found["spec"], json!({"a": "1"}));
 }
 
@@ -65,14 +71,16 @@ async fn stored_objects_have_the_defaults_of_the_storage_version() {
     let default = |value: &str| json!({"type": "string", "default": value});
     let first = json!({"a": text(), "c": default("of v1"), "d": default("of v1")});
     let second = json!({"a": text(), "b": default("of v2"), "d": default("of v2")});
-    post(&server, CRDS, &two_versions(first, second)).await.ok();
+    post(&server, CRDS, &two_versions(first, second))
+        .await
+        .expect_ok();
     post(&server, FOOS_V2, &foo_of("v2", "x", json!({"a": "1"})))
         .await
-        .ok();
+        .expect_ok();
     // The request got the defaults of its version, and storage added its own.
-    let found = get(&server, &format!("{FOOS}/x")).await.ok();
+    let found = get(&server, &format!("{FOOS}/x")).await.expect_ok();
     assert_eq!(found["spec"], json!({"a": "1", "c": "of v1", "d": "of v2"}));
-    let found = get(&server, &format!("{FOOS_V2}/x")).await.ok();
+    let found = get(&server, &format!("{FOOS_V2}/x")).await.expect_ok();
     assert_eq!(found["spec"], json!({"a": "1", "d": "of v2"}));
 }
 
@@ -98,8 +106,8 @@ async fn what_a_conversion_webhook_would_convert_fails_and_the_definition_warns_
         ),
         "{warning}"
     );
-    answer.ok();
-    get(&server, FOOS_V2).await.ok();
+    answer.expect_ok();
+    get(&server, FOOS_V2).await.expect_ok();
     let refused = post(&server, FOOS_V2, &foo_of("v2", "x", json!({}))).await;
     assert_eq!(
         (refused.code, refused.message()),
@@ -109,7 +117,7 @@ async fn what_a_conversion_webhook_would_convert_fails_and_the_definition_warns_
 
     post(&server, FOOS, &foo_of("v1", "x", json!({"a": "1"})))
         .await
-        .ok();
+        .expect_ok();
     let event = frames.next().await.unwrap();
     assert_eq!(
         (&event["type"], &event["object"]["message"]),
@@ -132,40 +140,40 @@ async fn what_a_conversion_webhook_would_convert_fails_and_the_definition_warns_
     assert_eq!(get(&server, &format!("{FOOS_V2}/absent")).await.code, 404);
     let found = merge(&server, &format!("{FOOS}/x"), &json!({"spec": {"a": "3"}}))
         .await
-        .ok();
+        .expect_ok();
     assert_eq!(found["spec"], json!({"a": "3"}));
     delete(&server, &format!("{FOOS}/x"), &Value::Null)
         .await
-        .ok();
-    assert_eq!(get(&server, FOOS_V2).await.ok()["items"], json!([]));
+        .expect_ok();
+    assert_eq!(get(&server, FOOS_V2).await.expect_ok()["items"], json!([]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn objects_from_before_the_storage_version_moved_would_need_the_webhook_too() {
     let server = server().await;
-    post(&server, CRDS, &with_webhook()).await.ok();
+    post(&server, CRDS, &with_webhook()).await.expect_ok();
     post(&server, FOOS, &foo_of("v1", "old", json!({})))
         .await
-        .ok();
+        .expect_ok();
     let path = format!("{CRDS}/foos.example.com");
-    let mut moved = get(&server, &path).await.ok();
+    let mut moved = get(&server, &path).await.expect_ok();
     for version in 0..2 {
         moved["spec"]["versions"][version]["storage"] = json!(version == 1);
     }
-    put(&server, &path, &moved).await.ok();
+    put(&server, &path, &moved).await.expect_ok();
     post(&server, FOOS_V2, &foo_of("v2", "new", json!({})))
         .await
-        .ok();
-    get(&server, &format!("{FOOS_V2}/new")).await.ok();
+        .expect_ok();
+    get(&server, &format!("{FOOS_V2}/new")).await.expect_ok();
     assert_eq!(get(&server, &format!("{FOOS_V2}/old")).await.code, 500);
     assert_eq!(get(&server, &format!("{FOOS}/new")).await.code, 500);
     // Another change of the definition leaves that as it is.
     merge(&server, &path, &json!({"metadata": {"labels": {"a": "b"}}}))
         .await
-        .ok();
-    get(&server, &format!("{FOOS_V2}/new")).await.ok();
+        .expect_ok();
+    get(&server, &format!("{FOOS_V2}/new")).await.expect_ok();
     // The server itself needs no conversion.
-    delete(&server, &path, &Value::Null).await.ok();
+    delete(&server, &path, &Value::Null).await.expect_ok();
     settle().await;
     assert_eq!(get(&server, &path).await.code, 404);
 }
@@ -173,31 +181,31 @@ async fn objects_from_before_the_storage_version_moved_would_need_the_webhook_to
 #[tokio::test(start_paused = true)]
 async fn a_definition_without_a_served_version_waits_for_the_finalizers_of_its_objects() {
     let server = server().await;
-    post(&server, CRDS, &foos()).await.ok();
+    post(&server, CRDS, &foos()).await.expect_ok();
     let mut body = foo("x");
     body["metadata"]["finalizers"] = json!(["example.com/f"]);
-    post(&server, FOOS, &body).await.ok();
+    post(&server, FOOS, &body).await.expect_ok();
     let path = format!("{CRDS}/foos.example.com");
     let serve = async |served: bool| {
-        let mut definition = get(&server, &path).await.ok();
+        let mut definition = get(&server, &path).await.expect_ok();
         definition["spec"]["versions"][0]["served"] = json!(served);
-        put(&server, &path, &definition).await.ok();
+        put(&server, &path, &definition).await.expect_ok();
     };
     serve(false).await;
     assert_eq!(get(&server, FOOS).await.code, 404);
-    delete(&server, &path, &Value::Null).await.ok();
+    delete(&server, &path, &Value::Null).await.expect_ok();
     settle().await;
-    get(&server, &path).await.ok();
+    get(&server, &path).await.expect_ok();
     serve(true).await;
     let one = format!("{FOOS}/x");
-    let found = get(&server, &one).await.ok();
+    let found = get(&server, &one).await.expect_ok();
     assert!(
         found["metadata"]["deletionTimestamp"].is_string(),
         "{found}"
     );
     merge(&server, &one, &json!({"metadata": {"finalizers": null}}))
         .await
-        .ok();
+        .expect_ok();
     settle().await;
     assert_eq!(get(&server, &path).await.code, 404);
 }

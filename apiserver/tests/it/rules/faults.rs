@@ -25,7 +25,7 @@ async fn a_rule_lets_some_pass_and_hits_some() {
     }
     assert_eq!(codes, [201, 503, 503, 201, 201]);
     assert_eq!(handle.hits(), 2);
-    get(&server, MAPS).await.ok();
+    get(&server, MAPS).await.expect_ok();
 }
 
 #[tokio::test(start_paused = true)]
@@ -36,12 +36,12 @@ async fn a_handle_says_how_often_its_rule_hit_also_when_that_was_removed() {
     assert_eq!(get(&server, MAPS).await.code, 500);
     removed.remove();
     assert_eq!(removed.hits(), 1);
-    get(&server, MAPS).await.ok();
+    get(&server, MAPS).await.expect_ok();
     assert_eq!(removed.hits(), 1, "it is out of force");
     let cleared = server.faults().add(rule().times(1));
     assert_eq!(cleared.hits(), 0, "each rule counts for itself");
     assert_eq!(get(&server, MAPS).await.code, 500);
-    get(&server, MAPS).await.ok();
+    get(&server, MAPS).await.expect_ok();
     server.faults().clear();
     assert_eq!(cleared.hits(), 1);
 }
@@ -105,7 +105,7 @@ async fn delays_come_before_or_after_the_write() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         get(&server, &format!("{MAPS}/a")).await.code
     });
-    made.ok();
+    made.expect_ok();
     assert_eq!(seen, 200, "stored while its answer waits");
     assert_eq!(started.elapsed(), Duration::from_secs(10));
 }
@@ -121,21 +121,21 @@ async fn a_stalled_request_ends_with_the_server() {
 #[tokio::test(start_paused = true)]
 async fn a_stale_replica_shows_the_past() {
     let server = server().await;
-    let a = post(&server, MAPS, &map("a")).await.ok();
+    let a = post(&server, MAPS, &map("a")).await.expect_ok();
     merge(&server, &format!("{MAPS}/a"), &json!({"data": {"k": "v"}}))
         .await
-        .ok();
+        .expect_ok();
     let rule = server.faults().add(Rule::new().stale(version(&a)));
     assert_eq!(
-        version(&get(&server, &format!("{MAPS}/a")).await.ok()),
+        version(&get(&server, &format!("{MAPS}/a")).await.expect_ok()),
         version(&a)
     );
-    let list = get(&server, MAPS).await.ok();
+    let list = get(&server, MAPS).await.expect_ok();
     assert_eq!(version(&list), version(&a));
     assert!(list["items"][0].get("data").is_none());
     rule.remove();
     assert_eq!(
-        get(&server, &format!("{MAPS}/a")).await.ok()["data"]["k"],
+        get(&server, &format!("{MAPS}/a")).await.expect_ok()["data"]["k"],
         "v"
     );
 }
@@ -143,7 +143,7 @@ async fn a_stale_replica_shows_the_past() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_closes_empty_breaks_or_is_cut_short() {
     let server = server().await;
-    post(&server, MAPS, &map("a")).await.ok();
+    post(&server, MAPS, &map("a")).await.expect_ok();
     let path = format!("{MAPS}?watch=1");
     let rule = server.faults().add(Rule::new().verb("watch").close_empty());
     assert_eq!(watch(&server, &path).await.next().await, None);
@@ -154,7 +154,7 @@ async fn a_watch_closes_empty_breaks_or_is_cut_short() {
         .add(Rule::new().verb("watch").reset_after(1));
     let mut broken = watch(&server, &path).await;
     assert_eq!(broken.brief().await.unwrap().1, "a");
-    post(&server, MAPS, &map("b")).await.ok();
+    post(&server, MAPS, &map("b")).await.expect_ok();
     assert!(broken.try_next().await.is_err());
     rule.remove();
 
@@ -174,7 +174,7 @@ async fn a_watch_closes_empty_breaks_or_is_cut_short() {
     let mut silent = watch(&server, &path).await;
     silent.next().await.unwrap();
     silent.next().await.unwrap();
-    post(&server, MAPS, &map("c")).await.ok();
+    post(&server, MAPS, &map("c")).await.expect_ok();
     let next = tokio::time::timeout(Duration::from_secs(7200), silent.next());
     assert!(next.await.is_err(), "nothing comes and it does not end");
 }
@@ -195,8 +195,8 @@ async fn bookmarks_can_be_stopped_while_a_watch_is_open() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_went_down_comes_back_with_its_objects_and_no_history() {
     let server = server().await;
-    let a = post(&server, MAPS, &map("a")).await.ok();
-    post(&server, MAPS, &map("b")).await.ok();
+    let a = post(&server, MAPS, &map("a")).await.expect_ok();
+    post(&server, MAPS, &map("b")).await.expect_ok();
     let path = format!("{MAPS}?watch=1&resourceVersion={}", version(&a));
     let mut open = watch(&server, &path).await;
     open.next().await.unwrap();
@@ -209,7 +209,7 @@ async fn a_server_that_went_down_comes_back_with_its_objects_and_no_history() {
     );
     server.come_up();
     assert_eq!(
-        get(&server, MAPS).await.ok()["items"]
+        get(&server, MAPS).await.expect_ok()["items"]
             .as_array()
             .unwrap()
             .len(),
@@ -224,7 +224,7 @@ async fn a_server_that_went_down_comes_back_with_its_objects_and_no_history() {
 #[tokio::test(start_paused = true)]
 async fn requests_are_recorded_with_what_they_were_answered() {
     let server = server().await;
-    post(&server, MAPS, &map("a")).await.ok();
+    post(&server, MAPS, &map("a")).await.expect_ok();
     get(&server, &format!("{MAPS}/nope")).await;
     let all = server.requests().all();
     let brief: Vec<_> = all

@@ -67,7 +67,7 @@ struct Watcher {
 const SELECTOR: &str = "labelSelector=app%3D1";
 
 async fn selected(server: &reeve_apiserver::ApiServer) -> (u64, BTreeMap<String, Value>) {
-    let list = get(server, &format!("{FOOS}?{SELECTOR}")).await.ok();
+    let list = get(server, &format!("{FOOS}?{SELECTOR}")).await.expect_ok();
     let items = list["items"].as_array().unwrap().iter();
     let objects = items
         .map(|item| {
@@ -82,7 +82,7 @@ async fn selected(server: &reeve_apiserver::ApiServer) -> (u64, BTreeMap<String,
 
 async fn play(steps: Vec<Step>) {
     let server = server().await;
-    post(&server, CRDS, &foos()).await.ok();
+    post(&server, CRDS, &foos()).await.expect_ok();
     let mut watchers = Vec::new();
     let mut generations: BTreeMap<String, (Value, i64)> = BTreeMap::new();
     let name = |name: usize| ["a", "b", "c", "d"][name];
@@ -145,11 +145,14 @@ async fn play(steps: Vec<Step>) {
             Step::Other => {
                 post(&server, MAPS, &json!({"metadata": {"generateName": "x-"}}))
                     .await
-                    .ok();
+                    .expect_ok();
             }
         }
         // Generation follows the spec, and the request for deletion.
-        for item in get(&server, FOOS).await.ok()["items"].as_array().unwrap() {
+        for item in get(&server, FOOS).await.expect_ok()["items"]
+            .as_array()
+            .unwrap()
+        {
             let metadata = &item["metadata"];
             let relevant = json!([metadata["uid"], item["spec"], metadata["deletionTimestamp"]]);
             let now = metadata["generation"].as_i64().unwrap();
@@ -166,7 +169,7 @@ async fn play(steps: Vec<Step>) {
     // A last event that every watcher sees.
     let mut end = foo("z-end");
     end["metadata"]["labels"] = json!({"app": "1"});
-    post(&server, FOOS, &end).await.ok();
+    post(&server, FOOS, &end).await.expect_ok();
     let (_, wanted) = selected(&server).await;
     for mut watcher in watchers {
         let mut initial = watcher.cursor == 0;

@@ -45,7 +45,7 @@ fn job(name: &str) -> Value {
 async fn a_finalizer_set_through_the_status_of_a_service_stays() {
     let server = server().await;
     let balanced = service("s", json!({"type": "LoadBalancer"}));
-    post(&server, SERVICES, &balanced).await.ok();
+    post(&server, SERVICES, &balanced).await.expect_ok();
     let patch = json!({
         "metadata": {"finalizers": ["service.kubernetes.io/load-balancer-cleanup"], "annotations": {"a": "b"}},
         "spec": {"sessionAffinity": "ClientIP"},
@@ -53,8 +53,8 @@ async fn a_finalizer_set_through_the_status_of_a_service_stays() {
     });
     merge(&server, &format!("{SERVICES}/s/status"), &patch)
         .await
-        .ok();
-    let stored = get(&server, &format!("{SERVICES}/s")).await.ok();
+        .expect_ok();
+    let stored = get(&server, &format!("{SERVICES}/s")).await.expect_ok();
     assert_eq!(
         stored["metadata"]["finalizers"],
         json!(["service.kubernetes.io/load-balancer-cleanup"])
@@ -68,21 +68,23 @@ async fn a_finalizer_set_through_the_status_of_a_service_stays() {
     // And off it goes the same way, which lets a terminating Service go.
     delete(&server, &format!("{SERVICES}/s"), &Value::Null)
         .await
-        .ok();
+        .expect_ok();
     let off = json!({"metadata": {"finalizers": null}});
     merge(&server, &format!("{SERVICES}/s/status"), &off)
         .await
-        .ok();
+        .expect_ok();
     assert_eq!(get(&server, &format!("{SERVICES}/s")).await.code, 404);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_status_of_each_kind_keeps_the_metadata_that_its_strategy_keeps() {
     let server = server().await;
-    post(&server, PODS, &pod("p")).await.ok();
-    post(&server, DEPLOYMENTS, &deployment("d")).await.ok();
-    post(&server, CRDS, &foos()).await.ok();
-    post(&server, FOOS, &foo("f")).await.ok();
+    post(&server, PODS, &pod("p")).await.expect_ok();
+    post(&server, DEPLOYMENTS, &deployment("d"))
+        .await
+        .expect_ok();
+    post(&server, CRDS, &foos()).await.expect_ok();
+    post(&server, FOOS, &foo("f")).await.expect_ok();
     let owner = json!([{"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": "u"}]);
     let patch = json!({"metadata": {"labels": {"l": "1"}, "annotations": {"a": "1"}, "ownerReferences": owner}});
     for (path, labels, annotations, owners) in [
@@ -90,9 +92,11 @@ async fn the_status_of_each_kind_keeps_the_metadata_that_its_strategy_keeps() {
         (format!("{DEPLOYMENTS}/d"), false, true, true),
         (format!("{FOOS}/f"), false, false, false),
     ] {
-        let before = get(&server, &path).await.ok();
-        merge(&server, &format!("{path}/status"), &patch).await.ok();
-        let metadata = &get(&server, &path).await.ok()["metadata"];
+        let before = get(&server, &path).await.expect_ok();
+        merge(&server, &format!("{path}/status"), &patch)
+            .await
+            .expect_ok();
+        let metadata = &get(&server, &path).await.expect_ok()["metadata"];
         assert_eq!(metadata["labels"]["l"] == "1", labels, "{path}");
         assert_eq!(metadata["annotations"]["a"] == "1", annotations, "{path}");
         assert_eq!(metadata["ownerReferences"].is_array(), owners, "{path}");
@@ -107,7 +111,9 @@ async fn the_status_of_each_kind_keeps_the_metadata_that_its_strategy_keeps() {
 async fn the_generation_of_a_deployment_follows_its_spec_and_its_annotations() {
     let server = server().await;
     let path = format!("{DEPLOYMENTS}/d");
-    let made = post(&server, DEPLOYMENTS, &deployment("d")).await.ok();
+    let made = post(&server, DEPLOYMENTS, &deployment("d"))
+        .await
+        .expect_ok();
     assert_eq!(made["metadata"]["generation"], 1);
     for (patch, generation) in [
         (json!({"metadata": {"labels": {"l": "1"}}}), 1),
@@ -119,7 +125,7 @@ async fn the_generation_of_a_deployment_follows_its_spec_and_its_annotations() {
             3,
         ),
     ] {
-        let changed = merge(&server, &path, &patch).await.ok();
+        let changed = merge(&server, &path, &patch).await.expect_ok();
         assert_eq!(changed["metadata"]["generation"], generation, "{patch}");
     }
 }
@@ -127,7 +133,9 @@ async fn the_generation_of_a_deployment_follows_its_spec_and_its_annotations() {
 #[tokio::test(start_paused = true)]
 async fn quantities_are_stored_as_a_real_server_writes_them() {
     let server = server().await;
-    let made = post(&server, DEPLOYMENTS, &deployment("d")).await.ok();
+    let made = post(&server, DEPLOYMENTS, &deployment("d"))
+        .await
+        .expect_ok();
     let path = "/spec/template/spec/containers/0/resources/limits";
     assert_eq!(
         made.pointer(path),
@@ -136,7 +144,9 @@ async fn quantities_are_stored_as_a_real_server_writes_them() {
     let mut body = deployment("d");
     body["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
     body["spec"]["template"]["spec"]["hostNetwork"] = json!(false);
-    let again = put(&server, &format!("{DEPLOYMENTS}/d"), &body).await.ok();
+    let again = put(&server, &format!("{DEPLOYMENTS}/d"), &body)
+        .await
+        .expect_ok();
     assert_eq!(version(&again), version(&made), "nothing changes");
 }
 
@@ -148,19 +158,19 @@ async fn the_pods_of_a_job_stay_by_default_and_the_answer_warns() {
         ("b", json!({"propagationPolicy": "Background"}), false),
         ("c", json!({"orphanDependents": true}), true),
     ] {
-        let owner = post(&server, JOBS, &job(name)).await.ok();
+        let owner = post(&server, JOBS, &job(name)).await.expect_ok();
         let mut child = map(name);
         child["metadata"]["ownerReferences"] = json!([{
             "apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": owner["metadata"]["uid"],
         }]);
-        post(&server, MAPS, &child).await.ok();
+        post(&server, MAPS, &child).await.expect_ok();
         let answer = delete(&server, &format!("{JOBS}/{name}"), &options).await;
         assert_eq!(
             answer.headers.contains_key("warning"),
             options.is_null(),
             "{name}"
         );
-        answer.ok();
+        answer.expect_ok();
         settle().await;
         assert_eq!(
             get(&server, &format!("{JOBS}/{name}")).await.code,
@@ -176,7 +186,9 @@ async fn the_pods_of_a_job_stay_by_default_and_the_answer_warns() {
 async fn an_address_or_node_port_that_another_service_has_is_refused() {
     let server = server().await;
     let first = json!({"type": "NodePort", "clusterIP": "10.96.0.77", "ports": [{"port": 80, "nodePort": 30080}]});
-    post(&server, SERVICES, &service("first", first)).await.ok();
+    post(&server, SERVICES, &service("first", first))
+        .await
+        .expect_ok();
     for (spec, field, text) in [
         (
             json!({"clusterIP": "10.96.0.77"}),
@@ -209,17 +221,17 @@ async fn an_address_or_node_port_that_another_service_has_is_refused() {
     }
     let ok = post(&server, SERVICES, &service("second", json!({})))
         .await
-        .ok();
+        .expect_ok();
     let patch = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080}]}});
     let refused = merge(&server, &format!("{SERVICES}/second"), &patch).await;
     assert_eq!(refused.code, 422, "an update claims as a creation does");
     assert_ne!(ok["spec"]["clusterIP"], "10.96.0.77");
     delete(&server, &format!("{SERVICES}/first"), &Value::Null)
         .await
-        .ok();
+        .expect_ok();
     merge(&server, &format!("{SERVICES}/second"), &patch)
         .await
-        .ok();
+        .expect_ok();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -233,7 +245,7 @@ async fn services_created_at_once_get_addresses_and_node_ports_of_their_own() {
                 let mut got = Vec::new();
                 for at in 0..EACH {
                     let body = service(&format!("s-{writer}-{at}"), json!({"type": "NodePort"}));
-                    let made = post(&server, SERVICES, &body).await.ok();
+                    let made = post(&server, SERVICES, &body).await.expect_ok();
                     got.push((
                         made["spec"]["clusterIP"].to_string(),
                         made["spec"]["ports"][0]["nodePort"].to_string(),
@@ -271,7 +283,7 @@ async fn when_no_node_port_is_left_a_service_is_refused() {
         let spec = json!({"type": "NodePort", "ports": ports});
         post(&server, SERVICES, &service(&format!("s{next}"), spec))
             .await
-            .ok();
+            .expect_ok();
     }
     let refused = post(
         &server,

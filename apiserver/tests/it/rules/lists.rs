@@ -14,7 +14,7 @@ fn names(list: &Value) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn an_empty_list_has_a_version_and_items() {
     let server = server().await;
-    let list = get(&server, MAPS).await.ok();
+    let list = get(&server, MAPS).await.expect_ok();
     assert_eq!(list["items"], serde_json::json!([]));
     assert_eq!(version(&list), server.resource_version());
     assert_eq!(list["kind"], "ConfigMapList");
@@ -25,8 +25,8 @@ async fn a_list_is_as_new_as_writes_of_other_kinds() {
     let server = server().await;
     let secret = post(&server, "/api/v1/namespaces/default/secrets", &map("s"))
         .await
-        .ok();
-    let list = get(&server, MAPS).await.ok();
+        .expect_ok();
+    let list = get(&server, MAPS).await.expect_ok();
     assert!(version(&list) >= version(&secret));
 }
 
@@ -34,21 +34,21 @@ async fn a_list_is_as_new_as_writes_of_other_kinds() {
 async fn pages_show_the_state_of_the_first_one() {
     let server = server().await;
     for name in ["a", "b", "c", "d", "e"] {
-        post(&server, MAPS, &map(name)).await.ok();
+        post(&server, MAPS, &map(name)).await.expect_ok();
     }
-    let first = get(&server, &format!("{MAPS}?limit=2")).await.ok();
+    let first = get(&server, &format!("{MAPS}?limit=2")).await.expect_ok();
     assert_eq!(names(&first), ["a", "b"]);
     assert_eq!(first["metadata"]["remainingItemCount"], 3);
     delete(&server, &format!("{MAPS}/c"), &Value::Null)
         .await
-        .ok();
-    post(&server, MAPS, &map("bb")).await.ok();
+        .expect_ok();
+    post(&server, MAPS, &map("bb")).await.expect_ok();
     let mut seen = names(&first);
     let mut token = first["metadata"]["continue"].as_str().unwrap().to_owned();
     while !token.is_empty() {
         let page = get(&server, &format!("{MAPS}?limit=2&continue={token}"))
             .await
-            .ok();
+            .expect_ok();
         assert_eq!(
             version(&page),
             version(&first),
@@ -71,10 +71,10 @@ async fn pages_show_the_state_of_the_first_one() {
 async fn an_expired_page_offers_a_token_to_go_on_inconsistently() {
     let server = server().await;
     for name in ["a", "b", "c"] {
-        post(&server, MAPS, &map(name)).await.ok();
+        post(&server, MAPS, &map(name)).await.expect_ok();
     }
-    let first = get(&server, &format!("{MAPS}?limit=1")).await.ok();
-    post(&server, MAPS, &map("bb")).await.ok();
+    let first = get(&server, &format!("{MAPS}?limit=1")).await.expect_ok();
+    post(&server, MAPS, &map("bb")).await.expect_ok();
     server.compact(None);
     let token = first["metadata"]["continue"].as_str().unwrap();
     let expired = get(&server, &format!("{MAPS}?limit=1&continue={token}")).await;
@@ -87,20 +87,22 @@ async fn an_expired_page_offers_a_token_to_go_on_inconsistently() {
             .starts_with("The provided continue parameter is too old")
     );
     let token = status["metadata"]["continue"].as_str().unwrap();
-    let rest = get(&server, &format!("{MAPS}?continue={token}")).await.ok();
+    let rest = get(&server, &format!("{MAPS}?continue={token}"))
+        .await
+        .expect_ok();
     assert_eq!(names(&rest), ["b", "bb", "c"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_exact_version_reads_the_past_until_it_is_compacted() {
     let server = server().await;
-    let first = post(&server, MAPS, &map("a")).await.ok();
-    post(&server, MAPS, &map("b")).await.ok();
+    let first = post(&server, MAPS, &map("a")).await.expect_ok();
+    post(&server, MAPS, &map("b")).await.expect_ok();
     let path = format!(
         "{MAPS}?resourceVersion={}&resourceVersionMatch=Exact",
         version(&first)
     );
-    let past = get(&server, &path).await.ok();
+    let past = get(&server, &path).await.expect_ok();
     assert_eq!(names(&past), ["a"]);
     assert_eq!(version(&past), version(&first));
     server.compact(None);
@@ -111,40 +113,43 @@ async fn an_exact_version_reads_the_past_until_it_is_compacted() {
 async fn pages_of_a_version_are_that_very_one_unless_a_newer_will_do() {
     let server = server().await;
     for name in ["a", "b"] {
-        post(&server, MAPS, &map(name)).await.ok();
+        post(&server, MAPS, &map(name)).await.expect_ok();
     }
-    let first = get(&server, MAPS).await.ok();
-    post(&server, MAPS, &map("c")).await.ok();
+    let first = get(&server, MAPS).await.expect_ok();
+    post(&server, MAPS, &map("c")).await.expect_ok();
     let exactly = format!("{MAPS}?limit=2&resourceVersion={}", version(&first));
-    let list = get(&server, &exactly).await.ok();
+    let list = get(&server, &exactly).await.expect_ok();
     assert_eq!(names(&list), ["a", "b"]);
     assert_eq!(version(&list), version(&first));
 
     let not_older = format!("{exactly}&resourceVersionMatch=NotOlderThan");
-    let page = get(&server, &not_older).await.ok();
+    let page = get(&server, &not_older).await.expect_ok();
     assert_eq!(names(&page), ["a", "b"]);
     assert_ne!(version(&page), version(&first));
     let token = page["metadata"]["continue"].as_str().unwrap();
     let next = format!("{MAPS}?limit=2&continue={token}");
-    assert_eq!(names(&get(&server, &next).await.ok()), ["c"]);
+    assert_eq!(names(&get(&server, &next).await.expect_ok()), ["c"]);
 
     let both = format!("{not_older}&continue={token}");
     let answer = get(&server, &both).await;
     assert_eq!(answer.code, 422, "{}", answer.message());
     server.compact(None);
     assert_eq!(get(&server, &exactly).await.code, 410);
-    assert_eq!(names(&get(&server, &not_older).await.ok()), ["a", "b"]);
+    assert_eq!(
+        names(&get(&server, &not_older).await.expect_ok()),
+        ["a", "b"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_limit_does_not_count_for_version_zero() {
     let server = server().await;
     for name in ["a", "b", "c"] {
-        post(&server, MAPS, &map(name)).await.ok();
+        post(&server, MAPS, &map(name)).await.expect_ok();
     }
     let list = get(&server, &format!("{MAPS}?resourceVersion=0&limit=1"))
         .await
-        .ok();
+        .expect_ok();
     assert_eq!(names(&list).len(), 3);
 }
 
@@ -164,12 +169,12 @@ async fn a_version_from_the_future_is_waited_for_three_seconds() {
     let soon = server.resource_version() + 1;
     let path = format!("{MAPS}?resourceVersion={soon}");
     let (list, _) = tokio::join!(get(&server, &path), post_map_later(&server));
-    assert_eq!(names(&list.ok()), ["late"]);
+    assert_eq!(names(&list.expect_ok()), ["late"]);
 }
 
 async fn post_map_later(server: &reeve_apiserver::ApiServer) {
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-    post(server, MAPS, &map("late")).await.ok();
+    post(server, MAPS, &map("late")).await.expect_ok();
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,9 +210,11 @@ async fn options_that_contradict_each_other_are_invalid() {
 async fn selectors_choose_by_label_and_field() {
     let server = server().await;
     for (name, value) in [("a", "1"), ("b", "2")] {
-        post(&server, MAPS, &labelled(name, value)).await.ok();
+        post(&server, MAPS, &labelled(name, value))
+            .await
+            .expect_ok();
     }
-    post(&server, MAPS, &map("c")).await.ok();
+    post(&server, MAPS, &map("c")).await.expect_ok();
     for (query, expected) in [
         ("labelSelector=app%3D1", vec!["a"]),
         ("labelSelector=app!%3D1", vec!["b", "c"]),
@@ -219,12 +226,12 @@ async fn selectors_choose_by_label_and_field() {
             vec!["a", "c"],
         ),
     ] {
-        let list = get(&server, &format!("{MAPS}?{query}")).await.ok();
+        let list = get(&server, &format!("{MAPS}?{query}")).await.expect_ok();
         assert_eq!(names(&list), expected, "{query}");
     }
     let page = get(&server, &format!("{MAPS}?labelSelector=app&limit=1"))
         .await
-        .ok();
+        .expect_ok();
     assert!(
         page["metadata"].get("remainingItemCount").is_none(),
         "with a selector nobody counts"
@@ -245,12 +252,12 @@ async fn selectors_choose_by_label_and_field() {
 #[tokio::test(start_paused = true)]
 async fn items_of_built_in_lists_have_no_type_and_those_of_custom_ones_do() {
     let server = server().await;
-    post(&server, MAPS, &map("a")).await.ok();
-    let list = get(&server, MAPS).await.ok();
+    post(&server, MAPS, &map("a")).await.expect_ok();
+    let list = get(&server, MAPS).await.expect_ok();
     assert!(list["items"][0].get("kind").is_none());
-    post(&server, CRDS, &foos()).await.ok();
-    post(&server, FOOS, &foo("a")).await.ok();
-    let list = get(&server, FOOS).await.ok();
+    post(&server, CRDS, &foos()).await.expect_ok();
+    post(&server, FOOS, &foo("a")).await.expect_ok();
+    let list = get(&server, FOOS).await.expect_ok();
     assert_eq!(list["items"][0]["kind"], "Foo");
     assert_eq!(list["items"][0]["apiVersion"], "example.com/v1");
 }

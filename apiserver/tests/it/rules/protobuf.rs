@@ -48,7 +48,7 @@ async fn send(server: &ApiServer, method: Method, path: &str, body: Bytes) -> An
 /// The path of each kind's collection in the default namespace, by apiVersion and kind.
 async fn collections(server: &ApiServer) -> Vec<(String, String)> {
     let mut versions = vec!["v1".to_owned()];
-    for group in get(server, "/apis").await.ok()["groups"]
+    for group in get(server, "/apis").await.expect_ok()["groups"]
         .as_array()
         .unwrap()
     {
@@ -66,7 +66,7 @@ async fn collections(server: &ApiServer) -> Vec<(String, String)> {
         } else {
             format!("/apis/{version}")
         };
-        for resource in get(server, &root).await.ok()["resources"]
+        for resource in get(server, &root).await.expect_ok()["resources"]
             .as_array()
             .unwrap()
         {
@@ -170,7 +170,7 @@ async fn a_protobuf_body_replaces_an_object_and_fields_without_a_name_warn_of_no
     let strict = format!("{path}?fieldValidation=Strict");
     let made = send(&server, Method::POST, &strict, lease("one")).await;
     assert!(made.headers.get("warning").is_none());
-    let made = made.ok();
+    let made = made.expect_ok();
     assert_eq!(made["spec"]["holderIdentity"], "one");
     let version = made["metadata"]["resourceVersion"]
         .as_str()
@@ -188,7 +188,7 @@ async fn a_protobuf_body_replaces_an_object_and_fields_without_a_name_warn_of_no
     let one = format!("{path}/l");
     let put = send(&server, Method::PUT, &one, renewed(&version))
         .await
-        .ok();
+        .expect_ok();
     assert_eq!(put["spec"]["holderIdentity"], "two");
     let again = send(&server, Method::PUT, &one, renewed(&version)).await;
     assert_eq!(again.code, 409);
@@ -197,7 +197,7 @@ async fn a_protobuf_body_replaces_an_object_and_fields_without_a_name_warn_of_no
 #[tokio::test(start_paused = true)]
 async fn options_of_a_deletion_may_come_in_protobuf() {
     let server = server().await;
-    post(&server, MAPS, &map("a")).await.ok();
+    post(&server, MAPS, &map("a")).await.expect_ok();
     let path = format!("{MAPS}/a");
     let options = |uid: &str| body("v1", "DeleteOptions", &field(2, &field(1, uid.as_bytes())));
     let other = send(&server, Method::DELETE, &path, options("another")).await;
@@ -212,7 +212,7 @@ async fn options_of_a_deletion_may_come_in_protobuf() {
     )
     .await;
     assert_eq!(broken.code, 400);
-    let uid = get(&server, &path).await.ok()["metadata"]["uid"]
+    let uid = get(&server, &path).await.expect_ok()["metadata"]["uid"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -223,7 +223,7 @@ async fn options_of_a_deletion_may_come_in_protobuf() {
         200
     );
     // client-go names the group version of the resource.
-    post(&server, MAPS, &map("a")).await.ok();
+    post(&server, MAPS, &map("a")).await.expect_ok();
     let options = body("apps/v1", "DeleteOptions", b"");
     assert_eq!(
         send(&server, Method::DELETE, &path, options).await.code,
@@ -239,7 +239,7 @@ async fn a_scale_and_a_token_request_may_come_in_protobuf() {
         "selector": {"matchLabels": {"app": "web"}},
         "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}},
     }});
-    post(&server, deployments, &web).await.ok();
+    post(&server, deployments, &web).await.expect_ok();
     let scale = [named("web"), field(2, &[1 << 3, 3])].concat();
     let path = format!("{deployments}/web/scale");
     let scaled = send(
@@ -249,18 +249,18 @@ async fn a_scale_and_a_token_request_may_come_in_protobuf() {
         body("autoscaling/v1", "Scale", &scale),
     )
     .await;
-    assert_eq!(scaled.ok()["spec"]["replicas"], 3);
+    assert_eq!(scaled.expect_ok()["spec"]["replicas"], 3);
     // client-go names no kind where the type alone says it.
     let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
     let request = body("", "", &field(2, &[4 << 3, 0xd8, 4]));
-    let token = send(&server, Method::POST, path, request).await.ok();
+    let token = send(&server, Method::POST, path, request).await.expect_ok();
     assert_eq!(token["spec"]["expirationSeconds"], 600);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_patch_in_protobuf_is_not_supported() {
     let server = server().await;
-    post(&server, MAPS, &map("a")).await.ok();
+    post(&server, MAPS, &map("a")).await.expect_ok();
     let body = body("v1", "ConfigMap", &named("a"));
     let patch = send(&server, Method::PATCH, &format!("{MAPS}/a"), body).await;
     assert_eq!(patch.code, 415);
@@ -277,7 +277,7 @@ async fn custom_resources_are_not_read_from_protobuf() {
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}],
         },
     });
-    post(&server, crds, &definition).await.ok();
+    post(&server, crds, &definition).await.expect_ok();
     settle().await;
     let foos = "/apis/example.com/v1/namespaces/default/foos";
     let body = body("example.com/v1", "Foo", &named("a"));

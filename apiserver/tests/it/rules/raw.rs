@@ -40,7 +40,7 @@ impl Answer {
     }
 
     /// The object of a write that must succeed.
-    pub(crate) fn ok(self) -> Value {
+    pub(crate) fn expect_ok(self) -> Value {
         assert!(self.code < 300, "{self:?}");
         self.json()
     }

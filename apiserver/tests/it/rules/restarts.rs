@@ -143,21 +143,23 @@ async fn definitions_and_unfinished_deletions_go_on_after_a_restart() {
             .unwrap()
     };
     let first = open().await;
-    post(&first, CRDS, &foos()).await.ok();
-    let made = post(&first, FOOS, &foo("a")).await.ok();
-    post(&first, "/api/v1/namespaces", &map("n")).await.ok();
+    post(&first, CRDS, &foos()).await.expect_ok();
+    let made = post(&first, FOOS, &foo("a")).await.expect_ok();
+    post(&first, "/api/v1/namespaces", &map("n"))
+        .await
+        .expect_ok();
     let kept = serde_json::json!({"metadata": {"name": "f", "finalizers": ["example.com/f"]}});
     post(&first, "/api/v1/namespaces/n/configmaps", &kept)
         .await
-        .ok();
+        .expect_ok();
     delete(&first, "/api/v1/namespaces/n", &Value::Null)
         .await
-        .ok();
+        .expect_ok();
     settle().await;
     first.shutdown().await.unwrap();
 
     let second = open().await;
-    let found = get(&second, &format!("{FOOS}/a")).await.ok();
+    let found = get(&second, &format!("{FOOS}/a")).await.expect_ok();
     assert_eq!(found, made);
     let path = "/api/v1/namespaces/n/configmaps/f";
     merge(
@@ -166,7 +168,7 @@ async fn definitions_and_unfinished_deletions_go_on_after_a_restart() {
         &serde_json::json!({"metadata": {"finalizers": null}}),
     )
     .await
-    .ok();
+    .expect_ok();
     settle().await;
     assert_eq!(get(&second, "/api/v1/namespaces/n").await.code, 404);
 }

@@ -10,13 +10,13 @@ use crate::rules::raw::*;
 #[tokio::test(start_paused = true)]
 async fn a_watch_without_version_begins_with_what_is_there() {
     let server = server().await;
-    let a = post(&server, MAPS, &map("a")).await.ok();
+    let a = post(&server, MAPS, &map("a")).await.expect_ok();
     let mut watch = watch(&server, &format!("{MAPS}?watch=1")).await;
     assert_eq!(
         watch.brief().await,
         Some(("ADDED".into(), "a".into(), version(&a)))
     );
-    let b = post(&server, MAPS, &map("b")).await.ok();
+    let b = post(&server, MAPS, &map("b")).await.expect_ok();
     assert_eq!(
         watch.brief().await,
         Some(("ADDED".into(), "b".into(), version(&b)))
@@ -26,8 +26,8 @@ async fn a_watch_without_version_begins_with_what_is_there() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_from_a_version_sees_only_what_came_after() {
     let server = server().await;
-    let a = post(&server, MAPS, &map("a")).await.ok();
-    let b = post(&server, MAPS, &map("b")).await.ok();
+    let a = post(&server, MAPS, &map("a")).await.expect_ok();
+    let b = post(&server, MAPS, &map("b")).await.expect_ok();
     let path = format!("{MAPS}?watch=true&resourceVersion={}", version(&a));
     let mut watch = watch(&server, &path).await;
     assert_eq!(watch.brief().await.unwrap().2, version(&b));
@@ -41,8 +41,8 @@ async fn a_watch_from_a_version_sees_only_what_came_after() {
 #[tokio::test(start_paused = true)]
 async fn a_version_that_is_gone_is_told_in_the_stream() {
     let server = server().await;
-    let a = post(&server, MAPS, &map("a")).await.ok();
-    post(&server, MAPS, &map("b")).await.ok();
+    let a = post(&server, MAPS, &map("a")).await.expect_ok();
+    post(&server, MAPS, &map("b")).await.expect_ok();
     server.forget_history(None);
     let path = format!("{MAPS}?watch=true&resourceVersion={}", version(&a));
     let mut watch = watch(&server, &path).await;
@@ -56,15 +56,15 @@ async fn a_version_that_is_gone_is_told_in_the_stream() {
 #[tokio::test(start_paused = true)]
 async fn a_running_watch_goes_on_when_history_is_forgotten() {
     let server = server().await;
-    let a = post(&server, MAPS, &map("a")).await.ok();
+    let a = post(&server, MAPS, &map("a")).await.expect_ok();
     let path = format!("{MAPS}?watch=true&resourceVersion={}", version(&a));
     let mut watch = watch(&server, &path).await;
     // It is idle while the version goes on elsewhere.
     post(&server, "/api/v1/namespaces/default/secrets", &map("s"))
         .await
-        .ok();
+        .expect_ok();
     server.forget_history(None);
-    let b = post(&server, MAPS, &map("b")).await.ok();
+    let b = post(&server, MAPS, &map("b")).await.expect_ok();
     assert_eq!(
         watch.brief().await,
         Some(("ADDED".into(), "b".into(), version(&b)))
@@ -74,8 +74,8 @@ async fn a_running_watch_goes_on_when_history_is_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_resumes_after_a_compaction() {
     let server = server().await;
-    let a = post(&server, MAPS, &map("a")).await.ok();
-    let b = post(&server, MAPS, &map("b")).await.ok();
+    let a = post(&server, MAPS, &map("a")).await.expect_ok();
+    let b = post(&server, MAPS, &map("b")).await.expect_ok();
     server.compact(None);
     let path = format!("{MAPS}?watch=true&resourceVersion={}", version(&a));
     let mut watch = watch(&server, &path).await;
@@ -87,7 +87,7 @@ async fn a_streaming_list_ends_its_first_part_with_a_bookmark() {
     let server = server().await;
     post(&server, "/api/v1/namespaces/default/secrets", &map("other"))
         .await
-        .ok();
+        .expect_ok();
     let path = format!(
         "{MAPS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
     );
@@ -102,7 +102,9 @@ async fn a_streaming_list_ends_its_first_part_with_a_bookmark() {
     assert_eq!(version(&event["object"]), server.resource_version());
 
     for n in 0..600 {
-        post(&server, MAPS, &map(&format!("m{n:03}"))).await.ok();
+        post(&server, MAPS, &map(&format!("m{n:03}")))
+            .await
+            .expect_ok();
     }
     let mut many = watch(&server, &path).await;
     let mut newest = 0;
@@ -141,7 +143,7 @@ async fn bookmarks_come_each_minute_and_before_the_end() {
     let mut watch = watch(&server, &path).await;
     let secret = post(&server, "/api/v1/namespaces/default/secrets", &map("s"))
         .await
-        .ok();
+        .expect_ok();
     for due in [60, 120, 148] {
         let (kind, _, at) = watch.brief().await.unwrap();
         assert_eq!(kind, "BOOKMARK");
@@ -172,19 +174,19 @@ async fn objects_enter_and_leave_a_selection() {
     let from = server.resource_version();
     let path = format!("{MAPS}?watch=1&labelSelector=app%3D1&resourceVersion={from}");
     let mut watch = watch(&server, &path).await;
-    post(&server, MAPS, &labelled("a", "2")).await.ok();
+    post(&server, MAPS, &labelled("a", "2")).await.expect_ok();
     let entered = merge(&server, &format!("{MAPS}/a"), &labelled("a", "1"))
         .await
-        .ok();
+        .expect_ok();
     let changed = merge(&server, &format!("{MAPS}/a"), &json!({"data": {"k": "v"}}))
         .await
-        .ok();
+        .expect_ok();
     let left = merge(&server, &format!("{MAPS}/a"), &labelled("a", "3"))
         .await
-        .ok();
+        .expect_ok();
     delete(&server, &format!("{MAPS}/a"), &Value::Null)
         .await
-        .ok();
+        .expect_ok();
     assert_eq!(
         watch.brief().await.unwrap(),
         ("ADDED".into(), "a".into(), version(&entered))
@@ -204,7 +206,7 @@ async fn objects_enter_and_leave_a_selection() {
         event["object"]["metadata"]["labels"]["app"], "1",
         "as it was before"
     );
-    post(&server, MAPS, &labelled("end", "1")).await.ok();
+    post(&server, MAPS, &labelled("end", "1")).await.expect_ok();
     assert_eq!(
         watch.brief().await.unwrap().1,
         "end",
@@ -231,15 +233,15 @@ async fn a_watch_of_one_namespace_or_name_sees_only_that() {
         &format!("/api/v1/configmaps?watch=1&resourceVersion={from}"),
     )
     .await;
-    post(&server, MAPS, &map("a")).await.ok();
-    let b = post(&server, MAPS, &map("b")).await.ok();
+    post(&server, MAPS, &map("a")).await.expect_ok();
+    let b = post(&server, MAPS, &map("b")).await.expect_ok();
     let c = post(
         &server,
         "/api/v1/namespaces/kube-public/configmaps",
         &map("c"),
     )
     .await
-    .ok();
+    .expect_ok();
     assert_eq!(named.brief().await.unwrap().2, version(&b));
     assert_eq!(other.brief().await.unwrap().2, version(&c));
     for name in ["a", "b", "c"] {
@@ -263,10 +265,12 @@ async fn a_reader_that_is_too_slow_is_closed_and_learns_it_when_it_resumes() {
         .unwrap();
     let from = server.resource_version();
     let mut slow = watch(&server, &format!("{MAPS}?watch=1&resourceVersion={from}")).await;
-    post(&server, MAPS, &map("first")).await.ok();
+    post(&server, MAPS, &map("first")).await.expect_ok();
     let (_, _, cursor) = slow.brief().await.unwrap();
     for n in 0..50 {
-        post(&server, MAPS, &map(&format!("m{n}"))).await.ok();
+        post(&server, MAPS, &map(&format!("m{n}")))
+            .await
+            .expect_ok();
     }
     assert_eq!(slow.next().await, None, "closed without a word");
     let mut again = watch(&server, &format!("{MAPS}?watch=1&resourceVersion={cursor}")).await;
@@ -276,7 +280,7 @@ async fn a_reader_that_is_too_slow_is_closed_and_learns_it_when_it_resumes() {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_changes_nothing_keeps_the_version_and_sends_nothing() {
     let server = server().await;
-    let a = post(&server, MAPS, &labelled("a", "1")).await.ok();
+    let a = post(&server, MAPS, &labelled("a", "1")).await.expect_ok();
     let mut watch = watch(
         &server,
         &format!("{MAPS}?watch=1&resourceVersion={}", version(&a)),
@@ -284,19 +288,19 @@ async fn a_write_that_changes_nothing_keeps_the_version_and_sends_nothing() {
     .await;
     let same = merge(&server, &format!("{MAPS}/a"), &labelled("a", "1"))
         .await
-        .ok();
+        .expect_ok();
     assert_eq!(version(&same), version(&a));
-    let put_back = put(&server, &format!("{MAPS}/a"), &a).await.ok();
+    let put_back = put(&server, &format!("{MAPS}/a"), &a).await.expect_ok();
     assert_eq!(version(&put_back), version(&a));
-    post(&server, MAPS, &map("b")).await.ok();
+    post(&server, MAPS, &map("b")).await.expect_ok();
     assert_eq!(watch.brief().await.unwrap().1, "b");
 }
 
 #[tokio::test(start_paused = true)]
 async fn tables_of_a_watch_say_their_columns_once() {
     let server = server().await;
-    post(&server, MAPS, &map("a")).await.ok();
-    post(&server, MAPS, &map("b")).await.ok();
+    post(&server, MAPS, &map("a")).await.expect_ok();
+    post(&server, MAPS, &map("b")).await.expect_ok();
     let request = http::Request::builder()
         .uri(format!("{MAPS}?watch=1&timeoutSeconds=1"))
         .header(
@@ -323,13 +327,13 @@ async fn tables_of_a_watch_say_their_columns_once() {
 #[tokio::test(start_paused = true)]
 async fn watches_of_a_definition_that_goes_end() {
     let server = server().await;
-    post(&server, CRDS, &foos()).await.ok();
-    post(&server, FOOS, &foo("a")).await.ok();
+    post(&server, CRDS, &foos()).await.expect_ok();
+    post(&server, FOOS, &foo("a")).await.expect_ok();
     let mut watch = watch(&server, &format!("{FOOS}?watch=1")).await;
     assert_eq!(watch.brief().await.unwrap().0, "ADDED");
     delete(&server, &format!("{CRDS}/foos.example.com"), &Value::Null)
         .await
-        .ok();
+        .expect_ok();
     settle().await;
     assert_eq!(watch.brief().await.unwrap().0, "DELETED");
     assert_eq!(watch.next().await, None);
