@@ -366,6 +366,7 @@ fn assemble(
                 notifications: notifications.clone(),
                 outbound: Arc::new(outbound),
                 blocks: again.clone(),
+                leading: manager.leading(),
                 metrics: counts.clone(),
                 record,
                 resolver: Arc::clone(&settings.resolver),

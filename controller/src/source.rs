@@ -17,9 +17,16 @@
 //! | either panics | `source panicked` | the same |
 //!
 //! Only [`Source::starting`] can be started again. A stream that was handed over is gone when it fails, and is named
-//! until the controller stops. With a
+//! until the controller stops or [removes](crate::controller::WatchHandle::remove) it. With a
 //! [`cache_sync_timeout`](crate::controller::Builder::cache_sync_timeout), a source that is not started in time
 //! brings the manager down, as in controller-runtime.
+//!
+//! # On a standby
+//! Sources are read while this replica leads, as in controller-runtime: a standby that took the messages of a queue
+//! would never work on them. With [`Builder::warm_up`](crate::controller::Builder::warm_up) they are read from the
+//! start. When a controller's own lease is lost, and at the stop, they are not read any more: a [`Source::starting`] is
+//! dropped, and started again when the replica leads again; a stream that was handed over is kept and not polled. So
+//! a [`channel`] of a standby fills, and [`Sender::send`] waits.
 
 use std::fmt;
 use std::time::Duration;
@@ -80,7 +87,8 @@ pub enum SendError {
     Full,
 }
 
-/// A channel of at most `capacity` requests on their way; the queue behind it holds each request once.
+/// A channel of at most `capacity` requests on their way; the queue behind it holds each request once. It is read
+/// while the replica leads ([more](self#on-a-standby)): on a standby `capacity` requests fit in.
 ///
 /// Give the stream to [`Builder::watches_source`](crate::controller::Builder::watches_source).
 #[must_use]
@@ -93,7 +101,7 @@ pub fn channel<R: Send + 'static>(capacity: usize) -> (Sender<R>, BoxStream<'sta
 // === impl Sender ===
 
 impl<R> Sender<R> {
-    /// Sends a request, waiting while the channel is full.
+    /// Sends a request, waiting while the channel is full. On a standby that is until it leads.
     ///
     /// # Errors
     /// When the controller has stopped.
@@ -121,7 +129,8 @@ impl<R> Clone for Sender<R> {
 }
 
 /// `request`, every `period`: for what must be looked at though nothing tells that it changed. The first comes after
-/// one period; one that comes while the last waits or runs is merged with it. A period of less than a millisecond is
+/// one period; one that comes while the last waits or runs is merged with it, and so are those that were missed while
+/// nobody read them. A period of less than a millisecond is
 /// one of a millisecond, and one that goes beyond all time never ends.
 ///
 /// Give it to [`Builder::watches_source`](crate::controller::Builder::watches_source).
@@ -137,7 +146,10 @@ pub fn every<R: Clone + Send + 'static>(
             return std::future::pending().await;
         };
         sleep_until(next).await;
-        Some((Wanted::from(request.clone()), (Some(next), request)))
+        // Those that were missed come as one.
+        let late = Instant::now().saturating_duration_since(next) >= period;
+        let last = if late { Instant::now() } else { next };
+        Some((Wanted::from(request.clone()), (Some(last), request)))
     })
     .boxed()
 }
@@ -154,13 +166,15 @@ type Start<R> =
 pub struct Source<R> {
     pub(crate) name: Option<String>,
     pub(crate) finite: bool,
+    /// It can be started more than once.
+    pub(crate) restarts: bool,
     pub(crate) start: Start<R>,
 }
 
 // === impl Source ===
 
 impl<R: Send + 'static> Source<R> {
-    /// What `start` comes to, each time it is called: at the start of the controller, and again when the stream has
+    /// What `start` comes to, each time it is called: when the controller begins to lead, and again when the stream has
     /// failed or ended. The controller's workers wait for the first.
     pub fn starting<F, Fut, S, W, E>(mut start: F) -> Self
     where
@@ -170,13 +184,15 @@ impl<R: Send + 'static> Source<R> {
         W: Into<Wanted<R>> + 'static,
         E: Into<BoxError> + 'static,
     {
-        Self::of(Box::new(move || {
+        let mut source = Self::of(Box::new(move || {
             let started = start();
             Some(Box::pin(async move {
                 let stream = started.await.map_err(Into::into)?;
                 Ok(stream.map_ok(Into::into).map_err(Into::into).boxed())
             }))
-        }))
+        }));
+        source.restarts = true;
+        source
     }
 
     /// Calls it so in readiness, in health, in the log and in metrics; `source 1`, `source 2`, … in the order in which
@@ -196,6 +212,7 @@ impl<R: Send + 'static> Source<R> {
         Self {
             name: None,
             finite: false,
+            restarts: false,
             start,
         }
     }

@@ -11,6 +11,7 @@ use reeve_controller::events::EventType;
 use reeve_controller::source::{Sender, Wanted};
 use reeve_controller::{Context, Outcome, Reconciler, Request, reconcile};
 use reeve_workqueue::LOW_PRIORITY;
+use tokio::sync::watch;
 
 use super::block::request_of;
 use super::engines::Engines;
@@ -48,6 +49,8 @@ pub struct Consumers {
     pub outbound: Arc<dyn Outbound>,
     /// Requests for every block.
     pub blocks: Sender<Request>,
+    /// Whether this replica leads. On a standby nothing reads `blocks`: every block is looked at when it leads.
+    pub leading: watch::Receiver<bool>,
     /// What is counted.
     pub metrics: Metrics,
     /// What is kept for the next run.
@@ -395,7 +398,7 @@ impl ConfigurationReconciler {
             consumers.notifications.set(notifier);
         }
         // The first time too: blocks may have been looked at while there was none.
-        if changes.blocks {
+        if changes.blocks && *consumers.leading.borrow() {
             let mut pages = Pages::new(ctx.lister::<IPBlock>()?);
             loop {
                 let page = match pages.next() {

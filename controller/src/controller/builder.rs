@@ -219,8 +219,10 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     }
 
     /// Takes requests from a source, too: a [`source::channel`](crate::source::channel), a timer, any stream, or a
-    /// [`Source`] that may fail. Predicates do not apply to it. It is read from the start, on standbys too; the queue
-    /// holds each request once.
+    /// [`Source`] that may fail. Predicates do not apply to it, and the queue holds each request once.
+    ///
+    /// It is read while this replica leads, or from the start with [`Builder::warm_up`]. A standby takes nothing from
+    /// it, so that a full channel holds up its sender ([more](crate::source#on-a-standby)).
     ///
     /// A stream that ends, fails or panics degrades this controller, which says so in readiness
     /// ([how](crate::source#when-a-source-fails)). Of one whose end is no fault, that is to be said:
@@ -230,11 +232,12 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         self
     }
 
-    /// Registers the handlers at the start and not when this replica leads, so that a standby has its queue filled when
-    /// it takes over (controller-runtime: `EnableWarmup`); as the manager's [`Defaults`](super::Defaults) say, or not.
+    /// Registers the handlers and reads the sources at the start and not when this replica leads, so that a standby has
+    /// its queue filled when it takes over (controller-runtime: `EnableWarmup`); as the manager's [`Defaults`](super::Defaults) say, or not.
     /// Without leader election it changes nothing.
     ///
-    /// The queue of a standby then grows with the number of objects, each once.
+    /// The queue of a standby then grows with the number of objects, each once, and with every distinct request of a
+    /// source: not for a source of messages that only one replica gets.
     pub fn warm_up(mut self, warm_up: bool) -> Self {
         self.settings.warm_up = Some(warm_up);
         self
@@ -285,7 +288,8 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     ///
     /// Stopped alone, the controller gives its lease up, and another replica leads it. When it loses the lease, what its
     /// workers are at is dropped at once, and it stands by and contends again, its caches warm, while the other
-    /// controllers go on; losing the manager's lease ends the manager. When it leads again it is told of every object.
+    /// controllers go on; losing the manager's lease ends the manager. Meanwhile its sources are not read, unless it
+    /// [warms up](Builder::warm_up). When it leads again it is told of every object.
     /// Meanwhile its queue keeps what was not done, for no watch names the requests of sources and timers again; so
     /// `workqueue_depth` of a standby is what it would begin with.
     pub fn lease(mut self, options: leader_election::Options) -> Self {

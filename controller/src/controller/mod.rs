@@ -13,6 +13,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod watch_handle;
 mod watching;
 mod worker;
 
@@ -25,8 +26,9 @@ pub use builder::{BuildError, Builder, NoWatch, OneKind};
 pub use defaults::Defaults;
 pub use reeve_workqueue::LOW_PRIORITY;
 pub use watch::Watch;
-pub(crate) use watching::Late;
+pub use watch_handle::{WatchGuard, WatchHandle};
 pub use watching::WatchError;
+pub(crate) use watching::{Id, Late};
 
 use crate::cache::{CacheError, Caches};
 use crate::client::Client;

@@ -1,4 +1,4 @@
-//! One source of a controller: started, read, and started again when it fails.
+//! One source of a controller: read while the controller may, and started again when it fails.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::worker::text_of;
 use crate::manager::Unavailable;
 use crate::reconcile::RequestKey;
-use crate::source::{Source, Wanted};
+use crate::source::{Requests, Source, Wanted};
 
 /// The first pause before a source is started again; each is twice the one before.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -42,22 +42,39 @@ struct Failure {
 pub(super) struct Gauge {
     name: Arc<str>,
     standing: watch::Sender<(Standing, bool)>,
+    /// Cancelled when the source is removed.
+    removed: CancellationToken,
 }
 
 /// A source that is to be read.
 pub(super) struct Reading<R> {
     source: Source<R>,
     gauge: Arc<Gauge>,
+    /// Its stream, once it was started.
+    requests: Option<Requests<R>>,
 }
 
 // === impl Gauge ===
 
 impl Gauge {
-    /// Returns when the source was started for the first time.
+    /// Returns when the source was started for the first time, or is removed.
     pub(super) async fn started(&self) {
         let mut standing = self.standing.subscribe();
-        // The sender lives in here.
-        let _ = standing.wait_for(|(_, started)| *started).await;
+        tokio::select! {
+            biased;
+            () = self.removed.cancelled() => {}
+            // The sender lives in here.
+            _ = standing.wait_for(|(_, started)| *started) => {}
+        }
+    }
+
+    /// Has it not read any more.
+    pub(super) fn remove(&self) {
+        self.removed.cancel();
+    }
+
+    pub(super) fn is_removed(&self) -> bool {
+        self.removed.is_cancelled()
     }
 
     pub(super) fn is_started(&self) -> bool {
@@ -66,6 +83,9 @@ impl Gauge {
 
     /// Why it is not read.
     pub(super) fn trouble(&self) -> Option<Unavailable> {
+        if self.is_removed() {
+            return None;
+        }
         let (cause, message) = match &self.standing.borrow().0 {
             Standing::Reading | Standing::Finished => return None,
             Standing::Starting => ("not started", format!("{}: being started", self.name)),
@@ -99,26 +119,72 @@ impl<R: RequestKey> Reading<R> {
         let gauge = Arc::new(Gauge {
             name: name.into(),
             standing: watch::Sender::new((Standing::Starting, false)),
+            removed: CancellationToken::new(),
         });
-        Self { source, gauge }
+        Self {
+            source,
+            gauge,
+            requests: None,
+        }
     }
 
     pub(super) fn gauge(&self) -> Arc<Gauge> {
         Arc::clone(&self.gauge)
     }
 
-    /// Moves its requests into `queue`, until it ends and cannot be started again.
+    /// Moves its requests into `queue` while `reads` says so, until it ends and cannot be started again, is removed, or
+    /// `stop` comes. Returns its gauge if there is nothing to say of it any more.
     pub(super) async fn run(
         mut self,
         controller: &str,
         queue: &Queue<R>,
+        mut reads: watch::Receiver<bool>,
         stop: &CancellationToken,
-    ) {
+    ) -> Option<Arc<Gauge>> {
+        let gauge = self.gauge();
+        let ended = async {
+            tokio::select! {
+                () = gauge.removed.cancelled() => {}
+                () = stop.cancelled() => {}
+            }
+        };
+        let reading = async {
+            loop {
+                if reads.wait_for(|reads| *reads).await.is_err() {
+                    return;
+                }
+                tokio::select! {
+                    biased;
+                    _ = reads.wait_for(|reads| !*reads) => self.rest(),
+                    () = self.follow(controller, queue, stop) => return,
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = ended => {}
+            () = reading => {}
+        }
+        let finished = gauge.standing.borrow().0 == Standing::Finished;
+        finished.then_some(gauge)
+    }
+
+    /// It is not read for now. What can be started again is dropped: it may hold what others could work on.
+    fn rest(&mut self) {
+        if self.source.restarts {
+            self.requests = None;
+            self.gauge.enter(Standing::Starting);
+        }
+    }
+
+    /// Moves its requests into `queue`, until it ends and cannot be started again.
+    async fn follow(&mut self, controller: &str, queue: &Queue<R>, stop: &CancellationToken) {
         let mut pause = FIRST_PAUSE;
         let mut said: Option<Failure> = None;
         loop {
             let begin = Instant::now();
             let read = AssertUnwindSafe(self.read(queue)).catch_unwind().await;
+            self.requests = None;
             let failure = match read {
                 Ok(None) => return,
                 Ok(Some(Standing::Failed(failure))) => failure,
@@ -162,9 +228,12 @@ impl<R: RequestKey> Reading<R> {
                 text,
             }))
         };
-        let mut requests = match (self.source.start)()?.await {
-            Ok(requests) => requests,
-            Err(error) => return failed(crate::error_chain(&*error).to_string()),
+        let requests = match &mut self.requests {
+            Some(requests) => requests,
+            none => match (self.source.start)()?.await {
+                Ok(requests) => none.insert(requests),
+                Err(error) => return failed(crate::error_chain(&*error).to_string()),
+            },
         };
         self.gauge.enter(Standing::Reading);
         while let Some(wanted) = requests.next().await {

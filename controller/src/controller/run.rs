@@ -47,10 +47,10 @@ pub(super) struct Plan<R: RequestKey> {
 impl<R: RequestKey> Plan<R> {
     /// Makes the queue, asks for the caches, and hands back what is to run.
     ///
-    /// Sources are read from the start, on a standby too. Handlers are registered when this replica leads, and are
-    /// told of every object there is then: a standby keeps its caches warm and its queue empty. With
-    /// [`Builder::warm_up`](super::Builder::warm_up) they are registered at the start. When a lease of its own is lost
-    /// the workers end, the handlers go, and it waits to lead again; the queue and the caches stay.
+    /// Handlers are registered and sources are read when this replica leads, and handlers are told of every object there
+    /// is then: a standby keeps its caches warm and its queue empty. With
+    /// [`Builder::warm_up`](super::Builder::warm_up) that is at the start. When a lease of its own is lost the workers
+    /// end, the handlers go, no source is read, and it waits to lead again; the queue and the caches stay.
     ///
     /// # Errors
     /// When a kind cannot be cached as the controller wants it.
@@ -308,8 +308,8 @@ impl<R: RequestKey> Run<R> {
     }
 }
 
-/// Reads the sources, also those that are added, for ever.
-async fn pump<R: RequestKey>(
+/// Reads the sources while the handlers are registered, also those that are added, until it is dropped.
+pub(super) async fn pump<R: RequestKey>(
     watching: &Watching<R>,
     controller: &str,
     queue: &Queue<R>,
@@ -320,9 +320,12 @@ async fn pump<R: RequestKey>(
         tokio::select! {
             biased;
             added = watching.next_sources() => {
-                readings.extend(added.into_iter().map(|reading| reading.run(controller, queue, stop)));
+                let reads = || watching.reads();
+                readings.extend(added.into_iter().map(|reading| reading.run(controller, queue, reads(), stop)));
             }
-            Some(()) = readings.next() => {}
+            Some(ended) = readings.next() => if let Some(gauge) = ended {
+                watching.forget(&gauge);
+            }
         }
     }
 }

@@ -17,13 +17,15 @@ use crate::reconcile::{Request, RequestKey};
 /// The predicates of all watches of a controller.
 pub(super) type Filters = Arc<[Box<dyn Filter>]>;
 /// Asks for the cache of a watch.
-type Ask<R> = Box<dyn FnOnce(&Caches, &Filters) -> Result<Attach<R>, CacheError> + Send>;
+type Ask<R> = Box<dyn FnOnce(Caches, &Filters) -> Result<Attach<R>, CacheError> + Send>;
 /// Registers the handler of a watch, which adds to the queue; each time the replica begins to lead.
 type Attach<R> = Box<dyn Fn(&str, &Queue<R>) -> Registration + Send + Sync>;
 
 /// A watch with its kind erased.
 pub(crate) struct AnyWatch<R> {
     ask: Ask<R>,
+    /// Those of another cluster.
+    others: Option<Caches>,
     /// The controller starts without it while the server does not have the kind.
     optional: bool,
 }
@@ -31,6 +33,7 @@ pub(crate) struct AnyWatch<R> {
 /// A watch whose cache fills, whether or not its handler is registered.
 pub(super) struct Asked<R> {
     pub(super) attach: Attach<R>,
+    pub(super) caches: Caches,
     pub(super) optional: bool,
 }
 
@@ -66,7 +69,6 @@ impl<R: RequestKey> AnyWatch<R> {
         H: Handler<V, R>,
     {
         let ask: Ask<R> = Box::new(move |caches, filters| {
-            let caches = others.unwrap_or_else(|| caches.clone());
             let interest = caches.watch(&view, !optional)?;
             let filters = Filters::clone(filters);
             let (handler, predicates) = (Arc::new(handler), Arc::new(predicates));
@@ -84,13 +86,19 @@ impl<R: RequestKey> AnyWatch<R> {
             });
             Ok(attach)
         });
-        Self { ask, optional }
+        Self {
+            ask,
+            others,
+            optional,
+        }
     }
 
     /// Asks for the cache, so that it fills before the handler is registered.
     pub(super) fn ask(self, caches: &Caches, filters: &Filters) -> Result<Asked<R>, CacheError> {
+        let caches = self.others.unwrap_or_else(|| caches.clone());
         Ok(Asked {
-            attach: (self.ask)(caches, filters)?,
+            attach: (self.ask)(caches.clone(), filters)?,
+            caches,
             optional: self.optional,
         })
     }

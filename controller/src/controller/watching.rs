@@ -5,11 +5,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 use reeve_informer::{Activity, CacheHealth};
 use reeve_workqueue::Queue;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::reading::{Gauge, Reading};
 use super::watch::{AnyWatch, Asked, Filters};
@@ -58,19 +60,34 @@ pub(super) struct Watching<R: RequestKey> {
     news: Notify,
     /// A source was added.
     sources: Notify,
+    /// Whether the sources are read.
+    reads: watch::Sender<bool>,
 }
 
 struct State<R: RequestKey> {
-    /// Every watch, in the order in which they were added.
-    asked: Vec<Asked<R>>,
+    /// In the order in which they were added.
+    watches: Vec<Entry<R>>,
     stage: Stage,
-    registered: Vec<Arc<Registered>>,
     /// Those registered since the others were, whose first objects nobody waits for yet.
     late: VecDeque<Member>,
-    /// How every source is doing.
-    gauges: Vec<Arc<Gauge>>,
+    /// How every source is doing that has not finished.
+    gauges: Vec<(Id, Arc<Gauge>)>,
     /// Sources that nobody reads yet.
     sources: Vec<Reading<R>>,
+    /// How many watches and sources were added, and how many of them are sources.
+    added: u64,
+    sources_added: usize,
+}
+
+/// A watch or a source of one controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Id(u64);
+
+/// A watch that is asked for, and its handler while that is registered.
+struct Entry<R> {
+    id: Id,
+    asked: Asked<R>,
+    registered: Option<Arc<Registered>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +111,8 @@ pub(super) enum Member {
 pub(super) struct Registered {
     registration: Registration,
     optional: bool,
+    /// Cancelled when the handler is taken away.
+    removed: CancellationToken,
 }
 
 // === impl Watching ===
@@ -107,55 +126,118 @@ impl<R: RequestKey> Watching<R> {
             caches,
             filters,
             state: Mutex::new(State {
-                asked: Vec::new(),
+                watches: Vec::new(),
                 stage: Stage::Apart,
-                registered: Vec::new(),
                 late: VecDeque::new(),
                 gauges: Vec::new(),
                 sources: Vec::new(),
+                added: 0,
+                sources_added: 0,
             }),
             news: Notify::new(),
             sources: Notify::new(),
+            reads: watch::Sender::new(false),
         }
     }
 
-    /// Asks for the cache of `watch`, and registers its handler if those of the others are. False if the controller
+    /// Asks for the cache of `watch`, and registers its handler if those of the others are. `None` if the controller
     /// has ended.
     ///
     /// # Errors
     /// When the kind cannot be cached as the watch wants it.
-    pub(super) fn add(&self, watch: AnyWatch<R>) -> Result<bool, CacheError> {
+    pub(super) fn add(&self, watch: AnyWatch<R>) -> Result<Option<Id>, CacheError> {
         let asked = watch.ask(&self.caches, &self.filters)?;
         let mut state = self.state.lock();
-        match state.stage {
-            Stage::Apart => {}
+        let registered = match state.stage {
+            Stage::Apart => None,
             Stage::Attached => {
                 let registered = self.register(&asked);
-                state.registered.push(Arc::clone(&registered));
-                state.late.push_back(Member::Watch(registered));
+                let late = Member::Watch(Arc::clone(&registered));
+                state.late.push_back(late);
                 self.news.notify_one();
+                Some(registered)
             }
-            Stage::Over => return Ok(false),
-        }
-        state.asked.push(asked);
-        Ok(true)
+            Stage::Over => return Ok(None),
+        };
+        let id = state.next_id();
+        state.watches.push(Entry {
+            id,
+            asked,
+            registered,
+        });
+        Ok(Some(id))
     }
 
-    /// Has `source` read. False if the controller has ended.
-    pub(super) fn add_source(&self, source: Source<R>) -> bool {
+    /// Has `source` read. `None` if the controller has ended.
+    pub(super) fn add_source(&self, source: Source<R>) -> Option<Id> {
         let mut state = self.state.lock();
         if state.stage == Stage::Over {
-            return false;
+            return None;
         }
-        let reading = Reading::new(source, state.gauges.len() + 1);
+        state.sources_added += 1;
+        let reading = Reading::new(source, state.sources_added);
         if state.stage == Stage::Attached {
             state.late.push_back(Member::Source(reading.gauge()));
             self.news.notify_one();
         }
-        state.gauges.push(reading.gauge());
+        let id = state.next_id();
+        state.gauges.push((id, reading.gauge()));
         state.sources.push(reading);
         self.sources.notify_one();
-        true
+        Some(id)
+    }
+
+    /// How many sources are kept, and how many that came late nobody has waited for.
+    #[cfg(test)]
+    pub(super) fn sources_known(&self) -> usize {
+        let state = self.state.lock();
+        state.gauges.len() + state.late.len()
+    }
+
+    /// Whether the sources are read.
+    pub(super) fn reads(&self) -> watch::Receiver<bool> {
+        self.reads.subscribe()
+    }
+
+    /// There is nothing to say of this source any more.
+    pub(super) fn forget(&self, gauge: &Arc<Gauge>) {
+        gauge.remove();
+        let is_other = |(_, known): &(Id, Arc<Gauge>)| !Arc::ptr_eq(known, gauge);
+        self.state.lock().gauges.retain(is_other);
+        self.forget_late();
+    }
+
+    /// Forgets what was removed before anybody waited for it.
+    fn forget_late(&self) {
+        let over: VecDeque<Member> = {
+            let mut state = self.state.lock();
+            let all = std::mem::take(&mut state.late).into_iter();
+            let (over, left) = all.partition(Member::is_removed);
+            state.late = left;
+            over
+        };
+        // Outside of the lock.
+        drop(over);
+    }
+
+    /// Takes those watches away that `which` names, and returns the future that ends when no handler of them runs any
+    /// more. Whether or not that is polled, they are gone.
+    fn take_watches(&self, which: impl Fn(&Entry<R>) -> bool) -> BoxFuture<'static, ()> {
+        let taken: Vec<Entry<R>> = {
+            let mut state = self.state.lock();
+            state.watches.extract_if(.., |entry| which(entry)).collect()
+        };
+        // Outside of the lock: what is dropped there may take others.
+        let registered = taken.into_iter().filter_map(|entry| entry.registered);
+        let registered: Vec<_> = registered.collect();
+        for registered in &registered {
+            registered.removed.cancel();
+        }
+        self.forget_late();
+        Box::pin(async move {
+            let removed = registered.iter().map(|one| one.registration.remove());
+            join_all(removed).await;
+        })
     }
 
     /// The sources that nobody reads yet, as soon as there are any. For one reader.
@@ -180,14 +262,15 @@ impl<R: RequestKey> Watching<R> {
         }
     }
 
-    /// Registers every handler, which are then told of every object there is.
+    /// Registers every handler, which are then told of every object there is, and has the sources read.
     pub(super) fn attach(&self) {
         let mut state = self.state.lock();
-        let state = &mut *state;
         if state.stage == Stage::Apart {
             state.stage = Stage::Attached;
-            let registered = state.asked.iter().map(|asked| self.register(asked));
-            state.registered.extend(registered);
+            for entry in &mut state.watches {
+                entry.registered = Some(self.register(&entry.asked));
+            }
+            self.reads.send_replace(true);
         }
     }
 
@@ -195,6 +278,7 @@ impl<R: RequestKey> Watching<R> {
         Arc::new(Registered {
             registration: (asked.attach)(&self.name, &self.queue),
             optional: asked.optional,
+            removed: CancellationToken::new(),
         })
     }
 
@@ -211,12 +295,12 @@ impl<R: RequestKey> Watching<R> {
         all.into_iter().find(|member| !member.is_attached())
     }
 
-    /// Takes every handler away, and returns when none of them runs any more.
+    /// Takes every handler away, has no source read, and returns when no handler runs any more.
     pub(super) async fn detach(&self) {
         self.leave(Stage::Apart).await;
     }
 
-    /// As [`Watching::detach`], for ever.
+    /// As [`Watching::detach`], and forgets all watches and sources.
     pub(super) async fn end(&self) {
         self.leave(Stage::Over).await;
     }
@@ -227,15 +311,20 @@ impl<R: RequestKey> Watching<R> {
             let state = &mut *state;
             state.stage = stage;
             state.late.clear();
-            let none = (Vec::new(), Vec::new());
-            let over = match stage {
-                Stage::Over => (
-                    std::mem::take(&mut state.asked),
+            self.reads.send_replace(false);
+            let registered: Vec<Arc<Registered>> = state
+                .watches
+                .iter_mut()
+                .filter_map(|entry| entry.registered.take())
+                .collect();
+            let over = (stage == Stage::Over).then(|| {
+                (
+                    std::mem::take(&mut state.watches),
                     std::mem::take(&mut state.sources),
-                ),
-                Stage::Apart | Stage::Attached => none,
-            };
-            (std::mem::take(&mut state.registered), over)
+                    std::mem::take(&mut state.gauges),
+                )
+            });
+            (registered, over)
         };
         // Outside of the lock: what is dropped there may take others.
         drop(over);
@@ -244,11 +333,22 @@ impl<R: RequestKey> Watching<R> {
         }
     }
 
-    fn all(&self) -> Vec<Member> {
+    /// What is to be ready now: of a standby, none of the sources.
+    pub(super) fn all(&self) -> Vec<Member> {
         let state = self.state.lock();
-        let watches = state.registered.iter().cloned().map(Member::Watch);
-        let sources = state.gauges.iter().cloned().map(Member::Source);
-        watches.chain(sources).collect()
+        let registered = state.watches.iter();
+        let registered = registered.filter_map(|entry| entry.registered.clone());
+        let read = state.stage == Stage::Attached;
+        let sources = state.gauges.iter().filter(|_| read);
+        let sources = sources.map(|(_, gauge)| Member::Source(Arc::clone(gauge)));
+        registered.map(Member::Watch).chain(sources).collect()
+    }
+}
+
+impl<R: RequestKey> State<R> {
+    fn next_id(&mut self) -> Id {
+        self.added += 1;
+        Id(self.added)
     }
 }
 
@@ -272,7 +372,7 @@ impl<R: RequestKey> Inspect for Watching<R> {
         running.collect()
     }
 
-    fn take(&self, late: Box<dyn Any + Send>) -> Result<(), WatchError> {
+    fn take(&self, late: Box<dyn Any + Send>) -> Result<Id, WatchError> {
         let name = || String::from(&*self.name);
         let Ok(late) = late.downcast::<Late<R>>() else {
             return Err(WatchError::OtherRequests(name()));
@@ -284,11 +384,23 @@ impl<R: RequestKey> Inspect for Watching<R> {
             })?,
             Late::Source(source) => self.add_source(source),
         };
-        if taken {
-            Ok(())
-        } else {
-            Err(WatchError::NoController(name()))
+        taken.ok_or_else(|| WatchError::NoController(name()))
+    }
+
+    fn remove(&self, id: Id) -> BoxFuture<'static, ()> {
+        let source = {
+            let mut state = self.state.lock();
+            let place = state.gauges.iter().position(|(known, _)| *known == id);
+            place.map(|place| state.gauges.remove(place).1)
+        };
+        if let Some(source) = source {
+            self.forget(&source);
         }
+        self.take_watches(|entry| entry.id == id)
+    }
+
+    fn leave_caches(&self, caches: &Caches) -> BoxFuture<'static, ()> {
+        self.take_watches(|entry| entry.asked.caches.is(caches))
     }
 }
 
@@ -310,6 +422,13 @@ impl Member {
         }
     }
 
+    fn is_removed(&self) -> bool {
+        match self {
+            Self::Watch(registered) => registered.removed.is_cancelled(),
+            Self::Source(gauge) => gauge.is_removed(),
+        }
+    }
+
     /// Why it names no requests.
     pub(super) fn trouble(&self) -> Option<Unavailable> {
         match self {
@@ -322,16 +441,14 @@ impl Member {
 // === impl Registered ===
 
 impl Registered {
-    /// Returns when the handler has seen its first objects, or the kind is optional and the server does not have it.
+    /// Returns when the handler has seen its first objects or is taken away, or the kind is optional and the server does
+    /// not have it.
     async fn attached(&self) {
-        let synced = self.registration.wait_synced();
-        if !self.optional {
-            return synced.await;
-        }
         tokio::select! {
             biased;
-            () = synced => {}
-            () = self.missing() => {}
+            () = self.removed.cancelled() => {}
+            () = self.registration.wait_synced() => {}
+            () = self.missing(), if self.optional => {}
         }
     }
 
@@ -349,7 +466,7 @@ impl Registered {
 
     /// Why the handler has not seen its first objects.
     fn trouble(&self) -> Option<Unavailable> {
-        if self.registration.has_synced() {
+        if self.registration.has_synced() || self.removed.is_cancelled() {
             return None;
         }
         let health = self.registration.health();

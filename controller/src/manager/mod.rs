@@ -327,8 +327,8 @@ impl Manager {
 
     /// Removes a cluster, and returns when its caches have stopped and its last events are written. Those that take
     /// more than 5 s are dropped, which is logged and counted (`reeve_events_dropped_total`); so are all that are left
-    /// if the future is dropped then. Stop the controllers that watch it before. Its name is free again when every handle
-    /// of it is dropped.
+    /// if the future is dropped then. Controllers lose their watches in it and go on with their others; requests that are
+    /// queued stay queued. Its name is free again when every handle of it is dropped.
     pub async fn remove_cluster(&self, cluster: Cluster) {
         let shared = &self.shared;
         shared
@@ -336,6 +336,7 @@ impl Manager {
             .lock()
             .retain(|known| known.name() != cluster.name());
         shared.health.ready().remove(&cluster.check_name());
+        shared.health.board().leave_caches(cluster.caches()).await;
         cluster.caches().stop().await;
         if let Some(writing) = cluster.writing() {
             // What a server that does not answer is owed must not hold up the stop of the manager later.

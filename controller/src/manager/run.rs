@@ -39,6 +39,10 @@ impl Manager {
                 }
             }
         }
+        if shared.election.is_none() {
+            // Before anything that may ask.
+            shared.leading.send_replace(true);
+        }
         // What is for the leader waits for that by itself.
         shared.start_added(supervisor, Group::Leader);
         self.start_election(supervisor);
@@ -58,7 +62,6 @@ impl Manager {
     fn start_election(&self, supervisor: &mut Supervisor) {
         let shared = &self.shared;
         let (Some(options), Some(fence)) = (shared.election.clone(), shared.fence.clone()) else {
-            shared.leading.send_replace(true);
             return;
         };
         let marks = shared.metrics.leader(&options.name);

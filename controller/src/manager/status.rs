@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
@@ -12,7 +13,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Shared;
-use crate::controller::{Late, Watch, WatchError};
+use crate::cache::Caches;
+use crate::controller::{Id, Late, Watch, WatchError, WatchHandle};
 use crate::handler::Watched;
 use crate::reconcile::RequestKey;
 use crate::source::Source;
@@ -75,7 +77,11 @@ pub(crate) trait Inspect: Send + Sync {
     /// What it is at.
     fn at_work(&self) -> Vec<String>;
     /// Takes one more watch or source: a [`Late`] of its type of requests.
-    fn take(&self, late: Box<dyn Any + Send>) -> Result<(), WatchError>;
+    fn take(&self, late: Box<dyn Any + Send>) -> Result<Id, WatchError>;
+    /// Removes a watch or a source at once. The future ends when its handler does not run any more.
+    fn remove(&self, id: Id) -> BoxFuture<'static, ()>;
+    /// Removes every watch in these caches, as [`Inspect::remove`].
+    fn leave_caches(&self, caches: &Caches) -> BoxFuture<'static, ()>;
 }
 
 /// One runnable, as the manager, its task and its handles know it.
@@ -303,6 +309,17 @@ impl Board {
             .collect()
     }
 
+    /// Takes the watches in these caches from every controller, and returns when no handler of them runs any more.
+    pub(super) async fn leave_caches(&self, caches: &Caches) {
+        let tickets: Vec<Arc<Ticket>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
+        for ticket in tickets {
+            let inspect = ticket.inspect.lock().clone();
+            if let Some(inspect) = inspect {
+                inspect.leave_caches(caches).await;
+            }
+        }
+    }
+
     /// Whether every controller can follow the kinds it needs, and reads its sources.
     pub(super) fn check(&self) -> Result<(), String> {
         let mut problems = Vec::new();
@@ -346,8 +363,10 @@ impl Handle {
     /// is told at once of every object there is, and goes on with its work meanwhile; one that has not started its
     /// workers waits for this watch, too.
     ///
-    /// From then on it is one of the controller's watches: it is gone when the controller is, and on a standby it is
-    /// registered when that leads. A kind that cannot be followed fails readiness and is named there, in the log, in
+    /// From then on it is one of the controller's watches, whether or not the handle that is returned is kept: it is gone
+    /// when the controller is, when [`WatchHandle::remove`] takes it away, or when its
+    /// [cluster is removed](crate::Manager::remove_cluster). On a standby it is registered when that leads. Two watches of
+    /// one kind are two: a reconcile that adds watches keeps their handles. A kind that cannot be followed fails readiness and is named there, in the log, in
     /// [`Handle::health`] and in the metric `reeve_controller_informer_unavailable`; the controller goes on with the
     /// others, unless it has a [`cache_sync_timeout`](crate::controller::Builder::cache_sync_timeout), which then brings the
     /// manager down. That counts from here for this watch if the workers run; before, it is one for all watches.
@@ -355,27 +374,33 @@ impl Handle {
     /// # Errors
     /// When this is no controller or has stopped, its requests are of another type than `R`, or the kind cannot be
     /// cached as the watch wants it.
-    pub fn watch<V: Watched, R: RequestKey>(&self, watch: Watch<V, R>) -> Result<(), WatchError> {
+    pub fn watch<V: Watched, R: RequestKey>(
+        &self,
+        watch: Watch<V, R>,
+    ) -> Result<WatchHandle, WatchError> {
         self.take(Late::Watch(watch.close()))
     }
 
     /// Adds a source of requests to a controller ([`Builder::watches_source`](crate::controller::Builder::watches_source));
-    /// it is read from now on, or from the start of the controller. One that fails is
-    /// [named](crate::source#when-a-source-fails).
+    /// it is read from now on, or when the controller leads. One that fails is
+    /// [named](crate::source#when-a-source-fails); one that has come to its [end](Source::finite) is forgotten.
     ///
     /// # Errors
     /// When this is no controller or has stopped, or its requests are of another type than `R`.
     pub fn watch_source<R: RequestKey>(
         &self,
         source: impl Into<Source<R>>,
-    ) -> Result<(), WatchError> {
+    ) -> Result<WatchHandle, WatchError> {
         self.take(Late::Source(source.into()))
     }
 
-    fn take<R: RequestKey>(&self, late: Late<R>) -> Result<(), WatchError> {
+    fn take<R: RequestKey>(&self, late: Late<R>) -> Result<WatchHandle, WatchError> {
         let inspect = self.ticket.inspect.lock().clone();
         match inspect {
-            Some(inspect) if !self.ticket.is_asked_to_stop() => inspect.take(Box::new(late)),
+            Some(inspect) if !self.ticket.is_asked_to_stop() => {
+                let id = inspect.take(Box::new(late))?;
+                Ok(WatchHandle::new(&inspect, id))
+            }
             _ => Err(WatchError::NoController(self.name().to_owned())),
         }
     }

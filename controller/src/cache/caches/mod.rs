@@ -350,6 +350,20 @@ impl Caches {
         self.shared.state.lock().in_use()
     }
 
+    /// Counts those of its stores that are still there, also when these caches are gone.
+    #[cfg(test)]
+    pub(crate) fn stores_left(&self) -> impl Fn() -> usize + 'static {
+        let slots = self.slots();
+        let stores = slots.iter().filter_map(|slot| slot.bare());
+        let stores: Vec<_> = stores.map(Arc::downgrade).collect();
+        move || {
+            stores
+                .iter()
+                .filter(|store| store.strong_count() > 0)
+                .count()
+        }
+    }
+
     /// Whether both are the same caches.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)

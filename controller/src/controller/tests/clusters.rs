@@ -212,3 +212,43 @@ async fn a_cluster_of_a_running_manager_fails_alone() {
     .await;
     running.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn clusters_that_come_and_go_leave_nothing_behind() {
+    let (here, seen) = (Fake::default(), Seen::default());
+    here.put(&path("a"), map("1"));
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .complete(done(&seen));
+    let running = start(&here, []).await;
+    let manager = &running.manager;
+    let handle = manager.add_controller(controller.unwrap()).unwrap();
+    eventually("it runs", || seen.lock().len() == 1).await;
+    let mut left = Vec::new();
+    for round in 0..100 {
+        let there = Fake::default();
+        there.put(&path(&format!("b{round}")), map("1"));
+        let cluster = Cluster::builder("edge", there.client());
+        let cluster = manager.add_cluster(cluster).unwrap();
+        let watch = Watch::<ConfigMap>::new(View::typed(), handler::for_object());
+        let watch = handle.watch(watch.in_cluster(&cluster)).unwrap();
+        let expected = format!("ns/b{round}");
+        eventually("it is watched", || *seen.lock().last().unwrap() == expected).await;
+        let stores = cluster.caches().stores_left();
+        assert_eq!(stores(), 1);
+        left.push(stores);
+        if round % 2 == 0 {
+            watch.remove().await;
+        }
+        manager.remove_cluster(cluster).await;
+        let health = handle.health();
+        assert!(health.unavailable.is_empty(), "{health:?}");
+    }
+    // The sweep, and the linger of informers.
+    sleep(Duration::from_secs(60)).await;
+    let left: usize = left.iter().map(|stores| stores()).sum();
+    assert_eq!(left, 0);
+    let failures = manager.health().ready().failures();
+    assert!(failures.is_empty(), "{failures:?}");
+    running.end().await;
+}

@@ -215,3 +215,99 @@ async fn a_source_that_is_added_is_read_at_once() {
     assert_eq!(late, Err(source::SendError::Stopped));
     running.end().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_removed_by_its_handle_or_its_guard_and_stays_without() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    let (running, handle) = running(&fake, &seen, |builder| builder).await;
+    let secret = |name: &str| fake.put(&format!("{OTHERS}/{name}"), json!({"metadata": {}}));
+    let names = || {
+        let health = running.manager.caches().health();
+        health
+            .iter()
+            .map(|one| one.name.to_string())
+            .collect::<Vec<_>>()
+    };
+    secret("s");
+    drop(handle.watch(secrets()).unwrap());
+    eventually("it stays", || seen.lock().len() == 2).await;
+    handle.stop().await;
+    let controller = Controller::builder("test").for_kind::<ConfigMap>();
+    let controller = controller.complete(done(&seen)).unwrap();
+    let handle = running.manager.add_controller(controller).unwrap();
+    eventually("it runs again", || seen.lock().len() == 3).await;
+
+    for (number, case) in ["removed", "removed and not waited for", "guarded"]
+        .iter()
+        .enumerate()
+    {
+        let before = seen.lock().len();
+        let watch = handle.watch(secrets()).unwrap();
+        eventually("what is there", || seen.lock().len() > before + number).await;
+        match *case {
+            "removed" => watch.remove().await,
+            "guarded" => {
+                let kept = watch.remove_on_drop().keep();
+                secret(&format!("kept-{number}"));
+                eventually("it is kept", || seen.lock().len() > before + number + 1).await;
+                drop(kept.clone().remove_on_drop());
+                drop(kept.remove());
+            }
+            _ => drop(watch.remove()),
+        }
+        sleep(Duration::from_secs(1)).await;
+        let before = seen.lock().len();
+        secret(&format!("t{number}"));
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(seen.lock().len(), before, "{case}");
+        watch_is_of_no_use_any_more(&running, &handle);
+    }
+    // After the linger.
+    eventually("its cache stops", || names() == ["configmaps"]).await;
+    running.end().await;
+}
+
+/// Nothing is missed by the controller.
+fn watch_is_of_no_use_any_more(running: &Running, handle: &Handle) {
+    assert!(handle.health().unavailable.is_empty());
+    let failures = running.manager.health().ready().failures();
+    assert!(failures.is_empty(), "{failures:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_cannot_be_followed_is_no_longer_waited_for_when_it_is_removed() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    let (running, handle) = running(&fake, &seen, |builder: Configured| {
+        builder.cache_sync_timeout(Duration::from_secs(30))
+    })
+    .await;
+    fake.hook(|_, path| path.ends_with("/secrets").then_some(Fate::Refuse(403)));
+    let watch = handle.watch(secrets()).unwrap();
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(handle.health().unavailable.len(), 1);
+    watch.remove().await;
+    assert!(handle.health().unavailable.is_empty());
+    sleep(Duration::from_secs(100)).await;
+    assert_eq!(handle.state(), State::Running);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_is_removed_is_dropped() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    let (running, handle) = running(&fake, &seen, |builder| builder).await;
+    let (sender, requests) = source::channel::<Request>(1);
+    let source = handle.watch_source::<Request>(requests).unwrap();
+    sender.send(Request::namespaced("ns", "b")).await.unwrap();
+    eventually("it is read", || seen.lock().len() == 2).await;
+    source.remove().await;
+    sleep(Duration::from_millis(1)).await;
+    let late = sender.send(Request::namespaced("ns", "late")).await;
+    assert_eq!(late, Err(source::SendError::Stopped));
+    // One that has failed is named no more.
+    let ended = handle.watch_source::<Request>(futures::stream::empty::<Request>());
+    eventually("it is named", || handle.health().unavailable.len() == 1).await;
+    ended.unwrap().remove().await;
+    assert!(handle.health().unavailable.is_empty());
+    running.end().await;
+}
