@@ -196,8 +196,8 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
                 return (Look::Closed, core.waiters.leave(ticket));
             }
             let next = core.state.next_event();
-            let until = core.waiters.park(ticket, waker, next, now.read());
-            (Look::Wait(until), None)
+            let (until, replaced) = core.waiters.park(ticket, waker, next, now.read());
+            (Look::Wait(until), replaced)
         });
         drop(old_waker);
         look

@@ -115,26 +115,26 @@ impl Waiters {
         }
     }
 
-    /// The waiter found nothing and waits on; `next` is when something is due. Returns how long it
-    /// shall sleep if it is the driver.
+    /// The waiter found nothing and waits on; `next` is when something is due. Returns until when it sleeps if it is
+    /// the driver, and the waker that `waker` replaces, to be dropped outside the lock.
     pub(crate) fn park(
         &mut self,
         ticket: &mut Ticket,
         waker: &Waker,
         next: Option<u64>,
         now: u64,
-    ) -> Option<u64> {
+    ) -> (Option<u64>, Option<Waker>) {
         let index = match *ticket {
             Some(index) => index,
             None => *ticket.insert(self.enter()),
         };
         let waiter = &mut self.waiters[index as usize];
-        match &waiter.waker {
-            Some(known) if known.will_wake(waker) => {}
-            _ => waiter.waker = Some(waker.clone()),
-        }
+        let replaced = match &waiter.waker {
+            Some(known) if known.will_wake(waker) => None,
+            _ => waiter.waker.replace(waker.clone()),
+        };
         let overdue = self.driver_until <= now;
-        match next {
+        let until = match next {
             Some(at) if self.driver == NONE || self.driver == index || overdue => {
                 self.driver = index;
                 self.driver_until = at;
@@ -145,7 +145,8 @@ impl Waiters {
                 None
             }
             _ => None,
-        }
+        };
+        (until, replaced)
     }
 
     /// The waiter goes away, with an item or without. To be followed by [`Waiters::rouse`].

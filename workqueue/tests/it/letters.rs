@@ -9,6 +9,8 @@ use std::time::Duration;
 use reeve_workqueue::limiter::{Delay, Failure, RateLimiter};
 use reeve_workqueue::{OnDrop, Queue};
 
+use crate::limit::within_a_minute;
+
 /// The key whose failure the limiter thinks about for as long as the test wants.
 const GATE: u32 = u32::MAX;
 /// The key for which [`RateLimiter::forget`] panics.
@@ -117,90 +119,102 @@ impl Gated {
 
 #[test]
 fn adds_do_not_wait_for_the_lock_and_keep_their_order() {
-    let gated = Gated::new();
-    gated.queue.add(key(2));
-    gated.while_locked(false, || {
-        for number in [5, 1, 2, 5, 4] {
-            gated.queue.add(key(number));
-        }
+    within_a_minute(|| {
+        let gated = Gated::new();
+        gated.queue.add(key(2));
+        gated.while_locked(false, || {
+            for number in [5, 1, 2, 5, 4] {
+                gated.queue.add(key(number));
+            }
+        });
+        assert_eq!(gated.numbers_ready(), [2, 5, 1, 4]);
     });
-    assert_eq!(gated.numbers_ready(), [2, 5, 1, 4]);
 }
 
 #[test]
 fn runs_end_without_waiting_for_the_lock() {
-    let gated = Gated::new();
-    let queue = &gated.queue;
-    for number in 1..=3 {
-        queue.add(key(number));
-    }
-    let items: Vec<_> = (0..3).filter_map(|_| queue.try_get()).collect();
-    queue.add(key(2));
-    gated.while_locked(false, || {
-        for item in items {
-            item.done();
+    within_a_minute(|| {
+        let gated = Gated::new();
+        let queue = &gated.queue;
+        for number in 1..=3 {
+            queue.add(key(number));
         }
+        let items: Vec<_> = (0..3).filter_map(|_| queue.try_get()).collect();
+        queue.add(key(2));
+        gated.while_locked(false, || {
+            for item in items {
+                item.done();
+            }
+        });
+        let left = queue.snapshot();
+        assert_eq!((left.in_flight, left.ready), (0, 1));
+        assert_eq!(gated.numbers_ready(), [2]);
     });
-    let left = queue.snapshot();
-    assert_eq!((left.in_flight, left.ready), (0, 1));
-    assert_eq!(gated.numbers_ready(), [2]);
 }
 
 #[test]
 fn what_is_left_during_an_operation_that_panics_wakes_a_worker_all_the_same() {
-    let gated = Gated::new();
-    let queue = gated.queue.clone();
-    let worker = thread::spawn(move || queue.get_blocking().map(|item| item.number));
-    gated.while_locked(true, || gated.queue.add(key(7)));
-    assert_eq!(worker.join().unwrap(), Some(7));
+    within_a_minute(|| {
+        let gated = Gated::new();
+        let queue = gated.queue.clone();
+        let worker = thread::spawn(move || queue.get_blocking().map(|item| item.number));
+        gated.while_locked(true, || gated.queue.add(key(7)));
+        assert_eq!(worker.join().unwrap(), Some(7));
+    });
 }
 
 #[test]
 fn a_key_that_panics_when_it_is_compared_costs_its_own_add_only() {
-    let gated = Gated::new();
-    gated.queue.add(key(1));
-    gated.while_locked(false, || {
-        gated.queue.add(key(2));
-        gated.queue.add(Key {
-            number: 3,
-            panics: true,
+    within_a_minute(|| {
+        let gated = Gated::new();
+        gated.queue.add(key(1));
+        gated.while_locked(false, || {
+            gated.queue.add(key(2));
+            gated.queue.add(Key {
+                number: 3,
+                panics: true,
+            });
+            gated.queue.add(key(4));
         });
-        gated.queue.add(key(4));
+        assert_eq!(gated.numbers_ready(), [1, 2, 4]);
     });
-    assert_eq!(gated.numbers_ready(), [1, 2, 4]);
 }
 
 #[test]
 fn a_run_ends_though_the_limiter_panics_when_it_is_to_forget_it() {
-    let gated = Gated::new();
-    let queue = &gated.queue;
-    queue.add(key(UNFORGETTABLE));
-    let item = queue.try_get().unwrap();
-    queue.add_rate_limited(key(UNFORGETTABLE));
-    assert!(queue.cancel(&key(UNFORGETTABLE)));
-    gated.while_locked(false, || item.forget());
-    assert_eq!(queue.snapshot().in_flight, 0);
-    assert_eq!(queue.num_requeues(&key(UNFORGETTABLE)), 0);
+    within_a_minute(|| {
+        let gated = Gated::new();
+        let queue = &gated.queue;
+        queue.add(key(UNFORGETTABLE));
+        let item = queue.try_get().unwrap();
+        queue.add_rate_limited(key(UNFORGETTABLE));
+        assert!(queue.cancel(&key(UNFORGETTABLE)));
+        gated.while_locked(false, || item.forget());
+        assert_eq!(queue.snapshot().in_flight, 0);
+        assert_eq!(queue.num_requeues(&key(UNFORGETTABLE)), 0);
+    });
 }
 
 #[test]
 fn more_than_there_is_room_for_waits_and_is_not_lost() {
-    const MANY: u32 = 1000;
-    let gated = Gated::new();
-    let queue = gated.queue.clone();
-    let (before, at_room) = channel();
-    let mut producer = None;
-    gated.while_locked(false, || {
-        producer = Some(thread::spawn(move || {
-            for number in 0..MANY {
-                if number == 100 {
-                    before.send(()).unwrap();
+    within_a_minute(|| {
+        const MANY: u32 = 1000;
+        let gated = Gated::new();
+        let queue = gated.queue.clone();
+        let (before, at_room) = channel();
+        let mut producer = None;
+        gated.while_locked(false, || {
+            producer = Some(thread::spawn(move || {
+                for number in 0..MANY {
+                    if number == 100 {
+                        before.send(()).unwrap();
+                    }
+                    queue.add(key(number));
                 }
-                queue.add(key(number));
-            }
-        }));
-        at_room.recv().unwrap();
+            }));
+            at_room.recv().unwrap();
+        });
+        producer.unwrap().join().unwrap();
+        assert_eq!(gated.numbers_ready(), (0..MANY).collect::<Vec<_>>());
     });
-    producer.unwrap().join().unwrap();
-    assert_eq!(gated.numbers_ready(), (0..MANY).collect::<Vec<_>>());
 }

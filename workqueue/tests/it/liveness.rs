@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use reeve_clock::Random;
@@ -13,6 +13,8 @@ use reeve_workqueue::{
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, sleep, timeout};
+
+use crate::limit::within_a_minute;
 
 const MS: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_secs(30);
@@ -53,6 +55,42 @@ async fn a_dropped_driver_passes_the_timers_on() {
     drop(driver);
     let (item, at) = other.await.unwrap().unwrap();
     assert_eq!((item, at - start), (7, 10 * MS));
+}
+
+/// The waker of a task that uses the queue when it is freed.
+struct UsesQueueOnDrop {
+    queue: Queue<u32>,
+    dropped: Arc<AtomicUsize>,
+}
+
+impl Wake for UsesQueueOnDrop {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for UsesQueueOnDrop {
+    fn drop(&mut self) {
+        assert_eq!(self.queue.len(), 0);
+        self.dropped.fetch_add(1, SeqCst);
+    }
+}
+
+#[test]
+fn a_replaced_waker_is_dropped_outside_the_lock() {
+    within_a_minute(|| {
+        let queue = Queue::<u32>::new();
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let first = Waker::from(Arc::new(UsesQueueOnDrop {
+            queue: queue.clone(),
+            dropped: Arc::clone(&dropped),
+        }));
+        let mut get = Box::pin(queue.get());
+        let poll = get.as_mut().poll(&mut Context::from_waker(&first));
+        assert!(poll.is_pending());
+        drop(first);
+        assert_eq!(dropped.load(SeqCst), 0, "the queue holds it");
+        assert!(poll_once(&mut get).is_pending());
+        assert_eq!(dropped.load(SeqCst), 1);
+    });
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,28 +318,30 @@ async fn no_wake_up_is_lost_among_many_waiters_that_come_and_go() {
 
 #[test]
 fn plain_threads_get_items_delayed_ones_too_without_a_runtime() {
-    const ITEMS: u64 = 2000;
-    let queue: Queue<u64> = Queue::new();
-    let seen = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                while let Some(item) = queue.get_blocking() {
-                    item.forget();
-                    if seen.fetch_add(1, SeqCst) + 1 == usize::try_from(ITEMS).unwrap() {
-                        queue.shut_down();
+    within_a_minute(|| {
+        const ITEMS: u64 = 2000;
+        let queue: Queue<u64> = Queue::new();
+        let seen = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while let Some(item) = queue.get_blocking() {
+                        item.forget();
+                        if seen.fetch_add(1, SeqCst) + 1 == usize::try_from(ITEMS).unwrap() {
+                            queue.shut_down();
+                        }
                     }
-                }
-            });
-        }
-        for number in 0..ITEMS {
-            match number % 3 {
-                0 => queue.add_after(number, Duration::from_micros(number)),
-                _ => queue.add(number),
+                });
             }
-        }
+            for number in 0..ITEMS {
+                match number % 3 {
+                    0 => queue.add_after(number, Duration::from_micros(number)),
+                    _ => queue.add(number),
+                }
+            }
+        });
+        assert_eq!(seen.load(SeqCst), 2000);
     });
-    assert_eq!(seen.load(SeqCst), 2000);
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,6 +18,8 @@ mod features;
 #[cfg(not(shuttle))]
 mod letters;
 #[cfg(not(shuttle))]
+mod limit;
+#[cfg(not(shuttle))]
 mod limits;
 #[cfg(not(shuttle))]
 mod liveness;
