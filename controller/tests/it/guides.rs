@@ -55,13 +55,17 @@ async fn code(ctx: Context, client: kube_client::Client) -> Result<(), Box<dyn S
         .watches_in(&cluster, view, handler)
         .watches_source(requests)
         .watches_source(source::every(period, request))
+        .warm_up(true)
+        .rate_limiter(reeve_workqueue::default_controller_rate_limiter())
         .workers(8)
         .reconcile_timeout(Duration::from_secs(60))
         .min_interval(Duration::from_secs(30))
         .max_retries(5, |request, error| tracing::info!("{request}: {error}"))
         .complete(reconciler())?;
     let handle = manager.add_controller(many)?;
-    handle.watch(controller::Watch::new(View::<K>::typed(), handler))?;
+    let watch = handle.watch(controller::Watch::new(View::<K>::typed(), handler))?;
+    watch.remove().await;
+    let _guard = watch.remove_on_drop();
     handle.stop().await;
 
     let kind = Kind::of::<ConfigMap>();
@@ -71,7 +75,7 @@ async fn code(ctx: Context, client: kube_client::Client) -> Result<(), Box<dyn S
     let metadata = Controller::builder("metadata").for_view(metadata);
     manager.add_controller(metadata.complete(reconciler())?)?;
 
-    tracing::info!(deadline = ?ctx.deadline());
+    tracing::info!(deadline = ?ctx.deadline(), most = ?controller::OUTAGE_BACK_OFF);
     let wanted = ConfigMap::default();
     ctx.client()
         .apply(&wanted, ApplyOptions::new("greeter").force())
