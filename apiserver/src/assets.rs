@@ -76,9 +76,7 @@ pub fn control_plane() -> Option<Builder> {
     let found = directory.map(|directory| ControlPlane::builder().assets(directory));
     decide(
         found,
-        &format!(
-            "real kube-apiserver: {ASSETS_VARIABLE} is not set; eval \"$(tools/kube-apiserver/build.sh)\" sets it"
-        ),
+        &format!("{ASSETS_VARIABLE} is not set (tools/kube-apiserver/build.sh)"),
     )
 }
 
@@ -91,7 +89,7 @@ pub fn kubectl() -> Option<PathBuf> {
     let named = variable("KUBECTL").map(PathBuf::from);
     decide(
         named.or_else(|| find(&folders(), &["kubectl".to_owned()])),
-        "kubectl: it is in none of the usual folders; set KUBECTL to its path",
+        "no kubectl in the usual folders; set KUBECTL to its path",
     )
 }
 
@@ -107,7 +105,7 @@ pub fn kubectl_of_version(version: &str) -> Option<PathBuf> {
     let named = variable(&name).map(PathBuf::from);
     decide(
         named.or_else(|| find(&folders(), &files)),
-        &format!("kubectl {version}: it is in none of the usual folders; set {name} to its path"),
+        &format!("no kubectl {version} in the usual folders; set {name} to its path"),
     )
 }
 

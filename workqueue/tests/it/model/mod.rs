@@ -3,7 +3,7 @@
 //! Workers wait in `get` with wakers of the test's own, and are polled only when they were woken: a
 //! lost wake-up shows as an item that the reference hands out and the queue does not.
 //!
-//! The number of sequences is `PROPTEST_CASES`, by default 20,000.
+//! The number of sequences is `PROPTEST_CASES`, by default 5,000.
 
 mod reference;
 
@@ -517,7 +517,7 @@ async fn run(config: Config, steps: Vec<Step>) {
 fn proptest_config() -> ProptestConfig {
     let mut config = ProptestConfig::default();
     if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = 20_000;
+        config.cases = 5_000;
     }
     config.failure_persistence = None;
     config
