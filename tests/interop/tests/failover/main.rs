@@ -108,10 +108,7 @@ fn fault_of(round: usize) -> Fault {
 
 /// The contender on client-go, which tests/interop/build.sh builds.
 fn program() -> Option<PathBuf> {
-    assets::program(
-        "REEVE_CONTENDER",
-        "tests/interop/build.sh sets it",
-    )
+    assets::program("REEVE_CONTENDER", "tests/interop/build.sh sets it")
 }
 
 struct Campaign {
