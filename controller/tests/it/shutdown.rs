@@ -18,13 +18,13 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 /// How often each object was counted up, as the server acknowledged it.
-type Acknowledged = Arc<Mutex<BTreeMap<String, u32>>>;
+pub(crate) type Acknowledged = Arc<Mutex<BTreeMap<String, u32>>>;
 
 const OBJECTS: usize = 120;
 
 /// Counts each object up, again and again, and notes what the server acknowledged. Takes a while before the write and
 /// after it.
-fn counter(acknowledged: &Acknowledged) -> Controller {
+pub(crate) fn counter(acknowledged: &Acknowledged) -> Controller {
     let acknowledged = Arc::clone(acknowledged);
     let reconciler = reconcile::function(move |ctx: Context, request: Request| {
         let acknowledged = Arc::clone(&acknowledged);
@@ -64,8 +64,12 @@ async fn objects(cluster: &Cluster) {
 async fn counts(cluster: &Cluster) -> BTreeMap<String, u32> {
     let (client, all) = (cluster.client(), ListParams::default());
     let list = client.list::<ConfigMap>(Some("default"), &all).await;
-    let items = list.unwrap().items.into_iter();
-    items
+    counts_of(list.unwrap().items)
+}
+
+/// What these objects hold.
+pub(crate) fn counts_of(maps: Vec<ConfigMap>) -> BTreeMap<String, u32> {
+    maps.into_iter()
         .filter_map(|map| {
             let count = map.data?.get("count")?.parse().ok()?;
             Some((map.metadata.name?, count))
@@ -115,6 +119,56 @@ fn a_stop_under_load_loses_no_acknowledged_write() {
                     Some(""),
                     "released, so the next leads at once"
                 );
+            }
+        });
+}
+
+#[test]
+fn a_stop_during_a_storm_of_refusals_loses_no_acknowledged_write() {
+    Setup::new()
+        .server(Server::BuiltIn)
+        .run(async |cluster: Cluster| {
+            objects(&cluster).await;
+            let acknowledged = Acknowledged::default();
+            // Most writes are refused, each watch ends after a few events, and the next one is too old.
+            let faults = cluster.faults();
+            let refused = Rule::new().verb("patch").status(429, "busy").retry_after(1);
+            let refused = faults.add(refused.probability(0.7));
+            let cut = faults.add(Rule::new().verb("watch").close_after(3));
+            let expired = Rule::new()
+                .verb("watch")
+                .status(410, "too old resource version");
+            let expired = faults.add(expired.probability(0.5));
+            for round in 1..=4u64 {
+                let lease = leader_election::Options::new("default", "counter", "pod");
+                let manager = cluster.manager().leader_election(lease);
+                let manager = manager.build().await.unwrap();
+                manager.add_controller(counter(&acknowledged)).unwrap();
+                let running = cluster.start(&manager);
+                let before: u32 = acknowledged.lock().values().sum();
+                cluster
+                    .eventually("some writes are acknowledged", async || {
+                        acknowledged.lock().values().sum::<u32>() > before + 50
+                    })
+                    .await;
+                sleep(Duration::from_millis(130 * round)).await;
+                let stopped = Instant::now();
+                running.end().await;
+                let took = stopped.elapsed();
+                // What waits for its back-off is not waited for.
+                assert!(took < Duration::from_secs(1), "round {round}: {took:?}");
+                assert_eq!(
+                    counts(&cluster).await,
+                    *acknowledged.lock(),
+                    "round {round}"
+                );
+                let key = ObjectKey::namespaced("default", "counter");
+                let lease = cluster.client().get::<Lease>(&key).await.unwrap();
+                let holder = lease.spec.unwrap().holder_identity;
+                assert_eq!(holder.as_deref(), Some(""), "round {round}");
+            }
+            for (what, rule) in [("429", refused), ("cut", cut), ("410", expired)] {
+                assert!(rule.hits() > 3, "{what}: {}", rule.hits());
             }
         });
 }

@@ -1,19 +1,36 @@
 //! Signals, each to a process of its own: a handler once installed stays.
+//!
+//! One process works against a real kube-apiserver when it is sent its signal.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_client::Config;
+use kube_client::config::{KubeConfigOptions, Kubeconfig};
+use kube_core::params::ListParams;
 use reeve_apiserver::ApiServer;
-use reeve_controller::{Manager, Runnable};
+use reeve_apiserver::control_plane::ControlPlane;
+use reeve_controller::{Client, Manager, ObjectKey, Runnable, leader_election};
+use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::shutdown::{Acknowledged, counter, counts_of};
+
 /// Set for a process that is sent signals: whether its worker ends when it is told to.
 const WORKER: &str = "REEVE_TEST_WORKER";
+/// Set for a process that is sent a signal while it writes: the kubeconfig of its API server.
+const KUBECONFIG: &str = "REEVE_TEST_KUBECONFIG";
+/// The test that waits for a signal.
+const MANAGER: &str = "a_manager_that_runs_until_a_signal";
 /// How long anything may take that takes no time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -45,6 +62,38 @@ async fn a_manager_that_runs_until_a_signal() {
     manager.run_until_signal().await.unwrap();
 }
 
+/// The process that is sent a signal while it writes. Without the variable, nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it is started by another, as a process"]
+async fn a_controller_that_counts_until_a_signal() {
+    let Ok(file) = std::env::var(KUBECONFIG) else {
+        return;
+    };
+    let kubeconfig = Kubeconfig::read_from(file).unwrap();
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options);
+    let client = kube_client::Client::try_from(config.await.unwrap()).unwrap();
+    let acknowledged = Acknowledged::default();
+    let manager = Manager::builder(client)
+        .leader_election(leader_election::Options::new("default", "counter", "pod"))
+        .build()
+        .await
+        .unwrap();
+    manager.add_controller(counter(&acknowledged)).unwrap();
+    let written = Arc::clone(&acknowledged);
+    let watching = tokio::spawn(async move {
+        while written.lock().values().sum::<u32>() < 100 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        println!("at work");
+    });
+    manager.run_until_signal().await.unwrap();
+    watching.abort();
+    for (name, count) in &*acknowledged.lock() {
+        println!("acknowledged {name} {count}");
+    }
+}
+
 /// A process that is sent signals, killed when this is dropped.
 struct Process {
     child: Child,
@@ -55,11 +104,12 @@ struct Process {
 // === impl Process ===
 
 impl Process {
-    fn start(worker: &str) -> Self {
+    /// A process of this binary that runs one test, with one more variable in its environment.
+    fn start(test: &str, variable: &str, value: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "signals::a_manager_that_runs_until_a_signal"])
+            .args(["--exact", &format!("signals::{test}")])
             .args(["--ignored", "--nocapture"])
-            .env(WORKER, worker)
+            .env(variable, value)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -89,16 +139,17 @@ impl Process {
         assert!(sent.unwrap().success());
     }
 
-    /// The status it ends with.
-    fn ends(&mut self) -> Option<i32> {
+    /// The status it ends with, and what it says until then.
+    fn ends(&mut self) -> (Option<i32>, Vec<String>) {
+        let mut said = Vec::new();
         loop {
             match self.lines.recv_timeout(PATIENCE) {
-                Ok(_) => {}
+                Ok(line) => said.push(line),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => panic!("it does not end"),
             }
         }
-        self.child.wait().unwrap().code()
+        (self.child.wait().unwrap().code(), said)
     }
 }
 
@@ -112,23 +163,62 @@ impl Drop for Process {
 #[test]
 fn the_first_signal_stops_gracefully() {
     for signal in ["-TERM", "-INT"] {
-        let mut process = Process::start("ends");
+        let mut process = Process::start(MANAGER, WORKER, "ends");
         process.says("at work");
         process.is_sent(signal);
         process.says("told to stop");
         process.says("done");
-        assert_eq!(process.ends(), Some(0), "{signal}");
+        assert_eq!(process.ends().0, Some(0), "{signal}");
     }
 }
 
 #[test]
 fn a_second_signal_exits_with_status_1() {
     for (first, second) in [("-TERM", "-TERM"), ("-INT", "-INT"), ("-TERM", "-INT")] {
-        let mut process = Process::start("hangs");
+        let mut process = Process::start(MANAGER, WORKER, "hangs");
         process.says("at work");
         process.is_sent(first);
         process.says("told to stop");
         process.is_sent(second);
-        assert_eq!(process.ends(), Some(1), "{first}, {second}");
+        assert_eq!(process.ends().0, Some(1), "{first}, {second}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_under_load_loses_no_write_that_a_real_server_acknowledged() {
+    let Some(control_plane) = ControlPlane::from_assets().await.unwrap() else {
+        return;
+    };
+    let client = Client::new(control_plane.client().unwrap());
+    for number in 0..40 {
+        let name = format!("map-{number:03}");
+        let map = json!({"metadata": {"name": name, "namespace": "default"}});
+        let map: ConfigMap = serde_json::from_value(map).unwrap();
+        client.create(&map).await.unwrap();
+    }
+    let file = control_plane.directory().join("counter.kubeconfig");
+    std::fs::write(&file, control_plane.kubeconfig()).unwrap();
+    let file = file.display().to_string();
+    let said = tokio::task::spawn_blocking(move || {
+        let test = "a_controller_that_counts_until_a_signal";
+        let mut process = Process::start(test, KUBECONFIG, &file);
+        process.says("at work");
+        process.is_sent("-TERM");
+        process.ends()
+    });
+    let (code, said) = said.await.unwrap();
+    assert_eq!(code, Some(0), "{said:?}");
+    let acknowledged: BTreeMap<String, u32> = said
+        .iter()
+        .filter_map(|line| line.strip_prefix("acknowledged ")?.split_once(' '))
+        .map(|(name, count)| (name.to_owned(), count.parse().unwrap()))
+        .collect();
+    assert!(acknowledged.values().sum::<u32>() >= 100, "{said:?}");
+    let all = ListParams::default();
+    let maps = client.list::<ConfigMap>(Some("default"), &all).await;
+    assert_eq!(counts_of(maps.unwrap().items), acknowledged);
+    let key = ObjectKey::namespaced("default", "counter");
+    let lease = client.get::<Lease>(&key).await.unwrap();
+    let holder = lease.spec.unwrap().holder_identity;
+    assert_eq!(holder.as_deref(), Some(""), "released");
 }

@@ -7,15 +7,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_util::rt::TokioIo;
+use http::StatusCode;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use reeve_controller::MetricsServer;
 use reeve_controller::certificates::Certificates;
 use reeve_controller::metrics_server::Certificate;
+use reeve_controller::server::{Limits, Router, Server, text};
 use reeve_controller::testing::Cluster;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use crate::servers::client::{Trust, get_by, read, request};
 use crate::servers::{anywhere, serving};
@@ -285,6 +289,108 @@ async fn with_authorities_of_clients_nobody_without_their_certificate_is_let_in(
         .await;
     assert_eq!(asked(&unknown).await.unwrap().code, 200);
     running.end().await;
+}
+
+#[tokio::test]
+async fn a_slow_request_over_http2_outlives_its_certificate_and_its_authority() {
+    let cluster = Cluster::in_process().await;
+    let (first, second) = (pair(), pair());
+    let (old, old_pem) = authority("old");
+    let (new, new_pem) = authority("new");
+    let mut volume = Volume::new(
+        &cluster,
+        &[
+            ("tls.crt", &first.0),
+            ("tls.key", &first.1),
+            ("ca.crt", &old_pem),
+        ],
+    );
+    let certificates = Certificates::from_files(volume.file("tls.crt"), volume.file("tls.key"));
+    let certificates = certificates.await.unwrap();
+    let certificates = certificates.with_client_authorities(volume.file("ca.crt"));
+    let certificates = certificates.await.unwrap();
+    let mut changes = certificates.changes();
+
+    let (reaches, reached) = oneshot::channel();
+    let reaches = Mutex::new(Some(reaches));
+    let goes_on = Arc::new(Notify::new());
+    let waits = Arc::clone(&goes_on);
+    let router = Router::new()
+        .route("/slow", move |_| {
+            if let Some(reaches) = reaches.lock().take() {
+                let _ = reaches.send(());
+            }
+            let waits = Arc::clone(&waits);
+            async move {
+                waits.notified().await;
+                text(StatusCode::OK, "late")
+            }
+        })
+        .unwrap()
+        .route("/quick", |_| async { text(StatusCode::OK, "here") })
+        .unwrap();
+    let server = Server::bind("test", anywhere(), router.into_handler()).await;
+    // More than the time that passes until the files are read again.
+    let limits = Limits {
+        answer_timeout: Duration::from_secs(60),
+        ..Limits::default()
+    };
+    let server = server.unwrap().limits(limits);
+    let server = server.tls(certificates, true).unwrap();
+    let address = server.local_addr().unwrap();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(server.run(stop.clone()));
+
+    let client = ExtendedKeyUsagePurpose::ClientAuth;
+    let trust = |root: &str, issuer| Trust {
+        roots: vec![der(root)],
+        identity: Some(signed(issuer, client.clone())),
+    };
+    let before = trust(&first.0, &old);
+    let stream = before.connect(address, &["h2"]).await.unwrap();
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
+    let driving = tokio::spawn(connection);
+    let over_http2 = |path: &str| {
+        let mut request = request(path, &[]);
+        request.headers_mut().remove("host");
+        *request.uri_mut() = format!("https://localhost{path}").parse().unwrap();
+        request
+    };
+    let slow = tokio::spawn(sender.send_request(over_http2("/slow")));
+    reached.await.unwrap();
+
+    volume.put(&[
+        ("tls.crt", &second.0),
+        ("tls.key", &second.1),
+        ("ca.crt", &new_pem),
+    ]);
+    looked().await;
+    changes.changed().await.unwrap();
+    // New connections have the new pair, and need the new authority.
+    let after = trust(&second.0, &new);
+    cluster
+        .eventually("a client of the new authority connects", async || {
+            get_by(&after, address, "/quick", &[]).await
+        })
+        .await;
+    get_by(&before, address, "/quick", &[]).await.unwrap_err();
+    get_by(&trust(&second.0, &old), address, "/quick", &[])
+        .await
+        .unwrap_err();
+
+    // The connection that was there before goes on: its slow request, and one more.
+    assert!(!slow.is_finished());
+    goes_on.notify_one();
+    let answer = slow.await.unwrap().unwrap();
+    assert_eq!(read(answer).await.unwrap(), (200, "late".to_owned()));
+    let answer = sender.send_request(over_http2("/quick")).await.unwrap();
+    assert_eq!(read(answer).await.unwrap(), (200, "here".to_owned()));
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    driving.abort();
 }
 
 #[tokio::test]
