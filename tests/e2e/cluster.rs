@@ -1,6 +1,7 @@
 //! The two API servers a case runs against, and what the manifests say.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use kube_client::Client;
 use reeve_apiserver::assets;
@@ -21,12 +22,34 @@ pub(crate) enum Kind {
 
 enum Server {
     Builtin(Builtin),
-    Real(Box<ControlPlane>),
+    /// Always there, until the case ends.
+    Real(Option<Box<ControlPlane>>),
+}
+
+/// Control planes that no case uses now. A case takes one and leaves it here when it ends, so that as many are started
+/// as cases run at once.
+static IDLE: Mutex<Vec<Box<ControlPlane>>> = Mutex::new(Vec::new());
+
+/// A control plane without objects of earlier cases; `None` when the case is skipped.
+async fn real() -> Option<Box<ControlPlane>> {
+    let builder = assets::control_plane()?;
+    let idle = IDLE.lock().expect("no case panics here").pop();
+    if let Some(control_plane) = idle {
+        control_plane
+            .remove_directory_at_exit(false)
+            .expect("a case that panics keeps the logs");
+        control_plane.reset().await.expect("a reset");
+        return Some(control_plane);
+    }
+    let control_plane = builder.controller_manager(true).start().await;
+    Some(Box::new(control_plane.expect("the control plane starts")))
 }
 
 /// A running API server with a directory for the files of the case.
 pub(crate) struct Cluster {
     server: Server,
+    /// Whether the case took the API server away and did not bring it back.
+    api_stopped: bool,
     directory: PathBuf,
 }
 
@@ -37,26 +60,31 @@ impl Cluster {
     pub(crate) async fn start(kind: Kind) -> Option<Self> {
         let server = match kind {
             Kind::Builtin => Server::Builtin(Builtin::start().await),
-            Kind::Real => {
-                let control_plane = assets::control_plane()?
-                    .controller_manager(true)
-                    .start()
-                    .await;
-                Server::Real(Box::new(control_plane.expect("the control plane starts")))
-            }
+            Kind::Real => Server::Real(Some(real().await?)),
         };
         static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let directory =
             std::env::temp_dir().join(format!("reeve-e2e-{}-{count}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory for the case");
-        Some(Self { server, directory })
+        Some(Self {
+            server,
+            api_stopped: false,
+            directory,
+        })
+    }
+
+    fn control_plane(&self) -> &ControlPlane {
+        match &self.server {
+            Server::Real(Some(control_plane)) => control_plane,
+            _ => unreachable!("only asked of a real server, which goes with the case"),
+        }
     }
 
     pub(crate) fn client(&self) -> Client {
         match &self.server {
             Server::Builtin(builtin) => builtin.client(),
-            Server::Real(control_plane) => control_plane.client().expect("a client"),
+            Server::Real(_) => self.control_plane().client().expect("a client"),
         }
     }
 
@@ -64,7 +92,7 @@ impl Cluster {
     fn kubeconfig(&self) -> String {
         match &self.server {
             Server::Builtin(builtin) => builtin.kubeconfig(),
-            Server::Real(control_plane) => control_plane.kubeconfig(),
+            Server::Real(_) => self.control_plane().kubeconfig(),
         }
     }
 
@@ -108,17 +136,23 @@ impl Cluster {
 
     /// Takes the API server away, connections and all; what it stored stays.
     pub(crate) fn stop_api(&mut self) {
+        self.api_stopped = true;
         match &mut self.server {
             Server::Builtin(builtin) => builtin.stop(),
-            Server::Real(control_plane) => control_plane.stop_apiserver(),
+            Server::Real(control_plane) => {
+                let control_plane = control_plane.as_mut().expect("it is there");
+                control_plane.stop_apiserver();
+            }
         }
     }
 
     /// Brings it back, at the same address.
     pub(crate) async fn start_api(&mut self) {
+        self.api_stopped = false;
         match &mut self.server {
             Server::Builtin(builtin) => builtin.serve(),
             Server::Real(control_plane) => {
+                let control_plane = control_plane.as_mut().expect("it is there");
                 control_plane.start_apiserver().await.expect("it starts");
             }
         }
@@ -127,6 +161,15 @@ impl Cluster {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        if let Server::Real(control_plane) = &mut self.server
+            && let Some(control_plane) = control_plane.take()
+            && !self.api_stopped
+            && !std::thread::panicking()
+            && control_plane.remove_directory_at_exit(true).is_ok()
+            && let Ok(mut idle) = IDLE.lock()
+        {
+            idle.push(control_plane);
+        }
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

@@ -9,12 +9,13 @@ use std::process::{Child, Command, Stdio};
 use super::Error;
 
 /// Runs the program (`"$@"`) and kills it when standard input ends. That happens when the [`Process`] is dropped
-/// and also when this process is killed and can drop nothing: the system closes the pipe for it.
+/// and also when this process is killed and can drop nothing: the system closes the pipe for it. Then the directory goes,
+/// too, if it holds the file [`REMOVE_AT_EXIT`].
 const GUARD: &str = r#"
 exec 3<&0
 "$@" 3<&- </dev/null &
 program=$!
-{ read -r _ <&3; kill -9 "$program" 2>/dev/null; } &
+{ read -r _ <&3; kill -9 "$program" 2>/dev/null; [ ! -e .remove-at-exit ] || rm -rf "$PWD"; } &
 guard=$!
 exec 3<&-
 wait "$program"
@@ -22,6 +23,9 @@ code=$?
 kill "$guard" 2>/dev/null
 exit "$code"
 "#;
+
+/// The file whose presence has the directory removed at the end of this process; [`GUARD`] names it, too.
+pub(super) const REMOVE_AT_EXIT: &str = ".remove-at-exit";
 
 const TAIL_BYTES: u64 = 3_000;
 

@@ -95,3 +95,62 @@ async fn the_controller_manager_makes_service_accounts_whose_tokens_are_refused_
         "everyone may ask for the version"
     );
 }
+
+#[tokio::test]
+async fn a_reset_removes_what_was_made_and_leaves_a_server_that_works() {
+    let Some(builder) = assets::control_plane() else {
+        return;
+    };
+    let control_plane = builder
+        .controller_manager(true)
+        .start()
+        .await
+        .expect("the control plane starts");
+    let client = control_plane.client().expect("a client");
+    let names = serde_json::json!({"plural": "widgets", "singular": "widget", "kind": "Widget"});
+    let schema = serde_json::json!({"openAPIV3Schema": {"type": "object"}});
+    let version = serde_json::json!(
+        {"name": "v1", "served": true, "storage": true, "schema": schema});
+    let definition = serde_json::json!({
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]},
+    });
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let widgets = "/apis/example.com/v1/namespaces/mine/widgets";
+    let widget = serde_json::json!({
+        "apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"name": "one", "finalizers": ["example.com/never"]},
+    });
+    for round in 1..=3 {
+        let namespace = serde_json::json!({"metadata": {"name": "mine"}});
+        post(&client, "/api/v1/namespaces", &namespace)
+            .await
+            .unwrap_or_else(|error| panic!("round {round}: {error}"));
+        post(&client, definitions, &definition)
+            .await
+            .unwrap_or_else(|error| panic!("round {round}: {error}"));
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+        while let Err(error) = post(&client, widgets, &widget).await {
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "round {round}: {error}"
+            );
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+
+        control_plane.reset().await.expect("a reset");
+        for path in [
+            "/api/v1/namespaces/mine".to_owned(),
+            format!("{definitions}/widgets.example.com"),
+        ] {
+            let error = get(&client, &path).await.expect_err("it is gone");
+            assert!(error.to_string().contains("not found"), "{error}");
+        }
+        get(
+            &client,
+            "/api/v1/namespaces/default/serviceaccounts/default",
+        )
+        .await
+        .expect("what the control plane made stays");
+    }
+}
