@@ -414,11 +414,13 @@ fn jumps(manager: &Manager, again: Sender<Request>) -> Runnable {
     let clock = manager.clock().clone();
     let caches = manager.caches().clone();
     Runnable::new("wall clock", move |stop| async move {
+        // One watcher for all calls: a jump while the blocks of another are sent is reported, too.
+        let mut watcher = clock.watch_jumps(JUMP, LOOK_FOR_JUMPS);
         loop {
             let jump = tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok::<_, std::convert::Infallible>(()),
-                jump = clock.jumped(JUMP, LOOK_FOR_JUMPS) => jump,
+                jump = watcher.jumped() => jump,
             };
             tracing::warn!(by = ?jump.by, "the wall clock was set; looking at every block");
             let Ok(lister) = caches.lister::<IPBlock>() else {

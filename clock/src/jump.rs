@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
+
+use crate::Clock;
 
 /// A change of the wall clock that monotonic time does not explain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,31 +14,57 @@ pub struct Jump {
     pub by: SignedDuration,
 }
 
-/// Compares wall and monotonic time between two looks.
+/// Reports changes of the wall clock; see [`Clock::watch_jumps`].
+///
+/// It keeps what it compared last between calls, so a jump that happens between two calls of
+/// [`jumped`](Self::jumped), or while a call was dropped, is reported by the next one.
 #[derive(Debug)]
-pub(crate) struct Watcher {
+pub struct JumpWatcher {
+    clock: Clock,
+    tolerance: Duration,
+    interval: Duration,
+    /// The readings of the last comparison.
     wall: Timestamp,
     monotonic: Instant,
 }
 
-// === impl Watcher ===
+// === impl JumpWatcher ===
 
-impl Watcher {
-    pub(crate) fn new(wall: Timestamp, monotonic: Instant) -> Self {
-        Self { wall, monotonic }
+impl JumpWatcher {
+    pub(crate) fn new(clock: Clock, tolerance: Duration, interval: Duration) -> Self {
+        Self {
+            wall: clock.now(),
+            monotonic: Instant::now(),
+            clock,
+            tolerance,
+            interval,
+        }
     }
 
-    /// The jump since the last look, if it is larger than `tolerance`; remembers this look.
-    pub(crate) fn observe(
-        &mut self,
-        wall: Timestamp,
-        monotonic: Instant,
-        tolerance: Duration,
-    ) -> Option<Jump> {
+    /// Returns when the wall clock has moved by more than the tolerance against monotonic time since the last
+    /// comparison. A suspend counts as a jump: monotonic time stood still in it.
+    ///
+    /// Cancel-safe: a call that is dropped loses nothing, and does not delay the next comparison.
+    pub async fn jumped(&mut self) -> Jump {
+        loop {
+            // Later than there is time for: never.
+            match self.monotonic.checked_add(self.interval) {
+                Some(due) => sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+            if let Some(jump) = self.compare() {
+                return jump;
+            }
+        }
+    }
+
+    /// The jump since the last comparison, if it is larger than the tolerance.
+    fn compare(&mut self) -> Option<Jump> {
+        let (wall, monotonic) = (self.clock.now(), Instant::now());
         let passed = SignedDuration::try_from(monotonic.saturating_duration_since(self.monotonic))
             .unwrap_or(SignedDuration::MAX);
         let by = wall.duration_since(self.wall).saturating_sub(passed);
-        *self = Self { wall, monotonic };
-        (by.unsigned_abs() > tolerance).then_some(Jump { by })
+        (self.wall, self.monotonic) = (wall, monotonic);
+        (by.unsigned_abs() > self.tolerance).then_some(Jump { by })
     }
 }

@@ -19,13 +19,13 @@
 //! # });
 //! ```
 //!
-//! A wall clock can be set while the program runs. Whoever sleeps until a date awaits
-//! [`Clock::jumped`] beside the sleep and looks again when it returns.
+//! A wall clock can be set while the program runs. A task that sleeps until a date also awaits
+//! [`JumpWatcher::jumped`] of one [`Clock::watch_jumps`], and evaluates the date again when that returns.
 
 mod jump;
 mod random;
 
-pub use jump::Jump;
+pub use jump::{Jump, JumpWatcher};
 pub use random::{Random, scaled};
 
 use std::sync::Arc;
@@ -145,17 +145,11 @@ impl Clock {
         }
     }
 
-    /// Returns when the wall clock has moved by more than `tolerance` against monotonic time.
-    ///
-    /// Looks every `interval`. A suspend counts as a jump: monotonic time stood still in it.
-    pub async fn jumped(&self, tolerance: Duration, interval: Duration) -> Jump {
-        let mut watcher = jump::Watcher::new(self.now(), Instant::now());
-        loop {
-            tokio::time::sleep(interval).await;
-            if let Some(jump) = watcher.observe(self.now(), Instant::now(), tolerance) {
-                return jump;
-            }
-        }
+    /// Watches from now on for changes of the wall clock by more than `tolerance` against monotonic time, comparing the
+    /// two every `interval`.
+    #[must_use]
+    pub fn watch_jumps(&self, tolerance: Duration, interval: Duration) -> JumpWatcher {
+        JumpWatcher::new(self.clone(), tolerance, interval)
     }
 }
 
@@ -227,17 +221,53 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_jump_of_the_wall_clock_is_seen_and_measured() {
         let clock = Clock::simulated(start(), 1);
-        let other = clock.clone();
-        let watch = tokio::spawn(async move {
-            other
-                .jumped(Duration::from_secs(1), Duration::from_secs(5))
-                .await
-        });
+        let mut watcher = clock.watch_jumps(Duration::from_secs(1), Duration::from_secs(5));
+        let watch = tokio::spawn(async move { watcher.jumped().await });
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(!watch.is_finished(), "time passing is no jump");
         clock.jump(SignedDuration::from_hours(2));
         let jump = watch.await.unwrap();
         assert_eq!(jump.by, SignedDuration::from_hours(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_jump_between_two_calls_is_reported_by_the_next() {
+        let clock = Clock::simulated(start(), 1);
+        let mut watcher = clock.watch_jumps(Duration::from_secs(1), Duration::from_secs(5));
+        for by in [2, -1] {
+            // The caller works for longer than the interval, and the clock is set meanwhile.
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            clock.jump(SignedDuration::from_hours(by));
+            let before = Instant::now();
+            let jump = watcher.jumped().await;
+            assert_eq!(jump.by, SignedDuration::from_hours(by));
+            assert_eq!(before.elapsed(), Duration::ZERO, "the comparison was due");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_that_are_dropped_sooner_than_the_interval_miss_no_jump() {
+        let clock = Clock::simulated(start(), 1);
+        let mut watcher = clock.watch_jumps(Duration::from_secs(1), Duration::from_secs(5));
+        clock.jump(SignedDuration::from_hours(2));
+        let second = Duration::from_secs(1);
+        let mut waited = 0;
+        let jump = loop {
+            match tokio::time::timeout(second, watcher.jumped()).await {
+                Ok(jump) => break jump,
+                Err(_) => waited += 1,
+            }
+            assert!(waited < 60, "no call lasts for an interval");
+        };
+        assert_eq!((jump.by, waited), (SignedDuration::from_hours(2), 4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_suspend_counts_as_a_jump() {
+        let clock = Clock::simulated(start(), 1);
+        let mut watcher = clock.watch_jumps(Duration::from_secs(1), Duration::from_secs(5));
+        clock.suspend(Duration::from_secs(600));
+        assert_eq!(watcher.jumped().await.by, SignedDuration::from_secs(600));
     }
 
     #[tokio::test(start_paused = true)]
