@@ -21,6 +21,8 @@
 //!   [`reflector`].
 //! * [`Fifo`] with its two types [`RealFifo`] and [`DeltaFifo`]; [`Delta`], [`Deletion`], [`Snapshot`].
 //! * [`CacheHealth`], and [`MetricsProvider`] with [`Measurement`] to count.
+//! * [`connect`]: a kube client that finds dead peers and retries nothing by itself, so that the bounds of [`reflector`]
+//!   hold.
 //! * [`Endpoint`], [`Scope`], [`Selection`]: which objects; [`transport`]: requests with deadlines that never
 //!   log a body.
 //!
@@ -37,6 +39,7 @@
 
 pub mod backoff;
 mod compact;
+pub mod connect;
 mod decode;
 mod entry;
 mod event;

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use reeve_clock::Clock;
-use reeve_informer::{Event, HandlerOptions, ObjectKey, SharedInformer};
+use reeve_informer::{Event, HandlerOptions, ObjectKey, SharedInformer, connect};
 use reeve_workqueue::Queue;
 use tokio_util::sync::CancellationToken;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let client = kube_client::Client::try_default().await?;
+    // It leaves retrying to the informer, and notices a dead connection.
+    let client = connect::infer(&connect::Options::new()).await?;
     let queue: Queue<ObjectKey> = Queue::builder()
         .name("config-maps")
         .clock(Clock::system())

@@ -9,6 +9,7 @@ mod apiserver;
 mod asking;
 mod backpressure;
 mod conformance;
+mod connect;
 mod factory;
 mod faults;
 mod forms;

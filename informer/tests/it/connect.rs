@@ -1,0 +1,76 @@
+//! The client of this crate, and what kube-client's own retries would do to an informer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{Request, Response};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube_client::client::Body;
+use kube_client::client::retry::RetryPolicy;
+use kube_client::{Client, Config};
+use reeve_informer::connect;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::harness::{clock, run, seconds};
+
+#[tokio::test]
+async fn an_answer_of_503_comes_back_after_one_request() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&requests);
+    let server = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let head = String::from_utf8(head).unwrap().to_lowercase();
+            assert!(head.contains("user-agent: greeter/1.2\r\n"), "{head}");
+            counted.fetch_add(1, Ordering::SeqCst);
+            let answer = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    let options = connect::Options::new().user_agent("greeter/1.2");
+    let client = connect::connect(Config::new(url.parse().unwrap()), &options).unwrap();
+    let request = Request::get("/version").body(Body::empty()).unwrap();
+    let answer = client.send(request).await.unwrap();
+    assert_eq!(
+        (answer.status().as_u16(), requests.load(Ordering::SeqCst)),
+        (503, 1)
+    );
+    server.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn retries_below_the_informer_would_break_its_bound_of_120_requests_an_hour() {
+    for retries in [false, true] {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&requests);
+        let busy = tower::service_fn(move |_: Request<Body>| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async { Response::builder().status(503).body(Body::empty()) }
+        });
+        let client = if retries {
+            let layer = tower::retry::RetryLayer::new(RetryPolicy::server_retry());
+            let service = tower::ServiceBuilder::new()
+                .layer(layer)
+                .map_err(tower::BoxError::from)
+                .service(busy);
+            Client::new(service, "default")
+        } else {
+            Client::new(busy, "default")
+        };
+        let informer = reeve_informer::SharedInformer::<ConfigMap>::builder(client)
+            .clock(clock())
+            .build();
+        let running = run(informer);
+        seconds(3600).await;
+        let requests = requests.load(Ordering::SeqCst);
+        assert_eq!(requests > 120, retries, "{requests} requests");
+        running.stop().await;
+    }
+}
