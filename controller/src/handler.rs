@@ -73,7 +73,8 @@ pub struct ForOwner {
     owner: Kind,
 }
 
-/// Requests the owner of kind `O` that controls the object; of an update, the old and the new one
+/// Requests the owner of kind `O` that controls the object; of an update, the old and the new one, and of a deletion the
+/// one that was seen last and the last one
 /// (controller-runtime: `EnqueueRequestForOwner` with `OnlyControllerOwner`).
 ///
 /// Group and kind of the owner reference must match, its version need not.
@@ -142,7 +143,8 @@ impl<K: Watched> Handler<K> for ForOwner {
 #[derive(Clone, Copy, Debug)]
 pub struct Map<F>(F);
 
-/// Requests what `function` names for an object; of an update, for the old and the new one
+/// Requests what `function` names for an object; of an update, for the old and the new one, and of a deletion for the
+/// state that was seen last and the last one
 /// (controller-runtime: `EnqueueRequestsFromMapFunc`).
 ///
 /// It runs where events are handed out: look things up in a lister, do not wait.
@@ -177,9 +179,15 @@ fn for_each_state<K>(event: &Event<K>, mut visit: impl FnMut(&K)) {
             }
             visit(new);
         }
-        Event::Deleted { last, .. } => {
+        Event::Deleted { last, seen, .. } => {
             if let Some(last) = last {
                 visit(last);
+            }
+            let same = seen.as_ref().zip(last.as_ref());
+            let same = same.is_some_and(|(seen, last)| std::sync::Arc::ptr_eq(seen, last));
+            // An update that changed the owner may have been merged with the deletion.
+            if let Some(seen) = seen.as_ref().filter(|_| !same) {
+                visit(seen);
             }
         }
     }
@@ -290,10 +298,26 @@ mod tests {
         let gone = Event::Deleted {
             key: ObjectKey::namespaced("ns", "child"),
             last: Some(owned(&[])),
+            seen: None,
             tombstone: false,
         };
         assert_eq!(collect(&handler, &gone), ["child"]);
         assert_eq!(collect(&for_object(), &gone), ["ns/child"]);
+    }
+
+    #[test]
+    fn a_deletion_requests_the_owner_that_was_seen_last_and_the_last_one() {
+        let last = owned(&[("apps/v1", "Deployment", "two", true)]);
+        let seen = owned(&[("apps/v1", "Deployment", "one", true)]);
+        let gone = |seen: &Arc<ConfigMap>| Event::Deleted {
+            key: ObjectKey::namespaced("ns", "child"),
+            last: Some(Arc::clone(&last)),
+            seen: Some(Arc::clone(seen)),
+            tombstone: false,
+        };
+        let owner = for_owner::<Deployment>();
+        assert_eq!(collect(&owner, &gone(&seen)), ["ns/two", "ns/one"]);
+        assert_eq!(collect(&owner, &gone(&last)), ["ns/two"]);
     }
 
     #[test]

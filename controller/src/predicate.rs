@@ -16,7 +16,9 @@
 //! * a controller that is **more than 1,024 events behind** gets those that wait for one object as one
 //!   ([`Policy::Coalesce`](reeve_informer::Policy::Coalesce), which each watch of a controller has): two updates are one
 //!   from the first old to the last new, an addition and an update are an addition of the new, an update and a deletion
-//!   are the deletion, an addition and a deletion are nothing.
+//!   are the deletion, an addition and a deletion are nothing. The deletion keeps the state before the update
+//!   ([`seen`](Event::Deleted::seen)) beside the last one, and a condition is evaluated on both: that an object left a
+//!   selector and was deleted is seen, however far behind the controller is.
 //!
 //! So A → B → A comes as A → A, which no predicate that compares lets through. Nothing is missed: a reconcile acts on
 //! the state, and has seen this one. That is so for every *level-triggered* predicate: one that lets a change through
@@ -99,6 +101,9 @@ pub enum MetaEvent<'a> {
         key: &'a ObjectKey,
         /// What was known of it last, if anything was.
         last: Option<&'a ObjectMeta>,
+        /// What this controller was shown of it last, if anything was; older than `last` if what was in between was
+        /// not shown.
+        seen: Option<&'a ObjectMeta>,
     },
 }
 
@@ -118,9 +123,12 @@ impl<'a> MetaEvent<'a> {
                 new: new.meta(),
                 reason: *reason,
             },
-            Event::Deleted { key, last, .. } => Self::Deleted {
+            Event::Deleted {
+                key, last, seen, ..
+            } => Self::Deleted {
                 key,
                 last: last.as_ref().map(|last| last.meta()),
+                seen: seen.as_ref().map(|seen| seen.meta()),
             },
         }
     }
@@ -130,9 +138,17 @@ impl<'a> MetaEvent<'a> {
         match self {
             Self::Added { object, .. } => holds(object),
             Self::Updated { old, new, .. } => holds(old) || holds(new),
-            Self::Deleted { last, .. } => last.is_none_or(holds),
+            Self::Deleted { last, seen, .. } => deleted_of(*seen, *last, holds),
         }
     }
+}
+
+/// Whether `holds` of either known state of a deleted object; true if none is known. The state that was shown counts,
+/// since a reconcile may have acted on it; so does the last one, which a reconcile may have read from the cache before
+/// it was shown.
+fn deleted_of<T>(seen: Option<T>, last: Option<T>, mut holds: impl FnMut(T) -> bool) -> bool {
+    let unknown = seen.is_none() && last.is_none();
+    unknown || seen.is_some_and(&mut holds) || last.is_some_and(holds)
 }
 
 /// Events of objects whose labels satisfy a selector, before or after: one that leaves the selector is seen once more,
@@ -162,7 +178,7 @@ pub fn object<K: Watched>(
     move |event: &Event<K>| match event {
         Event::Added { object, .. } => holds(object),
         Event::Updated { old, new, .. } => holds(old) || holds(new),
-        Event::Deleted { last, .. } => last.as_ref().is_none_or(|last| holds(last)),
+        Event::Deleted { last, seen, .. } => deleted_of(seen.as_deref(), last.as_deref(), &holds),
     }
 }
 
@@ -451,6 +467,7 @@ mod tests {
         let deleted = Event::<ConfigMap>::Deleted {
             key: ObjectKey::cluster("a"),
             last: None,
+            seen: None,
             tombstone: true,
         };
         assert!(generation_changed().allows(&added) && generation_changed().allows(&deleted));
@@ -485,11 +502,14 @@ mod tests {
             new: Arc::clone(new),
             reason: UpdateReason::Changed,
         };
-        let deleted = |last: Option<&Arc<ConfigMap>>| Event::Deleted {
-            key: ObjectKey::cluster("a"),
-            last: last.map(Arc::clone),
-            tombstone: last.is_none(),
-        };
+        let merged =
+            |seen: Option<&Arc<ConfigMap>>, last: Option<&Arc<ConfigMap>>| Event::Deleted {
+                key: ObjectKey::cluster("a"),
+                last: last.map(Arc::clone),
+                seen: seen.map(Arc::clone),
+                tombstone: last.is_none(),
+            };
+        let deleted = |last| merged(last, last);
         let by_label = labels(Expression::Equal("app".into(), "shop".into()));
         let by_object =
             object(|map: &ConfigMap| map.metadata.labels.as_ref().unwrap()["app"] == "shop");
@@ -503,6 +523,16 @@ mod tests {
             ("deleted inside", deleted(Some(&inside)), true),
             ("deleted outside", deleted(Some(&outside)), false),
             ("deleted, and nothing is known", deleted(None), true),
+            (
+                "leaves and is deleted, as one event",
+                merged(Some(&inside), Some(&outside)),
+                true,
+            ),
+            (
+                "enters and is deleted, as one event",
+                merged(Some(&outside), Some(&inside)),
+                true,
+            ),
         ] {
             assert_eq!(by_label.allows(&event), expected, "{case}");
             assert_eq!(by_object.allows(&event), expected, "{case}");
@@ -526,6 +556,7 @@ mod tests {
         let gone = |key| Event::<ConfigMap>::Deleted {
             key,
             last: None,
+            seen: None,
             tombstone: true,
         };
         assert!(mine.allows(&in_namespace(Some("b"))));

@@ -36,6 +36,10 @@ pub enum Event<S: ?Sized> {
         key: ObjectKey,
         /// The last state known, if any.
         last: Option<Arc<S>>,
+        /// The state this handler was shown last, if it is known. It differs from `last` if the server's final state
+        /// was never shown, or if an update that waited was merged with the deletion. A filter evaluates this state:
+        /// it decides whether the handler has the object at all.
+        seen: Option<Arc<S>>,
         /// True if the deletion was not seen, only found out: `last` may be out of date (client-go:
         /// `DeletedFinalStateUnknown`).
         tombstone: bool,
@@ -102,12 +106,26 @@ impl<S: ?Sized> Event<S> {
             Self::Deleted {
                 key,
                 last,
+                seen,
                 tombstone,
-            } => Event::Deleted {
-                key,
-                last: last.and_then(view),
-                tombstone,
-            },
+            } => {
+                let same = match (&last, &seen) {
+                    (Some(last), Some(seen)) => Arc::ptr_eq(last, seen),
+                    _ => false,
+                };
+                let last = last.and_then(&mut view);
+                let seen = if same {
+                    last.clone()
+                } else {
+                    seen.and_then(view)
+                };
+                Event::Deleted {
+                    key,
+                    last,
+                    seen,
+                    tombstone,
+                }
+            }
         })
     }
 
@@ -153,10 +171,12 @@ impl<S: ?Sized> Clone for Event<S> {
             Self::Deleted {
                 key,
                 last,
+                seen,
                 tombstone,
             } => Self::Deleted {
                 key: key.clone(),
                 last: last.clone(),
+                seen: seen.clone(),
                 tombstone: *tombstone,
             },
         }
@@ -182,14 +202,13 @@ impl<S: Stored> fmt::Debug for Event<S> {
             Self::Deleted {
                 key,
                 last,
+                seen,
                 tombstone,
             } => f
                 .debug_struct("Deleted")
                 .field("key", key)
-                .field(
-                    "last",
-                    &last.as_ref().map(|last| last.resource_version().to_owned()),
-                )
+                .field("last", &last.as_ref().map(|last| last.resource_version()))
+                .field("seen", &seen.as_ref().map(|seen| seen.resource_version()))
                 .field("tombstone", tombstone)
                 .finish(),
         }
@@ -229,30 +248,31 @@ pub(crate) fn merge<S: Stored>(waiting: Event<S>, next: Event<S>) -> Merged<S> {
             new,
             reason: first.max(second),
         }),
-        (Updated { .. }, deleted @ Deleted { .. }) => Merged::One(deleted),
+        // The handler still has the old state of the update: a filter must decide by that one.
         (
+            Updated { old, .. },
             Deleted {
                 key,
-                last: Some(last),
+                last,
                 tombstone,
+                ..
             },
-            Added { object, initial },
-        ) => {
-            if last.uid() == object.uid() {
-                Merged::One(Updated {
-                    old: last,
-                    new: object,
-                    reason: UpdateReason::Changed,
-                })
-            } else {
-                let deleted = Deleted {
-                    key,
-                    last: Some(last),
-                    tombstone,
-                };
-                Merged::Both(deleted, Added { object, initial })
-            }
-        }
+        ) => Merged::One(Deleted {
+            key,
+            last,
+            seen: Some(old),
+            tombstone,
+        }),
+        (
+            Deleted {
+                seen: Some(seen), ..
+            },
+            Added { object, .. },
+        ) if seen.uid() == object.uid() => Merged::One(Updated {
+            old: seen,
+            new: object,
+            reason: UpdateReason::Changed,
+        }),
         (waiting, next) => Merged::Both(waiting, next),
     }
 }

@@ -24,7 +24,8 @@ pub(crate) fn text(map: &ConfigMap) -> String {
     format!("{}@{}", map.name(), map.resource_version())
 }
 
-/// `+a@1`, `~a@1-2`, `-a@2`; `*` marks initial, `!` a tombstone, `s` a resync, `r` a relist.
+/// `+a@1`, `~a@1-2`, `-a@2`; `*` marks initial, `!` a tombstone, `s` a resync, `r` a relist. `-a@3<1` is the deletion at
+/// version 3 of what the handler saw at version 1.
 pub(crate) fn told(event: &Event<ConfigMap>) -> String {
     match event {
         Event::Added { object, initial } => {
@@ -41,12 +42,19 @@ pub(crate) fn told(event: &Event<ConfigMap>) -> String {
         Event::Deleted {
             key,
             last,
+            seen,
             tombstone,
         } => {
-            let version = last.as_ref().map_or("?", |last| last.resource_version());
+            let version = |state: &Option<Arc<ConfigMap>>| {
+                let state = state.as_ref();
+                state.map_or("?", |map| map.resource_version()).to_owned()
+            };
+            let (last, seen) = (version(last), version(seen));
+            let differs = (last != seen).then(|| format!("<{seen}"));
             format!(
-                "-{}@{version}{}",
+                "-{}@{last}{}{}",
                 key.name,
+                differs.unwrap_or_default(),
                 if *tombstone { "!" } else { "" }
             )
         }
@@ -79,7 +87,8 @@ pub(crate) fn deleted(object: &str) -> Event<ConfigMap> {
     let last = map(object);
     Event::Deleted {
         key: last.key(),
-        last: Some(last),
+        last: Some(Arc::clone(&last)),
+        seen: Some(last),
         tombstone: false,
     }
 }

@@ -133,6 +133,7 @@ impl<S: Stored> Next<S> {
         let deleted = gone.map(|last| Event::Deleted {
             key: old.key_of(last.key_ref()),
             last: Some(Arc::clone(last)),
+            seen: Some(Arc::clone(last)),
             tombstone: true,
         });
         // Put before the others; nearly always there are none.

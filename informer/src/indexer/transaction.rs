@@ -127,7 +127,8 @@ impl<'a, S: Stored> Transaction<'a, S> {
         Change::Recreated(
             Event::Deleted {
                 key: self.state.key_of(known.key_ref()),
-                last: Some(known),
+                last: Some(Arc::clone(&known)),
+                seen: Some(known),
                 tombstone: true,
             },
             Event::Added {
@@ -186,7 +187,8 @@ impl<'a, S: Stored> Transaction<'a, S> {
         Change::One(Event::Deleted {
             key,
             tombstone: seen.is_none(),
-            last: seen.cloned().or(known),
+            last: seen.cloned().or_else(|| known.clone()),
+            seen: known,
         })
     }
 

@@ -72,7 +72,8 @@ impl<S: Send + Sync + 'static, H: AsyncEventHandler<S>> Asynchronous<S> for H {
 #[non_exhaustive]
 pub enum Policy {
     /// Past `bound` waiting events, those of one object are merged: `Added`+`Updated` is `Added` of the new;
-    /// two `Updated` are one from the first old to the last new; `Updated`+`Deleted` is `Deleted`;
+    /// two `Updated` are one from the first old to the last new; `Updated`+`Deleted` is `Deleted`, which keeps the
+    /// old state of the update as [`seen`](Event::Deleted::seen);
     /// `Added`+`Deleted` is nothing, the handler never saw it; `Deleted`+`Added` are both kept when the uid
     /// differs, else one `Updated`. So at most `bound` events and two an object wait. The default, with 1,024.
     Coalesce {
@@ -154,7 +155,9 @@ impl HandlerOptions {
 /// Passes on what concerns objects that satisfy a condition (client-go: `FilteringResourceEventHandler`), to an
 /// [`EventHandler`] or an [`AsyncEventHandler`].
 ///
-/// An object that begins to satisfy it is added, one that ceases to is deleted.
+/// An object that begins to satisfy it is added, one that ceases to is deleted. The condition is evaluated on the
+/// state that the handler was shown last, so a handler that is behind gets a deletion for each object that it was
+/// shown and that is gone, and none for an object that it was never shown.
 #[derive(Debug)]
 pub struct Filtered<P, H> {
     condition: P,
@@ -167,6 +170,11 @@ impl<P, H> Filtered<P, H> {
     /// Tells `handler` about objects that satisfy `condition`.
     pub fn new(condition: P, handler: H) -> Self {
         Self { condition, handler }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn handler(&self) -> &H {
+        &self.handler
     }
 
     /// What a handler that sees only what satisfies the condition is told.
@@ -184,18 +192,34 @@ impl<P, H> Filtered<P, H> {
                     }),
                     (true, false) => Some(Event::Deleted {
                         key: old.key(),
-                        last: Some(old),
+                        last: Some(Arc::clone(&old)),
+                        seen: Some(old),
                         tombstone: false,
                     }),
                     (false, false) => None,
                 }
             }
             Event::Added { ref object, .. } => (self.condition)(object).then_some(event),
-            // What is unknown may have satisfied it: better one deletion too many than one too few.
-            Event::Deleted { ref last, .. } => last
-                .as_ref()
-                .is_none_or(|last| (self.condition)(last))
-                .then_some(event),
+            Event::Deleted {
+                key,
+                last,
+                seen,
+                tombstone,
+            } => {
+                let state = seen.as_ref().or(last.as_ref());
+                // An unknown state may have satisfied it: better one deletion too many than one too few.
+                if !state.is_none_or(|state| (self.condition)(state)) {
+                    return None;
+                }
+                // The handler gets no state that does not satisfy the condition.
+                let last = last.filter(|last| (self.condition)(last));
+                Some(Event::Deleted {
+                    key,
+                    last: last.or_else(|| seen.clone()),
+                    seen,
+                    tombstone,
+                })
+            }
         }
     }
 }

@@ -145,9 +145,10 @@ impl<S: Stored> EventQueue<S> {
                 (Seen::Nothing { initial }, Some(object)) => {
                     self.append(Event::Added { object, initial });
                 }
-                (Seen::State(last), None) => self.append(Event::Deleted {
+                (Seen::State(seen), None) => self.append(Event::Deleted {
                     key,
-                    last,
+                    last: seen.clone(),
+                    seen,
                     tombstone: true,
                 }),
                 (Seen::State(Some(old)), Some(new)) if old.uid() == new.uid() => {
@@ -160,10 +161,11 @@ impl<S: Stored> EventQueue<S> {
                     };
                     self.append(Event::Updated { old, new, reason });
                 }
-                (Seen::State(last), Some(object)) => {
+                (Seen::State(seen), Some(object)) => {
                     self.append(Event::Deleted {
                         key,
-                        last,
+                        last: seen.clone(),
+                        seen,
                         tombstone: true,
                     });
                     self.append(Event::Added {
@@ -270,7 +272,7 @@ impl<S: Stored> EventQueue<S> {
                 let seen = match event {
                     Event::Added { initial, .. } => Seen::Nothing { initial },
                     Event::Updated { old, .. } => Seen::State(Some(old)),
-                    Event::Deleted { last, .. } => Seen::State(last),
+                    Event::Deleted { seen, last, .. } => Seen::State(seen.or(last)),
                 };
                 place.insert(Missed { seen, resync });
                 0

@@ -57,6 +57,7 @@ pub fn short<S: Stored>(event: &Event<S>) -> String {
             key,
             last,
             tombstone,
+            ..
         } => {
             let version = last.as_ref().map_or("?", |last| last.resource_version());
             format!(

@@ -81,10 +81,16 @@ impl Followed {
             }
             (
                 Event::Deleted {
-                    last: Some(last), ..
+                    last: Some(last),
+                    seen: Some(seen),
+                    ..
                 },
                 Some((version, uid)),
-            ) => last.uid() == uid && (self.restored || version_of(last) >= *version),
+            ) => {
+                (version_of(seen), seen.uid()) == (*version, uid.as_str())
+                    && last.uid() == uid
+                    && (self.restored || version_of(last) >= *version)
+            }
             _ => false,
         };
         if !legal {

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::event::UpdateReason::{Changed, Relist, Resync};
+use crate::processor::{EventHandler, Filtered};
 use crate::sample::{cases, map, text, told};
 
 type Object = Arc<ConfigMap>;
@@ -20,6 +21,8 @@ struct Change {
     key: ObjectKey,
     from: Option<Object>,
     to: Option<Object>,
+    /// Of a deletion: the last state of the object.
+    last: Option<Object>,
     initial: bool,
     tombstone: bool,
     reason: UpdateReason,
@@ -35,6 +38,7 @@ impl Change {
             key: event.key(),
             from: None,
             to: None,
+            last: None,
             initial: false,
             tombstone: false,
             reason: Changed,
@@ -54,9 +58,13 @@ impl Change {
                 ..change
             },
             Event::Deleted {
-                last, tombstone, ..
+                last,
+                seen,
+                tombstone,
+                ..
             } => Self {
-                from: last,
+                from: seen,
+                last,
                 tombstone,
                 ..change
             },
@@ -67,7 +75,15 @@ impl Change {
         let mark = |set, mark| if set { mark } else { "" };
         match (&self.from, &self.to) {
             (None, Some(to)) => format!("+{}{}", text(to), mark(self.initial, "*")),
-            (Some(from), None) => format!("-{}{}", text(from), mark(self.tombstone, "!")),
+            (Some(from), None) => {
+                let last = self.last.as_ref().unwrap_or(from);
+                let seen = from.resource_version();
+                let seen = match last.resource_version() == seen {
+                    true => String::new(),
+                    false => format!("<{seen}"),
+                };
+                format!("-{}{seen}{}", text(last), mark(self.tombstone, "!"))
+            }
             (Some(from), Some(to)) => {
                 let reason = match self.reason {
                     Changed => "",
@@ -141,15 +157,10 @@ impl Model {
             return;
         };
         let waiting = self.waiting[place].clone();
-        let deletion = next.to.is_none();
         let update = waiting.from.is_some() && waiting.to.is_some() && next.from.is_some();
         let both = Change {
-            from: match (&waiting.from, deletion) {
-                // Of a deletion the last state is told, not the one that the handler saw last.
-                (Some(_), true) => next.from.clone(),
-                (from, _) => from.clone(),
-            },
             to: next.to.clone(),
+            last: next.last.clone(),
             reason: if update {
                 waiting.reason.max(next.reason)
             } else {
@@ -180,6 +191,7 @@ impl Model {
                 let to = now.get(&missed.key).cloned();
                 let all = Change {
                     to,
+                    last: missed.from.clone(),
                     tombstone: true,
                     reason: Relist,
                     ..missed
@@ -266,9 +278,15 @@ fn events(
     let key = ObjectKey::namespaced("n", format!("o{object}"));
     let make = |uid: &str| map(&format!("o{object}@{version}/{uid}"));
     let known = now.get(&key).cloned();
-    let deleted = |last: Object, tombstone| Event::Deleted {
-        key: last.key(),
-        last: Some(last),
+    // The final state that a server sends may be newer than the one that was shown.
+    let deleted = |seen: Object, tombstone| Event::Deleted {
+        key: seen.key(),
+        last: Some(if tombstone {
+            Arc::clone(&seen)
+        } else {
+            make(seen.uid())
+        }),
+        seen: Some(seen),
         tombstone,
     };
     let added = |object, initial| Event::Added { object, initial };
@@ -307,6 +325,69 @@ fn events(
     }
 }
 
+/// The condition of a filter: the version is odd.
+fn is_odd(object: &ConfigMap) -> bool {
+    object
+        .resource_version()
+        .ends_with(['1', '3', '5', '7', '9'])
+}
+
+/// A filter behind the queue, and what it should make of each event: the difference between the odd objects among all
+/// that were handed to it before and after.
+struct Filter {
+    filtered: Filtered<fn(&ConfigMap) -> bool, Recorder>,
+    handed: BTreeMap<ObjectKey, Object>,
+}
+
+/// Keeps what a filter passes on: the sign of the event and the object that it shows.
+#[derive(Default)]
+struct Recorder(std::sync::Mutex<Vec<(char, ObjectKey)>>);
+
+impl EventHandler<ConfigMap> for Recorder {
+    fn handle(&self, event: Event<ConfigMap>) {
+        if let Some(object) = event.object() {
+            assert!(is_odd(object), "{} is shown", text(object));
+        }
+        let sign = match &event {
+            Event::Added { .. } => '+',
+            Event::Updated { .. } => '~',
+            Event::Deleted { .. } => '-',
+        };
+        self.0.lock().unwrap().push((sign, event.key()));
+    }
+}
+
+impl Filter {
+    fn new() -> Self {
+        Self {
+            filtered: Filtered::new(is_odd, Recorder::default()),
+            handed: BTreeMap::new(),
+        }
+    }
+
+    fn hand(&mut self, event: &Event<ConfigMap>) -> Result<(), TestCaseError> {
+        let key = event.key();
+        let after = match event {
+            Event::Added { object: new, .. } | Event::Updated { new, .. } => Some(Arc::clone(new)),
+            Event::Deleted { .. } => None,
+        };
+        let odd = |object: &Option<Object>| object.as_ref().is_some_and(|object| is_odd(object));
+        let before = odd(&self.handed.remove(&key));
+        let sign = match (before, odd(&after)) {
+            (false, true) => Some('+'),
+            (true, true) => Some('~'),
+            (true, false) => Some('-'),
+            (false, false) => None,
+        };
+        let expected: Vec<_> = sign.map(|sign| (sign, key.clone())).into_iter().collect();
+        self.handed.extend(after.map(|after| (key, after)));
+        self.filtered.handle(event.clone());
+        let passed = std::mem::take(&mut *self.filtered.handler().0.lock().unwrap());
+        prop_assert_eq!(passed, expected, "{}", told(event));
+        Ok(())
+    }
+}
+
 fn same_as_the_model(policy: Policy, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let mut queue = EventQueue::new(policy);
     let mut model = Model {
@@ -320,17 +401,21 @@ fn same_as_the_model(policy: Policy, steps: Vec<Step>) -> Result<(), TestCaseErr
     let mut dropped = 0;
     // What a listener does: initial additions that are pushed and neither told nor reported as gone.
     let mut initial = 0;
-    let take = |queue: &mut EventQueue<ConfigMap>, now: &BTreeMap<ObjectKey, Object>| {
+    let mut filter = Filter::new();
+    let mut take = |queue: &mut EventQueue<ConfigMap>, now: &BTreeMap<ObjectKey, Object>| {
         let mut gone = 0;
         while queue.has_missed() {
             gone += queue.catch_up(|key| now.get(key).cloned()).initial_gone;
         }
         let event = queue.pop();
         let told_initial = event.as_ref().is_some_and(Event::is_initial);
-        (
+        if let Some(event) = &event {
+            filter.hand(event)?;
+        }
+        Ok::<_, TestCaseError>((
             event.map(|event| told(&event)),
             gone + usize::from(told_initial),
-        )
+        ))
     };
     let last = Step::Take(u8::MAX);
     for (version, step) in steps.into_iter().chain([last]).enumerate() {
@@ -346,7 +431,7 @@ fn same_as_the_model(policy: Policy, steps: Vec<Step>) -> Result<(), TestCaseErr
             }
             Step::Take(times) => {
                 for _ in 0..times {
-                    let (told, settled) = take(&mut queue, &now);
+                    let (told, settled) = take(&mut queue, &now)?;
                     initial -= settled;
                     prop_assert_eq!(&told, &model.take(&now));
                     if told.is_none() {

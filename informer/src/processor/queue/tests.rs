@@ -54,9 +54,14 @@ fn the_merge_table_is_as_promised() {
             &["~a@1-1s"],
         ),
         (
-            "an update and a deletion are the deletion",
+            "an update and a deletion are the deletion of what was shown before the update",
             vec![updated("a@1", "a@2", Changed), deleted("a@3")],
-            &["-a@3"],
+            &["-a@3<1"],
+        ),
+        (
+            "an update, a deletion and an addition of the same are an update",
+            vec![updated("a@1", "a@2", Changed), deleted("a@3"), added("a@4")],
+            &["~a@1-4"],
         ),
         (
             "what was never seen and is gone is nothing",
@@ -270,8 +275,8 @@ proptest! {
                     prop_assert_eq!(old.uid(), new.uid());
                     believed.insert(event.key(), Arc::clone(new));
                 }
-                Event::Deleted { last, .. } => {
-                    prop_assert_eq!(before.map(|map| map.uid()), last.as_ref().map(|map| map.uid()));
+                Event::Deleted { seen, .. } => {
+                    prop_assert_eq!(before.map(|map| text(map)), seen.as_ref().map(|map| text(map)));
                     believed.remove(&event.key());
                 }
             }
@@ -298,10 +303,10 @@ proptest! {
                     let new = map(&format!("o{object}@{version}/{now_uid}"));
                     match known {
                         Some(last) if delete => {
-                            queue.push(Event::Deleted { key, last: Some(last), tombstone: false });
+                            queue.push(Event::Deleted { key, last: Some(new), seen: Some(last), tombstone: false });
                         }
                         Some(last) if recreate => {
-                            queue.push(Event::Deleted { key: key.clone(), last: Some(last), tombstone: true });
+                            queue.push(Event::Deleted { key: key.clone(), last: Some(Arc::clone(&last)), seen: Some(last), tombstone: true });
                             queue.push(Event::Added { object: Arc::clone(&new), initial: false });
                             server.insert(key, new);
                         }

@@ -123,6 +123,48 @@ fn a_handler_that_drops_is_told_the_difference_when_it_has_caught_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_filtered_handler_that_is_behind_gets_a_deletion_for_what_it_was_shown_and_for_nothing_else()
+ {
+    let (script, say) = three();
+    let running = start(&script);
+    let gate = Arc::new(tokio::sync::Semaphore::new(2));
+    let told = Told::default();
+    let (entrance, note) = (Arc::clone(&gate), Arc::new(told.handler()));
+    let slow = move |event: Event<ConfigMap>| {
+        let (entrance, note) = (Arc::clone(&entrance), Arc::clone(&note));
+        async move {
+            entrance.acquire().await.unwrap().forget();
+            note(event);
+        }
+    };
+    let odd = |map: &ConfigMap| map.resource_version().ends_with(['1', '3', '5']);
+    let options = HandlerOptions::new().policy(Policy::Coalesce { bound: 1 });
+    let handle = running
+        .informer
+        .add_async_handler(Filtered::new(odd, slow), options)
+        .unwrap();
+    handle.wait_synced().await.unwrap();
+    assert_eq!(told.take(), ["+a@1*", "+c@3*"]);
+    for bit in [
+        // The handler is held by this one; the others wait.
+        modified("c", "11"),
+        modified("a", "12"),
+        // It was shown and has left the filter since.
+        deleted("a", "14"),
+        modified("b", "15"),
+        // It was never shown, though it entered the filter.
+        deleted("b", "21"),
+    ] {
+        say(bit);
+        millis(1).await;
+    }
+    gate.add_permits(100);
+    millis(1).await;
+    assert_eq!(told.take(), ["~c@3-11", "-a@1"]);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_comes_while_a_handler_is_waited_for_is_told_what_is_there() {
     let (script, say) = three();
     let running = start(&script);
