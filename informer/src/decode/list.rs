@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 
 use super::identity::{Identity, identity};
-use super::{DecodeError, Decoding, Undecodable, attempt, json, read_alone, redacted};
+use super::{Budget, DecodeError, Decoding, Undecodable, attempt, json, read_alone, redacted};
 use crate::entry::Stored;
 
 /// One page of a list.
@@ -31,47 +31,146 @@ struct ListMetadata {
 /// The entry that is held of an object, if it is of the same version.
 pub(crate) type Held<'a, S> = dyn Fn(&Identity<'_>) -> Option<Arc<S>> + Send + Sync + 'a;
 
-/// Reads a page: in one pass if all is well, else item by item.
+/// Reads a page: in one pass if all is well, else item by item. Of a page most of which is `held` already, such items
+/// are looked at no further than to their version. Other tasks have their turn as `budget` says.
+pub(crate) async fn read_list<S: Stored>(
+    body: &[u8],
+    decoding: &Decoding,
+    held: Option<&Held<'_, S>>,
+    budget: &mut Budget,
+) -> Result<ListPage<S>, DecodeError> {
+    // As Go reads it: one wrong byte must not cost the whole list.
+    let body = String::from_utf8_lossy(body);
+    if held.is_none() {
+        let mut items = Vec::new();
+        let entry = || EntrySeed::<S>::new(decoding);
+        if let Some(list) = steps(&body, budget, entry, |item| items.push(item)).await {
+            return finish(list.kind, list.metadata, items, Vec::new());
+        }
+    }
+    let mut read = Alone {
+        decoding,
+        held,
+        items: Vec::new(),
+        undecodable: Vec::new(),
+    };
+    let raw = steps(&body, budget, RawSeed::default, |item| read.take(item)).await;
+    let Alone {
+        items, undecodable, ..
+    } = read;
+    if let Some(list) = raw {
+        return finish(list.kind, list.metadata, items, undecodable);
+    }
+    by_serde_json(&body, decoding, held, budget).await
+}
+
+/// [`read_list`] of a page nothing of which is held, without a pause.
+#[cfg(any(test, fuzzing))]
 pub(crate) fn decode_list<S: Stored>(
     body: &[u8],
     decoding: &Decoding,
 ) -> Result<ListPage<S>, DecodeError> {
-    let Ok(body) = std::str::from_utf8(body) else {
-        // As Go reads it: one wrong byte shall not cost the whole list.
-        return decode_list(String::from_utf8_lossy(body).as_bytes(), decoding);
-    };
-    let seed = ListSeed {
-        item: || EntrySeed::<S>::new(decoding),
-    };
-    match attempt(|| json::read(body, |document| seed.deserialize(document))) {
-        Some(list) => finish(list.kind, list.metadata, list.items, Vec::new()),
-        None => decode_items(body, |item| {
-            S::decode(&mut json::by_serde_json(item), decoding)
-        }),
-    }
+    use futures::FutureExt;
+    read_list(body, decoding, None, &mut Budget::unlimited())
+        .now_or_never()
+        .expect("it waits for nothing else")
 }
 
-/// Reads a page most of which is `held` already. Such items are looked at no further than to their version.
-pub(crate) fn decode_list_again<S: Stored>(
-    body: &[u8],
-    decoding: &Decoding,
-    held: &Held<'_, S>,
-) -> Result<ListPage<S>, DecodeError> {
-    let body = String::from_utf8_lossy(body);
-    decode_items(&body, |item| {
+/// Reads a list item by item, each by a seed, and hands each to `take`. `None` if anything cannot be read.
+async fn steps<'de, T: DeserializeSeed<'de>>(
+    body: &'de str,
+    budget: &mut Budget,
+    seed: impl Fn() -> T,
+    mut take: impl FnMut(T::Value),
+) -> Option<RawList<()>> {
+    let mut list = RawList {
+        kind: None,
+        metadata: ListMetadata::default(),
+        items: Vec::new(),
+    };
+    let mut reader = json::Reader::new(body);
+    reader.enter(b'{').ok()?;
+    let mut fields = json::Fields::new(&mut reader);
+    let mut had_items = false;
+    while let Some(field) = fields.next_key::<Field>().ok()? {
+        match field {
+            Field::Kind => list.kind = fields.next_value().ok()?,
+            Field::Metadata => {
+                let metadata = fields.next_value::<Option<ListMetadata>>().ok()?;
+                list.metadata = metadata.unwrap_or_default();
+            }
+            Field::Items => {
+                // Which of two counts is left to serde_json.
+                if std::mem::replace(&mut had_items, true) {
+                    return None;
+                }
+                let reader = &mut *fields.reader;
+                reader.expect(b':').ok()?;
+                if reader.peek() == Some(b'n') {
+                    <()>::deserialize(&mut *reader).ok()?;
+                    continue;
+                }
+                reader.enter(b'[').ok()?;
+                let mut elements = json::Elements::new(&mut *reader);
+                loop {
+                    let from = elements.at();
+                    let Some(item) = attempt(|| elements.next_element_seed(seed()))? else {
+                        break;
+                    };
+                    take(item);
+                    budget.spend(elements.at() - from).await;
+                }
+                reader.leave(b']').ok()?;
+            }
+            Field::Other => {
+                fields.next_value::<IgnoredAny>().ok()?;
+            }
+        }
+    }
+    reader.leave(b'}').ok()?;
+    reader.end().ok()?;
+    Some(list)
+}
+
+/// Reads items each by itself.
+struct Alone<'a, S> {
+    decoding: &'a Decoding,
+    held: Option<&'a Held<'a, S>>,
+    items: Vec<Arc<S>>,
+    undecodable: Vec<Undecodable>,
+}
+
+// === impl Alone ===
+
+impl<S: Stored> Alone<'_, S> {
+    fn take(&mut self, raw: &RawValue) {
+        match read_alone(|| self.read(raw.get())) {
+            Ok(item) => self.items.push(item),
+            Err(error) => self.undecodable.push(Undecodable::probe(raw.get(), error)),
+        }
+    }
+
+    fn read(&self, item: &str) -> Result<Arc<S>, serde_json::Error> {
+        let slowly = || S::decode(&mut json::by_serde_json(item), self.decoding);
+        let Some(held) = self.held else {
+            // It was tried in one pass before.
+            return slowly().map(Arc::new);
+        };
         if let Some(held) = identity(item).and_then(|identity| held(&identity)) {
             return Ok(held);
         }
-        attempt(|| json::read(item, |document| S::decode(document, decoding)))
-            .map_or_else(|| S::decode(&mut json::by_serde_json(item), decoding), Ok)
+        attempt(|| json::read(item, |document| S::decode(document, self.decoding)))
+            .map_or_else(slowly, Ok)
             .map(Arc::new)
-    })
+    }
 }
 
-/// Finds the items first, then has each read alone.
-fn decode_items<S: Stored, T: Into<Arc<S>>>(
+/// Reads a list whose structure serde_json has to judge, which says what is wrong with it.
+async fn by_serde_json<S: Stored>(
     body: &str,
-    read: impl Fn(&str) -> Result<T, serde_json::Error>,
+    decoding: &Decoding,
+    held: Option<&Held<'_, S>>,
+    budget: &mut Budget,
 ) -> Result<ListPage<S>, DecodeError> {
     let broken = |error: serde_json::Error| DecodeError {
         what: "the list",
@@ -84,15 +183,17 @@ fn decode_items<S: Stored, T: Into<Arc<S>>>(
     .deserialize(&mut document)
     .and_then(|list| document.end().map(|()| list))
     .map_err(broken)?;
-    let mut items = Vec::with_capacity(list.items.len());
-    let mut undecodable = Vec::new();
+    let mut read = Alone {
+        decoding,
+        held,
+        items: Vec::with_capacity(list.items.len()),
+        undecodable: Vec::new(),
+    };
     for raw in list.items {
-        match read_alone(|| read(raw.get())) {
-            Ok(item) => items.push(item.into()),
-            Err(error) => undecodable.push(Undecodable::probe(raw.get(), error)),
-        }
+        read.take(raw);
+        budget.spend(raw.get().len()).await;
     }
-    finish(list.kind, list.metadata, items, undecodable)
+    finish(list.kind, list.metadata, read.items, read.undecodable)
 }
 
 fn finish<S: Stored>(
@@ -303,6 +404,7 @@ impl<'de> DeserializeSeed<'de> for RawSeed {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
@@ -310,6 +412,50 @@ mod tests {
 
     fn read(body: &str) -> Result<ListPage<ConfigMap>, DecodeError> {
         decode_list(body.as_bytes(), &Decoding::default())
+    }
+
+    fn read_again(
+        body: &str,
+        held: &Held<'_, ConfigMap>,
+    ) -> Result<ListPage<ConfigMap>, DecodeError> {
+        let (decoding, mut budget) = (Decoding::default(), Budget::unlimited());
+        let page = read_list(body.as_bytes(), &decoding, Some(held), &mut budget);
+        page.now_or_never().expect("it waits for nothing else")
+    }
+
+    #[test]
+    fn a_page_is_read_with_a_pause_every_128_kib() {
+        let object = format!(
+            r#"{{"metadata":{{"name":"a"}},"data":{{"k":"{}"}}}}"#,
+            "v".repeat(1000)
+        );
+        let items = vec![object.as_str(); 1000].join(",");
+        let nobody = |_: &Identity<'_>| None;
+        // In one pass, item by item, again, and by serde_json.
+        for (case, tail, held) in [
+            ("at once", "", None),
+            ("one is broken", ",7", None),
+            ("again", "", Some(&nobody as &Held<'_, ConfigMap>)),
+        ] {
+            let body =
+                format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{items}{tail}]}}"#);
+            let (decoding, mut budget) = (Decoding::default(), Budget::new());
+            let page = read_list(body.as_bytes(), &decoding, held, &mut budget);
+            let mut page = std::pin::pin!(page);
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            let mut polls = 1;
+            let page = loop {
+                match page.as_mut().poll(&mut context) {
+                    std::task::Poll::Ready(page) => break page.unwrap(),
+                    std::task::Poll::Pending => polls += 1,
+                }
+            };
+            assert_eq!(page.items.len(), 1000, "{case}");
+            // Broken ones are found at the end, and all are read once more.
+            let passes = if tail.is_empty() { 1 } else { 2 };
+            let expected = 9 * passes..=12 * passes;
+            assert!(expected.contains(&polls), "{case}: {polls} polls");
+        }
     }
 
     #[test]
@@ -338,7 +484,7 @@ mod tests {
             item("broken", "1", "7"),
         ];
         let body = page(&items.join(","));
-        let again = decode_list_again(body.as_bytes(), &Decoding::default(), &held).unwrap();
+        let again = read_again(&body, &held).unwrap();
         assert!(Arc::ptr_eq(&again.items[0], &known));
         let data = again.items[1].data.as_ref().unwrap();
         assert_eq!((data["k"].as_str(), again.items.len()), ("é", 3));
@@ -353,8 +499,7 @@ mod tests {
             r#"{"kind":"Table","metadata":{"resourceVersion":"1"}}"#,
         ] {
             let first = decode_list::<ConfigMap>(body.as_bytes(), &Decoding::default());
-            let again =
-                decode_list_again::<ConfigMap>(body.as_bytes(), &Decoding::default(), &nobody);
+            let again = read_again(body, &nobody);
             assert_eq!(format!("{first:?}"), format!("{again:?}"));
         }
     }

@@ -7,6 +7,7 @@
 //! that fails is it split into objects, each is tried alone, and those that fail become [`Undecodable`]. So it is with a
 //! type that panics at an object, where panics unwind.
 
+mod budget;
 mod frame;
 mod identity;
 pub(crate) mod json;
@@ -15,9 +16,12 @@ mod outline;
 mod skip;
 mod trim;
 
+pub(crate) use budget::Budget;
 pub(crate) use frame::{Frame, changed, decode_frame};
 pub(crate) use identity::Identity;
-pub(crate) use list::{ListPage, continue_token, decode_list, decode_list_again};
+#[cfg(any(test, fuzzing))]
+pub(crate) use list::decode_list;
+pub(crate) use list::{ListPage, continue_token, read_list};
 pub(crate) use skip::Skip;
 #[cfg(test)]
 pub(crate) use skip::tests as skip_tests;
@@ -35,6 +39,8 @@ use crate::key::{KeyRef, ObjectKey};
 pub(crate) struct Undecodable {
     /// Which object, if that much could be read.
     pub key: Option<ObjectKey>,
+    /// Its uid, if that much could be read.
+    pub uid: Option<Box<str>>,
     /// Its version, if that much could be read.
     pub resource_version: Option<String>,
     /// What was wrong, without any of the object's content.
@@ -59,6 +65,7 @@ impl Undecodable {
     fn nameless<S: Stored>(object: &S) -> Self {
         Self {
             key: None,
+            uid: None,
             resource_version: Some(object.resource_version().to_owned()),
             error: "it has no metadata.name".to_owned(),
             outline: String::new(),
@@ -68,9 +75,10 @@ impl Undecodable {
     /// Describes an object that cannot be read because of `error`, as far as `document` tells.
     fn probe(document: &str, error: String) -> Self {
         let identity = identity::identity(document).unwrap_or_default();
-        let version = identity.resource_version();
+        let (uid, version) = (identity.uid(), identity.resource_version());
         Self {
             key: identity.key().map(KeyRef::to_key),
+            uid: (!uid.is_empty()).then(|| uid.into()),
             resource_version: (!version.is_empty()).then(|| version.to_owned()),
             error,
             outline: outline::outline(document),

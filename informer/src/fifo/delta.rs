@@ -167,7 +167,9 @@ impl<S: Stored> DeltaFifo<S> {
 
     fn key_of(&self, delta: &Delta<S>) -> Option<ObjectKey> {
         match delta {
-            Delta::Deleted(Deletion::FinalStateUnknown { key, .. }) => Some(key.clone()),
+            Delta::Deleted(
+                Deletion::FinalStateUnknown { key, .. } | Deletion::Unreadable { key, .. },
+            ) => Some(key.clone()),
             delta => delta.object().map(|object| (self.key_function)(object)),
         }
     }
@@ -288,7 +290,9 @@ fn describe<S: Stored>(delta: &Delta<S>) -> String {
         Delta::Added(_) => "Added",
         Delta::Updated(_) => "Updated",
         Delta::Deleted(Deletion::Seen(_)) => "Deleted",
-        Delta::Deleted(Deletion::FinalStateUnknown { .. }) => "Tombstone",
+        Delta::Deleted(Deletion::FinalStateUnknown { .. } | Deletion::Unreadable { .. }) => {
+            "Tombstone"
+        }
         Delta::Replaced(_) => "Replaced",
         Delta::Sync(_) => "Sync",
         Delta::ReplacedAll(_) => "ReplacedAll",

@@ -58,6 +58,15 @@ pub enum Deletion<S> {
         /// A state it had; maybe not its last.
         last: Option<Arc<S>>,
     },
+    /// The server reported the deletion, with a final state that cannot be read.
+    Unreadable {
+        /// The object's key.
+        key: ObjectKey,
+        /// The uid of the final state; empty if it cannot be read, or is not to be compared.
+        uid: String,
+        /// The version of the final state; empty if it cannot be read.
+        resource_version: String,
+    },
 }
 
 /// Deltas that are applied to the store in one step, and then shown to handlers in order.
@@ -100,7 +109,7 @@ pub trait Fifo<S: Stored>: Send + Sync + 'static {
         self.len() == 0
     }
 
-    /// False when so many deltas wait that producers should.
+    /// False when so many deltas wait, or a whole list, that producers should wait.
     fn has_room(&self) -> bool;
 
     /// Told when there may be something to process.
@@ -142,7 +151,9 @@ impl<S: Stored> Delta<S> {
             | Self::Replaced(object)
             | Self::Sync(object) => Some(object.key_ref()),
             Self::Deleted(Deletion::Seen(object)) => Some(object.key_ref()),
-            Self::Deleted(Deletion::FinalStateUnknown { key, .. }) => Some(key.as_ref()),
+            Self::Deleted(
+                Deletion::FinalStateUnknown { key, .. } | Deletion::Unreadable { key, .. },
+            ) => Some(key.as_ref()),
             Self::ReplacedAll(_) | Self::SyncAll | Self::Bookmark(_) => None,
         }
     }
@@ -157,6 +168,7 @@ impl<S: Stored> Delta<S> {
             | Self::Sync(object) => Some(object),
             Self::Deleted(Deletion::Seen(object)) => Some(object),
             Self::Deleted(Deletion::FinalStateUnknown { last, .. }) => last.as_ref(),
+            Self::Deleted(Deletion::Unreadable { .. }) => None,
             Self::ReplacedAll(_) | Self::SyncAll | Self::Bookmark(_) => None,
         }
     }

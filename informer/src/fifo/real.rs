@@ -29,6 +29,8 @@ pub struct RealFifo<S> {
 #[derive(Debug)]
 struct Inner<S> {
     deltas: VecDeque<Delta<S>>,
+    /// How many of `deltas` are lists.
+    lists: usize,
     sync: Sync,
 }
 
@@ -46,12 +48,14 @@ enum Sync {
 // === impl RealFifo ===
 
 impl<S: Stored> RealFifo<S> {
-    /// A queue in which up to `capacity` deltas wait before producers are held (client-go: 2,000).
+    /// A queue in which up to `capacity` deltas wait before producers are held (client-go: 2,000). So they are while a
+    /// list waits, whatever its size.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
             inner: Mutex::new(Inner {
                 deltas: VecDeque::new(),
+                lists: 0,
                 sync: Sync::Waiting,
             }),
             capacity: capacity.max(1),
@@ -76,6 +80,7 @@ impl<S: Stored> RealFifo<S> {
         {
             last.clone_from(version);
         } else {
+            inner.lists += usize::from(matches!(delta, Delta::ReplacedAll(_)));
             inner.deltas.push_back(delta);
         }
         drop(inner);
@@ -115,6 +120,7 @@ impl<S: Stored> Fifo<S> for RealFifo<S> {
             // Only what comes up to the first list is initial.
             let initial = inner.sync != Sync::Done;
             let alone = first.key_ref().is_none();
+            inner.lists -= usize::from(matches!(first, Delta::ReplacedAll(_)));
             let mut deltas = vec![first];
             while !alone
                 && deltas.len() < BATCH
@@ -163,7 +169,8 @@ impl<S: Stored> Fifo<S> for RealFifo<S> {
     }
 
     fn has_room(&self) -> bool {
-        self.len() < self.capacity
+        let inner = self.inner.lock();
+        inner.lists == 0 && inner.deltas.len() < self.capacity
     }
 
     fn readable(&self) -> &Notify {

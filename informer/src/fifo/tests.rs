@@ -74,6 +74,7 @@ fn short(delta: &Delta<ConfigMap>) -> String {
                 last.as_ref().map_or("?", |last| last.resource_version())
             )
         }
+        Delta::Deleted(Deletion::Unreadable { key, .. }) => format!("unreadable {}", key.name),
         Delta::ReplacedAll(snapshot) => {
             format!(
                 "all {:?}@{}",
@@ -147,16 +148,29 @@ fn producers_are_held_at_the_capacity_and_let_go_when_there_is_room() {
     }
 }
 
-#[tokio::test]
+#[test]
+fn a_list_that_waits_holds_producers_whatever_its_size() {
+    let fifo = RealFifo::<ConfigMap>::new(100);
+    fifo.replace(all(&["a@1"], "1"));
+    assert!(!fifo.has_room());
+    fifo.push(add("b@2"));
+    next(&fifo);
+    assert!(fifo.has_room(), "the list was processed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn whoever_waits_is_told_of_data_and_of_room() {
+    let limit = std::time::Duration::from_secs(1);
     for fifo in [
         &RealFifo::new(1) as &dyn Fifo<ConfigMap>,
         &DeltaFifo::new(Known::of(&[]), 1),
     ] {
         fifo.push(add("a@1"));
-        fifo.readable().notified().await;
+        let told = tokio::time::timeout(limit, fifo.readable().notified());
+        told.await.expect("there is data");
         next(fifo);
-        fifo.writable().notified().await;
+        let told = tokio::time::timeout(limit, fifo.writable().notified());
+        told.await.expect("there is room");
     }
 }
 

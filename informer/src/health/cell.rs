@@ -166,10 +166,8 @@ impl HealthCell {
         }
     }
 
-    /// An object that can be read, or is gone, is out of quarantine.
-    pub(crate) fn release(&self, key: KeyRef<'_>) {
-        if self.holding.load(Ordering::Relaxed) {
-            self.state.lock().quarantine.release(key);
-        }
+    /// An object that can be read, or is gone, is out of quarantine. True if it was in it.
+    pub(crate) fn release(&self, key: KeyRef<'_>) -> bool {
+        self.holding.load(Ordering::Relaxed) && self.state.lock().quarantine.release(key)
     }
 }

@@ -61,10 +61,13 @@ impl Quarantine {
         self.named.insert(key.clone(), held);
     }
 
-    pub(super) fn release(&mut self, key: KeyRef<'_>) {
-        if let Some(held) = self.named.swap_remove(&key) {
+    /// True if it was there.
+    pub(super) fn release(&mut self, key: KeyRef<'_>) -> bool {
+        let held = self.named.swap_remove(&key);
+        if let Some(held) = &held {
             self.described -= usize::from(held.described.is_some());
         }
+        held.is_some()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -91,6 +94,7 @@ mod tests {
     fn broken(name: Option<usize>, version: usize) -> Undecodable {
         Undecodable {
             key: name.map(|name| ObjectKey::namespaced("n", name.to_string())),
+            uid: None,
             resource_version: Some(version.to_string()),
             error: format!("error {version}"),
             outline: String::new(),

@@ -165,20 +165,35 @@ impl<'a, S: Stored> Transaction<'a, S> {
     }
 
     fn delete(&mut self, deletion: Deletion<S>) -> Change<S> {
-        let (key, seen) = match &deletion {
-            Deletion::Seen(object) => (object.key_ref(), Some(object)),
-            Deletion::FinalStateUnknown { key, .. } => (key.as_ref(), None),
+        // The final state, and the uid and version of it.
+        let (key, seen, of) = match &deletion {
+            Deletion::Seen(object) => (
+                object.key_ref(),
+                Some(object),
+                Some((object.uid(), object.resource_version())),
+            ),
+            Deletion::Unreadable {
+                key,
+                uid,
+                resource_version,
+            } => (key.as_ref(), None, Some((&**uid, &**resource_version))),
+            Deletion::FinalStateUnknown { key, .. } => (key.as_ref(), None, None),
         };
         let Some((slot, known)) = self.find(self.state.objects.hash(key), key) else {
             return Change::Known;
         };
-        if let Some(object) = seen {
+        if let Some((uid, version)) = of {
             // The deletion of a former object of this name, or of a former state: some servers give the
             // deleted object its last version and not the deletion's, so an equal one counts.
-            let other = !object.uid().is_empty() && object.uid() != known.uid();
-            let older = version::compare(object.resource_version(), known.resource_version())
-                == Some(Ordering::Less);
-            if other || (older && self.is_comparable(known)) {
+            let order = version::compare(version, known.resource_version());
+            let other = !uid.is_empty() && uid != known.uid();
+            let stale = if other {
+                // A later object of this name, all of which could not be read, took the place of the known one.
+                seen.is_some() || order != Some(Ordering::Greater)
+            } else {
+                order == Some(Ordering::Less) && self.is_comparable(known)
+            };
+            if stale {
                 return Change::Stale;
             }
         }

@@ -126,6 +126,7 @@ mod tests {
     fn unreadable(name: &str, deleted: bool) -> Frame<ConfigMap> {
         let object = Undecodable {
             key: Some(ObjectKey::namespaced("n", name)),
+            uid: None,
             resource_version: None,
             error: String::new(),
             outline: String::new(),

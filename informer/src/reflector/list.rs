@@ -11,8 +11,8 @@ use super::react::{Refusal, refusal};
 use super::watch::Opened;
 use super::{Error, Progress, Reflector};
 use crate::decode::{
-    Frame, Identity, ListPage, Undecodable, changed, continue_token, decode_frame, decode_list,
-    decode_list_again,
+    Budget, Frame, Identity, ListPage, Undecodable, changed, continue_token, decode_frame,
+    read_list,
 };
 use crate::entry::Stored;
 use crate::metrics::Measurement;
@@ -68,6 +68,8 @@ impl Ahead {
 impl<S: Stored> Reflector<S> {
     /// Reads the present state into the queue. A streaming list goes on as the watch that is returned.
     pub(super) async fn list(&self, progress: &mut Progress) -> Result<Option<Opened>, Error> {
+        // At most one list waits for the store.
+        self.room().await;
         progress.pace.ready().await;
         let mut started = Instant::now();
         // A server that seems to be behind is asked for its newest state until that is settled.
@@ -118,14 +120,23 @@ impl<S: Stored> Reflector<S> {
     /// Whether a failed streaming list is followed by pages now, or is a failure.
     fn judge_stream(&self, progress: &mut Progress, error: Error) -> Result<(), Error> {
         let (refused, fatal) = match &error {
-            Error::Transport(error) => {
-                let refusal = refusal(error);
+            Error::Transport(failure) => {
+                let refusal = refusal(failure);
                 progress.refused = refusal == Some(Refusal::ServerIfPages);
                 if refusal == Some(Refusal::Server) {
                     self.refusals.refused(&self.endpoint);
                 }
+                if refusal == Some(Refusal::Silence) && self.refusals.has_offered(&self.endpoint) {
+                    // The server is busy, and pages would be more work for it. If it stays silent, they are read once.
+                    progress.silent_lists = progress.silent_lists.saturating_add(1);
+                    return if progress.silent_lists == 1 {
+                        Err(error)
+                    } else {
+                        Ok(())
+                    };
+                }
                 let refused = refusal.is_some() || progress.incomplete > 1;
-                let version = error.is_expired() || error.is_too_large_version();
+                let version = failure.is_expired() || failure.is_too_large_version();
                 progress.unavailable |= version;
                 (refused, !refused && !version)
             }
@@ -190,7 +201,9 @@ impl<S: Stored> Reflector<S> {
             continue_token: None,
         };
         let mut ahead = Ahead::default();
-        let page = self.page_and_ahead(progress, &mut ahead, first).await;
+        let mut budget = Budget::new();
+        let page = self.page_and_ahead(progress, &mut ahead, first, &mut budget);
+        let page = page.await;
         let mut page = page.map_err(Broken::First)?;
         let mut listed = Listed {
             objects: Vec::new(),
@@ -205,6 +218,7 @@ impl<S: Stored> Reflector<S> {
                     Ok(object) => listed.objects.push(object),
                     Err(object) => listed.undecodable.push(object),
                 }
+                budget.spend(0).await;
             }
             listed.undecodable.append(&mut page.undecodable);
             let Some(token) = page.continue_token else {
@@ -215,8 +229,8 @@ impl<S: Stored> Reflector<S> {
                 limit,
                 continue_token: Some(token),
             };
-            let next = self.page_and_ahead(progress, &mut ahead, next).await;
-            page = next.map_err(Broken::Later)?;
+            let next = self.page_and_ahead(progress, &mut ahead, next, &mut budget);
+            page = next.await.map_err(Broken::Later)?;
         }
     }
 
@@ -226,6 +240,7 @@ impl<S: Stored> Reflector<S> {
         progress: &Progress,
         ahead: &mut Ahead,
         request: ListRequest,
+        budget: &mut Budget,
     ) -> Result<ListPage<S>, transport::Error> {
         let limit = request.limit;
         let body = match ahead.take(request.continue_token.as_deref()).await {
@@ -247,10 +262,10 @@ impl<S: Stored> Reflector<S> {
         }
         // The first time nothing is held.
         Ok(if progress.version.is_none() {
-            decode_list(&body, &self.decoding)?
+            read_list(&body, &self.decoding, None, budget).await?
         } else {
             let held = |identity: &Identity<'_>| self.held(progress, identity);
-            decode_list_again(&body, &self.decoding, &held)?
+            read_list(&body, &self.decoding, Some(&held), budget).await?
         })
     }
 
@@ -261,12 +276,9 @@ impl<S: Stored> Reflector<S> {
             limit: 1,
             continue_token: None,
         };
-        Ok(self.page(request).await?.resource_version.into())
-    }
-
-    async fn page(&self, request: ListRequest) -> Result<ListPage<S>, transport::Error> {
         let body = self.body(request).await?;
-        Ok(decode_list(&body, &self.decoding)?)
+        let page = read_list::<S>(&body, &self.decoding, None, &mut Budget::new()).await?;
+        Ok(page.resource_version.into())
     }
 
     async fn body(&self, request: ListRequest) -> Result<Bytes, transport::Error> {
@@ -285,8 +297,10 @@ impl<S: Stored> Reflector<S> {
         progress.incomplete += 1;
         let deadline = started + self.options.streaming_deadline;
         let mut initial = Initial::new();
+        let mut budget = Budget::new();
         let version = loop {
             let line = self.initial_line(&mut opened.lines, deadline).await?;
+            budget.spend(line.len()).await;
             let frame = self.initial_frame(progress, &line)?;
             if let Some(version) = initial.take(frame)? {
                 break version;
@@ -299,6 +313,7 @@ impl<S: Stored> Reflector<S> {
             streamed: true,
         });
         progress.incomplete = 0;
+        progress.silent_lists = 0;
         self.refusals.offered(&self.endpoint);
         self.accept(progress, objects, &undecodable, version, consistent)?;
         Ok(opened)

@@ -4,8 +4,9 @@
 //!
 //! | what happens | what the reflector does |
 //! |---|---|
-//! | the server offers no streaming lists (422, 501, or 400 where pages can be read), or is silent before the end of one | reads pages; remembers it for an hour, for all informers of a factory and kinds of a group |
+//! | the server offers no streaming lists (422, 501, or 400 where pages can be read) | reads pages; remembers it for an hour, for all informers of a factory and kinds of a group |
 //! | the server refuses this streaming list (another 400, 405, 406, 415), or never ends it | reads pages; remembers it for an hour, for this watch |
+//! | the server is silent before the end of a streaming list, or does not answer it in time | reads pages; remembers it for an hour, for this watch. Where streaming lists of the group came to their end before: backs off and asks again; reads pages this time if that is silent, too |
 //! | a continue token expires in the middle of paging | reads everything at once |
 //! | everything at once is too large, or takes too long | reads pages; remembers it for an hour |
 //! | a streaming list breaks off twice in a row | reads pages; remembers it for an hour |
@@ -14,9 +15,11 @@
 //! | the watch ends at once, again and again | backs off between attempts |
 //! | 410, as HTTP status or in the stream; an object in the stream that the server cannot read itself | lists again, after a back-off |
 //! | 429, 5xx, no connection | backs off (at least `Retry-After`) and watches again, without listing |
+//! | a list has no version, so that the watch after it begins with all objects in any order | takes them all |
 //! | the watch is silent for 90 s | opens a second at the last version, then drops the first |
 //! | an object cannot be read, says that it is of another type, or its type or a transform panics at it | quarantines it; the others go on |
 //! | a list is older than what is known | refuses it; after three in a row, accepts that history began anew |
+//! | the store has not taken the last list yet, because a handler blocks it | waits before it lists again |
 //! | an event is not newer than what is known | drops it; after ten in a row, asks the server where it stands |
 //! | the third 5xx, undecodable line or too large version in a row in a stream | lists again, after a back-off |
 //!
@@ -218,6 +221,13 @@ impl<S: Stored> Reflector<S> {
         }
     }
 
+    /// Returns when the queue takes more. A store that falls behind slows the server down and takes no memory.
+    async fn room(&self) {
+        while !self.fifo.has_room() {
+            self.fifo.writable().notified().await;
+        }
+    }
+
     /// Logs a failure once, not each time it comes back.
     fn note(&self, error: &Error) {
         let told = error_chain(error);
@@ -277,7 +287,8 @@ impl<S: Stored> Reflector<S> {
             return Ok(object);
         };
         // Taken before: the transform may leave anything.
-        let (key, version) = (object.key(), object.resource_version().to_owned());
+        let (key, uid) = (object.key(), object.uid().into());
+        let version = object.resource_version().to_owned();
         // Nobody else has it yet.
         let Some(changed) = Arc::get_mut(&mut object) else {
             return Ok(object);
@@ -286,6 +297,7 @@ impl<S: Stored> Reflector<S> {
             Ok(()) => Ok(object),
             Err(_) => Err(Undecodable {
                 key: Some(key),
+                uid: Some(uid),
                 resource_version: Some(version),
                 // The text of the panic may hold values of the object.
                 error: "the transform panicked at it".to_owned(),

@@ -43,6 +43,8 @@ pub(super) struct Progress {
     pub(super) refused: bool,
     /// How many streaming lists in a row ended before they were complete.
     pub(super) incomplete: u32,
+    /// How many streaming lists in a row met silence, of a server that offers them.
+    pub(super) silent_lists: u32,
     /// How many consistent lists in a row were older than what is known.
     pub(super) behind: u32,
     /// How many bookmarks in a row were older than what is known.
@@ -78,6 +80,7 @@ impl Progress {
             streaming_after: None,
             refused: false,
             incomplete: 0,
+            silent_lists: 0,
             behind: 0,
             low_bookmarks: 0,
             old_events: 0,

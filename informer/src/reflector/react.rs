@@ -52,16 +52,18 @@ pub(super) enum Refusal {
     ServerIfPages,
     /// The request: this kind, or this form of it.
     Request,
+    /// This watch, unless the server offered streaming lists before: then it is busy, or cannot be reached.
+    Silence,
 }
 
 /// What a failed streaming list says of whether the server offers them, if anything.
 pub(super) fn refusal(error: &Error) -> Option<Refusal> {
-    // A server that knows no streaming lists refuses the parameters, or ignores them and stays silent. What
-    // stands before it may hold the answer back until it is complete, which it never is.
     match (error.code(), error) {
-        (Some(422 | 501), _) | (_, Error::Silent { .. } | Error::Deadline { .. }) => {
-            Some(Refusal::Server)
-        }
+        // A server that knows no streaming lists refuses the parameters.
+        (Some(422 | 501), _) => Some(Refusal::Server),
+        // Or it ignores them and stays silent. A proxy may hold the answer back until it is complete, which it never
+        // is. But a busy server is silent, too, and so is a connection that is cut off.
+        (_, Error::Silent { .. } | Error::Deadline { .. }) => Some(Refusal::Silence),
         // That is the answer to a selector that is not supported, too.
         (Some(400), _) => Some(Refusal::ServerIfPages),
         // A kind that cannot be watched; a server that does not give metadata alone.
@@ -128,13 +130,12 @@ mod tests {
 
     #[test]
     fn only_a_refusal_or_silence_says_that_streaming_is_not_offered() {
-        for error in [
-            status(422, "Invalid"),
-            status(501, ""),
-            Error::Silent { after: SHORT },
-            Error::Deadline { after: SHORT },
-        ] {
+        for error in [status(422, "Invalid"), status(501, "")] {
             assert_eq!(refusal(&error), Some(Refusal::Server), "{error}");
+        }
+        let after = SHORT;
+        for error in [Error::Silent { after }, Error::Deadline { after }] {
+            assert_eq!(refusal(&error), Some(Refusal::Silence), "{error}");
         }
         assert_eq!(refusal(&status(400, "")), Some(Refusal::ServerIfPages));
         for code in [405, 406, 415] {

@@ -9,15 +9,22 @@ use tokio::time::Instant;
 
 use crate::transport::Endpoint;
 
-/// When streaming lists were last refused by a server, or met with silence. What it refuses may concern one request
-/// only: that is not noted here. Shared by those who follow one API server: all
+/// When streaming lists were last refused by a server, and whether it offered them since. A refusal that may concern one
+/// request only is not noted here, nor is silence, which has other causes. Shared by those who follow one API server: all
 /// watches of an informer, all informers of a factory. A client does not say which server it speaks to.
 ///
 /// It is noted for each group and version, because another server may stand behind each (an aggregated API), and
 /// what one lacks says nothing about the others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Refusals {
-    last: Arc<Mutex<HashMap<String, Instant>>>,
+    last: Arc<Mutex<HashMap<String, Last>>>,
+}
+
+/// The last that is known of a group and version.
+#[derive(Clone, Copy, Debug)]
+enum Last {
+    Refused(Instant),
+    Offered,
 }
 
 // === impl Refusals ===
@@ -26,19 +33,30 @@ impl Refusals {
     /// Notes that whoever serves `endpoint` does not offer streaming lists now.
     pub(super) fn refused(&self, endpoint: &Endpoint) {
         let now = Instant::now();
-        self.last.lock().insert(endpoint.api_version(), now);
+        let refused = Last::Refused(now);
+        self.last.lock().insert(endpoint.api_version(), refused);
     }
 
     /// Notes that it does.
     pub(super) fn offered(&self, endpoint: &Endpoint) {
-        self.last.lock().remove(&endpoint.api_version());
+        self.last
+            .lock()
+            .insert(endpoint.api_version(), Last::Offered);
+    }
+
+    /// Whether the last streaming list that was not silent came to its end.
+    pub(super) fn has_offered(&self, endpoint: &Endpoint) -> bool {
+        let last = self.last.lock();
+        matches!(last.get(&endpoint.api_version()), Some(Last::Offered))
     }
 
     /// Whether it did not, less than `retry` ago.
     pub(super) fn is_recent(&self, endpoint: &Endpoint, retry: Duration) -> bool {
         let last = self.last.lock();
-        last.get(&endpoint.api_version())
-            .is_some_and(|at| at.elapsed() < retry)
+        match last.get(&endpoint.api_version()) {
+            Some(Last::Refused(at)) => at.elapsed() < retry,
+            Some(Last::Offered) | None => false,
+        }
     }
 }
 
@@ -62,7 +80,11 @@ mod tests {
         sleep(RETRY).await;
         assert!(!refusals.is_recent(&secrets, RETRY));
         assert!(refusals.is_recent(&secrets, RETRY * 2));
+        assert!(!refusals.has_offered(&secrets));
         refusals.offered(&maps);
         assert!(!refusals.is_recent(&secrets, RETRY * 2));
+        assert!(refusals.has_offered(&secrets));
+        refusals.refused(&secrets);
+        assert!(!refusals.has_offered(&maps), "it offers none any more");
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::options::MINIMUM_WATCH_TIMEOUT;
 use super::react::{Reaction, SHORT, react};
 use super::{Error, Progress, Reflector};
-use crate::decode::{Frame, Undecodable, decode_frame};
+use crate::decode::{Budget, Frame, Undecodable, decode_frame};
 use crate::entry::Stored;
 use crate::fifo::{Deletion, Delta};
 use crate::health::Activity;
@@ -30,6 +30,8 @@ pub(super) struct Opened {
     pub(super) lines: Lines,
     /// When the server was asked to end it.
     until: Instant,
+    /// It was opened without a version, so it begins with everything there is.
+    from_nothing: bool,
 }
 
 /// One watch, from open to end.
@@ -39,6 +41,8 @@ struct Session {
     until: Instant,
     /// Changes that were news.
     events: u64,
+    /// What is added may have been there before, and comes in any order (a watch without a version).
+    synthetic: bool,
 }
 
 /// How a watch ended.
@@ -62,7 +66,11 @@ impl<S: Stored> Reflector<S> {
         let mut opened = opened;
         let mut brief = 0;
         loop {
-            let Opened { lines, until } = match opened.take() {
+            let Opened {
+                lines,
+                until,
+                from_nothing,
+            } = match opened.take() {
                 Some(opened) => opened,
                 None => match self.open_next(progress).await {
                     Ok(opened) => opened,
@@ -80,8 +88,13 @@ impl<S: Stored> Reflector<S> {
                 started: Instant::now(),
                 until,
                 events: 0,
+                synthetic: from_nothing,
             };
             let end = self.consume(progress, lines, &mut session).await;
+            if session.synthetic {
+                // The rest of what was there may not have come: the next watch begins with everything again.
+                progress.version = Some(ResourceVersion::default());
+            }
             let lasted = session.started.elapsed();
             let short = lasted < SHORT && session.events == 0;
             self.recorder.record(Measurement::Watched {
@@ -155,7 +168,11 @@ impl<S: Stored> Reflector<S> {
             .transport
             .watch(request.build(&self.endpoint, &self.selection)?)
             .await?;
-        Ok(Opened { lines, until })
+        Ok(Opened {
+            lines,
+            until,
+            from_nothing: version.is_empty() && !initial,
+        })
     }
 
     async fn consume(
@@ -166,6 +183,7 @@ impl<S: Stored> Reflector<S> {
     ) -> End {
         let mut proven = false;
         let mut frames = 0;
+        let mut budget = Budget::new();
         // A server that falls silent does so to everyone.
         let idle = self.options.watch_idle + self.spread();
         loop {
@@ -179,6 +197,7 @@ impl<S: Stored> Reflector<S> {
                     Err(transport::Error::Silent { .. }) if SHORT < idle => {
                         // Open and quiet: what failed before is over.
                         proven = true;
+                        session.synthetic = false;
                         progress.scattered = false;
                         self.recovered();
                         continue;
@@ -186,6 +205,9 @@ impl<S: Stored> Reflector<S> {
                     line => line,
                 }
             };
+            if let Ok(Some(line)) = &line {
+                budget.spend(line.len()).await;
+            }
             if frames != lines.frames() {
                 frames = lines.frames();
                 self.health.heard();
@@ -214,10 +236,7 @@ impl<S: Stored> Reflector<S> {
             {
                 return End::Failed(error);
             }
-            // A store that falls behind is felt by the server, not by memory.
-            while !self.fifo.has_room() {
-                self.fifo.writable().notified().await;
-            }
+            self.room().await;
         }
     }
 
@@ -288,9 +307,15 @@ impl<S: Stored> Reflector<S> {
     }
 
     fn take(&self, progress: &mut Progress, frame: Frame<S>, session: &mut Session) -> Step {
+        if matches!(
+            frame,
+            Frame::Modified(_) | Frame::Deleted(_) | Frame::Bookmark { .. }
+        ) {
+            session.synthetic = false;
+        }
         match frame {
             Frame::Added(object) | Frame::Modified(object)
-                if progress.is_old(object.resource_version()) =>
+                if !session.synthetic && progress.is_old(object.resource_version()) =>
             {
                 // The server was asked for what comes after the version known: this was seen, or undone.
                 tracing::debug!(kind = %self.endpoint, namespace = self.namespace(), object = %object.key_ref(), version = object.resource_version(), "dropped an old event");
@@ -349,7 +374,10 @@ impl<S: Stored> Reflector<S> {
     ) {
         match self.prepare(object) {
             Ok(object) => {
-                session.events += u64::from(progress.advance(object.resource_version()));
+                let version = object.resource_version();
+                // The store knows whether it has what was there before.
+                let before = session.synthetic && progress.is_old(version);
+                session.events += u64::from(before || progress.advance(version));
                 self.health.release(object.key_ref());
                 self.fifo.push(delta(object));
                 self.proceed(progress);
@@ -372,10 +400,14 @@ impl<S: Stored> Reflector<S> {
         session.events += u64::from(advanced);
         if deleted {
             if let Some(key) = object.key {
-                self.health.release(key.as_ref());
-                self.fifo.push(Delta::Deleted(Deletion::FinalStateUnknown {
+                // An object in quarantine may have another uid than the former one of its name, which the store holds.
+                let quarantined = self.health.release(key.as_ref());
+                let uid = object.uid.filter(|_| !quarantined);
+                // The store knows whether it still means something, as with one that can be read.
+                self.fifo.push(Delta::Deleted(Deletion::Unreadable {
                     key,
-                    last: None,
+                    uid: uid.map(String::from).unwrap_or_default(),
+                    resource_version: version.clone(),
                 }));
             }
         } else {

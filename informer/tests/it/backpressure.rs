@@ -77,3 +77,60 @@ async fn a_full_queue_stops_reading_the_watch_and_loses_nothing() {
         running.await.unwrap().unwrap();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_hangs_holds_lists_back_and_at_most_one_waits() {
+    for delta_fifo in [false, true] {
+        let version = Arc::new(Mutex::new(10));
+        let next = Arc::clone(&version);
+        // Each watch ends with 410, and each list shows another state.
+        let script = Script::default().otherwise(move |asked| match asked.verb() {
+            "stream" => no_streaming(),
+            "list" => {
+                let mut version = next.lock();
+                *version += 1;
+                let version = version.to_string();
+                let objects: Vec<_> = (0..3000)
+                    .map(|number| object(&format!("o{number}"), &version))
+                    .collect();
+                list(&version, &objects)
+            }
+            _ => ending([wait(10), error(410, "Expired")]),
+        });
+        let builder = builder(&script);
+        let informer = if delta_fifo {
+            builder.delta_fifo()
+        } else {
+            builder
+        }
+        .build();
+        let open = Arc::new(Semaphore::new(0));
+        let gate = Arc::clone(&open);
+        let handler = move |_: Event<ConfigMap>| {
+            let gate = Arc::clone(&gate);
+            async move { gate.acquire().await.unwrap().forget() }
+        };
+        let options = HandlerOptions::new().policy(Policy::Block { bound: 1 });
+        let _handle = informer.add_async_handler(handler, options).unwrap();
+        let stop = CancellationToken::new();
+        let running = tokio::spawn({
+            let (informer, stop) = (informer.clone(), stop.clone());
+            async move { informer.run(stop).await }
+        });
+        seconds(3600).await;
+        // One is being handed out, and at most one waits.
+        let lists = script.count("list");
+        let expected = if delta_fifo { 1..=2 } else { 2..=2 };
+        assert!(
+            expected.contains(&lists),
+            "{lists}, delta FIFO: {delta_fifo}"
+        );
+        open.add_permits(1_000_000);
+        seconds(60).await;
+        assert!(script.count("list") > 3, "it goes on");
+        let newest = format!("{}", *version.lock());
+        assert_eq!(informer.last_sync_resource_version().as_str(), newest);
+        stop.cancel();
+        running.await.unwrap().unwrap();
+    }
+}

@@ -1,5 +1,6 @@
 //! An informer under test, with what its handlers were told.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,14 +110,30 @@ pub fn run(informer: Maps) -> Running {
     }
 }
 
-/// Runs `test` on real threads, beside an informer of ConfigMaps: for callbacks that block one. No time passes in it.
-pub fn on_threads<F: Future<Output = ()>>(script: &Script, test: impl FnOnce(Maps) -> F) {
+/// Runs `test` on real threads. One that hangs fails after a minute, by its name; what blocks a thread then is left behind.
+pub fn within_a_minute(threads: usize, test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(3)
+        .worker_threads(threads)
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(async {
+    let limited = async { tokio::time::timeout(Duration::from_secs(60), test).await };
+    let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(limited)));
+    runtime.shutdown_background();
+    let thread = std::thread::current();
+    match ended {
+        Ok(ended) => assert!(
+            ended.is_ok(),
+            "{} hangs: it did not end within a minute",
+            thread.name().unwrap_or("a test")
+        ),
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// Runs `test` on real threads, beside an informer of ConfigMaps: for callbacks that block one. No time passes in it.
+pub fn on_threads<F: Future<Output = ()>>(script: &Script, test: impl FnOnce(Maps) -> F) {
+    within_a_minute(3, async {
         let informer = SharedInformer::<ConfigMap>::builder(script.client()).build();
         let stop = CancellationToken::new();
         let task = tokio::spawn({

@@ -29,3 +29,4 @@ mod script;
 mod servers;
 mod setup;
 mod world;
+mod yielding;

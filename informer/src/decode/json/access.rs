@@ -10,14 +10,14 @@ use super::key::Key;
 use super::reader::Reader;
 
 /// The elements of an array.
-pub(super) struct Elements<'a, 'de> {
+pub(crate) struct Elements<'a, 'de> {
     reader: &'a mut Reader<'de>,
     first: bool,
 }
 
 /// The fields of an object.
-pub(super) struct Fields<'a, 'de> {
-    reader: &'a mut Reader<'de>,
+pub(crate) struct Fields<'a, 'de> {
+    pub(crate) reader: &'a mut Reader<'de>,
     first: bool,
 }
 
@@ -35,9 +35,14 @@ pub(super) struct Name<'a, 'de> {
 
 impl<'a, 'de> Elements<'a, 'de> {
     #[inline]
-    pub(super) fn new(reader: &'a mut Reader<'de>) -> Self {
+    pub(crate) fn new(reader: &'a mut Reader<'de>) -> Self {
         let first = true;
         Self { reader, first }
+    }
+
+    /// How many bytes were read.
+    pub(crate) fn at(&self) -> usize {
+        self.reader.at()
     }
 }
 
@@ -73,7 +78,7 @@ impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
 
 impl<'a, 'de> Fields<'a, 'de> {
     #[inline]
-    pub(super) fn new(reader: &'a mut Reader<'de>) -> Self {
+    pub(crate) fn new(reader: &'a mut Reader<'de>) -> Self {
         let first = true;
         Self { reader, first }
     }

@@ -26,6 +26,7 @@ mod tests;
 use serde::Deserialize;
 use serde_json::Error;
 
+pub(crate) use access::{Elements, Fields};
 pub(crate) use reader::Reader;
 
 /// How many bytes are looked at to count the elements of an array. It bounds what that costs: no more than as many

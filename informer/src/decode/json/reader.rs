@@ -52,9 +52,30 @@ impl<'de> Reader<'de> {
         self.text.as_bytes()
     }
 
+    /// How many bytes were read.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Enters the array or object that `open` begins, for a caller that reads it step by step and may pause in between.
+    pub(crate) fn enter(&mut self, open: u8) -> Result<(), Error> {
+        self.expect(open)?;
+        self.depth -= 1;
+        if self.depth == 0 {
+            return Err(self.refused());
+        }
+        Ok(())
+    }
+
+    /// Leaves the array or object that was entered, which `close` ends.
+    pub(crate) fn leave(&mut self, close: u8) -> Result<(), Error> {
+        self.depth += 1;
+        self.expect(close)
+    }
+
     /// The next byte that is no white space.
     #[inline]
-    pub(super) fn peek(&mut self) -> Option<u8> {
+    pub(crate) fn peek(&mut self) -> Option<u8> {
         loop {
             match self.bytes().get(self.at)? {
                 b' ' | b'\n' | b'\r' | b'\t' => self.at += 1,
@@ -71,7 +92,7 @@ impl<'de> Reader<'de> {
 
     /// Goes past `byte`, which has to come next.
     #[inline]
-    pub(super) fn expect(&mut self, byte: u8) -> Result<(), Error> {
+    pub(crate) fn expect(&mut self, byte: u8) -> Result<(), Error> {
         if self.peek() == Some(byte) {
             self.take();
             return Ok(());

@@ -39,14 +39,24 @@ fn contents(indexer: &Indexer<ConfigMap>) -> Vec<String> {
 fn changes_make_the_events_that_tell_of_them() {
     let indexer = Indexer::new();
     let seen = |object| Delta::Deleted(Deletion::Seen(map(object)));
+    let unreadable = |name: &str, uid: &str, version: &str| {
+        Delta::Deleted(Deletion::Unreadable {
+            key: ObjectKey::namespaced("n", name),
+            uid: uid.to_owned(),
+            resource_version: version.to_owned(),
+        })
+    };
     let cases: Vec<(Delta<ConfigMap>, &[&str])> = vec![
         (Delta::Added(map("a@1")), &["+a@1"]),
         (Delta::Added(map("a@1")), &[]),
         (Delta::Updated(map("a@3")), &["~a@1-3"]),
         (Delta::Updated(map("b@4")), &["+b@4"]),
         (seen("a@2"), &["stale"]),
-        (seen("a@9/other"), &["stale"]),
-        (seen("a@5"), &["-a@5"]),
+        (seen("a@2/former"), &["stale"]),
+        (seen("a@3/former"), &["stale"]),
+        (unreadable("a", "former", "3"), &["stale"]),
+        (unreadable("a", "u", "2"), &["stale"]),
+        (seen("a@5"), &["-a@5<3"]),
         (seen("a@5"), &[]),
         (Delta::Added(map("b@6/new")), &["-b@4!", "+b@6"]),
         (Delta::Sync(map("b@6/new")), &["~b@6-6s"]),
@@ -58,6 +68,17 @@ fn changes_make_the_events_that_tell_of_them() {
             }),
             &["-b@6!"],
         ),
+        (Delta::Added(map("d@7")), &["+d@7"]),
+        (seen("d@9/other"), &["stale"]),
+        (unreadable("d", "other", "7"), &["stale"]),
+        (unreadable("d", "", "6"), &["stale"]),
+        // Some servers send the last version and not that of the deletion.
+        (unreadable("d", "u", "7"), &["-d@7!"]),
+        (Delta::Added(map("d@8")), &["+d@8"]),
+        (unreadable("d", "", "9"), &["-d@8!"]),
+        // A later object of the name, which could not be read either.
+        (Delta::Added(map("d@10")), &["+d@10"]),
+        (unreadable("d", "later", "12"), &["-d@10!"]),
     ];
     for (number, (delta, expected)) in cases.into_iter().enumerate() {
         // What a server's stream has told so far.

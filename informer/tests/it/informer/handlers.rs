@@ -217,12 +217,7 @@ fn a_handler_that_panics_while_it_is_removed_is_removed() {
 #[test]
 fn handlers_and_indexes_that_come_while_it_starts_lose_nothing() {
     // Real threads, so that they race; no time passes.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(4)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    crate::harness::within_a_minute(4, async {
         for _ in 0..50 {
             let (script, _say) = three();
             let informer = SharedInformer::<ConfigMap>::builder(script.client()).build();

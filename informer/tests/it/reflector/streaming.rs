@@ -98,6 +98,60 @@ async fn a_missing_end_bookmark_is_waited_for_ten_seconds_and_then_pages_are_rea
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_offered_streaming_lists_is_asked_again_after_silence_and_for_pages_after_two()
+ {
+    let whole = || {
+        ending([
+            added("a", "5"),
+            initial_end("10"),
+            wait(60),
+            error(410, "Expired"),
+        ])
+    };
+    let silent = || watch([added("a", "5")]);
+    for (case, answers, expected) in [
+        (
+            "silent",
+            vec![silent(), whole()],
+            ["stream @10", "stream @10"],
+        ),
+        (
+            "no answer",
+            vec![Answer::Hang, whole()],
+            ["stream @10", "stream @10"],
+        ),
+    ] {
+        let script = Script::new([whole()].into_iter().chain(answers));
+        let running = start(&script);
+        seconds(61 + 60 + 15).await;
+        assert_eq!(script.log()[1..], expected, "{case}");
+        assert!(running.informer.health().is_ready(), "{case}");
+        running.stop().await;
+    }
+    let twice = [whole(), silent(), silent(), list("20", &[object("a", "5")])];
+    let script = Script::new(twice).otherwise(|asked| match asked.verb() {
+        "stream" => watch([added("a", "5"), initial_end("30")]),
+        _ => ending([wait(60), error(410, "Expired")]),
+    });
+    let running = start(&script);
+    seconds(200).await;
+    let log = script.log();
+    let expected = [
+        "stream",
+        "stream @10",
+        "stream @10",
+        "list limit=500",
+        "watch @20",
+        "stream @20",
+    ];
+    assert_eq!(
+        log, expected,
+        "pages are read this time, and not for an hour"
+    );
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_busy_server_that_never_ends_the_initial_events_is_given_up_too() {
     let chatter = (0..200).flat_map(|number| [modified("a", &format!("{}", 10 + number)), wait(2)]);
     let script = Script::new([

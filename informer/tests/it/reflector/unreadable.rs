@@ -172,6 +172,49 @@ async fn a_line_that_is_no_event_is_fetched_again_and_after_three_times_all_is_l
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_old_deletion_that_cannot_be_read_deletes_nothing() {
+    let unreadable = |name, version, uid: &str| {
+        let object = broken(name, version).replace(&format!("uid-{name}"), uid);
+        event("DELETED", &object)
+    };
+    let script = Script::new([
+        no_streaming(),
+        list(
+            "10",
+            &[object("a", "5"), object("b", "6"), object("c", "7")],
+        ),
+        watch([
+            // Of a former state, and of a former object of that name.
+            unreadable("a", "4", "uid-a"),
+            unreadable("b", "5", "former"),
+            // Some servers send the last version and not that of the deletion.
+            unreadable("c", "7", "uid-c"),
+        ]),
+    ]);
+    let running = start(&script);
+    millis(10).await;
+    assert_eq!(running.store(), "a@5 b@6");
+    assert_eq!(running.informer.health().quarantined_count, 0);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deletion_of_an_unreadable_object_deletes_the_former_one_of_its_name() {
+    let recreated = broken("a", "11").replace("uid-a", "other");
+    let gone = broken("a", "12").replace("uid-a", "other");
+    let script = Script::new([
+        no_streaming(),
+        list("10", &[object("a", "5")]),
+        watch([event("ADDED", &recreated), event("DELETED", &gone)]),
+    ]);
+    let running = start(&script);
+    millis(10).await;
+    assert_eq!(running.store(), "");
+    assert_eq!(running.informer.health().quarantined_count, 0);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_table_in_a_watch_is_set_aside_and_the_watch_goes_on() {
     let table = r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"11"},"columnDefinitions":[],"rows":[{"cells":["a"]}]}"#;
     let script = Script::new([

@@ -277,6 +277,54 @@ async fn what_the_server_cannot_read_of_its_store_is_listed_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_without_a_version_begins_with_all_objects_in_any_order() {
+    let script = Script::new([
+        no_streaming(),
+        list("", &[]),
+        // It breaks off before all of them came.
+        ending([added("a", "50")]),
+        ending([
+            added("a", "50"),
+            added("b", "30"),
+            modified("b", "51"),
+            // From here on the order counts.
+            added("c", "40"),
+            wait(2),
+        ]),
+        watch([]),
+    ]);
+    let running = start(&script);
+    seconds(60).await;
+    assert_eq!(running.store(), "a@50 b@51");
+    assert_eq!(running.informer.health().stale, 1);
+    let log = script.log();
+    let expected = ["stream", "list limit=500", "watch", "watch", "watch @51"];
+    assert_eq!(log, expected);
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_a_watch_without_a_version_began_with_are_complete_after_a_second_of_quiet() {
+    let script = Script::new([
+        no_streaming(),
+        list("", &[]),
+        ending([
+            added("a", "50"),
+            added("b", "30"),
+            wait(2),
+            added("c", "40"),
+            wait(2),
+        ]),
+        watch([]),
+    ]);
+    let running = start(&script);
+    seconds(60).await;
+    assert_eq!(running.store(), "a@50 b@30");
+    assert_eq!(script.log().last().unwrap(), "watch @50");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_watch_is_replaced_before_it_is_dropped() {
     let script = Script::new([
         no_streaming(),
