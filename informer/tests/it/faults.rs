@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use reeve_clock::Clock;
-use reeve_informer::{FirstList, ReflectorOptions, SharedInformer};
+use reeve_informer::{FirstList, NamespaceSet, ReflectorOptions, SharedInformer};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -476,6 +476,33 @@ fn busiest_second(times: &[Instant]) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn when_a_thousand_informers_lose_their_server_at_most_a_fifth_comes_back_in_any_second() {
+    thousand_lose_their_server(Fleet::Pages).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_a_thousand_informers_with_streaming_lists_lose_their_server_at_most_a_fifth_comes_back_in_any_second()
+ {
+    thousand_lose_their_server(Fleet::Streaming).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_a_set_of_a_thousand_namespaces_loses_its_server_at_most_a_fifth_comes_back_in_any_second()
+ {
+    thousand_lose_their_server(Fleet::Namespaces).await;
+}
+
+/// A thousand watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fleet {
+    /// Each of an informer that lists in pages.
+    Pages,
+    /// Each of an informer, with streaming lists.
+    Streaming,
+    /// All of one informer, with streaming lists.
+    Namespaces,
+}
+
+async fn thousand_lose_their_server(fleet: Fleet) {
     const INFORMERS: usize = 1000;
     for (case, cut, down, with) in [
         ("closed", vec![], 0, "watch"),
@@ -490,11 +517,23 @@ async fn when_a_thousand_informers_lose_their_server_at_most_a_fifth_comes_back_
         ("500", vec![error(500, "InternalError")], 0, "watch"),
         ("silence", vec![Bit::Hang], 0, "watch"),
     ] {
+        let streaming = fleet != Fleet::Pages;
+        let with = if streaming && with == "list" {
+            "stream"
+        } else {
+            with
+        };
         let start = Instant::now();
         let script = Script::default().otherwise(move |asked| {
             let at = start.elapsed().as_secs();
+            let initial = [added("a", "5"), initial_end("12")];
             match asked.verb() {
                 _ if at >= 100 && at < 100 + down => Answer::Refuse,
+                "stream" if at < 100 => {
+                    let bits = [wait(50), bookmark("12"), wait(50 - at)];
+                    ending(initial.into_iter().chain(bits).chain(cut.clone()))
+                }
+                "stream" => watch(initial),
                 "watch" if at < 100 => {
                     let bits = [wait(50), bookmark("12"), wait(50 - at)];
                     ending(bits.into_iter().chain(cut.clone()))
@@ -506,17 +545,23 @@ async fn when_a_thousand_informers_lose_their_server_at_most_a_fifth_comes_back_
         let clock: Clock = clock();
         let stop = CancellationToken::new();
         let options = ReflectorOptions {
-            streaming: false,
+            streaming,
             ..ReflectorOptions::default()
         };
-        let informers: Vec<_> = (0..INFORMERS)
+        let one = fleet == Fleet::Namespaces;
+        let informers: Vec<_> = (0..if one { 1 } else { INFORMERS })
             .map(|_| {
-                let informer = SharedInformer::<k8s_openapi::api::core::v1::ConfigMap>::builder(
+                let builder = SharedInformer::<k8s_openapi::api::core::v1::ConfigMap>::builder(
                     script.client(),
                 )
                 .clock(clock.clone())
-                .reflector(options)
-                .build();
+                .reflector(options);
+                let informer = if one {
+                    let names = (0..INFORMERS).map(|number| format!("n{number}"));
+                    builder.namespaces(NamespaceSet::new(names)).build()
+                } else {
+                    builder.build()
+                };
                 let (running, stop) = (informer.clone(), stop.clone());
                 tokio::spawn(async move { running.run(stop).await });
                 informer
@@ -524,7 +569,10 @@ async fn when_a_thousand_informers_lose_their_server_at_most_a_fifth_comes_back_
             .collect();
         seconds(40).await;
         let before = script.asked().len();
-        assert!(informers.iter().all(SharedInformer::has_synced), "{case}");
+        assert!(
+            informers.iter().all(SharedInformer::has_synced),
+            "{fleet:?}, {case}"
+        );
         seconds(170).await;
         let times: Vec<_> = script.asked()[before..]
             .iter()
@@ -533,17 +581,17 @@ async fn when_a_thousand_informers_lose_their_server_at_most_a_fifth_comes_back_
             .filter(|asked| down == 0 || (asked.at - start).as_secs() >= 100 + down)
             .map(|asked| asked.at)
             .collect();
-        assert!(times.len() >= INFORMERS, "{case}: all come back");
+        assert!(times.len() >= INFORMERS, "{fleet:?}, {case}: all come back");
         let busiest = busiest_second(&times);
         assert!(
             busiest <= INFORMERS / 5,
-            "{case}: {busiest} requests in one second"
+            "{fleet:?}, {case}: {busiest} requests in one second"
         );
         assert!(
             informers
                 .iter()
                 .all(|informer| informer.health().is_ready()),
-            "{case}"
+            "{fleet:?}, {case}"
         );
         stop.cancel();
         seconds(1).await;
