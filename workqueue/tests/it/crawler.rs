@@ -2,9 +2,9 @@
 
 #[path = "../../examples/crawler.rs"]
 #[allow(dead_code, unreachable_pub, reason = "its main is not called here")]
-mod crawler;
+mod example;
 
-use crawler::crawl;
+use example::crawl;
 
 #[tokio::test]
 async fn the_crawler_fetches_every_page_and_gives_up_what_is_broken() {
