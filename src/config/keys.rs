@@ -106,4 +106,10 @@ pub const ABOUT_GATEWAY: &[&str] = &[
 ];
 
 /// The keys that keep addresses from being banned.
-pub const PROTECTING: &[&str] = &[WHITELIST, PROTECTED_RANGES];
+pub const PROTECTING: &[&str] = &[
+    WHITELIST,
+    PROTECTED_RANGES,
+    PROTECT_PRIVATE,
+    MIN_PREFIX_V4,
+    MIN_PREFIX_V6,
+];

@@ -54,15 +54,27 @@ pub fn unprotected(
 ) -> Option<Errors> {
     let mut errors = Errors::default();
     for key in keys::PROTECTING {
-        let had = before
-            .get(*key)
-            .is_some_and(|text| entries(text).next().is_some());
+        let had = before.get(*key).is_some_and(|text| protects(key, text));
         if had && !after.contains_key(*key) {
-            let message = "the key is gone, and the last good configuration has entries in it; to protect nothing, keep the key and empty it";
+            let message = "the key is gone, and the last good configuration protects addresses by it; to give that up, keep the key and empty it";
             errors.add(key, None, message);
         }
     }
     (!errors.0.is_empty()).then_some(errors)
+}
+
+/// Whether `key` with `text` protects more than without it.
+fn protects(key: &str, text: &str) -> bool {
+    let above = |default: u8| {
+        let length = text.trim().trim_start_matches('/').parse::<u8>();
+        length.is_ok_and(|length| length > default)
+    };
+    match key {
+        keys::PROTECT_PRIVATE => text.trim() == "true",
+        keys::MIN_PREFIX_V4 => above(policy::DEFAULT_MIN_PREFIX_V4),
+        keys::MIN_PREFIX_V6 => above(policy::DEFAULT_MIN_PREFIX_V6),
+        _ => entries(text).next().is_some(),
+    }
 }
 
 fn read(

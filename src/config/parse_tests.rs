@@ -181,6 +181,23 @@ fn the_first_configuration_of_a_takeover_leaves_out_what_the_original_let_pass_a
 }
 
 #[test]
+fn a_switch_or_a_limit_that_protects_is_an_error_when_it_is_gone() {
+    for (key, protecting, other) in [
+        ("protectPrivate", "true", "false"),
+        ("minPrefixV4", "28", "22"),
+        ("minPrefixV6", "/64", "40"),
+    ] {
+        let lost = unprotected(&data(&[(key, protecting)]), &data(&[])).unwrap();
+        assert!(lost.to_string().starts_with(key), "{lost}");
+        assert_eq!(
+            unprotected(&data(&[(key, protecting)]), &data(&[(key, "")])),
+            None
+        );
+        assert_eq!(unprotected(&data(&[(key, other)]), &data(&[])), None);
+    }
+}
+
+#[test]
 fn a_protecting_key_that_is_gone_is_an_error_and_an_emptied_one_is_not() {
     let before = data(&[("whitelist", "192.0.2.1"), ("protectedRanges", "# none")]);
     let lost = unprotected(&before, &data(&[("whiteList", "192.0.2.1")])).unwrap();
