@@ -48,7 +48,7 @@ pub struct Settings {
 pub(super) enum Outcome {
     /// A new object.
     Created,
-    /// An object that expired, failed or was skipped is told to ban again.
+    /// An object that expired, failed or was skipped, or whose time passes without a ban, is told to ban again.
     Triggered,
     /// An active ban lasts longer.
     Extended,
@@ -203,9 +203,11 @@ impl Intake {
         let told = present.spec.trigger == Some(true)
             && !(refused && present.spec.duration.as_deref() != Some(duration.as_str()));
         let resting = refused || phase == Some(&Phase::Expired);
+        let now = self.shared.clock.now();
+        let lapsing = repeat::is_overdue(present, now) || repeat::is_lapsing(present, now);
         let (spec, outcome) = if told || present.spec.unblock == Some(true) {
             return Ok(Outcome::LeftAlone);
-        } else if resting && !self.in_grace(present, settings) {
+        } else if lapsing || (resting && !self.in_grace(present, settings)) {
             let spec = json!({ "trigger": true, "reason": wanted.reason, "duration": duration });
             (spec, Outcome::Triggered)
         } else if let Some(longer) = self.extension(present, &duration, settings) {
@@ -237,7 +239,7 @@ impl Intake {
         }
         let asked = duration::parse(asked).ok()?;
         let now = self.shared.clock.now();
-        repeat::extension(present.status.as_ref()?, asked, settings.max_duration, now)
+        repeat::extension(present, asked, settings.max_duration, now)
     }
 }
 
@@ -365,6 +367,56 @@ mod tests {
             Outcome::LeftAlone,
             "unblock means: must not be banned"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_alert_asks_again_for_a_ban_that_is_half_past_its_time_and_does_not_stand() {
+        let name = "ipblock-6465ec74397c9126";
+        // Five minutes are asked for.
+        for (phase, ago, expected) in [
+            (None, 149, Outcome::LeftAlone),
+            (Some(Phase::Pending), 149, Outcome::LeftAlone),
+            (None, 150, Outcome::Triggered),
+            (Some(Phase::Pending), 150, Outcome::Triggered),
+            (Some(Phase::Pending), 900, Outcome::Triggered),
+        ] {
+            let blocks = Arc::new(InMemory::default());
+            let mut waiting = block(name, "1.2.3.4", phase);
+            waiting.metadata.creation_timestamp =
+                Some(Time(now() - SignedDuration::from_secs(ago)));
+            blocks.put(waiting.clone());
+            let outcome = intake(&blocks).take(&wanted("1.2.3.4", Some("5m"))).await;
+            assert_eq!(outcome, expected, "{ago} s ago");
+            let asked = (expected == Outcome::Triggered).then_some(true);
+            assert_eq!(blocks.one(name).spec.trigger, asked, "{ago} s ago");
+            // Asked for again a minute ago.
+            let mut intent: crate::api::Intent =
+                r#"{"target":"1.2.3.4","engine":"xdp","attempt":1}"#
+                    .parse()
+                    .unwrap();
+            intent.asked = Some(now() - SignedDuration::from_secs(60));
+            let annotations = waiting.metadata.annotations.get_or_insert_default();
+            annotations.insert(crate::api::INTENT.into(), intent.to_string());
+            blocks.put(waiting);
+            let outcome = intake(&blocks).take(&wanted("1.2.3.4", Some("5m"))).await;
+            assert_eq!(outcome, Outcome::LeftAlone, "{ago} s ago");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_alert_for_a_ban_that_is_past_its_end_and_not_lifted_yet_asks_for_it_again() {
+        let name = "ipblock-6465ec74397c9126";
+        let mut overdue = block(name, "1.2.3.4", Some(Phase::Active));
+        let status = overdue.status.as_mut().unwrap();
+        status.blocked_at = Some("2026-01-01T11:55:00Z".into());
+        status.expires_at = Some("2026-01-01T12:00:00Z".into());
+        let blocks = Arc::new(InMemory::default());
+        blocks.put(overdue);
+        let outcome = intake(&blocks).take(&wanted("1.2.3.4", Some("10m"))).await;
+        assert_eq!(outcome, Outcome::Triggered);
+        let spec = blocks.one(name).spec;
+        assert_eq!(spec.trigger, Some(true));
+        assert_eq!(spec.duration.as_deref(), Some("10m"));
     }
 
     #[tokio::test(start_paused = true)]

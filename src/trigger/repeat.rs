@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::{IPBlockStatus, Phase, UNBLOCKED, condition};
+use crate::api::{INTENT, IPBlock, IPBlockStatus, Intent, Phase, UNBLOCKED, condition};
 use crate::duration;
 
 /// What an alert does to an active block.
@@ -20,19 +20,19 @@ pub enum Repeat {
 /// The `spec.duration` that makes an active block last `asked` from `now` on, but at most `most` in all.
 ///
 /// `None` while half of what is asked for is left: an attack that goes on costs two writes for each length of its
-/// ban, however often it is reported.
+/// ban, however often it is reported. `None` too while `spec.duration` is not what was granted: somebody edits it.
 pub(super) fn extension(
-    status: &IPBlockStatus,
+    block: &IPBlock,
     asked: Duration,
     most: Option<Duration>,
     now: Timestamp,
 ) -> Option<String> {
+    let status = block.status.as_ref()?;
     if !status.is(&Phase::Active) {
         return None;
     }
     let (began, end) = (status.blocked_at()?, status.expires_at()?);
     let left = Duration::try_from(end.duration_since(now)).ok()?;
-    // What is due is lifted, and banned again by the next alert.
     if left.is_zero() || left >= asked / 2 {
         return None;
     }
@@ -43,7 +43,40 @@ pub(super) fn extension(
     let total = Duration::from_secs(total);
     let total = most.map_or(total, |most| most.min(total));
     let granted = Duration::try_from(end.duration_since(began)).ok()?;
+    if duration::parse(block.spec.duration.as_deref()?).ok()? != granted {
+        return None;
+    }
     (total > granted).then(|| duration::display(total))
+}
+
+/// Whether a ban that stands is past its end: it is about to be lifted, or its gateway does not answer.
+pub(super) fn is_overdue(block: &IPBlock, now: Timestamp) -> bool {
+    let status = block.status.as_ref();
+    let active = status.filter(|status| status.is(&Phase::Active));
+    let end = active.and_then(IPBlockStatus::expires_at);
+    end.is_some_and(|end| end <= now)
+}
+
+/// Whether half of the time has passed within which a ban has to come about, and it has not. After all of it the ban
+/// is given up, though its alerts still come.
+pub(super) fn is_lapsing(block: &IPBlock, now: Timestamp) -> bool {
+    let phase = block
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_ref());
+    if !matches!(phase, None | Some(Phase::Pending)) {
+        return false;
+    }
+    let intent = block.annotation(INTENT).map(str::parse::<Intent>);
+    let created = block.metadata.creation_timestamp.as_ref();
+    let asked = intent
+        .and_then(|intent| intent.ok()?.asked)
+        .or(created.map(|created| created.0));
+    let window = block.spec.duration.as_deref().map(duration::parse);
+    let (Some(asked), Some(Ok(window))) = (asked, window) else {
+        return false;
+    };
+    SignedDuration::try_from(window / 2).is_ok_and(|half| now.duration_since(asked) >= half)
 }
 
 /// Whether `spec.unblock` lifted the ban less than `grace` ago.
@@ -62,7 +95,7 @@ pub(super) fn in_grace(status: &IPBlockStatus, grace: Duration, now: Timestamp) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ConditionStatus, write_time};
+    use crate::api::{ConditionStatus, IPBlockSpec, write_time};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -74,12 +107,28 @@ mod tests {
         SignedDuration::from_mins(count)
     }
 
-    fn active(began: i64, left: i64) -> IPBlockStatus {
-        IPBlockStatus {
+    fn active(began: i64, left: i64) -> IPBlock {
+        let spec = IPBlockSpec {
+            duration: Some(format!("{}m", began + left)),
+            ..IPBlockSpec::default()
+        };
+        let mut block = IPBlock::new("a", spec);
+        block.status = Some(IPBlockStatus {
             phase: Some(Phase::Active),
             blocked_at: Some(write_time(now() - minutes(began))),
             expires_at: Some(write_time(now() + minutes(left))),
             ..IPBlockStatus::default()
+        });
+        block
+    }
+
+    #[test]
+    fn a_duration_that_somebody_edits_is_left_to_them() {
+        let mut edited = active(40, 20);
+        for (duration, expected) in [("60m", Some("1h40m")), ("10m", None), ("7d", None)] {
+            edited.spec.duration = Some(duration.into());
+            let given = extension(&edited, 60 * MINUTE, None, now());
+            assert_eq!(given.as_deref(), expected, "{duration}");
         }
     }
 
@@ -99,10 +148,10 @@ mod tests {
             assert_eq!(given.as_deref(), expected, "{name}");
         }
         let mut endless = active(40, 20);
-        endless.expires_at = None;
+        endless.status.as_mut().unwrap().expires_at = None;
         assert_eq!(extension(&endless, MINUTE, None, now()), None);
         let mut pending = active(40, 20);
-        pending.phase = Some(Phase::Pending);
+        pending.status.as_mut().unwrap().phase = Some(Phase::Pending);
         assert_eq!(extension(&pending, 60 * MINUTE, None, now()), None);
     }
 
