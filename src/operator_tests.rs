@@ -23,11 +23,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Kept, Operator, Settings};
-use crate::api::{self, INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Place};
+use crate::api::{self, INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Place, RELEASE_ANNOTATION};
 use crate::config::{CONFIG_MAP, EngineConfig};
 use crate::engine::{DryRun, Engine};
 use crate::outbound::BoxFuture;
-use crate::reconcile::{ConnectError, Connector, Resolver};
+use crate::reconcile::{ConnectError, Connector, RECORD, Resolver};
 
 #[path = "operator_end_tests.rs"]
 mod ends;
@@ -415,6 +415,16 @@ async fn a_gateway_that_only_an_annotation_names_is_never_called() {
     annotations.insert(INTENT.into(), strange_intent("192.0.2.1", 1));
     let create = PostParams::default();
     world.blocks.create(&create, &block).await.unwrap();
+    tokio::time::sleep(5 * SECOND).await;
+    let message = world.status("born").await.message.unwrap();
+    assert!(message.contains("formerGateways"), "{message}");
+    let released = Patch::Merge(json!({"metadata": {"annotations": {RELEASE_ANNOTATION: "true"}}}));
+    let params = PatchParams::default();
+    world
+        .blocks
+        .patch("born", &params, &released)
+        .await
+        .unwrap();
     world.until("born", "expired", 5 * SECOND).await;
 
     world.create("active", "192.0.2.7", "1h").await;
@@ -444,6 +454,13 @@ async fn a_gateway_that_only_an_annotation_names_is_never_called() {
     world.blocks.delete("active", &delete).await.unwrap();
     world.banned_becomes(GATEWAY, &[], 5 * SECOND).await;
     tokio::time::sleep(60 * SECOND).await;
+    assert!(world.blocks.get_opt("active").await.unwrap().is_some());
+    world
+        .blocks
+        .patch("active", &params, &released)
+        .await
+        .unwrap();
+    tokio::time::sleep(5 * SECOND).await;
     assert!(world.blocks.get_opt("active").await.unwrap().is_none());
     assert!(!world.called(STRANGE));
 }
@@ -461,6 +478,50 @@ async fn a_gateway_replaced_while_nothing_runs_is_still_called_to_lift_what_stan
         .banned_becomes(next, &["192.0.2.7"], 15 * SECOND)
         .await;
     world.banned_becomes(GATEWAY, &[], 15 * SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_record_a_ban_at_a_replaced_gateway_is_lifted_once_the_gateway_is_named() {
+    for end in ["stands", "deleted", "due"] {
+        let mut world = World::configured().await;
+        world.create("a", "192.0.2.7", "10m").await;
+        world.until("a", "active", 5 * SECOND).await;
+        world.kill();
+        // As after an upgrade from a version that kept no record.
+        let delete = DeleteParams::default();
+        world.maps.delete(RECORD, &delete).await.unwrap();
+        let next = "192.0.2.251:9521";
+        world.configure(&[("gatewayHost", next)]).await;
+        world.start().await;
+        world
+            .banned_becomes(next, &["192.0.2.7"], 15 * SECOND)
+            .await;
+        if end == "deleted" {
+            world.blocks.delete("a", &delete).await.unwrap();
+        }
+        if end == "due" {
+            tokio::time::sleep(700 * SECOND).await;
+        }
+        let here: &[&str] = if end == "stands" { &["192.0.2.7"] } else { &[] };
+        world.banned_becomes(next, here, 5 * SECOND).await;
+        tokio::time::sleep(60 * SECOND).await;
+        let left = BTreeSet::from(["192.0.2.7".to_owned()]);
+        assert_eq!(world.banned(GATEWAY).await, left, "{end}");
+        assert!(world.blocks.get_opt("a").await.unwrap().is_some(), "{end}");
+        let former = format!("iptables {GATEWAY}");
+        let edit = [("gatewayHost", next), ("formerGateways", former.as_str())];
+        world.configure(&edit).await;
+        // What stands is asserted, and lifted where it should not be, every five minutes.
+        world.banned_becomes(GATEWAY, &[], 400 * SECOND).await;
+        match end {
+            "stands" => drop(world.until("a", "active", SECOND).await),
+            "due" => drop(world.until("a", "expired", 5 * SECOND).await),
+            _ => {
+                tokio::time::sleep(5 * SECOND).await;
+                assert!(world.blocks.get_opt("a").await.unwrap().is_none());
+            }
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,6 +24,9 @@ pub const TRIGGER_ANNOTATION: &str = "ops.yiiong.top/trigger";
 /// Set by a user to a duration or to `never`: how long this object is kept after its ban ended, whatever made it.
 pub const RETENTION_ANNOTATION: &str = "ops.yiiong.top/retention";
 
+/// How many unfollowed bans an intent carries.
+const MOST_UNFOLLOWED: usize = 16;
+
 /// An engine and the gateway it speaks to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
@@ -63,6 +66,10 @@ pub struct Intent {
     /// Earlier bans that are not known to be lifted: another gateway, or another address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Standing>,
+    /// Bans that may stand at gateways that are not followed: see [`Intent::believed`]. They are carried along so
+    /// that they are lifted once their gateway is named, and are never called before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfollowed: Vec<Standing>,
 }
 
 /// An intent annotation that cannot be read.
@@ -104,7 +111,44 @@ impl Intent {
             attempt,
             asked: None,
             also: Vec::new(),
+            unfollowed: Vec::new(),
         }
+    }
+
+    /// The intent with what `follows` refuses moved to `unfollowed`, and what it admits moved out of there.
+    ///
+    /// When it admits nothing, the wanted ban itself is among the unfollowed: see [`is_followed`](Self::is_followed).
+    #[must_use]
+    pub fn believed(&self, follows: impl Fn(&Standing) -> bool) -> Self {
+        let (mut followed, mut unfollowed) = (Vec::new(), Vec::new());
+        for standing in std::iter::once(&self.standing)
+            .chain(&self.also)
+            .chain(&self.unfollowed)
+        {
+            let list = if follows(standing) {
+                &mut followed
+            } else {
+                &mut unfollowed
+            };
+            if !list.contains(standing) {
+                list.push(standing.clone());
+            }
+        }
+        unfollowed.truncate(MOST_UNFOLLOWED);
+        let mut followed = followed.into_iter();
+        Self {
+            standing: followed.next().unwrap_or_else(|| self.standing.clone()),
+            attempt: self.attempt,
+            asked: self.asked,
+            also: followed.collect(),
+            unfollowed,
+        }
+    }
+
+    /// Whether the wanted ban is at a gateway that is followed.
+    #[must_use]
+    pub fn is_followed(&self) -> bool {
+        !self.unfollowed.contains(&self.standing)
     }
 }
 

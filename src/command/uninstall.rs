@@ -18,10 +18,11 @@ use reeve_controller::{Client, Request};
 use serde_json::{Map, Value, json};
 
 use super::{Files, client};
-use crate::api::{IPBlock, IPBlockStatus, Place};
+use crate::api::{IPBlock, IPBlockStatus, Place, RELEASE_ANNOTATION};
 use crate::config::{self, CONFIG_MAP, Config, keys};
 use crate::decide::{
-    Call, Coverage, Operation, Patch, lift_orphan, recorded_claim, recorded_standings, uninstalled,
+    Call, Coverage, Operation, Patch, lift_orphan, recorded_claim, recorded_standings, unfollowed,
+    uninstalled,
 };
 use crate::engine::{self, GuardSettings, Remaining};
 use crate::mounted::Directory;
@@ -232,13 +233,7 @@ impl Work<'_> {
         );
         if self.bans == Bans::Lift {
             let place = self.config.as_ref().and_then(|config| config.place().ok());
-            let (believed, ignored) = self.record.believe(&Arc::new(block.clone()));
-            if ignored {
-                tracing::warn!(
-                    block = name,
-                    "the block's intent names a gateway that was never configured, which is not called"
-                );
-            }
+            let (believed, _) = self.record.believe(&Arc::new(block.clone()));
             let Some(calls) = lifting(&believed, place, &self.others, &self.clock) else {
                 tracing::error!(
                     block = name,
@@ -250,6 +245,13 @@ impl Work<'_> {
                 if !self.call(&name, call).await {
                     return Ok(false);
                 }
+            }
+            if let Some(standing) = unfollowed(&believed).first() {
+                tracing::error!(
+                    block = name, target = %standing.target, place = %standing.place,
+                    "the block's intent names a gateway that was never configured, which is not called: add it to formerGateways, or let the block go with the annotation {RELEASE_ANNOTATION}"
+                );
+                return Ok(false);
             }
             if !calls.is_empty() && !block.is_deleting() {
                 let status = uninstalled(&block, self.clock.now());
@@ -426,6 +428,19 @@ mod tests {
         others.set("staying/b", standing, None);
         let calls = lifting(&block, Some(&here()), &others, &Clock::system()).unwrap();
         assert_eq!(calls[0].operation, Operation::Ban(None));
+    }
+
+    #[test]
+    fn what_may_stand_at_a_gateway_that_is_not_followed_is_left_unless_it_is_released() {
+        let mut block = active("default", &json!({"phase": "active"}));
+        let mut intent = crate::api::Intent::new("192.0.2.7".parse().unwrap(), here(), 1);
+        intent.unfollowed = vec![intent.standing.clone()];
+        let annotations = block.metadata.annotations.get_or_insert_default();
+        annotations.insert(crate::api::INTENT.into(), intent.to_string());
+        assert_eq!(unfollowed(&block), intent.unfollowed);
+        let annotations = block.metadata.annotations.get_or_insert_default();
+        annotations.insert(RELEASE_ANNOTATION.into(), "true".into());
+        assert_eq!(unfollowed(&block), []);
     }
 
     #[test]

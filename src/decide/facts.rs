@@ -32,6 +32,10 @@ pub(super) struct Facts<'a> {
     pub(super) held: Vec<Standing>,
     /// Something may be enforced, and nothing says where.
     pub(super) unplaced: bool,
+    /// What may be enforced at gateways that are not followed.
+    pub(super) unfollowed: Vec<Standing>,
+    /// There is an intent that cannot be read.
+    garbled: bool,
 }
 
 /// What the spec asks for.
@@ -59,11 +63,18 @@ pub(super) enum Problem {
 impl<'a> Facts<'a> {
     pub(super) fn read(block: &'a IPBlock, place: Option<&Place>) -> Self {
         let status = block.status.clone().unwrap_or_default();
-        let intent: Option<Intent> = block.annotation(INTENT).and_then(|text| text.parse().ok());
+        let written = block.annotation(INTENT).map(str::parse::<Intent>);
+        let garbled = matches!(written, Some(Err(_)));
+        let intent: Option<Intent> = written.and_then(Result::ok);
         let foreign = status.phase.is_some() && status.observed_generation.is_none();
         let attempted = intent
             .as_ref()
             .is_some_and(|intent| intent.attempt > status.bans());
+        let over = is_over(&status) && !attempted;
+        let unfollowed = intent.as_ref().filter(|_| !over);
+        let unfollowed = unfollowed.map_or_else(Vec::new, |intent| intent.unfollowed.clone());
+        let intent = intent.filter(Intent::is_followed);
+        let attempted = attempted && intent.is_some();
         let mut facts = Self {
             block,
             status,
@@ -72,6 +83,8 @@ impl<'a> Facts<'a> {
             attempted,
             held: Vec::new(),
             unplaced: false,
+            unfollowed,
+            garbled,
         };
         facts.held = facts.read_held(place);
         // What an engine cannot express never came to stand there.
@@ -83,16 +96,22 @@ impl<'a> Facts<'a> {
     }
 
     fn read_held(&self, place: Option<&Place>) -> Vec<Standing> {
-        let settled = matches!(
-            self.status.phase,
-            Some(Phase::Expired | Phase::Skipped | Phase::Failed)
-        );
         if let Some(intent) = &self.intent {
-            if settled && !self.attempted {
+            if is_over(&self.status) && !self.attempted {
                 return Vec::new();
             }
             let mut held = vec![intent.standing.clone()];
-            for standing in &intent.also {
+            // The status is the operator's own, whatever a user makes of the intent.
+            let banned = self
+                .status
+                .target
+                .as_deref()
+                .filter(|_| self.is(&Phase::Active));
+            let recorded = banned.and_then(|target| {
+                let (target, place) = (target.parse().ok()?, place?.clone());
+                Some(Standing { target, place })
+            });
+            for standing in intent.also.iter().chain(&recorded) {
                 if !held.contains(standing) {
                     held.push(standing.clone());
                 }
@@ -112,7 +131,9 @@ impl<'a> Facts<'a> {
     /// the annotation. The original reports a ban that stands already as failed, so its failed objects may
     /// be enforced too.
     fn unrecorded(&self) -> Option<Target> {
-        let possible = self.is(&Phase::Active) || (self.foreign && self.is(&Phase::Failed));
+        let possible = self.is(&Phase::Active)
+            || (self.foreign && self.is(&Phase::Failed))
+            || (self.garbled && !is_over(&self.status));
         let recorded = self.status.target.as_deref().unwrap_or(&self.block.spec.ip);
         (possible && self.intent.is_none())
             .then(|| recorded.parse().ok())
@@ -157,10 +178,12 @@ impl<'a> Facts<'a> {
 
     /// Whether the time of a ban that did not come about is over: counted from when it was asked for.
     pub(super) fn window_passed(&self, duration: Option<Duration>, now: Timestamp) -> bool {
-        match (self.asked(), duration) {
-            (Some(asked), Some(duration)) => end(asked, duration) <= now,
-            _ => false,
-        }
+        self.due(duration).is_some_and(|due| due <= now)
+    }
+
+    /// When the time of a ban that did not come about is over.
+    pub(super) fn due(&self, duration: Option<Duration>) -> Option<Timestamp> {
+        Some(end(self.asked()?, duration?))
     }
 
     fn asked(&self) -> Option<Timestamp> {
@@ -178,13 +201,10 @@ impl<'a> Facts<'a> {
 
     /// When an object that came to its end is deleted; `None`: never, or not at its end.
     pub(super) fn collected_at(&self, retention: Option<Duration>) -> Option<Timestamp> {
-        let settled = matches!(
-            self.status.phase,
-            Some(Phase::Expired | Phase::Skipped | Phase::Failed)
-        );
         let finalizers = self.block.metadata.finalizers.as_deref();
         let free = finalizers.is_none_or(|all| all.iter().all(|one| one == FINALIZER));
-        if !settled || !free || self.attempted || self.block.is_deleting() {
+        let settled = is_over(&self.status) && !self.attempted && self.unfollowed.is_empty();
+        if !settled || !free || self.block.is_deleting() {
             return None;
         }
         let kept = match self.block.annotation(RETENTION_ANNOTATION) {
@@ -257,6 +277,11 @@ impl Request {
         }
         Ok(Self { target, duration })
     }
+}
+
+fn is_over(status: &IPBlockStatus) -> bool {
+    let phase = &status.phase;
+    matches!(phase, Some(Phase::Expired | Phase::Skipped | Phase::Failed))
 }
 
 /// Why the engine of `place` cannot ban `target`, whatever its gateway answers; `None`: it can.

@@ -41,8 +41,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::api::{
-    ConditionStatus, INTENT, IPBlock, IPBlockStatus, Intent, Phase, Place, Standing,
-    TRIGGER_ANNOTATION, condition,
+    ConditionStatus, INTENT, IPBlock, IPBlockStatus, Intent, Phase, Place, RELEASE_ANNOTATION,
+    Standing, TRIGGER_ANNOTATION, condition,
 };
 
 use crate::target::Target;
@@ -87,7 +87,7 @@ pub fn recorded_claim(
         return None;
     }
     let intent: Option<Intent> = block.annotation(INTENT).and_then(|text| text.parse().ok());
-    let standing = match intent {
+    let standing = match intent.filter(Intent::is_followed) {
         Some(intent) => intent.standing,
         None => Standing {
             target: status
@@ -114,6 +114,14 @@ pub fn recorded_standings(block: &IPBlock, place: Option<&Place>) -> Option<Vec<
     let facts = Facts::read(block, place);
     let lost = facts.held.is_empty() && (facts.unplaced || facts.is(&Phase::Active));
     (!lost).then_some(facts.held)
+}
+
+/// What may be enforced for `block` at gateways that are not followed, unless its annotation lets it go.
+#[must_use]
+pub fn unfollowed(block: &IPBlock) -> Vec<Standing> {
+    let facts = Facts::read(block, None);
+    let kept = !facts.released();
+    kept.then_some(facts.unfollowed).unwrap_or_default()
 }
 
 /// The status of a block whose ban was lifted because the operator goes: a later install must not ban again
@@ -216,7 +224,8 @@ impl Decision<'_> {
         if let Some(waiting) = self.nowhere_to_lift() {
             return waiting;
         }
-        let (calls, lifted, _) = self.lifting(None);
+        let due = self.facts.due(request.duration);
+        let (calls, lifted, _) = self.lifting(due);
         let asked = request
             .duration
             .map_or_else(String::new, crate::duration::display);
@@ -260,6 +269,7 @@ impl Decision<'_> {
             attempt,
             asked,
             also: also.clone(),
+            unfollowed: self.facts.unfollowed.clone(),
         };
         let mut calls = vec![self.ban_call(&standing, request.duration)];
         calls.extend(also.iter().map(|standing| {
@@ -323,6 +333,7 @@ impl Decision<'_> {
             attempt: self.facts.status.bans(),
             asked: self.facts.intent.as_ref().and_then(|intent| intent.asked),
             also: also.clone(),
+            unfollowed: self.facts.unfollowed.clone(),
         };
         let status = &self.facts.status;
         let change = if self.facts.foreign {
@@ -465,7 +476,10 @@ impl Decision<'_> {
         };
         let purpose = Purpose::Release {
             lifted,
-            forced: forced && (self.facts.unplaced || !self.facts.held.is_empty()),
+            forced: forced
+                && (self.facts.unplaced
+                    || !self.facts.unfollowed.is_empty()
+                    || !self.facts.held.is_empty()),
         };
         let after = Patch {
             finalizer: Some(false),
@@ -475,21 +489,30 @@ impl Decision<'_> {
     }
 
     fn waiting(&self, why: &str) -> Plan {
-        self.wait(format!("not banned yet: {why}"))
+        self.wait("NoEngine", format!("not banned yet: {why}"), Vec::new())
     }
 
-    /// Waits instead of lifting when the ban may stand at a gateway that only a configuration can name. To
-    /// settle then would leave it at the gateway for ever.
+    /// Waits instead of settling when the ban may stand at a gateway that only a configuration can name. To
+    /// settle then would leave it at the gateway for ever. What stands elsewhere is lifted meanwhile.
     fn nowhere_to_lift(&self) -> Option<Plan> {
+        if let Some(standing) = self.facts.unfollowed.first()
+            && !self.facts.released()
+        {
+            let message = format!(
+                "not lifted yet: annotation {INTENT} names {} at {}, which was never configured for this block; add the gateway to formerGateways, or let it go with the annotation {RELEASE_ANNOTATION}",
+                standing.target, standing.place
+            );
+            let (calls, ..) = self.lifting(None);
+            return Some(self.wait("IntentIgnored", message, calls));
+        }
         let why = self.world.place.err()?;
-        self.facts
-            .unplaced
-            .then(|| self.wait(format!("not lifted yet: {why}")))
+        let waiting = || self.wait("NoEngine", format!("not lifted yet: {why}"), Vec::new());
+        self.facts.unplaced.then(waiting)
     }
 
-    fn wait(&self, message: String) -> Plan {
-        let purpose = Purpose::Wait { message };
-        self.build(Patch::default(), Vec::new(), purpose, Patch::default())
+    fn wait(&self, reason: &'static str, message: String, calls: Vec<Call>) -> Plan {
+        let purpose = Purpose::Wait { reason, message };
+        self.build(Patch::default(), calls, purpose, Patch::default())
     }
 
     /// Nothing to do. The status learns the generation, the original's settled objects stay untouched.
@@ -510,17 +533,24 @@ impl Decision<'_> {
     /// keeps the first of it banned.
     fn lifting(&self, due: Option<Timestamp>) -> (Vec<Call>, bool, Option<String>) {
         let patient = due.is_none_or(|due| self.now.duration_since(due) < GATEWAY_GONE_PATIENCE);
-        let calls: Vec<Call> = self
+        let mut calls: Vec<Call> = self
             .facts
             .held
             .iter()
             .enumerate()
             .map(|(position, standing)| {
                 let mut call = self.relinquish(standing);
-                call.required = position == 0 || (patient && !self.facts.released());
+                let needed = match self.world.place {
+                    Ok(place) => standing.place == *place,
+                    Err(_) => position == 0,
+                };
+                call.required = needed || (patient && !self.facts.released());
                 call
             })
             .collect();
+        // A gateway that is gone must not hold up the one that is there.
+        let place = self.world.place.ok();
+        calls.sort_by_key(|call| place.is_some_and(|place| call.standing.place != *place));
         let kept_by = self
             .facts
             .held
@@ -535,11 +565,12 @@ impl Decision<'_> {
     fn with_after(&self, calls: Vec<Call>, purpose: Purpose) -> Plan {
         let spec = &self.facts.block.spec;
         let rejected = matches!(purpose, Purpose::Reject { .. });
-        let unfinished = self
-            .facts
-            .intent
-            .as_ref()
-            .is_some_and(|intent| self.facts.attempted || !intent.also.is_empty());
+        let unfinished = !self.facts.unfollowed.is_empty()
+            || self
+                .facts
+                .intent
+                .as_ref()
+                .is_some_and(|intent| self.facts.attempted || !intent.also.is_empty());
         let after = Patch {
             // A spec that is wrong keeps its trigger: it is acted upon when it is right.
             clear_trigger: spec.trigger == Some(true) && !rejected,

@@ -116,8 +116,12 @@ pub(super) enum Purpose {
     GiveUp { message: String, lifted: bool },
     /// The object was kept for long enough after its end.
     Collect,
-    /// No engine is configured.
-    Wait { message: String },
+    /// Nothing says at which gateway to go on.
+    Wait {
+        /// The reason of the condition and the Event.
+        reason: &'static str,
+        message: String,
+    },
     /// The object goes away.
     Release { lifted: bool, forced: bool },
 }
@@ -305,6 +309,20 @@ impl Plan {
         Some(status)
     }
 
+    /// Whether the ban comes to its end by itself, without anybody asking for that.
+    #[must_use]
+    pub fn ends(&self) -> bool {
+        matches!(
+            self.purpose,
+            Purpose::GiveUp { .. }
+                | Purpose::Refuse { .. }
+                | Purpose::Lift {
+                    cause: Cause::Expired,
+                    ..
+                }
+        )
+    }
+
     /// What to write when every required call succeeded at `at`.
     ///
     /// `generation` is the object's after the `before` patch; `left_behind` are the standings of calls
@@ -371,7 +389,7 @@ impl Plan {
                 lifted,
             } => draft.rejected(reason, message, *lifted),
             Purpose::GiveUp { message, lifted } => draft.rejected("NotInTime", message, *lifted),
-            Purpose::Wait { message } => draft.waiting(message, self.foreign),
+            Purpose::Wait { reason, message } => draft.waiting(reason, message, self.foreign),
             Purpose::Release { lifted, forced } => draft.released(*lifted, *forced),
         }
         if !left_behind.is_empty() {

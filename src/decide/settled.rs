@@ -358,7 +358,7 @@ impl Draft {
         }
     }
 
-    pub(super) fn waiting(&mut self, message: &str, foreign: bool) {
+    pub(super) fn waiting(&mut self, reason: &'static str, message: &str, foreign: bool) {
         let known = self.status.message.as_deref() == Some(message);
         // Phases that say that something may be enforced stay.
         let enforced =
@@ -371,7 +371,7 @@ impl Draft {
         self.status.set_condition(
             condition::READY,
             ConditionStatus::False,
-            "NoEngine",
+            reason,
             message,
             at,
         );
@@ -379,13 +379,13 @@ impl Draft {
             self.status.set_condition(
                 condition::ENFORCED,
                 ConditionStatus::False,
-                "NoEngine",
+                reason,
                 message,
                 at,
             );
         }
         if !known {
-            self.announce(true, "NoEngine", message, None);
+            self.announce(true, reason, message, None);
         }
     }
 

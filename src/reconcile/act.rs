@@ -182,7 +182,9 @@ impl Act<'_> {
         let mut coverage = self.reconciler.parts.coverage.lock();
         let status = settled.status.as_ref().or(current.status.as_ref());
         let active = status.is_some_and(|status| status.is(&crate::api::Phase::Active));
-        if !active || (current.is_deleting() && !self.plan.is_rest()) {
+        // It stays active where it cannot be lifted, and is lifted here.
+        let lifted = self.plan.claim().is_none() && !self.plan.calls().is_empty();
+        if !active || lifted || (current.is_deleting() && !self.plan.is_rest()) {
             coverage.remove(self.key);
         } else if let Some((standing, _)) = self.plan.claim() {
             // The end is known exactly only now.
@@ -269,6 +271,8 @@ impl Act<'_> {
             };
             if live.metadata.uid != current.metadata.uid
                 || live.status.clone().unwrap_or_default() != from
+                // An end that was moved meanwhile counts.
+                || (self.plan.ends() && live.metadata.generation != current.metadata.generation)
             {
                 return Ok(Written::Conflict);
             }

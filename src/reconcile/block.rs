@@ -110,7 +110,7 @@ impl BlockReconciler {
         let (believed, ignored) = self.parts.record.believe(block);
         if ignored {
             let note = format!(
-                "annotation {INTENT} is ignored: it names a gateway that was never configured; if a ban stands there, add the gateway to formerGateways"
+                "annotation {INTENT} is ignored: it names a gateway that was never configured, or an address that this block does not ban; if a ban stands there, add the gateway to formerGateways"
             );
             tracing::warn!(block = block.key(), "{note}");
             ctx.events().event(

@@ -17,7 +17,7 @@ use reeve_controller::{Client, Request};
 use serde_json::json;
 
 use crate::api::{INTENT, IPBlock, Intent, Place};
-use crate::engine::Kind;
+use crate::target::Target;
 
 /// The name of the ConfigMap.
 pub const RECORD: &str = "ipblock-operator-record";
@@ -160,13 +160,15 @@ impl Record {
         known.places.drain(..surplus);
     }
 
-    /// Whether an administrator configured `place`, now or earlier. A dry run calls nothing.
+    /// Whether an administrator configured `place`, now or earlier.
     #[must_use]
     pub fn trusts(&self, place: &Place) -> bool {
-        *place == Place::new(Kind::DryRun.name(), "") || self.known.read().places.contains(place)
+        self.known.read().places.contains(place)
     }
 
-    /// The block without what its intent says of places that no administrator configured, and whether there was any.
+    /// The block with the bans of its intent that are not followed set apart, and whether one of them is news: those
+    /// at places that no administrator configured, and those of addresses that the block does not ban. A user may
+    /// write the intent, and neither may make the operator call a stranger nor lift what it did not ban.
     #[must_use]
     pub fn believe(&self, block: &Arc<IPBlock>) -> (Arc<IPBlock>, bool) {
         let intent = block
@@ -175,31 +177,22 @@ impl Record {
         let Some(intent) = intent else {
             return (Arc::clone(block), false);
         };
-        let mut trusted = std::iter::once(&intent.standing)
-            .chain(&intent.also)
-            .filter(|standing| self.trusts(&standing.place))
-            .cloned();
-        let first = trusted.next();
-        let also: Vec<_> = trusted.collect();
-        if first.as_ref() == Some(&intent.standing) && also.len() == intent.also.len() {
+        let status = block.status.as_ref();
+        let banned = status.and_then(|status| status.target.as_deref()?.parse::<Target>().ok());
+        let asked = block.spec.ip.parse::<Target>().ok();
+        let believed = intent.believed(|standing| {
+            let own = [banned, asked].contains(&Some(standing.target));
+            own && self.trusts(&standing.place)
+        });
+        if believed == intent {
             return (Arc::clone(block), false);
         }
-        let mut believed = IPBlock::clone(block);
-        let annotations = believed.metadata.annotations.get_or_insert_default();
-        match first {
-            None => annotations.remove(INTENT),
-            Some(standing) => {
-                let attempt = intent.attempt;
-                let kept = Intent {
-                    standing,
-                    attempt,
-                    asked: intent.asked,
-                    also,
-                };
-                annotations.insert(INTENT.to_owned(), kept.to_string())
-            }
-        };
-        (Arc::new(believed), true)
+        let carried = |standing| intent.unfollowed.contains(standing);
+        let news = !believed.unfollowed.iter().all(carried);
+        let mut seen = IPBlock::clone(block);
+        let annotations = seen.metadata.annotations.get_or_insert_default();
+        annotations.insert(INTENT.to_owned(), believed.to_string());
+        (Arc::new(seen), news)
     }
 }
 
@@ -253,40 +246,83 @@ mod tests {
             attempt: 3,
             asked: None,
             also: standings.collect(),
+            unfollowed: Vec::new(),
         };
-        let mut block = IPBlock::new("a", IPBlockSpec::default());
+        let spec = IPBlockSpec {
+            ip: "192.0.2.7".into(),
+            ..IPBlockSpec::default()
+        };
+        let mut block = IPBlock::new("a", spec);
         let annotations = block.metadata.annotations.get_or_insert_default();
         annotations.insert(INTENT.into(), intent.to_string());
         Arc::new(block)
     }
 
+    fn seen(record: &Record, block: &Arc<IPBlock>) -> Intent {
+        let (seen, _) = record.believe(block);
+        seen.annotation(INTENT).unwrap().parse().unwrap()
+    }
+
+    fn places(standings: &[Standing]) -> Vec<Place> {
+        let places = standings.iter().map(|standing| standing.place.clone());
+        places.collect()
+    }
+
     #[test]
-    fn an_intent_is_followed_only_to_gateways_that_were_configured() {
+    fn an_intent_is_followed_only_to_gateways_that_were_configured_and_forgets_none_of_the_others()
+    {
         let record = record();
         let dry = Place::new("dry-run", "");
-        for (given, believed) in [
-            (vec![here()], vec![here()]),
-            (vec![here(), earlier()], vec![here(), earlier()]),
-            (vec![dry.clone()], vec![dry]),
-            (vec![strange()], vec![]),
-            (vec![here(), strange()], vec![here()]),
-            (vec![strange(), earlier()], vec![earlier()]),
-            (vec![Place::new("xdp", "192.0.2.250:9521")], vec![]),
-            (vec![Place::new("dry-run", "10.0.0.7:80")], vec![]),
+        for (given, followed, unfollowed) in [
+            (vec![here()], vec![here()], vec![]),
+            (vec![here(), earlier()], vec![here(), earlier()], vec![]),
+            (vec![dry.clone()], vec![], vec![dry.clone()]),
+            (vec![strange()], vec![], vec![strange()]),
+            (vec![here(), strange()], vec![here()], vec![strange()]),
+            (vec![strange(), earlier()], vec![earlier()], vec![strange()]),
         ] {
             let block = block(&given);
-            let (seen, ignored) = record.believe(&block);
-            assert_eq!(ignored, given != believed, "{given:?}");
-            let intent = seen.annotation(INTENT).map(str::parse::<Intent>);
-            let places: Vec<Place> = intent
-                .into_iter()
-                .map(Result::unwrap)
-                .inspect(|intent| assert_eq!(intent.attempt, 3))
-                .flat_map(|intent| std::iter::once(intent.standing).chain(intent.also))
-                .map(|standing| standing.place)
-                .collect();
-            assert_eq!(places, believed, "{given:?}");
+            let (believed, news) = record.believe(&block);
+            assert_eq!(news, !unfollowed.is_empty(), "{given:?}");
+            let intent = seen(&record, &block);
+            assert_eq!(intent.attempt, 3);
+            assert_eq!(places(&intent.unfollowed), unfollowed, "{given:?}");
+            assert_eq!(intent.is_followed(), !followed.is_empty(), "{given:?}");
+            if intent.is_followed() {
+                let all = [vec![intent.standing.clone()], intent.also.clone()].concat();
+                assert_eq!(places(&all), followed, "{given:?}");
+            }
+            let (again, news) = record.believe(&believed);
+            assert!(!news && again == believed, "{given:?} is told once");
         }
+        record.trust([dry.clone()]);
+        assert!(seen(&record, &block(&[dry])).is_followed());
+    }
+
+    #[test]
+    fn a_gateway_that_is_named_later_is_followed_from_then_on() {
+        let record = record();
+        let (carried, _) = record.believe(&block(&[here(), strange()]));
+        record.trust([strange()]);
+        let intent = seen(&record, &carried);
+        assert_eq!(places(&intent.also), [strange()]);
+        assert!(intent.unfollowed.is_empty());
+    }
+
+    #[test]
+    fn an_intent_about_an_address_that_its_block_does_not_ban_is_not_followed() {
+        let record = record();
+        let mut other = IPBlock::clone(&block(&[here()]));
+        other.spec.ip = "198.51.100.1".into();
+        assert!(!seen(&record, &Arc::new(other.clone())).is_followed());
+        other.status = Some(crate::api::IPBlockStatus {
+            target: Some("192.0.2.7".into()),
+            ..crate::api::IPBlockStatus::default()
+        });
+        assert!(
+            seen(&record, &Arc::new(other)).is_followed(),
+            "it was banned"
+        );
     }
 
     #[test]

@@ -154,6 +154,7 @@ fn a_gateway_that_was_replaced_and_stays_dead_holds_an_object_for_ten_minutes_pa
         attempt: 1,
         asked: None,
         also: old.to_vec(),
+        unfollowed: Vec::new(),
     };
     case.place = Some(there());
     case.annotate(INTENT, &left.to_string());
@@ -305,4 +306,123 @@ fn an_uncountable_number_of_bans_overflows_nothing() {
         ..case.status()
     });
     assert!(!case.at(now() + seconds(DAY)).collects());
+}
+
+fn unfollowed(place: Place) -> Intent {
+    let mut intent = Intent::new("192.0.2.7".parse().unwrap(), here(), 1);
+    intent.unfollowed = vec![standing("192.0.2.7", place)];
+    intent
+}
+
+#[test]
+fn what_may_stand_at_a_gateway_that_is_not_followed_is_carried_and_holds_up_the_end() {
+    let mut case = Case::active("192.0.2.7", "10m", 300);
+    // Nothing of the intent is followed: the gateway was replaced, and the record is lost.
+    let mut lost = unfollowed(there());
+    lost.standing = lost.unfollowed[0].clone();
+    case.annotate(INTENT, &lost.to_string());
+    let plan = case.decide();
+    assert_eq!(operations(&plan), [ban("192.0.2.7", Some(300))]);
+    let written = plan.before().unwrap().intent.clone().unwrap().unwrap();
+    assert_eq!(written, unfollowed(there()));
+    case.apply(&plan, now());
+
+    let late = now() + seconds(3_600);
+    let plan = case.at(late);
+    assert_eq!(operations(&plan), [unban("192.0.2.7")], "what is followed");
+    let settled = plan.settle(late, Some(1), &[]);
+    assert_eq!(phase(&settled), Phase::Active);
+    assert_eq!(reasons(&settled), ["IntentIgnored"]);
+    assert_eq!(plan.after(&[]), None);
+
+    let mut deleted = case.clone();
+    deleted.block.metadata.deletion_timestamp = Some(Time(now()));
+    assert_eq!(deleted.at(late).after(&[]), None, "the finalizer stays");
+    deleted.annotate(RELEASE_ANNOTATION, "true");
+    assert_eq!(deleted.at(late).after(&[]).unwrap().finalizer, Some(false));
+
+    case.annotate(RELEASE_ANNOTATION, "true");
+    let plan = case.at(late);
+    assert_eq!(phase(&plan.settle(late, Some(1), &[])), Phase::Expired);
+    assert_eq!(plan.after(&[]).unwrap().intent, Some(None));
+}
+
+#[test]
+fn a_new_ban_carries_what_may_stand_at_a_gateway_that_is_not_followed() {
+    let mut case = Case::new("192.0.2.7", "10m");
+    let mut forged = unfollowed(there());
+    forged.standing = forged.unfollowed[0].clone();
+    forged.attempt = 9;
+    case.annotate(INTENT, &forged.to_string());
+    let plan = case.decide();
+    let written = plan.before().unwrap().intent.clone().unwrap().unwrap();
+    assert_eq!(written, unfollowed(there()));
+}
+
+#[test]
+fn an_ended_block_with_an_intent_of_an_unknown_gateway_goes_when_it_is_deleted() {
+    let mut case = Case::active("192.0.2.7", "10m", 600);
+    let plan = case.decide();
+    case.apply(&plan, now());
+    let mut lost = unfollowed(there());
+    lost.standing = lost.unfollowed[0].clone();
+    case.annotate(INTENT, &lost.to_string());
+    case.block.metadata.deletion_timestamp = Some(Time(now()));
+    let plan = case.decide();
+    assert_eq!(plan.calls(), []);
+    assert_eq!(plan.after(&[]).unwrap().finalizer, Some(false));
+}
+
+#[test]
+fn an_unreadable_intent_of_a_block_that_may_be_banned_is_lifted_where_the_gateway_is() {
+    let mut case = Case::new("192.0.2.7", "10m");
+    fail(&mut case, now());
+    case.annotate(INTENT, "{}");
+    case.block.metadata.deletion_timestamp = Some(Time(now()));
+    assert_eq!(operations(&case.decide()), [unban("192.0.2.7")]);
+    case.place = None;
+    assert_eq!(case.decide().after(&[]), None, "waits for the gateway");
+}
+
+#[test]
+fn what_the_status_says_is_banned_is_lifted_whatever_the_intent_says() {
+    let mut case = Case::active("192.0.2.7", "10m", 300);
+    case.block.spec.unblock = Some(true);
+    let elsewhere = Intent::new("192.0.2.7".parse().unwrap(), there(), 1);
+    case.annotate(INTENT, &elsewhere.to_string());
+    let lifted = operations(&case.decide());
+    assert!(lifted.contains(&unban("192.0.2.7")), "{lifted:?}");
+}
+
+#[test]
+fn a_ban_that_is_given_up_does_not_wait_longer_than_ten_minutes_for_a_dead_gateway_that_was_replaced()
+ {
+    let mut case = Case::new("192.0.2.7", "10m");
+    fail(&mut case, now());
+    case.place = Some(there());
+    // Created a minute before `now`.
+    for (late, required) in [(540, true), (1_139, true), (1_140, false)] {
+        let plan = case.at(now() + seconds(late));
+        let needed: Vec<bool> = plan.calls().iter().map(|call| call.required).collect();
+        assert_eq!(needed, [required], "after {late} s");
+    }
+    let at = now() + seconds(1_140);
+    let stands = [standing("192.0.2.7", here())];
+    let settled = case.at(at).settle(at, Some(1), &stands);
+    assert_eq!(phase(&settled), Phase::Failed);
+    case.place = Some(here());
+    assert!(case.at(at).calls()[0].required, "the configured one counts");
+}
+
+#[test]
+fn a_gateway_that_is_gone_does_not_hold_up_the_lift_at_the_one_that_is_there() {
+    let mut case = Case::active("192.0.2.7", "10m", 600);
+    case.place = Some(there());
+    let places = |plan: &Plan| {
+        let calls = plan.calls().iter();
+        calls
+            .map(|call| call.standing.place.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(places(&case.decide()), [there(), here()]);
 }
