@@ -29,9 +29,32 @@ const JOB_IMMUTABLE: &[&str] = &[
     "successPolicy",
 ];
 
+/// Whether two values mean the same: an empty map or list is as good as none.
+pub(crate) fn is_same(new: &Value, old: &Value) -> bool {
+    match (new, old) {
+        (Value::Object(new), Value::Object(old)) => new.keys().chain(old.keys()).all(|name| {
+            let new = new.get(name).unwrap_or(&Value::Null);
+            is_same(new, old.get(name).unwrap_or(&Value::Null))
+        }),
+        (Value::Array(new), Value::Array(old)) if new.len() == old.len() => {
+            new.iter().zip(old).all(|(new, old)| is_same(new, old))
+        }
+        _ => new == old || (is_nothing(new) && is_nothing(old)),
+    }
+}
+
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(map) => map.values().all(is_nothing),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    }
+}
+
 /// Refuses a field that is not what it was.
 pub(crate) fn field(new: &Value, old: &Value, path: &Path, errors: &mut Errors) {
-    if new != old {
+    if !is_same(new, old) {
         errors.push(FieldError::invalid(path, new.clone(), IMMUTABLE));
     }
 }
@@ -85,7 +108,7 @@ pub(crate) fn pod(new: &Value, old: &Value, errors: &mut Errors) {
         restore(&mut rest, old, "nodeSelector");
         restore(&mut rest, old, "affinity");
     }
-    if rest != *old {
+    if !is_same(&rest, old) {
         let changed = changed_fields(&rest, old).join(", ");
         errors.push(FieldError::forbidden(
             &path,
@@ -184,7 +207,7 @@ pub(crate) fn stateful_set(new: &Value, old: &Value, errors: &mut Errors) {
     for field in STATEFUL_SET_MUTABLE {
         restore(&mut rest, &old["spec"], field);
     }
-    if rest != old["spec"] {
+    if !is_same(&rest, &old["spec"]) {
         errors.push(FieldError::forbidden(
             &Path::new("spec"),
             STATEFUL_SET_UPDATES,
@@ -281,4 +304,24 @@ fn items<'a>(map: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
 
 fn count(map: &Value, field: &str) -> usize {
     map[field].as_array().map_or(0, Vec::len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_empty_is_the_same_as_what_is_not_there() {
+        for (new, old, same) in [
+            (json!({"a": {}}), json!({}), true),
+            (json!({"a": {"b": {}, "c": []}}), json!({"a": null}), true),
+            (json!([{"a": {}}]), json!([{}]), true),
+            (json!({"a": 0}), json!({}), false),
+            (json!([{}]), json!([]), false),
+            (json!({"a": {"b": 1}}), json!({"a": {}}), false),
+        ] {
+            assert_eq!(is_same(&new, &old), same, "{new} {old}");
+            assert_eq!(is_same(&old, &new), same, "{old} {new}");
+        }
+    }
 }

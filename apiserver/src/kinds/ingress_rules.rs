@@ -50,7 +50,8 @@ pub(crate) fn validate(object: &Value, errors: &mut Errors) {
     for (at, tls) in spec["tls"].as_array().into_iter().flatten().enumerate() {
         let path = path.child("tls").index(at).child("hosts");
         for (at, name) in tls["hosts"].as_array().into_iter().flatten().enumerate() {
-            host(name, &path.index(at), errors);
+            // An address will do here, as it has the form of a name; no name at all will not.
+            host_name(name.as_str().unwrap_or_default(), &path.index(at), errors);
         }
     }
     let class = spec["ingressClassName"].as_str().unwrap_or_default();
@@ -77,6 +78,10 @@ fn host(host: &Value, path: &Path, errors: &mut Errors) {
             "must be a DNS name, not an IP address",
         ));
     }
+    host_name(host, path, errors);
+}
+
+fn host_name(host: &str, path: &Path, errors: &mut Errors) {
     let problems = if host.contains('*') {
         names::wildcard_dns_subdomain(host)
     } else {

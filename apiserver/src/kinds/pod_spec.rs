@@ -26,9 +26,12 @@ const VALUE_SOURCES: &[&str] = &[
 /// What a probe can do.
 const HANDLERS: &[&str] = &["exec", "httpGet", "tcpSocket", "grpc"];
 
-/// Checks the spec of a Pod, or of a template, at `path`.
-pub(crate) fn validate(spec: &Value, path: &Path, errors: &mut Errors) {
-    let volumes = volumes(spec, path, errors);
+/// Checks the spec of a Pod, or of a template, at `path`. `claims`: the claims of a StatefulSet, whose volumes its
+/// Pods get beside their own.
+pub(crate) fn validate(spec: &Value, claims: &Value, path: &Path, errors: &mut Errors) {
+    let mut volumes = volumes(spec, path, errors);
+    let claims = claims.as_array().into_iter().flatten();
+    volumes.extend(claims.filter_map(|claim| claim["metadata"]["name"].as_str()));
     containers(spec, &volumes, path, errors);
     init_containers(spec, &volumes, path, errors);
     one_of(
@@ -331,7 +334,8 @@ fn resources(resources: &Value, path: &Path, errors: &mut Errors) {
                 continue;
             };
             // Of other resources than these there is never more than there is.
-            let is_divisible = !name.contains('/') && !name.starts_with("hugepages-");
+            let is_native = !name.contains('/') || name.contains("kubernetes.io/");
+            let is_divisible = is_native && !name.starts_with("hugepages-");
             let problem = match compare_quantities(amount, limit) {
                 Some(std::cmp::Ordering::Greater) if is_divisible => "less than or equal",
                 Some(order) if order.is_ne() && !is_divisible => "equal",

@@ -57,7 +57,51 @@ fn default_spec(spec: &mut Map<String, Value>) {
         if let Some(source) = volume.get_mut("hostPath").and_then(Value::as_object_mut) {
             put(source, "type", "");
         }
+        if let Some(files) = volume.get_mut("downwardAPI").and_then(Value::as_object_mut) {
+            default_downward_files(files);
+        }
+        if let Some(sources) = volume.get_mut("projected").and_then(Value::as_object_mut) {
+            for source in items(sources, "sources") {
+                if let Some(files) = source.get_mut("downwardAPI").and_then(Value::as_object_mut) {
+                    default_downward_files(files);
+                }
+            }
+        }
+        let claim = volume
+            .get_mut("ephemeral")
+            .and_then(|source| source.get_mut("volumeClaimTemplate"))
+            .and_then(Value::as_object_mut);
+        if let Some(claim) = claim {
+            default_claim(claim);
+        }
     }
+}
+
+fn default_downward_files(files: &mut Map<String, Value>) {
+    for file in items(files, "items") {
+        default_references(file);
+    }
+}
+
+/// References to fields and resources, of a variable or a file.
+fn default_references(holder: &mut Map<String, Value>) {
+    if let Some(field) = holder.get_mut("fieldRef").and_then(Value::as_object_mut) {
+        put(field, "apiVersion", "v1");
+    }
+    if let Some(resource) = holder
+        .get_mut("resourceFieldRef")
+        .and_then(Value::as_object_mut)
+    {
+        put(resource, "divisor", "0");
+    }
+}
+
+/// Completes a claim that stands in a template.
+pub(crate) fn default_claim(claim: &mut Map<String, Value>) {
+    put(claim, "metadata", json!({}));
+    let spec = meta::map_at(claim, "spec");
+    put(spec, "resources", json!({}));
+    put(spec, "volumeMode", "Filesystem");
 }
 
 fn default_container(container: &mut Map<String, Value>) {
@@ -78,12 +122,8 @@ fn default_container(container: &mut Map<String, Value>) {
         put(port, "protocol", "TCP");
     }
     for variable in items(container, "env") {
-        let reference = variable
-            .get_mut("valueFrom")
-            .and_then(|from| from.get_mut("fieldRef"))
-            .and_then(Value::as_object_mut);
-        if let Some(reference) = reference {
-            put(reference, "apiVersion", "v1");
+        if let Some(from) = variable.get_mut("valueFrom").and_then(Value::as_object_mut) {
+            default_references(from);
         }
     }
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {

@@ -7,8 +7,12 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::pod_spec::{labels, one_of, port, port_number};
+use super::services::is_accessible;
 use crate::field::{Errors, FieldError, Path};
 use crate::names;
+
+/// How long a client may be sent to the same address.
+const AFFINITY_SECONDS: std::ops::RangeInclusive<i64> = 1..=86_400;
 
 /// Checks a Service.
 pub(crate) fn validate(object: &Value, errors: &mut Errors) {
@@ -39,6 +43,20 @@ pub(crate) fn validate(object: &Value, errors: &mut Errors) {
         &["ClientIP", "None"],
         errors,
     );
+    let seconds = &spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"];
+    if let Some(seconds) = seconds
+        .as_i64()
+        .filter(|seconds| !AFFINITY_SECONDS.contains(seconds))
+    {
+        errors.push(FieldError::invalid(
+            &path
+                .child("sessionAffinityConfig")
+                .child("clientIP")
+                .child("timeoutSeconds"),
+            seconds,
+            "must be greater than 0 and less than 86400",
+        ));
+    }
     if spec["sessionAffinity"] == "None" && !spec["sessionAffinityConfig"].is_null() {
         errors.push(FieldError::forbidden(
             &path.child("sessionAffinityConfig"),
@@ -53,7 +71,7 @@ pub(crate) fn validate(object: &Value, errors: &mut Errors) {
     );
     numbers(spec, kind, &path, errors);
     load_balancer(spec, kind, &path, errors);
-    traffic(spec, kind, &path, errors);
+    traffic(object, kind, &path, errors);
 }
 
 /// Checks the status of a Service.
@@ -186,12 +204,9 @@ fn load_balancer(spec: &Value, kind: &str, path: &Path, errors: &mut Errors) {
     }
 }
 
-fn traffic(spec: &Value, kind: &str, path: &Path, errors: &mut Errors) {
-    let has_external_addresses = spec["externalIPs"]
-        .as_array()
-        .is_some_and(|all| !all.is_empty());
-    let is_external = matches!(kind, "LoadBalancer" | "NodePort")
-        || (kind == "ClusterIP" && has_external_addresses);
+fn traffic(service: &Value, kind: &str, path: &Path, errors: &mut Errors) {
+    let spec = &service["spec"];
+    let is_external = is_accessible(service);
     let external = &spec["externalTrafficPolicy"];
     let at = path.child("externalTrafficPolicy");
     match external.as_str() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::core::Core;
 use crate::field::{FieldError, Path, quote};
@@ -17,6 +17,23 @@ const FIRST_IN_RANGE: u32 = 0x0a60_0001;
 const FIRST_ADDRESS: u32 = 0x0a60_000a;
 const LAST_ADDRESS: u32 = 0x0a60_fffe;
 const NODE_PORTS: std::ops::RangeInclusive<u64> = 30_000..=32_767;
+/// How long a client is sent to the same address, if the Service does not say.
+const AFFINITY_SECONDS: u64 = 10_800;
+
+/// Says which Services can have certain fields.
+type Needs = fn(&Value) -> bool;
+/// Fields that not every Service can have; those of one row go together.
+///
+/// (kubernetes: `dropTypeDependentFields` in `pkg/registry/core/service/strategy.go`.)
+const DEPENDENT: &[(Needs, &[&str])] = &[
+    (has_address, &["clusterIP", "clusterIPs"]),
+    (has_address, &["ipFamilies"]),
+    (has_address, &["ipFamilyPolicy"]),
+    (has_address, &["internalTrafficPolicy"]),
+    (is_load_balancer, &["allocateLoadBalancerNodePorts"]),
+    (is_load_balancer, &["loadBalancerClass"]),
+    (is_accessible, &["externalTrafficPolicy"]),
+];
 
 /// Completes a Service, but for what [`allocate`] chooses.
 pub(crate) fn default(object: &mut Value) {
@@ -24,23 +41,33 @@ pub(crate) fn default(object: &mut Value) {
         .as_str()
         .unwrap_or("ClusterIP")
         .to_owned();
+    object["spec"]["type"] = kind.clone().into();
+    let accessible = is_accessible(object);
+    // Without an address and without a selector, its endpoints may be of any family.
+    let is_elsewhere =
+        object["spec"]["clusterIP"] == "None" && object["spec"].get("selector").is_none();
     let spec = meta::map_at(meta::object_mut(object), "spec");
-    spec.insert("type".to_owned(), kind.clone().into());
     let mut put = |field: &str, value: Value| {
         spec.entry(field).or_insert(value);
     };
     put("sessionAffinity", "None".into());
     if kind != "ExternalName" {
         put("internalTrafficPolicy", "Cluster".into());
-        put("ipFamilies", json!(["IPv4"]));
-        put("ipFamilyPolicy", "SingleStack".into());
+        let (families, policy) = if is_elsewhere {
+            (json!(["IPv4", "IPv6"]), "RequireDualStack")
+        } else {
+            (json!(["IPv4"]), "SingleStack")
+        };
+        put("ipFamilies", families);
+        put("ipFamilyPolicy", policy.into());
     }
-    if kind == "NodePort" || kind == "LoadBalancer" {
+    if accessible {
         put("externalTrafficPolicy", "Cluster".into());
     }
     if kind == "LoadBalancer" {
         put("allocateLoadBalancerNodePorts", true.into());
     }
+    default_affinity(spec);
     for port in spec
         .get_mut("ports")
         .and_then(Value::as_array_mut)
@@ -71,6 +98,19 @@ pub(crate) fn default(object: &mut Value) {
     }
 }
 
+/// The configuration goes with the affinity.
+fn default_affinity(spec: &mut Map<String, Value>) {
+    if spec["sessionAffinity"] == "None" {
+        spec.remove("sessionAffinityConfig");
+    } else if spec["sessionAffinity"] == "ClientIP" {
+        let config = meta::map_at(spec, "sessionAffinityConfig");
+        let client = meta::map_at(config, "clientIP");
+        client
+            .entry("timeoutSeconds")
+            .or_insert_with(|| AFFINITY_SECONDS.into());
+    }
+}
+
 /// Chooses the addresses and node ports that are not named, and claims those that are. The caller holds
 /// [`Core::service_allocation`] until the Service is stored, so that no other write chooses the same.
 ///
@@ -82,14 +122,34 @@ pub(crate) fn allocate(
     old: Option<&Value>,
     object: &mut Value,
 ) -> Result<(), Status> {
-    let is_external = |service: &Value| service["spec"]["type"] == "ExternalName";
-    if !is_external(object) && old.is_none_or(is_external) {
+    if has_address(object) && old.is_none_or(|old| !has_address(old)) {
         allocate_address(core, request, object)?;
     }
     if has_node_ports(object) {
         allocate_node_ports(core, request, old, object)?;
     }
     Ok(())
+}
+
+fn has_address(service: &Value) -> bool {
+    service["spec"]["type"] != "ExternalName"
+}
+
+fn is_load_balancer(service: &Value) -> bool {
+    service["spec"]["type"] == "LoadBalancer"
+}
+
+/// Whether a Service can be reached from outside of the cluster.
+pub(crate) fn is_accessible(service: &Value) -> bool {
+    let spec = &service["spec"];
+    match spec["type"].as_str() {
+        Some("NodePort" | "LoadBalancer") => true,
+        None | Some("ClusterIP" | "") => {
+            let addresses = spec["externalIPs"].as_array();
+            addresses.is_some_and(|addresses| !addresses.is_empty())
+        }
+        _ => false,
+    }
 }
 
 fn has_node_ports(service: &Value) -> bool {
@@ -261,25 +321,6 @@ fn allocate_node_ports(
     Ok(())
 }
 
-/// Takes off what only a type with node ports has, where the update left it as it was.
-fn give_up_node_ports(old: &Value, new: &mut Value) {
-    let is_same = node_ports(old) == node_ports(new);
-    let kept: Vec<&str> = ["externalTrafficPolicy", "allocateLoadBalancerNodePorts"]
-        .into_iter()
-        .filter(|&field| old["spec"].get(field) != new["spec"].get(field))
-        .collect();
-    let spec = meta::map_at(meta::object_mut(new), "spec");
-    for field in ["externalTrafficPolicy", "allocateLoadBalancerNodePorts"] {
-        if !kept.contains(&field) {
-            spec.remove(field);
-        }
-    }
-    let ports = spec.get_mut("ports").and_then(Value::as_array_mut);
-    for port in ports.into_iter().flatten().filter(|_| is_same) {
-        meta::object_mut(port).remove("nodePort");
-    }
-}
-
 fn request_key(request: &Request, name: &str) -> Key {
     Key::new(Some(&request.namespace_of_object()), name)
 }
@@ -293,50 +334,72 @@ fn node_ports(service: &Value) -> BTreeSet<u64> {
     ports.map(node_port).filter(|&port| port != 0).collect()
 }
 
-/// An update that leaves the addresses out keeps them; one to a type without them gives up what it did not change.
-pub(crate) fn keep_addresses(old: &Value, new: &mut Value) {
-    let external = |object: &Value| object["spec"]["type"] == "ExternalName";
-    if has_node_ports(old) && !has_node_ports(new) {
-        give_up_node_ports(old, new);
-    }
-    if external(new) && !external(old) {
-        let same = |field: &str| old["spec"].get(field) == new["spec"].get(field);
-        let (addresses, families, policy) = (
-            same("clusterIP") && same("clusterIPs"),
-            same("ipFamilies"),
-            same("ipFamilyPolicy"),
-        );
-        let internal = same("internalTrafficPolicy");
-        let spec = meta::map_at(meta::object_mut(new), "spec");
-        for (field, same) in [
-            ("clusterIP", addresses),
-            ("clusterIPs", addresses),
-            ("ipFamilies", families),
-            ("ipFamilyPolicy", policy),
-            ("internalTrafficPolicy", internal),
-        ] {
-            if same {
-                spec.remove(field);
-            }
+/// Takes off what only the former type has, where the update left it as it was; an update that leaves out the addresses
+/// or the node ports keeps them.
+pub(crate) fn keep(old: &Value, new: &mut Value) {
+    for (needs, fields) in DEPENDENT {
+        let same = |field: &&str| old["spec"].get(*field) == new["spec"].get(*field);
+        if needs(old) && !needs(new) && fields.iter().all(same) {
+            let spec = meta::map_at(meta::object_mut(new), "spec");
+            spec.retain(|field, _| !fields.contains(&field.as_str()));
         }
     }
-    if external(old) || external(new) {
-        return;
+    match (has_node_ports(old), has_node_ports(new)) {
+        (true, true) => keep_node_ports(old, new),
+        // Ports may go with the type; one that comes is refused.
+        (true, false) if node_ports(new).is_subset(&node_ports(old)) => {
+            for port in ports_mut(new) {
+                meta::object_mut(port).remove("nodePort");
+            }
+        }
+        _ => {}
     }
-    let (was, is) = (
-        old["spec"]["clusterIP"].clone(),
-        new["spec"]["clusterIP"].clone(),
-    );
-    let left_out = is.as_str().is_none_or(str::is_empty);
+    if has_address(old) && has_address(new) {
+        keep_address(old, new);
+    }
+    if is_load_balancer(old)
+        && !is_load_balancer(new)
+        && let Some(status) = new.get_mut("status").and_then(Value::as_object_mut)
+    {
+        status.insert("loadBalancer".to_owned(), json!({}));
+    }
+}
+
+fn keep_address(old: &Value, new: &mut Value) {
+    let is = new["spec"]["clusterIP"].clone();
     let spec = meta::map_at(meta::object_mut(new), "spec");
-    if left_out {
+    if is.as_str().is_none_or(str::is_empty) {
         for field in ["clusterIP", "clusterIPs"] {
             if let Some(kept) = old["spec"].get(field).cloned() {
                 spec.insert(field.to_owned(), kept);
             }
         }
-    } else if was != is && new["spec"]["clusterIPs"] == old["spec"]["clusterIPs"] {
+    } else if is != old["spec"]["clusterIP"]
+        && new["spec"]["clusterIPs"] == old["spec"]["clusterIPs"]
+    {
         // Named anew by the one field only: the other follows, and the check refuses the change.
         new["spec"]["clusterIPs"] = json!([is]);
     }
+}
+
+/// A port without a node port keeps that of the port of its name, unless another one has it now.
+fn keep_node_ports(old: &Value, new: &mut Value) {
+    let mut used: BTreeSet<u64> = &node_ports(old) & &node_ports(new);
+    let former = |name: &Value| {
+        let mut ports = old["spec"]["ports"].as_array().into_iter().flatten();
+        ports.find(|port| port["name"] == *name).map(node_port)
+    };
+    for port in ports_mut(new).filter(|port| node_port(port) == 0) {
+        let former = former(&port["name"]).filter(|&former| former != 0);
+        if let Some(former) = former.filter(|&former| used.insert(former)) {
+            port["nodePort"] = former.into();
+        }
+    }
+}
+
+fn ports_mut(service: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let ports = service
+        .pointer_mut("/spec/ports")
+        .and_then(Value::as_array_mut);
+    ports.into_iter().flatten()
 }

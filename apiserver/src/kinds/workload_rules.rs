@@ -299,7 +299,12 @@ fn pod_template(spec: &Value, path: &Path, errors: &mut Errors) {
         &path.child("labels"),
         errors,
     );
-    pod_spec::validate(&spec["template"]["spec"], &path.child("spec"), errors);
+    pod_spec::validate(
+        &spec["template"]["spec"],
+        &spec["volumeClaimTemplates"],
+        &path.child("spec"),
+        errors,
+    );
 }
 
 fn deployment_strategy(strategy: &Value, path: &Path, errors: &mut Errors) {

@@ -41,6 +41,14 @@ pub(crate) fn default(plural: &str, object: &mut Value) {
             let retention = meta::map_at(spec, "persistentVolumeClaimRetentionPolicy");
             put(retention, "whenDeleted", "Retain");
             put(retention, "whenScaled", "Retain");
+            let claims = spec.get_mut("volumeClaimTemplates");
+            let claims = claims.and_then(Value::as_array_mut);
+            for claim in claims.into_iter().flatten().map(meta::object_mut) {
+                put(claim, "apiVersion", "v1");
+                put(claim, "kind", "PersistentVolumeClaim");
+                pods::default_claim(claim);
+                put(meta::map_at(claim, "status"), "phase", "Pending");
+            }
         }
         "daemonsets" => {
             put(spec, "revisionHistoryLimit", 10);

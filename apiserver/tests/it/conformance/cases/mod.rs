@@ -2,6 +2,7 @@
 
 pub mod kinds;
 
+mod accepted;
 mod access;
 mod builtin;
 mod definitions;
@@ -49,6 +50,7 @@ pub fn all() -> Vec<Entry> {
         select::cases(),
         definitions::cases(),
         discovery::cases(),
+        accepted::cases(),
         access::cases(),
         rights::cases(),
         errors::cases(),
