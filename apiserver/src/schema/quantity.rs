@@ -190,11 +190,11 @@ impl Amount {
         } = self;
         while mantissa % 10 == 0 {
             mantissa /= 10;
-            scale += 1;
+            scale = scale.checked_add(1)?;
         }
         while scale % 3 != 0 {
             mantissa = mantissa.checked_mul(10)?;
-            scale -= 1;
+            scale = scale.checked_sub(1)?;
         }
         if form == Form::Exponent {
             return Some(match scale {
@@ -268,6 +268,23 @@ mod tests {
         ] {
             assert_eq!(canonical(text, true).as_deref(), Some(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn an_exponent_at_the_end_of_its_range_is_no_canonical_form_and_no_panic() {
+        for text in [
+            "10e2147483647",
+            "1e2147483647",
+            "1e-2147483648",
+            "0.1e-2147483648",
+            "1000e2147483646",
+        ] {
+            for of_list in [false, true] {
+                let _ = canonical(text, of_list);
+            }
+            let _ = compare(text, "1");
+        }
+        assert_eq!(canonical("10e2147483647", false), None);
     }
 
     #[test]
