@@ -122,7 +122,7 @@ impl Store {
             previous.as_deref(),
             stays.map(|object| &**object),
         );
-        if state.log.as_ref().is_some_and(Log::wants_snapshot) {
+        if state.log.as_mut().is_some_and(Log::wants_snapshot) {
             state.snapshot();
         }
         let chores = self.plan_upkeep(state, storage) | !state.chores.is_empty();

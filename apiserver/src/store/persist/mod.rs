@@ -5,8 +5,9 @@
 //! snapshot and at shutdown only: a power failure may lose the last writes, and their versions are not used again,
 //! because versions are reserved in blocks and each block is synced before its first version is used.
 //!
-//! A snapshot does not stop writers: they go on in a new log while a thread writes what was there before. The
-//! snapshot is synced, renamed, and its directory synced; only then the logs that it replaces are removed. Lines up
+//! A snapshot stops writers only until the log so far is synced: then they go on in a new log while a thread writes what
+//! was there before. So no line of a later log survives a power failure that an earlier log's lines do not. The snapshot
+//! is synced, renamed, and its directory synced; only then the logs that it replaces are removed. Lines up
 //! to the snapshot's version are skipped, so a kill in between is harmless.
 //!
 //! Recovery: what is behind the last whole line of a log was never answered, or lost its sync; it is cut off. A
@@ -31,6 +32,8 @@ use snapshot::Snapshot;
 
 /// A snapshot replaces the logs when they have this many lines more than the snapshot has objects.
 const SNAPSHOT_AFTER_LINES: usize = 20_000;
+/// A snapshot that could not be written is tried again after so many further lines.
+const RETRY_AFTER_LINES: usize = 1_000;
 /// So many versions are reserved at once: each block costs a sync, and a start after a kill skips what is left of one.
 const RESERVED_AHEAD: u64 = 100_000;
 
@@ -80,6 +83,8 @@ pub(super) struct Log {
     /// Lines in all logs, and objects in the snapshot.
     lines: usize,
     objects: usize,
+    /// After a failure no snapshot is tried before there are this many lines.
+    not_before: usize,
 }
 
 /// Held while the directory is in use; the system lets go of it when the process ends.
@@ -87,7 +92,15 @@ struct DirectoryLock(File);
 
 /// A snapshot that a thread writes. The directory is not let go of before it ends.
 #[derive(Default)]
-struct Running(Option<JoinHandle<Result<(), PersistError>>>);
+struct Running(Option<(JoinHandle<Result<(), PersistError>>, Replaces)>);
+
+/// What a snapshot stands for once it is written.
+struct Replaces {
+    /// Lines of the logs that it replaces.
+    lines: usize,
+    /// Objects in it.
+    objects: usize,
+}
 
 // === impl PersistError ===
 
@@ -165,6 +178,7 @@ impl Log {
             reserved: found.reserved,
             lines,
             objects,
+            not_before: 0,
             running: Running::default(),
         };
         if log.end == 0 {
@@ -224,31 +238,53 @@ impl Log {
     }
 
     /// Whether the logs are long enough to be replaced, and no snapshot is being written.
-    pub(super) fn wants_snapshot(&self) -> bool {
-        let running = self.running.0.as_ref();
-        self.lines > self.objects + SNAPSHOT_AFTER_LINES
-            && running.is_none_or(JoinHandle::is_finished)
+    pub(super) fn wants_snapshot(&mut self) -> bool {
+        if self.running.is_finished() {
+            // A failure was logged by the thread.
+            let _ = self.wait();
+        }
+        self.running.0.is_none()
+            && self.lines > self.objects + SNAPSHOT_AFTER_LINES
+            && self.lines >= self.not_before
     }
 
     /// Goes on in a new log, and writes what is there now in a thread of its own.
     pub(super) fn begin_snapshot(&mut self, frozen: Frozen) -> Result<(), PersistError> {
         // An earlier failure was logged, and this snapshot replaces more.
         let _ = self.wait();
+        let result = self.try_begin_snapshot(frozen);
+        if result.is_err() {
+            self.not_before = self.lines + RETRY_AFTER_LINES;
+        }
+        result
+    }
+
+    fn try_begin_snapshot(&mut self, frozen: Frozen) -> Result<(), PersistError> {
+        // Until the snapshot is there, a power failure must not leave a later log with lines and this one without.
+        disk::sync(&self.file).map_err(PersistError::new("sync", &self.path))?;
         let number = self.number + 1;
         let path = log_path(&self.directory, number);
-        let file = private()
+        let head = encode(&Head::new(frozen.revision, self.reserved, None));
+        let head = head.map_err(PersistError::new("encode a line of", &path))?;
+        let mut file = private()
             .append(true)
             .open(&path)
             .map_err(PersistError::new("create", &path))?;
-        let previous = std::mem::replace(&mut self.file, file);
-        (self.path, self.number, self.end) = (path, number, 0);
-        (self.lines, self.objects) = (0, frozen.objects());
-        self.put(&Head::new(frozen.revision, self.reserved, None))?;
+        // An attempt that failed may have left half a head.
+        file.set_len(0)
+            .and_then(|()| file.write_all(&head))
+            .map_err(PersistError::new("begin", &path))?;
+        self.file = file;
+        (self.path, self.number, self.end) = (path, number, head.len() as u64);
+        self.torn = false;
+        let replaces = Replaces {
+            lines: self.lines,
+            objects: frozen.objects(),
+        };
         let snapshot = Snapshot {
             directory: self.directory.clone(),
             reserved: self.reserved,
             frozen,
-            previous,
             below: number,
         };
         let thread = std::thread::Builder::new().name("reeve-snapshot".to_owned());
@@ -261,13 +297,28 @@ impl Log {
                 result
             })
             .map_err(PersistError::new("snapshot", &self.directory))?;
-        self.running = Running(Some(running));
+        self.running = Running(Some((running, replaces)));
         Ok(())
     }
 
-    /// Waits for the snapshot that is being written.
+    /// Waits for the snapshot that is being written, and counts what it replaced; a failed one is tried again some
+    /// lines later.
     pub(super) fn wait(&mut self) -> Result<(), PersistError> {
-        self.running.wait(&self.directory)
+        let Some((thread, replaces)) = self.running.0.take() else {
+            return Ok(());
+        };
+        let result = thread.join().unwrap_or_else(|_| {
+            let panicked = io::Error::other("the thread panicked");
+            Err(PersistError::new("snapshot", &self.directory)(panicked))
+        });
+        match &result {
+            Ok(()) => {
+                self.lines = self.lines.saturating_sub(replaces.lines);
+                self.objects = replaces.objects;
+            }
+            Err(_) => self.not_before = self.lines + RETRY_AFTER_LINES,
+        }
+        result
     }
 
     #[cfg(test)]
@@ -289,11 +340,11 @@ impl Log {
     /// Writes the last snapshot: nothing is lost any more, so that no version needs to be skipped.
     pub(super) fn close(mut self, frozen: Frozen) -> Result<(), PersistError> {
         let _ = self.wait();
+        disk::sync(&self.file).map_err(PersistError::new("sync", &self.path))?;
         Snapshot {
             directory: self.directory,
             reserved: frozen.revision,
             frozen,
-            previous: self.file,
             below: self.number + 1,
         }
         .write()
@@ -303,20 +354,15 @@ impl Log {
 // === impl Running ===
 
 impl Running {
-    fn wait(&mut self, directory: &Path) -> Result<(), PersistError> {
-        let Some(running) = self.0.take() else {
-            return Ok(());
-        };
-        running.join().unwrap_or_else(|_| {
-            let panicked = io::Error::other("the thread panicked");
-            Err(PersistError::new("snapshot", directory)(panicked))
-        })
+    fn is_finished(&self) -> bool {
+        let running = self.0.as_ref();
+        running.is_some_and(|(thread, _)| thread.is_finished())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(running) = self.0.take() {
+        if let Some((running, _)) = self.0.take() {
             // The thread logged what went wrong.
             let _ = running.join();
         }

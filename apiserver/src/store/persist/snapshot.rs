@@ -1,6 +1,5 @@
 //! All objects in one file, which replaces the logs that led to them.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -13,8 +12,6 @@ pub(super) struct Snapshot {
     pub(super) directory: PathBuf,
     pub(super) reserved: u64,
     pub(super) frozen: Frozen,
-    /// The newest log that it replaces.
-    pub(super) previous: File,
     /// Logs with smaller numbers are replaced.
     pub(super) below: u64,
 }
@@ -29,9 +26,6 @@ pub(super) fn path(directory: &Path) -> PathBuf {
 impl Snapshot {
     /// Writes it, and removes the logs that it replaces once it is durable.
     pub(super) fn write(self) -> Result<(), PersistError> {
-        // Until the snapshot is there, a power failure must not leave a later log without this one.
-        disk::sync(&self.previous)
-            .map_err(PersistError::new("sync the log in", &self.directory))?;
         let path = path(&self.directory);
         let draft = self.directory.join("snapshot.jsonl.new");
         self.write_draft(&draft)

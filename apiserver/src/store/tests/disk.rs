@@ -168,6 +168,44 @@ fn writes_go_on_in_a_new_log_while_a_snapshot_is_written() {
     assert_eq!(names(&directory).len(), 2, "{:?}", names(&directory));
 }
 
+#[test]
+fn a_log_is_durable_before_lines_go_to_the_next_one() {
+    let directory = Directory::new();
+    let store = open(&directory).unwrap();
+    write(&store, "a/x", Some(1));
+    steps();
+    store.state.write().snapshot();
+    // By the thread that writes, not by the one of the snapshot.
+    assert_eq!(steps(), ["sync file"]);
+}
+
+#[test]
+fn a_snapshot_that_failed_is_tried_again_some_lines_later() {
+    for in_the_way in ["log.2.jsonl", "snapshot.jsonl.new"] {
+        let directory = Directory::new();
+        let store = open(&directory).unwrap();
+        let obstacle = directory.0.join(in_the_way);
+        std::fs::create_dir(&obstacle).unwrap();
+        steps();
+        for n in 0..20_500 {
+            write(&store, "a/x", Some(n)).unwrap();
+        }
+        let taken = steps();
+        let count = |step: &str| taken.iter().filter(|taken| **taken == step).count();
+        // A block of versions takes both.
+        let tries = count("sync file") - count("sync directory");
+        assert_eq!(tries, 1, "{in_the_way}: not with each write");
+        let _ = store.state.write().log.as_mut().unwrap().wait();
+        std::fs::remove_dir(&obstacle).unwrap();
+        for n in 0..1_100 {
+            write(&store, "a/x", Some(n)).unwrap();
+        }
+        drop(store);
+        let names = names(&directory);
+        assert!(names.contains(&"snapshot.jsonl".to_owned()), "{names:?}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn reads_and_writes_go_on_while_the_disk_takes_a_snapshot() {
