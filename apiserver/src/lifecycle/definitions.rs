@@ -220,6 +220,12 @@ pub(crate) fn look_after(core: &Core, storage: &str) {
     }
     // From here on none is added: one that was on its way finds no resource.
     if core.store.seal(storage) {
+        // References to what is gone now can be told from others only while its kind is served.
+        let chores = core.store.take_owner_chores();
+        if !super::act_on(core, chores) {
+            // What the disk stopped is kept, and so is this chore.
+            return;
+        }
         collector::drop_finalizer(core, STORAGE, &definition, CLEANUP);
     }
 }

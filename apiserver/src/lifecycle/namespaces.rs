@@ -8,7 +8,7 @@ use super::internal_request;
 use crate::core::Core;
 use crate::meta;
 use crate::status::GroupResource;
-use crate::store::{CommitError, Expected, Key};
+use crate::store::{Chore, CommitError, Expected, Key, Object};
 use crate::verbs::delete::{self, Options, Propagation};
 
 /// The entry of `spec.finalizers` that stands for the contents of the namespace.
@@ -19,7 +19,7 @@ const INITIAL: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-sy
 
 /// What is left in a namespace: objects by resource, and how many wait for each finalizer.
 #[derive(Default)]
-struct Left {
+pub(super) struct Left {
     resources: BTreeMap<String, usize>,
     finalizers: BTreeMap<String, usize>,
 }
@@ -48,7 +48,7 @@ pub(crate) fn look_after(core: &Core, name: &str) {
         return;
     };
     if namespace.is_terminating() {
-        empty(core, name);
+        empty(core, &namespace);
     } else {
         create_account(core, name);
     }
@@ -71,12 +71,23 @@ fn create_account(core: &Core, namespace: &str) {
 }
 
 /// Deletes what is in a terminating namespace; when nothing is left, the namespace goes.
-fn empty(core: &Core, name: &str) {
+fn empty(core: &Core, namespace: &Object) {
+    let name = namespace.name();
     core.store.set_terminating(name, true);
     let left = delete_contents(core, name);
+    finish(core, namespace, &left);
+}
+
+/// Says what is left in the namespace, or lets it go. Another one of its name, made meanwhile, stays as it is.
+pub(super) fn finish(core: &Core, namespace: &Object, left: &Left) {
+    let name = namespace.name();
     loop {
-        let Some(current) = core.store.get("namespaces", name) else {
+        let current = core.store.get("namespaces", name);
+        let same = current.filter(|current| current.uid() == namespace.uid());
+        let Some(current) = same.filter(|current| current.is_terminating()) else {
+            // Whatever has the name now has, or makes, a chore of its own.
             core.store.set_terminating(name, false);
+            core.store.add_chore(Chore::Namespace(name.to_owned()));
             return;
         };
         let mut next = current.value().clone();
@@ -84,7 +95,7 @@ fn empty(core: &Core, name: &str) {
             drop_own_finalizer(&mut next);
         } else {
             let now = meta::time(core.clock.now());
-            set_conditions(&mut next, &left, &now);
+            set_conditions(&mut next, left, &now);
         }
         let waits = current.finalizers().next().is_some() || next["spec"]["finalizers"].is_array();
         let goes = left.resources.is_empty() && !waits;
@@ -96,8 +107,13 @@ fn empty(core: &Core, name: &str) {
             .store
             .commit("namespaces", name, expected, (!goes).then_some(next));
         match written {
-            Ok(_) if !goes => return,
-            Ok(_) | Err(CommitError::Raced) => {}
+            Ok(_) => {
+                if goes {
+                    core.store.set_terminating(name, false);
+                }
+                return;
+            }
+            Err(CommitError::Raced) => {}
             Err(error) => {
                 tracing::warn!(%error, namespace = name, "could not finish the namespace");
                 return;

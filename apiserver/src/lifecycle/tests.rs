@@ -259,3 +259,47 @@ async fn no_object_outlives_its_definition_however_late_it_is_created() {
         assert!(left.is_empty(), "round {round}: {left:?}");
     }
 }
+
+#[tokio::test]
+async fn a_namespace_made_again_while_the_former_one_ends_stays_as_it_is() {
+    let server = server().await;
+    let core = server.core();
+    server.stop_lifecycle().await;
+    let namespace = |uid: &str| json!({"metadata": {"name": "n", "uid": uid}, "spec": {"finalizers": ["kubernetes"]}});
+    let mut former = namespace("former");
+    former["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let former = store(core, "namespaces", "", former);
+    let expected = Expected::Version(former.version());
+    core.store
+        .commit("namespaces", "n", expected, None)
+        .unwrap();
+    let made = store(core, "namespaces", "", namespace("second"));
+    namespaces::finish(core, &former, &namespaces::Left::default());
+    let stored = core.store.get("namespaces", "n").unwrap();
+    assert_eq!(stored.version(), made.version());
+    assert_eq!(stored.value()["spec"]["finalizers"], json!(["kubernetes"]));
+}
+
+#[tokio::test]
+async fn what_an_earlier_release_stored_lets_go_of_its_finalizer() {
+    let server = server().await;
+    let core = server.core();
+    server.stop_lifecycle().await;
+    let metadata = json!({"name": "x", "namespace": "default", "uid": "u", "finalizers": ["foregroundDeletion"],
+        "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0});
+    // Neither canonical nor, by the rules of today, valid.
+    let pod = json!({"hostNetwork": false, "containers": [
+        {"name": "c", "image": "", "resources": {"limits": {"cpu": "1000m"}}},
+    ]});
+    let job = json!({"template": {"spec": pod}, "suspend": false});
+    for (storage, spec) in [
+        ("pods", pod),
+        ("jobs.batch", job.clone()),
+        ("statefulsets.apps", job),
+    ] {
+        let object = json!({"metadata": metadata, "spec": spec});
+        let stored = store(core, storage, "default", object);
+        act(core, Chore::Finalize(storage.to_owned(), stored.key()));
+        assert!(core.store.get(storage, "default/x").is_none(), "{storage}");
+    }
+}

@@ -1,5 +1,7 @@
 //! What writes leave to do for the background task: deletions to finish, owners and namespaces to look at.
 
+use std::collections::BTreeSet;
+
 use tokio::time::timeout_at;
 
 use super::{Key, Store};
@@ -44,6 +46,18 @@ impl Store {
     /// The work there is for the background task, without waiting.
     pub(crate) fn take_chores(&self) -> Vec<Chore> {
         let taken = std::mem::take(&mut self.state.write().chores);
+        taken.into_iter().collect()
+    }
+
+    /// The work there is about owners and their dependents.
+    pub(crate) fn take_owner_chores(&self) -> Vec<Chore> {
+        let is_about_owners =
+            |chore: &Chore| matches!(chore, Chore::Owner(_) | Chore::Dependent(..));
+        let mut state = self.state.write();
+        let (taken, left) = std::mem::take(&mut state.chores)
+            .into_iter()
+            .partition::<BTreeSet<_>, _>(is_about_owners);
+        state.chores = left;
         taken.into_iter().collect()
     }
 

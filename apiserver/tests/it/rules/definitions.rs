@@ -209,3 +209,30 @@ async fn a_definition_without_a_served_version_waits_for_the_finalizers_of_its_o
     settle().await;
     assert_eq!(get(&server, &path).await.code, 404);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_the_objects_of_a_definition_own_goes_with_them() {
+    let server = server().await;
+    post(&server, CRDS, &foos()).await.expect_ok();
+    let mut references = Vec::new();
+    for name in ["x", "y"] {
+        let made = post(&server, FOOS, &foo(name)).await.expect_ok();
+        let uid = &made["metadata"]["uid"];
+        references
+            .push(json!({"apiVersion": "example.com/v1", "kind": "Foo", "name": name, "uid": uid}));
+    }
+    for (name, owners) in [("one", &references[..1]), ("two", &references[..])] {
+        let mut owned = map(name);
+        owned["metadata"]["ownerReferences"] = json!(owners);
+        post(&server, MAPS, &owned).await.expect_ok();
+    }
+    settle().await;
+    let path = format!("{CRDS}/foos.example.com");
+    delete(&server, &path, &Value::Null).await.expect_ok();
+    settle().await;
+    assert_eq!(get(&server, &path).await.code, 404);
+    for name in ["one", "two"] {
+        let left = get(&server, &format!("{MAPS}/{name}")).await;
+        assert_eq!(left.code, 404, "{name}");
+    }
+}
