@@ -14,6 +14,7 @@ use kube_client::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams}
 use kube_core::ObjectMeta;
 use parking_lot::Mutex;
 use reeve_apiserver::ApiServer;
+use reeve_apiserver::faults::Rule;
 use reeve_clock::Clock;
 use reeve_controller::Manager;
 use reeve_controller::health::Health;
@@ -522,6 +523,49 @@ async fn without_a_record_a_ban_at_a_replaced_gateway_is_lifted_once_the_gateway
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_record_and_beside_a_wrong_configuration_what_is_due_is_lifted() {
+    let mut world = World::configured().await;
+    world.create("due", "192.0.2.7", "1m").await;
+    world.create("standing", "192.0.2.8", "1h").await;
+    world.until("due", "active", 5 * SECOND).await;
+    world.until("standing", "active", 5 * SECOND).await;
+    world.kill();
+    let delete = DeleteParams::default();
+    world.maps.delete(RECORD, &delete).await.unwrap();
+    world.configure(&[("whitelist", "203.0.113.0/33")]).await;
+    tokio::time::sleep(90 * SECOND).await;
+    world.start().await;
+    world.until("due", "expired", 15 * SECOND).await;
+    world.banned_becomes(GATEWAY, &["192.0.2.8"], SECOND).await;
+    world.until("standing", "active", SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_cannot_be_read_yet_is_not_overwritten_and_counts_when_it_can() {
+    let mut world = World::new().await;
+    world.configure(&[("whitelist", "203.0.113.0/24")]).await;
+    world.start().await;
+    world.create("before", "203.0.113.7", "1h").await;
+    world.until("before", "skipped", 20 * SECOND).await;
+    world.kill();
+    // The allowlist gets lost while the access rules are those of an earlier version.
+    let lost = Patch::Merge(json!({"data": {"whitelist": null}}));
+    let params = PatchParams::default();
+    world.maps.patch(CONFIG_MAP, &params, &lost).await.unwrap();
+    let denied = Rule::new().verb("get").resource("configmaps").name(RECORD);
+    let denied = world.server.faults().add(denied.status(403, "no"));
+    world.start().await;
+    tokio::time::sleep(60 * SECOND).await;
+    assert!(denied.hits() > 1, "it is read again");
+    world.server.faults().clear();
+    tokio::time::sleep(15 * SECOND).await;
+    let record = world.maps.get(RECORD).await.unwrap().data.unwrap();
+    assert!(record.contains_key("whitelist"), "{record:?}");
+    world.create("after", "203.0.113.8", "1h").await;
+    world.until("after", "skipped", 20 * SECOND).await;
 }
 
 #[tokio::test(start_paused = true)]

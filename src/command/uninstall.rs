@@ -196,8 +196,7 @@ async fn configuration(
         data.retain(|key, _| keys::ABOUT_GATEWAY.contains(&key.as_str()));
         match config::parse_first(&data, &options) {
             Ok(config) => {
-                record.trust(config.former.iter().cloned());
-                record.trust(config.place().ok().cloned());
+                record.trust_gateways(&config);
                 return Ok(Some(config));
             }
             Err(errors) => {

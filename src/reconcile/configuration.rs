@@ -21,7 +21,7 @@ use super::pages::Pages;
 use super::record::Record;
 use super::{gateway, notifier, record};
 use crate::api::IPBlock;
-use crate::config::{self, Changes, Config, Errors, Options};
+use crate::config::{self, Changes, Config, Errors, Options, keys};
 use crate::metrics::Metrics;
 use crate::mounted::Stamp;
 use crate::notify::Notifications;
@@ -156,7 +156,7 @@ impl ConfigurationReconciler {
     }
 
     async fn read(&self, ctx: &Context) -> Result<Outcome, reconcile::Error> {
-        self.recall(ctx).await?;
+        let unread = self.recall(ctx).await?;
         let map = ctx.lister::<ConfigMap>()?.get(&self.request)?;
         let Some(Chosen {
             data,
@@ -164,7 +164,7 @@ impl ConfigurationReconciler {
             right,
         }) = self.choose(ctx, map.as_deref())
         else {
-            return Ok(Outcome::done());
+            return Ok(unread.map_or_else(Outcome::done, |_| Outcome::requeue_after(LISTEN_AGAIN)));
         };
         let mended = right && self.known.lock().mends();
         let before = self.consumers.live.config();
@@ -175,7 +175,7 @@ impl ConfigurationReconciler {
         )
         .await;
         let config = Arc::new(config);
-        let unrecorded = self.record(ctx, data, &config).await;
+        let unrecorded = self.record(ctx, data, &config, unread).await;
         let mut changes = before
             .as_ref()
             .map_or_else(Changes::all, |before| config.changes(before));
@@ -201,23 +201,29 @@ impl ConfigurationReconciler {
         })
     }
 
-    /// Reads the record once. A server that refuses that is no reason to stop: the right may come with the next manifests.
-    async fn recall(&self, ctx: &Context) -> Result<(), reconcile::Error> {
+    /// Reads the record once. A server that refuses that is no reason to stop: the right may come with the next
+    /// manifests. Returns why it is not read, which is tried again.
+    async fn recall(&self, ctx: &Context) -> Result<Option<String>, reconcile::Error> {
         if self.known.lock().recalled {
-            return Ok(());
+            return Ok(None);
         }
         let good = match self.consumers.record.read(ctx.client()).await {
             Ok(good) => good,
             Err(error) if record::is_forbidden(&error) => {
-                tracing::warn!(record = %self.consumers.record.key(), %error, "operator cannot read its record; apply the access rules of this version");
-                None
+                let key = self.consumers.record.key();
+                let why = format!(
+                    "operator cannot read its record {key}: {error}; apply the access rules of this version"
+                );
+                return Ok(Some(why));
             }
             Err(error) => return Err(error.into()),
         };
         let mut known = self.known.lock();
         known.recalled = true;
-        known.good = good;
-        Ok(())
+        if good.is_some() {
+            known.good = good;
+        }
+        Ok(None)
     }
 
     /// The configuration to put in force: the ConfigMap's when it is right, otherwise the last good one. Protection is
@@ -262,6 +268,7 @@ impl ConfigurationReconciler {
             self.refuse(ctx, map, &why, last.is_some());
         }
         if last.is_none() {
+            self.trust_gateways(map);
             let why = match map {
                 Some(_) => format!("the ConfigMap {} is wrong: {why}", self.request),
                 None => why,
@@ -269,6 +276,15 @@ impl ConfigurationReconciler {
             live.set(State::Missing(why.into()));
         }
         last
+    }
+
+    /// What is wrong elsewhere in the ConfigMap does not make its gateway a stranger: what stands there is lifted.
+    fn trust_gateways(&self, map: Option<&ConfigMap>) {
+        let mut data = map.and_then(|map| map.data.clone()).unwrap_or_default();
+        data.retain(|key, _| keys::ABOUT_GATEWAY.contains(&key.as_str()));
+        if let Ok(config) = config::parse_first(&data, &self.options) {
+            self.consumers.record.trust_gateways(&config);
+        }
     }
 
     /// Leniently, in a takeover, what was put in force first, and again after a restart: an edit is never read so.
@@ -293,11 +309,15 @@ impl ConfigurationReconciler {
         ctx: &Context,
         data: BTreeMap<String, String>,
         config: &Config,
+        unread: Option<String>,
     ) -> Option<String> {
         let record = &self.consumers.record;
-        let former = config.former.iter().filter(|place| !record.trusts(place));
-        record.trust(former.cloned().collect::<Vec<_>>());
-        record.trust(config.place().ok().cloned());
+        record.trust_gateways(config);
+        if unread.is_some() {
+            // What it holds may be better than this.
+            self.known.lock().good = Some(data);
+            return unread;
+        }
         let written = record.write(ctx.client(), &data).await;
         self.known.lock().good = Some(data);
         written.err().map(|error| {

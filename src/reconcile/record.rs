@@ -17,6 +17,7 @@ use reeve_controller::{Client, Request};
 use serde_json::json;
 
 use crate::api::{INTENT, IPBlock, Intent, Place};
+use crate::config::Config;
 use crate::target::Target;
 
 /// The name of the ConfigMap.
@@ -158,6 +159,13 @@ impl Record {
         }
         let surplus = known.places.len().saturating_sub(MOST);
         known.places.drain(..surplus);
+    }
+
+    /// Follows intents to the gateways that `config` names, the former ones and the present one.
+    pub fn trust_gateways(&self, config: &Config) {
+        let former = config.former.iter().filter(|place| !self.trusts(place));
+        self.trust(former.cloned().collect::<Vec<_>>());
+        self.trust(config.place().ok().cloned());
     }
 
     /// Whether an administrator configured `place`, now or earlier.

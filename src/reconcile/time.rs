@@ -25,6 +25,12 @@ const TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
 /// How often the API server is asked while the clocks differ, or it does not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
+/// How long one answer of the API server may take.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// After this long the `Date` of a later answer is another one.
+const TICK: Duration = Duration::from_secs(2);
+
 /// How long the first decision waits for the first comparison.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -119,15 +125,17 @@ impl Time {
         stop: CancellationToken,
     ) {
         let mut warned = false;
+        let mut last = None;
         loop {
             let asked = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                asked = server.ask() => asked,
+                asked = tokio::time::timeout(ANSWER, server.ask()) => asked,
             };
+            let asked = asked.unwrap_or_else(|_| Err("it did not answer in time".into()));
             let agreed = match asked {
                 Ok(server) => {
-                    let ahead = self.compare(server);
+                    let ahead = self.compare(server.filter(|date| moves(&mut last, *date)));
                     metrics.clock_ahead(ahead.unwrap_or_default());
                     if let Some(ahead) = ahead
                         && !warned
@@ -137,8 +145,11 @@ impl Time {
                             "the node's clock is ahead of the API server's: bans end by the API server's; set the node's clock"
                         );
                     }
+                    // While the clocks differ nothing lies elsewhere than ten seconds ago.
+                    if !warned || ahead.is_none() {
+                        coverage.lock().rearm();
+                    }
                     warned = ahead.is_some();
-                    coverage.lock().rearm();
                     ahead.is_none()
                 }
                 Err(error) => {
@@ -190,7 +201,9 @@ impl Believed {
 impl ServerTime for DateHeader {
     fn ask(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
         Box::pin(async move {
-            let request = http::Request::get("/version").body(kube_client::client::Body::empty());
+            let request = http::Request::get("/version")
+                .header(http::header::CACHE_CONTROL, "no-cache")
+                .body(kube_client::client::Body::empty());
             let request = request.map_err(|error| error.to_string())?;
             // Whatever the answer is, it has a date.
             let answer = self.0.send(request).await;
@@ -205,6 +218,16 @@ impl fmt::Debug for DateHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DateHeader").finish_non_exhaustive()
     }
+}
+
+/// Whether a date goes on since the `last` one, with when that was read. One that stands still comes from a cache and
+/// says nothing of the time.
+fn moves(last: &mut Option<(Timestamp, Instant)>, date: Timestamp) -> bool {
+    if last.is_some_and(|(before, at)| date <= before && at.elapsed() >= TICK) {
+        return false;
+    }
+    *last = Some((date, Instant::now()));
+    true
 }
 
 fn read_date(text: &str) -> Option<Timestamp> {
@@ -223,6 +246,85 @@ mod tests {
 
     fn hours(count: i64) -> SignedDuration {
         SignedDuration::from_hours(count)
+    }
+
+    /// Always the same date.
+    #[derive(Debug)]
+    struct Still(Timestamp);
+
+    impl ServerTime for Still {
+        fn ask(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
+            Box::pin(async { Ok(Some(self.0)) })
+        }
+    }
+
+    /// Behind by three hours, at the pace of time.
+    #[derive(Debug)]
+    struct Behind(Clock);
+
+    impl ServerTime for Behind {
+        fn ask(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
+            Box::pin(async move { Ok(Some(self.0.now() - hours(3))) })
+        }
+    }
+
+    fn watched(clock: &Clock, server: Arc<dyn ServerTime>) -> (Time, Arc<Mutex<Coverage>>) {
+        let (time, coverage) = (Time::new(clock.clone()), Arc::<Mutex<Coverage>>::default());
+        let watching = time.clone().watch(
+            server,
+            Arc::clone(&coverage),
+            Metrics::new(),
+            CancellationToken::new(),
+        );
+        tokio::spawn(watching);
+        (time, coverage)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_date_that_stands_still_does_not_stop_the_time() {
+        let clock = Clock::simulated(start() + hours(3), 1);
+        let (time, _) = watched(&clock, Arc::new(Still(start())));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(time.now(), start() + SignedDuration::from_secs(1));
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!(time.now(), clock.now(), "it is ignored");
+    }
+
+    /// Never answers; counts how often it is asked.
+    #[derive(Debug, Default)]
+    struct Silent(std::sync::atomic::AtomicUsize);
+
+    impl ServerTime for Silent {
+        fn ask(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_is_asked_again() {
+        let silent = Arc::new(Silent::default());
+        let clock = Clock::simulated(start(), 1);
+        let _watched = watched(&clock, Arc::clone(&silent) as Arc<dyn ServerTime>);
+        tokio::time::sleep(Duration::from_secs(40)).await;
+        assert_eq!(silent.0.load(std::sync::atomic::Ordering::Relaxed), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn while_the_clocks_differ_what_is_due_is_not_sent_again_and_again() {
+        let clock = Clock::simulated(start(), 1);
+        let (time, coverage) = watched(&clock, Arc::new(Behind(clock.clone())));
+        let standing = crate::api::Standing {
+            target: "192.0.2.7".parse().unwrap(),
+            place: crate::api::Place::new("xdp", "g:1"),
+        };
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        coverage
+            .lock()
+            .set("a/b", standing, Some(start() - hours(4)));
+        assert_eq!(coverage.lock().take_due(time.now()).len(), 1);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(coverage.lock().take_due(time.now()).is_empty());
     }
 
     #[test]

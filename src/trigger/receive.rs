@@ -97,6 +97,9 @@ impl Route {
     fn refuse(&self, refusal: &Refusal) -> Answer {
         match refusal {
             Refusal::Unauthorized(why) => {
+                if let Some(unlogged) = self.refusals.pass() {
+                    tracing::warn!(trigger = %self.definition.name, why, unlogged, "trigger refused a webhook request");
+                }
                 let mut answer = text(StatusCode::UNAUTHORIZED, *why);
                 let challenge = HeaderValue::from_static("Bearer");
                 answer
