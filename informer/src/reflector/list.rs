@@ -81,9 +81,10 @@ impl<S: Stored> Reflector<S> {
                 .is_none_or(|after| started >= after)
             && !self.refusals.is_recent(&self.endpoint, retry);
         if streaming {
+            let incomplete = progress.incomplete;
             match self.stream(progress).await {
                 Ok(opened) => return Ok(Some(opened)),
-                Err(error) => self.judge_stream(progress, error)?,
+                Err(error) => self.judge_stream(progress, incomplete, error)?,
             }
             progress.pace.ready().await;
             started = Instant::now();
@@ -114,11 +115,18 @@ impl<S: Stored> Reflector<S> {
             listed.version,
             listed.consistent,
         )?;
+        progress.silent_lists = 0;
         Ok(None)
     }
 
-    /// Whether a failed streaming list is followed by pages now, or is a failure.
-    fn judge_stream(&self, progress: &mut Progress, error: Error) -> Result<(), Error> {
+    /// Whether a failed streaming list is followed by pages now, or is a failure. `incomplete` streaming lists in a row
+    /// had ended too early before it.
+    fn judge_stream(
+        &self,
+        progress: &mut Progress,
+        incomplete: u32,
+        error: Error,
+    ) -> Result<(), Error> {
         let (refused, fatal) = match &error {
             Error::Transport(failure) => {
                 let refusal = refusal(failure);
@@ -127,6 +135,8 @@ impl<S: Stored> Reflector<S> {
                     self.refusals.refused(&self.endpoint);
                 }
                 if refusal == Some(Refusal::Silence) && self.refusals.has_offered(&self.endpoint) {
+                    // Silence is counted by itself: it does not make a failure that comes later the second in a row.
+                    progress.incomplete = incomplete;
                     // The server is busy, and pages would be more work for it. If it stays silent, they are read once.
                     progress.silent_lists = progress.silent_lists.saturating_add(1);
                     return if progress.silent_lists == 1 {
@@ -135,7 +145,9 @@ impl<S: Stored> Reflector<S> {
                         Ok(())
                     };
                 }
-                let refused = refusal.is_some() || progress.incomplete > 1;
+                // A list that was not even begun did not break off.
+                let broke_off = progress.incomplete > incomplete;
+                let refused = refusal.is_some() || (broke_off && progress.incomplete > 1);
                 let version = failure.is_expired() || failure.is_too_large_version();
                 progress.unavailable |= version;
                 (refused, !refused && !version)

@@ -41,9 +41,9 @@ pub(super) struct Progress {
     pub(super) streaming_after: Option<Instant>,
     /// A streaming list was refused, and whether the server offers none shows when the pages can be read.
     pub(super) refused: bool,
-    /// How many streaming lists in a row ended before they were complete.
+    /// How many streaming lists in a row ended before they were complete, but for those that met such silence.
     pub(super) incomplete: u32,
-    /// How many streaming lists in a row met silence, of a server that offers them.
+    /// How many streaming lists in a row met silence, of a server that offers them, since a list was read.
     pub(super) silent_lists: u32,
     /// How many consistent lists in a row were older than what is known.
     pub(super) behind: u32,

@@ -152,6 +152,49 @@ async fn a_server_that_offered_streaming_lists_is_asked_again_after_silence_and_
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_pages_were_read_for_silence_a_busy_server_is_given_the_time_it_asks_for_and_not_pages()
+ {
+    let silent = || watch([added("a", "5")]);
+    let script = Script::new([
+        ending([
+            added("a", "5"),
+            initial_end("10"),
+            wait(60),
+            error(410, "Expired"),
+        ]),
+        silent(),
+        silent(),
+        list("20", &[object("a", "5")]),
+        ending([wait(60), error(410, "Expired")]),
+        Answer::Whole {
+            code: 429,
+            headers: vec![("Retry-After", "30".to_owned())],
+            body: String::new(),
+        },
+        // Another time of silence: the first of it is no reason to read pages.
+        silent(),
+        watch([added("a", "5"), initial_end("30")]),
+    ]);
+    let running = start(&script);
+    seconds(300).await;
+    let expected = [
+        "stream",
+        "stream @10",
+        "stream @10",
+        "list limit=500",
+        "watch @20",
+        "stream @20",
+        "stream @20",
+        "stream @20",
+    ];
+    assert_eq!(script.log(), expected);
+    let asked = script.asked();
+    let waited = asked[6].at - asked[5].at;
+    assert!(waited >= Duration::from_secs(30), "{waited:?}");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_busy_server_that_never_ends_the_initial_events_is_given_up_too() {
     let chatter = (0..200).flat_map(|number| [modified("a", &format!("{}", 10 + number)), wait(2)]);
     let script = Script::new([
