@@ -101,7 +101,7 @@ pub enum MetaEvent<'a> {
         key: &'a ObjectKey,
         /// What was known of it last, if anything was.
         last: Option<&'a ObjectMeta>,
-        /// What this controller was shown of it last, if anything was; older than `last` if what was in between was
+        /// What this controller was shown of it last, if that is known; older than `last` if what was in between was
         /// not shown.
         seen: Option<&'a ObjectMeta>,
     },
@@ -133,7 +133,8 @@ impl<'a> MetaEvent<'a> {
         }
     }
 
-    /// Whether `holds` of the object, before or after; true for one that is gone and of which nothing is known.
+    /// Whether `holds` of the object, before or after; true for one that is gone and of which it is not known what was
+    /// shown.
     pub fn any(&self, mut holds: impl FnMut(&ObjectMeta) -> bool) -> bool {
         match self {
             Self::Added { object, .. } => holds(object),
@@ -143,12 +144,11 @@ impl<'a> MetaEvent<'a> {
     }
 }
 
-/// Whether `holds` of either known state of a deleted object; true if none is known. The state that was shown counts,
-/// since a reconcile may have acted on it; so does the last one, which a reconcile may have read from the cache before
-/// it was shown.
+/// Whether `holds` of either known state of a deleted object. The state that was shown counts, since a reconcile may
+/// have acted on it; so does the last one, which a reconcile may have read from the cache before it was shown. True if
+/// it is not known what was shown, whatever the last state was: `holds` may have been true of it.
 fn deleted_of<T>(seen: Option<T>, last: Option<T>, mut holds: impl FnMut(T) -> bool) -> bool {
-    let unknown = seen.is_none() && last.is_none();
-    unknown || seen.is_some_and(&mut holds) || last.is_some_and(holds)
+    seen.is_none_or(&mut holds) || last.is_some_and(holds)
 }
 
 /// Events of objects whose labels satisfy a selector, before or after: one that leaves the selector is seen once more,
@@ -170,8 +170,8 @@ pub fn namespaces(names: impl IntoIterator<Item: Into<String>>) -> Namespaces {
     Namespaces(names.into_iter().map(Into::into).collect())
 }
 
-/// Events of objects for which `holds`, before or after; and of those that are gone and of which nothing is known
-/// (controller-runtime: `NewPredicateFuncs`, which looks at the new object only).
+/// Events of objects for which `holds`, before or after; and of those that are gone and of which it is not known what
+/// was shown (controller-runtime: `NewPredicateFuncs`, which looks at the new object only).
 pub fn object<K: Watched>(
     holds: impl Fn(&K) -> bool + Send + Sync + 'static,
 ) -> impl Predicate<K> + 'static {
@@ -493,6 +493,7 @@ mod tests {
     #[test]
     fn leaving_a_selector_is_seen() {
         let (inside, outside) = (labelled(&[("app", "shop")]), labelled(&[("app", "other")]));
+        let undecodable = labelled(&[]);
         let added = |object: &Arc<ConfigMap>| Event::Added {
             object: Arc::clone(object),
             initial: false,
@@ -526,6 +527,18 @@ mod tests {
             (
                 "leaves and is deleted, as one event",
                 merged(Some(&inside), Some(&outside)),
+                true,
+            ),
+            (
+                "deleted outside, and what was shown is not known",
+                merged(None, Some(&outside)),
+                true,
+            ),
+            (
+                "was shown, does not decode, leaves and is deleted",
+                merged(Some(&undecodable), Some(&outside))
+                    .filter_map(|object| (!Arc::ptr_eq(&object, &undecodable)).then_some(object))
+                    .unwrap(),
                 true,
             ),
             (

@@ -38,7 +38,8 @@ pub enum Event<S: ?Sized> {
         last: Option<Arc<S>>,
         /// The state this handler was shown last, if it is known. It differs from `last` if the server's final state
         /// was never shown, or if an update that waited was merged with the deletion. A filter evaluates this state:
-        /// it decides whether the handler has the object at all.
+        /// it decides whether the handler has the object at all. Where it is not known, a filter lets the deletion
+        /// pass, whatever `last` is.
         seen: Option<Arc<S>>,
         /// True if the deletion was not seen, only found out: `last` may be out of date (client-go:
         /// `DeletedFinalStateUnknown`).
@@ -75,8 +76,8 @@ impl<S: ?Sized> Event<S> {
     /// The same event about what `view` makes of each object, if it makes anything of it.
     ///
     /// An update from an object without a view is told as `Added`, also to who was told of an earlier state; one to
-    /// an object without a view is not told, its deletion is. Of an object that is old and new at once `view` is
-    /// asked once.
+    /// an object without a view is not told, its deletion is: with `seen` unknown, for what was told last is a state
+    /// before that. Of an object that is old and new at once `view` is asked once.
     #[must_use]
     pub fn filter_map<T: ?Sized>(
         self,

@@ -206,9 +206,9 @@ impl<P, H> Filtered<P, H> {
                 seen,
                 tombstone,
             } => {
-                let state = seen.as_ref().or(last.as_ref());
-                // An unknown state may have satisfied it: better one deletion too many than one too few.
-                if !state.is_none_or(|state| (self.condition)(state)) {
+                // An unknown state may have satisfied it, whatever the last was: better one deletion too many than one
+                // too few.
+                if !seen.as_ref().is_none_or(|seen| (self.condition)(seen)) {
                     return None;
                 }
                 // The handler gets no state that does not satisfy the condition.
