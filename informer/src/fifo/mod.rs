@@ -109,8 +109,13 @@ pub trait Fifo<S: Stored>: Send + Sync + 'static {
         self.len() == 0
     }
 
-    /// False when so many deltas wait, or a whole list, that producers should wait.
+    /// False when so many deltas wait that producers should wait.
     fn has_room(&self) -> bool;
+
+    /// False when producers should wait before they read another list.
+    fn has_room_for_list(&self) -> bool {
+        self.has_room()
+    }
 
     /// Told when there may be something to process.
     fn readable(&self) -> &Notify;

@@ -48,8 +48,8 @@ enum Sync {
 // === impl RealFifo ===
 
 impl<S: Stored> RealFifo<S> {
-    /// A queue in which up to `capacity` deltas wait before producers are held (client-go: 2,000). So they are while a
-    /// list waits, whatever its size.
+    /// A queue in which up to `capacity` deltas wait before producers are held (client-go: 2,000). Another list is held
+    /// while one waits, whatever its size.
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         Self {
@@ -169,6 +169,10 @@ impl<S: Stored> Fifo<S> for RealFifo<S> {
     }
 
     fn has_room(&self) -> bool {
+        self.len() < self.capacity
+    }
+
+    fn has_room_for_list(&self) -> bool {
         let inner = self.inner.lock();
         inner.lists == 0 && inner.deltas.len() < self.capacity
     }

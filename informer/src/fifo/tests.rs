@@ -149,13 +149,18 @@ fn producers_are_held_at_the_capacity_and_let_go_when_there_is_room() {
 }
 
 #[test]
-fn a_list_that_waits_holds_producers_whatever_its_size() {
-    let fifo = RealFifo::<ConfigMap>::new(100);
+fn a_list_that_waits_holds_another_whatever_its_size_and_changes_only_at_the_capacity() {
+    let fifo = RealFifo::<ConfigMap>::new(3);
     fifo.replace(all(&["a@1"], "1"));
-    assert!(!fifo.has_room());
+    assert!(fifo.has_room() && !fifo.has_room_for_list());
     fifo.push(add("b@2"));
+    assert!(fifo.has_room() && !fifo.has_room_for_list());
+    fifo.push(add("c@3"));
+    assert!(!fifo.has_room());
     next(&fifo);
-    assert!(fifo.has_room(), "the list was processed");
+    assert!(fifo.has_room_for_list(), "the list was processed");
+    fifo.push(add("d@4"));
+    assert!(!fifo.has_room() && !fifo.has_room_for_list());
 }
 
 #[tokio::test(start_paused = true)]

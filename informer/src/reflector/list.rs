@@ -68,8 +68,7 @@ impl Ahead {
 impl<S: Stored> Reflector<S> {
     /// Reads the present state into the queue. A streaming list goes on as the watch that is returned.
     pub(super) async fn list(&self, progress: &mut Progress) -> Result<Option<Opened>, Error> {
-        // At most one list waits for the store.
-        self.room().await;
+        self.room_for_list().await;
         progress.pace.ready().await;
         let mut started = Instant::now();
         // A server that seems to be behind is asked for its newest state until that is settled.

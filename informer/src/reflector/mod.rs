@@ -19,7 +19,7 @@
 //! | the watch is silent for 90 s | opens a second at the last version, then drops the first |
 //! | an object cannot be read, says that it is of another type, or its type or a transform panics at it | quarantines it; the others go on |
 //! | a list is older than what is known | refuses it; after three in a row, accepts that history began anew |
-//! | the store has not taken the last list yet, because a handler blocks it | waits before it lists again |
+//! | the store has not taken the last list yet, because a handler blocks it | waits before it lists again; a watch goes on until the queue is full |
 //! | an event is not newer than what is known | drops it; after ten in a row, asks the server where it stands |
 //! | the third 5xx, undecodable line or too large version in a row in a stream | lists again, after a back-off |
 //!
@@ -218,6 +218,13 @@ impl<S: Stored> Reflector<S> {
         match &self.selection.scope {
             Scope::Cluster => None,
             Scope::Namespace(name) => Some(name),
+        }
+    }
+
+    /// Returns when the queue takes a list: at most one waits for the store.
+    async fn room_for_list(&self) {
+        while !self.fifo.has_room_for_list() {
+            self.fifo.writable().notified().await;
         }
     }
 
