@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::initial::Initial;
 use super::react::{Refusal, refusal};
 use super::watch::Opened;
-use super::{Error, Progress, Reflector};
+use super::{Error, Progress, Reflector, listed_version};
 use crate::decode::{
     Budget, Frame, Identity, ListPage, Undecodable, changed, continue_token, decode_frame,
     read_list,
@@ -289,7 +289,7 @@ impl<S: Stored> Reflector<S> {
         };
         let body = self.body(request).await?;
         let page = read_list::<S>(&body, &self.decoding, None, &mut Budget::new()).await?;
-        Ok(page.resource_version.into())
+        Ok(listed_version(page.resource_version.into()))
     }
 
     async fn body(&self, request: ListRequest) -> Result<Bytes, transport::Error> {

@@ -15,7 +15,7 @@
 //! | the watch ends at once, again and again | backs off between attempts |
 //! | 410, as HTTP status or in the stream; an object in the stream that the server cannot read itself | lists again, after a back-off |
 //! | 429, 5xx, no connection | backs off (at least `Retry-After`) and watches again, without listing |
-//! | a list has no version, so that the watch after it begins with all objects in any order | takes them all |
+//! | a list has no version, or "0", so that the watch after it begins with all objects in any order | takes them all; lists again if the watch ends, or is silent for 90 s, before anything but additions came |
 //! | the watch is silent for 90 s | opens a second at the last version, then drops the first |
 //! | an object cannot be read, says that it is of another type, or its type or a transform panics at it | quarantines it; the others go on |
 //! | a list is older than what is known | refuses it; after three in a row, accepts that history began anew |
@@ -178,10 +178,12 @@ impl<S: Stored> Reflector<S> {
                 Ok(opened) => self.follow(&mut progress, opened).await,
                 Err(error) => {
                     self.recorder.record(Measurement::ListFailed);
-                    error
+                    Some(error)
                 }
             };
-            self.back_off(&mut progress, &error).await;
+            if let Some(error) = error {
+                self.back_off(&mut progress, &error).await;
+            }
         }
     }
 
@@ -323,6 +325,7 @@ impl<S: Stored> Reflector<S> {
         version: ResourceVersion,
         consistent: bool,
     ) -> Result<(), Error> {
+        let version = listed_version(version);
         let mut anew = false;
         if let Some(known) = progress
             .version
@@ -371,6 +374,14 @@ impl<S: Stored> Reflector<S> {
         });
         Ok(())
     }
+}
+
+/// The version of a list. A watch after "0" begins with everything, as one without a version does: it is none.
+fn listed_version(version: ResourceVersion) -> ResourceVersion {
+    if version.as_str() == "0" {
+        return ResourceVersion::default();
+    }
+    version
 }
 
 /// How objects of `endpoint` are read. Of metadata alone the server says that it is that.

@@ -41,7 +41,8 @@ struct Session {
     until: Instant,
     /// Changes that were news.
     events: u64,
-    /// What is added may have been there before, and comes in any order (a watch without a version).
+    /// What is added may have been there before, and comes in any order (a watch without a version), until anything
+    /// else than an addition comes.
     synthetic: bool,
 }
 
@@ -61,8 +62,12 @@ enum Step {
 }
 
 impl<S: Stored> Reflector<S> {
-    /// Follows changes until everything has to be read again, and says why.
-    pub(super) async fn follow(&self, progress: &mut Progress, opened: Option<Opened>) -> Error {
+    /// Follows changes until everything has to be read again, and says what failed, if anything did.
+    pub(super) async fn follow(
+        &self,
+        progress: &mut Progress,
+        opened: Option<Opened>,
+    ) -> Option<Error> {
         let mut opened = opened;
         let mut brief = 0;
         loop {
@@ -78,7 +83,7 @@ impl<S: Stored> Reflector<S> {
                         self.recorder.record(Measurement::WatchFailed);
                         match self.recover(progress, error.into(), false).await {
                             Ok(()) => continue,
-                            Err(error) => return error,
+                            Err(error) => return Some(error),
                         }
                     }
                 },
@@ -91,8 +96,9 @@ impl<S: Stored> Reflector<S> {
                 synthetic: from_nothing,
             };
             let end = self.consume(progress, lines, &mut session).await;
-            if session.synthetic {
-                // The rest of what was there may not have come: the next watch begins with everything again.
+            // The rest of what was there may not have come. Another such watch would not say what is gone since.
+            let again = session.synthetic;
+            if again {
                 progress.version = Some(ResourceVersion::default());
             }
             let lasted = session.started.elapsed();
@@ -103,7 +109,7 @@ impl<S: Stored> Reflector<S> {
                 short,
             });
             brief = if lasted < SHORT { brief + 1 } else { 0 };
-            let worked = !short && brief < BRIEF_WATCHES;
+            let worked = !short && brief < BRIEF_WATCHES && !(again && lasted < SHORT);
             match end {
                 End::Replaced(second) => opened = Some(second),
                 // A connection that carried a watch for a while broke: that is no failure of the server, and
@@ -118,9 +124,12 @@ impl<S: Stored> Reflector<S> {
                 End::Closed => self.back_off(progress, &Error::Incomplete).await,
                 End::Failed(error) => {
                     if let Err(error) = self.recover(progress, error, true).await {
-                        return error;
+                        return Some(error);
                     }
                 }
+            }
+            if again {
+                return None;
             }
         }
     }
@@ -197,7 +206,6 @@ impl<S: Stored> Reflector<S> {
                     Err(transport::Error::Silent { .. }) if SHORT < idle => {
                         // Open and quiet: what failed before is over.
                         proven = true;
-                        session.synthetic = false;
                         progress.scattered = false;
                         self.recovered();
                         continue;
@@ -219,6 +227,10 @@ impl<S: Stored> Reflector<S> {
                 Err(transport::Error::Silent { after }) => {
                     self.recorder.record(Measurement::WatchStalled);
                     progress.silences += 1;
+                    if session.synthetic {
+                        // There is no version to open a second one at.
+                        return End::Closed;
+                    }
                     if progress.is_too_silent()
                         && let Err(error) = self.probe(progress).await
                     {

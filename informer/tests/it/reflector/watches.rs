@@ -278,49 +278,72 @@ async fn what_the_server_cannot_read_of_its_store_is_listed_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_without_a_version_begins_with_all_objects_in_any_order() {
-    let script = Script::new([
-        no_streaming(),
-        list("", &[]),
-        // It breaks off before all of them came.
-        ending([added("a", "50")]),
-        ending([
-            added("a", "50"),
-            added("b", "30"),
-            modified("b", "51"),
-            // From here on the order counts.
-            added("c", "40"),
-            wait(2),
-        ]),
-        watch([]),
-    ]);
-    let running = start(&script);
-    seconds(60).await;
-    assert_eq!(running.store(), "a@50 b@51");
-    assert_eq!(running.informer.health().stale, 1);
-    let log = script.log();
-    let expected = ["stream", "list limit=500", "watch", "watch", "watch @51"];
-    assert_eq!(log, expected);
-    running.stop().await;
+    for version in ["", "0"] {
+        let script = Script::new([
+            no_streaming(),
+            list(version, &[]),
+            ending([
+                added("a", "50"),
+                added("b", "30"),
+                added("d", "20"),
+                modified("b", "51"),
+                // From here on the order counts.
+                added("c", "40"),
+                wait(2),
+            ]),
+            watch([]),
+        ]);
+        let running = start(&script);
+        seconds(60).await;
+        assert_eq!(running.store(), "a@50 b@51 d@20", "{version:?}");
+        assert_eq!(running.informer.health().stale, 1);
+        let log = script.log();
+        let expected = ["stream", "list limit=500", "watch", "watch @51"];
+        assert_eq!(log, expected);
+        running.stop().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_that_a_watch_without_a_version_began_with_are_complete_after_a_second_of_quiet() {
+async fn what_goes_between_two_watches_without_a_version_is_found_by_a_list() {
+    for version in ["", "0"] {
+        for ends in [true, false] {
+            let begin = [added("a", "50"), added("b", "30")];
+            let first = if ends {
+                ending(begin.into_iter().chain([wait(60)]))
+            } else {
+                watch(begin)
+            };
+            let script = Script::new([
+                no_streaming(),
+                list(version, &[object("a", "50"), object("b", "30")]),
+                first,
+                list(version, &[object("a", "50")]),
+                watch([added("a", "50"), bookmark("60")]),
+            ]);
+            let running = start(&script);
+            seconds(150).await;
+            let list = "list limit=500";
+            assert_eq!(script.log(), ["stream", list, "watch", list, "watch"]);
+            assert_eq!(running.store(), "a@50", "{version:?}, it ends: {ends}");
+            assert_eq!(running.informer.health().failure, None);
+            running.stop().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_a_watch_without_a_version_begins_with_may_come_after_a_pause() {
     let script = Script::new([
         no_streaming(),
         list("", &[]),
-        ending([
-            added("a", "50"),
-            added("b", "30"),
-            wait(2),
-            added("c", "40"),
-            wait(2),
-        ]),
-        watch([]),
+        watch([added("a", "50"), wait(20), added("b", "30"), bookmark("60")]),
     ]);
     let running = start(&script);
     seconds(60).await;
     assert_eq!(running.store(), "a@50 b@30");
-    assert_eq!(script.log().last().unwrap(), "watch @50");
+    assert_eq!(running.informer.last_sync_resource_version().as_str(), "60");
+    assert_eq!(running.informer.health().stale, 0);
     running.stop().await;
 }
 
