@@ -188,8 +188,9 @@ impl<'a, S: Stored> Transaction<'a, S> {
             let order = version::compare(version, known.resource_version());
             let other = !uid.is_empty() && uid != known.uid();
             let stale = if other {
-                // A later object of this name, all of which could not be read, took the place of the known one.
-                seen.is_some() || order != Some(Ordering::Greater)
+                // A later object of this name, all of which could not be read, took the place of the known one. So it
+                // may be where versions have no order: a stream tells of a former object before that of the next.
+                seen.is_some() || matches!(order, Some(Ordering::Less | Ordering::Equal))
             } else {
                 order == Some(Ordering::Less) && self.is_comparable(known)
             };

@@ -79,6 +79,10 @@ fn changes_make_the_events_that_tell_of_them() {
         // A later object of the name, which could not be read either.
         (Delta::Added(map("d@10")), &["+d@10"]),
         (unreadable("d", "later", "12"), &["-d@10!"]),
+        // The same where versions have no order.
+        (Delta::Added(map("e@x")), &["+e@x"]),
+        (seen("e@y/other"), &["stale"]),
+        (unreadable("e", "later", "y"), &["-e@x!"]),
     ];
     for (number, (delta, expected)) in cases.into_iter().enumerate() {
         // What a server's stream has told so far.
