@@ -14,8 +14,9 @@ use tokio::net::TcpListener;
 
 use crate::harness::{clock, run, seconds};
 
-#[tokio::test]
-async fn an_answer_of_503_comes_back_after_one_request() {
+/// The answer to a request through a client for a server whose first answer is 503 and whose second is 200, and how
+/// many requests came.
+async fn through(client: impl FnOnce(Config) -> Client) -> (u16, usize) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let requests = Arc::new(AtomicUsize::new(0));
@@ -29,20 +30,35 @@ async fn an_answer_of_503_comes_back_after_one_request() {
             }
             let head = String::from_utf8(head).unwrap().to_lowercase();
             assert!(head.contains("user-agent: greeter/1.2\r\n"), "{head}");
-            counted.fetch_add(1, Ordering::SeqCst);
-            let answer = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            let status = match counted.fetch_add(1, Ordering::SeqCst) {
+                0 => "503 Service Unavailable",
+                _ => "200 OK",
+            };
+            let answer =
+                format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
             stream.write_all(answer.as_bytes()).await.unwrap();
         }
     });
-    let options = connect::Options::new().user_agent("greeter/1.2");
-    let client = connect::connect(Config::new(url.parse().unwrap()), &options).unwrap();
+    let config = Config::new(url.parse().unwrap());
+    assert!(config.default_retry, "kube-client's default");
     let request = Request::get("/version").body(Body::empty()).unwrap();
-    let answer = client.send(request).await.unwrap();
-    assert_eq!(
-        (answer.status().as_u16(), requests.load(Ordering::SeqCst)),
-        (503, 1)
-    );
+    let answer = client(config).send(request).await.unwrap();
     server.abort();
+    (answer.status().as_u16(), requests.load(Ordering::SeqCst))
+}
+
+#[tokio::test]
+async fn an_answer_of_503_comes_back_after_one_request() {
+    let options = connect::Options::new().user_agent("greeter/1.2");
+    let ours = through(|config| connect::connect(config, &options).unwrap()).await;
+    assert_eq!(ours, (503, 1));
+    // The same server and configuration, through the client that does retry.
+    let theirs = through(|mut config| {
+        let agent = http::HeaderValue::from_static("greeter/1.2");
+        config.headers.push((http::header::USER_AGENT, agent));
+        Client::try_from(config).unwrap()
+    });
+    assert_eq!(theirs.await, (200, 2));
 }
 
 #[tokio::test(start_paused = true)]
