@@ -3,7 +3,8 @@
 //! A key is held back until they show what it wrote ([`OwnWrites::hold`]). Keys that do not come back are looked after
 //! by a sweep ([`OwnWrites::sweep`]), about once a second while there are any:
 //!
-//! * what the caches show by now, or have not shown within the time-out, is forgotten;
+//! * what the caches show by now, or have not shown within the time-out, is forgotten; but for writes whose answers were
+//!   lost, which wait ten minutes for their key: its back-off may be longer than the time-out;
 //! * an **object of ours that no cache ever showed** may be deleted unseen: a list made again, or a history cut short,
 //!   has neither its creation nor its deletion, so no event brings the key back. When a store has passed the version
 //!   of the write and has not the object, the server is asked, once. If the object is gone the key comes back; if it is
@@ -37,7 +38,8 @@ const SWEEP: Duration = Duration::from_secs(1);
 const ASKS: usize = 8;
 /// How long one answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
-/// A store that has not come to a write for so long is not waited for any more: the server is asked.
+/// A store that has not come to a write for so long is not waited for any more: the server is asked. A key that has not
+/// come back for so long is not waited for either.
 const LATE: Duration = Duration::from_secs(600);
 
 /// The writes of all keys of a controller.
@@ -229,6 +231,18 @@ impl<R: RequestKey> OwnWrites<R> {
         self.news.notify_one();
     }
 
+    /// Workers begin: those before them, and what was asked for them, are gone. The keys come back, and have their time
+    /// from now on, for the caches may have stood still meanwhile.
+    pub(super) fn begin(&self) {
+        let mut noted = self.noted.lock();
+        noted.asks.clear();
+        let now = Instant::now();
+        for unseen in noted.unseen.values_mut() {
+            (unseen.since, unseen.look) = (now, FIRST_LOOK);
+            (unseen.held, unseen.asked) = (None, false);
+        }
+    }
+
     /// Whether `key`, which has failed so often in a row, may be reconciled.
     pub(super) fn hold(&self, key: &R, failures: u32) -> Hold {
         // What the last run of this key wrote was noted before the queue could hand it out again.
@@ -312,8 +326,10 @@ impl<R: RequestKey> OwnWrites<R> {
             if unseen.held.is_some() || age < SWEEP {
                 continue;
             }
-            unseen.writes.retain(|own| !own.is_seen());
-            if unseen.writes.is_empty() || age >= self.limit {
+            // What was lost, the server is asked about when the key comes.
+            let keeps = |own: &Own| age < self.limit || (own.is_lost() && age < LATE);
+            unseen.writes.retain(|own| keeps(own) && !own.is_seen());
+            if unseen.writes.is_empty() {
                 noted.unseen.remove(&key);
             }
         }

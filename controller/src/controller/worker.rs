@@ -167,6 +167,9 @@ impl<R: RequestKey> Workshop<R> {
         ticket: &Ticket,
         cut: impl Future<Output = Result<End, BoxError>>,
     ) -> Result<End, BoxError> {
+        if let Some(own_writes) = &self.own_writes {
+            own_writes.begin();
+        }
         let mut tasks = JoinSet::new();
         for _ in 0..workers {
             let workshop = Arc::clone(self);

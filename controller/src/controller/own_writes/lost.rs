@@ -33,7 +33,6 @@ impl<R: RequestKey> OwnWrites<R> {
     /// Asks the server about the lost writes of the keys that are held, until it is dropped. How often is said by the
     /// [`Asking`](crate::cache::Asking) of each key, and by the budget of each cluster.
     pub(in crate::controller) async fn ask_for_lost(&self) -> Infallible {
-        self.ask_again();
         let mut asking = FuturesUnordered::new();
         loop {
             tokio::select! {
@@ -44,14 +43,6 @@ impl<R: RequestKey> OwnWrites<R> {
                 }
             }
         }
-    }
-
-    /// What was asked before was cut off with the workers.
-    fn ask_again(&self) {
-        let mut noted = self.noted.lock();
-        let asked = noted.unseen.iter().filter(|(_, unseen)| unseen.asked);
-        noted.asks = asked.map(|(key, _)| key.clone()).collect();
-        self.questions.notify_one();
     }
 
     fn take_questions(&self) -> Vec<Question<R>> {

@@ -92,7 +92,7 @@ async fn what_a_key_wrote_before_its_lease_was_lost_it_waits_for_when_it_leads_a
     let controller = Controller::builder("test")
         .for_kind::<ConfigMap>()
         .owns::<Secret>()
-        .own_writes_timeout(Duration::from_secs(3600))
+        .own_writes_timeout(Duration::from_secs(45))
         .lease(lease())
         .complete(reconciler);
     let running = start(&fake, []).await;
@@ -108,7 +108,8 @@ async fn what_a_key_wrote_before_its_lease_was_lost_it_waits_for_when_it_leads_a
     let lease = Duration::from_secs(40);
     let leads = || handle.state() == State::Running;
     eventually_within(lease, "it leads again", leads).await;
-    sleep(Duration::from_secs(60)).await;
+    // More than its time from when it wrote, and less than from when it leads.
+    sleep(Duration::from_secs(30)).await;
     assert_eq!(*seen.lock(), ["made false"], "its cache is behind");
     fake.hold_watches(false);
     eventually("it runs again", || seen.lock().len() == 2).await;

@@ -567,28 +567,21 @@ async fn a_server_that_is_away_gives_no_key_up() {
             noted.lock().push(error.to_string());
         })
         .complete(reconciler);
-    let refusing = |code| {
-        fake.hook(move |method, _| (*method == Method::PATCH).then_some(Fate::Refuse(code)));
-    };
-    refusing(503);
+    // The codes of the next writes; then it is away.
+    let codes: Arc<Mutex<Vec<u16>>> = Arc::default();
+    let next = Arc::clone(&codes);
+    fake.hook(move |method, _| {
+        let code = || next.lock().pop().unwrap_or(503);
+        (*method == Method::PATCH).then(|| Fate::Refuse(code()))
+    });
     let running = start(&fake, [controller.unwrap()]).await;
     sleep(Duration::from_secs(30)).await;
     assert_eq!(*told.lock(), [""; 0]);
     let during = seen.lock().len();
     assert!(during > 10, "{during} tries");
     // One failure of its own in between, and another outage.
-    refusing(403);
-    eventually_within(Duration::from_secs(60), "refused", || {
-        seen.lock().len() == during + 1
-    })
-    .await;
-    refusing(500);
-    eventually_within(Duration::from_secs(120), "away again", || {
-        seen.lock().len() == during + 2
-    })
-    .await;
-    refusing(403);
-    eventually_within(Duration::from_secs(300), "given up", || {
+    *codes.lock() = vec![403, 403, 500, 403];
+    eventually_within(Duration::from_secs(480), "given up", || {
         told.lock().len() == 1
     })
     .await;
@@ -606,6 +599,7 @@ async fn a_server_that_is_away_gives_no_key_up() {
     );
     assert!(told.lock()[0].contains("403"), "{told:?}");
     // What is forgotten is forgotten: again three tries.
+    *codes.lock() = vec![403; 3];
     fake.put(&path("a"), map("3"));
     eventually("given up again", || told.lock().len() == 2).await;
     assert_eq!(seen.lock().len(), during + 3);
