@@ -50,6 +50,11 @@ impl Registration {
     pub async fn remove(&self) {
         self.handle.remove().await;
     }
+
+    /// Removes the handler, and does not wait: a callback may run still.
+    pub(crate) fn unregister(&self) {
+        self.handle.unregister();
+    }
 }
 
 impl Drop for Registration {

@@ -297,14 +297,24 @@ impl<R: RequestKey> Run<R> {
         }
         tracing::info!(controller = name, workers, "starting workers");
         self.ticket.enter(State::Running);
+        let mut detached = None;
         let cut = async {
             tokio::select! {
                 biased;
-                () = lost => Ok(End::Lost),
+                () = lost => {
+                    // At once: workers that block their threads may take their time to end.
+                    detached = Some(self.watching.detach());
+                    self.ticket.enter(State::Standby);
+                    Ok(End::Lost)
+                }
                 late = wait.for_late() => Err(late),
             }
         };
-        workshop.run(workers, &self.ticket, cut).await
+        let end = workshop.run(workers, &self.ticket, cut).await;
+        if let Some(detached) = detached {
+            detached.await;
+        }
+        end
     }
 }
 

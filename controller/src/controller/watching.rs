@@ -232,6 +232,7 @@ impl<R: RequestKey> Watching<R> {
         let registered: Vec<_> = registered.collect();
         for registered in &registered {
             registered.removed.cancel();
+            registered.registration.unregister();
         }
         self.forget_late();
         Box::pin(async move {
@@ -295,17 +296,18 @@ impl<R: RequestKey> Watching<R> {
         all.into_iter().find(|member| !member.is_attached())
     }
 
-    /// Takes every handler away, has no source read, and returns when no handler runs any more.
-    pub(super) async fn detach(&self) {
-        self.leave(Stage::Apart).await;
+    /// Takes every handler away, has no source read, and returns the future that ends when no handler runs any more.
+    /// Whether or not that is polled, they are gone.
+    pub(super) fn detach(&self) -> BoxFuture<'static, ()> {
+        self.leave(Stage::Apart)
     }
 
     /// As [`Watching::detach`], and forgets all watches and sources.
-    pub(super) async fn end(&self) {
-        self.leave(Stage::Over).await;
+    pub(super) fn end(&self) -> BoxFuture<'static, ()> {
+        self.leave(Stage::Over)
     }
 
-    async fn leave(&self, stage: Stage) {
+    fn leave(&self, stage: Stage) -> BoxFuture<'static, ()> {
         let (registered, over) = {
             let mut state = self.state.lock();
             let state = &mut *state;
@@ -328,9 +330,14 @@ impl<R: RequestKey> Watching<R> {
         };
         // Outside of the lock: what is dropped there may take others.
         drop(over);
-        for registered in registered {
-            registered.registration.remove().await;
+        for registered in &registered {
+            registered.registration.unregister();
         }
+        Box::pin(async move {
+            for registered in registered {
+                registered.registration.remove().await;
+            }
+        })
     }
 
     /// What is to be ready now: of a standby, none of the sources.
@@ -388,11 +395,17 @@ impl<R: RequestKey> Inspect for Watching<R> {
     }
 
     fn remove(&self, id: Id) -> BoxFuture<'static, ()> {
-        let source = {
+        let (source, unread) = {
             let mut state = self.state.lock();
             let place = state.gauges.iter().position(|(known, _)| *known == id);
-            place.map(|place| state.gauges.remove(place).1)
+            let source = place.map(|place| state.gauges.remove(place).1);
+            let is_it = |gauge| source.as_ref().is_some_and(|it| Arc::ptr_eq(it, &gauge));
+            let unread = state.sources.iter().position(|it| is_it(it.gauge()));
+            let unread = unread.map(|place| state.sources.remove(place));
+            (source, unread)
         };
+        // Outside of the lock: what is dropped there may take others.
+        drop(unread);
         if let Some(source) = source {
             self.forget(&source);
         }

@@ -25,6 +25,9 @@ use crate::manager::Ticket;
 use crate::metrics::ControllerMetrics;
 use crate::reconcile::{Error, Outcome, Reconciler, RequestKey};
 
+/// How long workers may take to be dropped before it is said that they block their threads.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// A reconciler with its types erased.
 pub(crate) trait AnyReconciler<R>: Send + Sync {
     fn reconcile(&self, ctx: Context, request: R) -> BoxFuture<'_, Result<Outcome, Error>>;
@@ -194,7 +197,14 @@ impl<R: RequestKey> Workshop<R> {
             end = ended => end,
             never = self.sweep() => match never {},
         };
-        tasks.shutdown().await;
+        if timeout(PATIENCE, tasks.shutdown()).await.is_err() {
+            tracing::error!(
+                controller = %self.around.controller,
+                workers = tasks.len(),
+                "workers cannot be dropped: they block their threads; the controller does nothing until they end"
+            );
+            tasks.shutdown().await;
+        }
         end
     }
 

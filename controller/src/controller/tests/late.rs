@@ -1,8 +1,11 @@
 //! Watches and sources that are added to a controller that was added to a manager.
 
+use reeve_workqueue::Queue;
+
 use super::*;
 use crate::cache::View;
-use crate::manager::Handle;
+use crate::controller::watching::Watching;
+use crate::manager::{Handle, Inspect};
 use crate::predicate::MetaEvent;
 
 const OTHERS: &str = "/api/v1/namespaces/ns/secrets";
@@ -289,6 +292,46 @@ async fn a_watch_that_cannot_be_followed_is_no_longer_waited_for_when_it_is_remo
     assert!(handle.health().unavailable.is_empty());
     sleep(Duration::from_secs(100)).await;
     assert_eq!(handle.state(), State::Running);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_removed_is_gone_at_once_though_somebody_waits_for_it() {
+    let fake = Fake::default();
+    let running = start(&fake, []).await;
+    let queue = Queue::<Request>::builder().build();
+    let caches = running.manager.caches();
+    let filters: Arc<[Box<dyn crate::predicate::Filter>]> = Arc::new([]);
+    let watching = Watching::new("test", queue.clone(), caches.clone(), filters);
+    let id = watching.add(secrets().close()).unwrap().unwrap();
+    watching.attach();
+    watching.synced().await;
+    let _waiting = watching.all();
+    drop(watching.remove(id));
+    fake.put(&format!("{OTHERS}/s"), json!({"metadata": {}}));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(queue.len(), 0);
+    // A source that was not started yet.
+    let (sender, requests) = source::channel::<Request>(1);
+    let id = watching.add_source(requests.into()).unwrap();
+    drop(watching.remove(id));
+    let late = sender.try_send(Request::namespaced("ns", "late"));
+    assert_eq!(late, Err(source::SendError::Stopped));
+    // With all others.
+    let id = watching.add(secrets().close()).unwrap().unwrap();
+    watching.synced().await;
+    let _waiting = watching.all();
+    drop(watching.detach());
+    fake.put(&format!("{OTHERS}/t"), json!({"metadata": {}}));
+    sleep(Duration::from_secs(1)).await;
+    let named: Vec<String> = queue
+        .snapshot_of(10)
+        .items
+        .iter()
+        .map(|item| item.item.to_string())
+        .collect();
+    assert_eq!(named, ["ns/s"], "t came later");
+    drop(watching.remove(id));
     running.end().await;
 }
 

@@ -141,3 +141,70 @@ async fn a_lease_that_is_gone_leaves_no_series() {
     running.end().await;
     assert!(text().contains("leader_election_master_status{name=\"lock\"} 0"));
 }
+
+/// What the threads of a runtime log.
+fn logged(runtime: &mut tokio::runtime::Builder) -> (crate::fake::Lines, impl Drop + use<>) {
+    let (lines, guard) = crate::fake::Lines::capture();
+    let dispatch = tracing::dispatcher::get_default(Clone::clone);
+    runtime.on_thread_start(move || {
+        // For as long as the thread lives.
+        std::mem::forget(tracing::dispatcher::set_default(&dispatch));
+    });
+    (lines, guard)
+}
+
+#[test]
+fn a_worker_that_blocks_its_thread_keeps_no_source_read_when_its_lease_is_lost() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let (lines, _guard) = logged(&mut runtime);
+    let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
+    let (unblock, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = Arc::new(Mutex::new(blocked));
+    // Held by the stream while the source is read.
+    let read = Arc::new(());
+    let given = Arc::clone(&read);
+    let is_read = || Arc::strong_count(&read) > 2;
+    let source = source::Source::starting(move || {
+        let given = Arc::clone(&given);
+        async move {
+            let stream = futures::stream::pending::<Result<Request, std::convert::Infallible>>();
+            Ok(futures::StreamExt::inspect(stream, move |_| {
+                let _ = &given;
+            }))
+        }
+    });
+    let reconciler = reconcile::function(move |_: Context, _: Request| {
+        let blocked = Arc::clone(&blocked);
+        async move {
+            // It ends when `unblock` is dropped.
+            let _ = tokio::task::block_in_place(|| blocked.lock().recv());
+            Ok::<_, reconcile::Error>(Outcome::done())
+        }
+    });
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .watches_source(source)
+        .lease(lease().retry_period(Duration::from_millis(100)))
+        .complete(reconciler);
+    runtime.block_on(async {
+        let fake = Fake::default();
+        fake.put(&path("a"), map("1"));
+        let running = start(&fake, []).await;
+        let handle = running.manager.add_controller(controller.unwrap()).unwrap();
+        let at_work = || !handle.health().at_work.is_empty();
+        let limit = Duration::from_secs(60);
+        eventually_within(limit, "it works and reads", || at_work() && is_read()).await;
+        let mut stolen = fake.object(LEASE).unwrap();
+        stolen["spec"]["holderIdentity"] = json!("thief");
+        stolen["spec"]["leaseDurationSeconds"] = json!(600);
+        fake.put(LEASE, stolen);
+        eventually_within(limit, "it reads nothing", || !is_read()).await;
+        let stands_by = || handle.state() == State::Standby;
+        eventually_within(limit, "it stands by", stands_by).await;
+        assert!(at_work(), "it could not be dropped");
+        let said = || lines.text().contains("workers cannot be dropped");
+        eventually_within(limit, "it is said", said).await;
+        drop(unblock);
+        running.end().await;
+    });
+}
