@@ -391,9 +391,7 @@ impl Manager {
         }
         // If this future is dropped, so is everything it runs.
         let end = End(shared);
-        let supervisor = Supervisor::new(shared.leading.subscribe());
-        // A short grace leaves time for the parts that come after.
-        let mut supervisor = supervisor.patient_for(shared.grace / 24);
+        let mut supervisor = Supervisor::new(shared.leading.subscribe());
         let cause = self.drive(&mut supervisor, &stop).await;
         shared.close();
         shared

@@ -8,10 +8,13 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::runnable::Planned;
-use super::supervisor::{Ended, Supervisor};
+use super::supervisor::{Ended, PATIENCE, Supervisor};
 use super::{Error, Group, Manager, Runnable, Shared, Stage};
 use crate::cache::Caches;
 use crate::leader_election::Elector;
+
+/// The shortest time for tasks to be dropped in a stop, however short the grace: each has to be polled once for that.
+const LEAST_PATIENCE: Duration = Duration::from_millis(250);
 
 impl Manager {
     /// Starts everything in order, and returns when it is to stop.
@@ -92,11 +95,13 @@ impl Manager {
         let mut names = Vec::new();
         let mut errors = Vec::new();
         if matches!(cause, Err(Error::LeadershipLost(_))) {
-            let aborted = supervisor.abort(&[Group::Leader]).await;
+            let aborted = supervisor.abort(&[Group::Leader], PATIENCE).await;
             note(&mut errors, aborted.failed);
             let dropped = aborted.names.join(", ");
             tracing::warn!(dropped, "dropped with the lease");
         }
+        // A short grace leaves time for the parts that come after.
+        let patience = (shared.grace / 24).clamp(LEAST_PATIENCE, PATIENCE);
         for groups in Group::STOP {
             if groups.contains(&Group::Servers) {
                 let stopped = timeout_at(by(Part::Caches), shared.stop_caches()).await;
@@ -109,7 +114,7 @@ impl Manager {
             note(&mut errors, supervisor.stop(groups, deadline).await);
             let workers = groups.contains(&Group::Leader);
             let lost = workers && errors.iter().any(Error::is_leadership_lost);
-            let aborted = supervisor.abort(groups).await;
+            let aborted = supervisor.abort(groups, patience).await;
             note(&mut errors, aborted.failed);
             if lost && !aborted.names.is_empty() {
                 let dropped = aborted.names.join(", ");

@@ -15,7 +15,7 @@ use super::status::{Ending, State, Ticket};
 use crate::leader_election::Fence;
 
 /// How long tasks may take to be dropped. One that blocks its thread is not waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Every task of one manager.
 #[derive(Debug)]
@@ -25,7 +25,6 @@ pub(super) struct Supervisor {
     stops: HashMap<Group, CancellationToken>,
     leads: watch::Receiver<bool>,
     sequence: u64,
-    patience: Duration,
 }
 
 #[derive(Debug)]
@@ -67,14 +66,7 @@ impl Supervisor {
             stops: HashMap::new(),
             leads,
             sequence: 0,
-            patience: PATIENCE,
         }
-    }
-
-    /// Waits no longer than `limit` for tasks to be dropped.
-    pub(super) fn patient_for(mut self, limit: Duration) -> Self {
-        self.patience = self.patience.min(limit);
-        self
     }
 
     pub(super) fn start(&mut self, mut planned: Planned) {
@@ -161,9 +153,9 @@ impl Supervisor {
     }
 
     /// Drops what still runs in `groups`, with the workers of controllers, and returns once it is dropped. What blocks
-    /// its thread cannot be dropped; after [`PATIENCE`] it is left alone. The lease it works under is not released before
+    /// its thread cannot be dropped; after `patience` it is left alone. The lease it works under is not released before
     /// it has ended ([`Fence::work`](crate::leader_election::Fence)).
-    pub(super) async fn abort(&mut self, groups: &[Group]) -> Aborted {
+    pub(super) async fn abort(&mut self, groups: &[Group], patience: Duration) -> Aborted {
         let mut names: Vec<(u64, String)> = Vec::new();
         let mut tickets = Vec::new();
         for task in self.known.values().filter(|task| task.is_of(groups)) {
@@ -173,7 +165,7 @@ impl Supervisor {
         }
         names.sort();
         let mut failed = Vec::new();
-        let deadline = Instant::now() + self.patience;
+        let deadline = Instant::now() + patience;
         while self.awaits(groups) {
             let next = self.tasks.join_next_with_id();
             let Ok(Some(joined)) = timeout_at(deadline, next).await else {
@@ -327,7 +319,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn what_blocks_its_thread_is_named_and_not_waited_for() {
         let (mut supervisor, _leading) = supervisor();
-        supervisor.patience = Duration::from_millis(20);
+        let patience = Duration::from_millis(20);
         let (unblock, blocked) = std::sync::mpsc::channel::<()>();
         let (started, mut starts) = tokio::sync::mpsc::channel(1);
         supervisor.start(planned(Runnable::new("blocking", move |_| async move {
@@ -336,12 +328,13 @@ mod tests {
             Ok::<_, BoxError>(())
         })));
         starts.recv().await.unwrap();
-        let dropped = supervisor.abort(&[Group::Leader]).await;
+        let dropped = supervisor.abort(&[Group::Leader], patience).await;
         assert_eq!(dropped.names, ["blocking"]);
         // Neither is it waited for once more.
         let far = Instant::now() + Duration::from_secs(3600);
         assert!(supervisor.stop(&[Group::Leader], far).await.is_empty());
-        assert!(supervisor.abort(&[Group::Leader]).await.names.is_empty());
+        let again = supervisor.abort(&[Group::Leader], patience).await;
+        assert!(again.names.is_empty());
         drop(unblock);
     }
 
@@ -354,7 +347,7 @@ mod tests {
             sleep(Duration::from_secs(3600)).await;
             Ok::<_, BoxError>(())
         })));
-        let dropped = supervisor.abort(&[Group::Leader]).await;
+        let dropped = supervisor.abort(&[Group::Leader], PATIENCE).await;
         assert_eq!(dropped.names, ["stubborn"]);
         let failed: Vec<&str> = dropped.failed.iter().map(|ended| &*ended.name).collect();
         assert_eq!(failed, ["failing"]);

@@ -182,6 +182,33 @@ async fn the_lease_of_a_controller_is_given_up_in_time_when_that_of_the_manager_
     assert!(matches!(error, Error::LeadershipLost(_)), "{error}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_dropped_without_a_word_however_short_the_grace() {
+    let fake = Fake::default();
+    fake.put("/api/v1/namespaces/ns/configmaps/a", serde_json::json!({}));
+    let manager = fake.manager().grace_period(Duration::ZERO).build().await;
+    let manager = manager.unwrap();
+    let controller = Controller::builder("at work")
+        .for_kind::<ConfigMap>()
+        .complete(taking(Duration::from_secs(3600)));
+    let handle = manager.add_controller(controller.unwrap()).unwrap();
+    let idle = Runnable::new("idle", |stop: CancellationToken| async move {
+        stop.cancelled().await;
+        Ok::<_, Infallible>(())
+    });
+    manager.add(idle).unwrap();
+    let (lines, _guard) = Lines::capture();
+    let (stop, run) = spawn(&manager);
+    eventually("at work", || !handle.health().at_work.is_empty()).await;
+    let begin = Instant::now();
+    stop.cancel();
+    let error = run.await.unwrap().unwrap_err();
+    assert!(names(&error)[0].starts_with("at work"), "{error}");
+    assert_eq!(begin.elapsed(), Duration::ZERO, "nothing is waited for");
+    let text = lines.text();
+    assert!(!text.contains("it blocks its thread"), "{text}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lease_of_what_blocks_its_thread_is_not_released() {
     for case in ["a controller", "a controller with a lease", "a runnable"] {
