@@ -75,7 +75,12 @@ impl Client {
             Err(error) => {
                 match begun {
                     // Some may be deleted when one is refused.
-                    Some((begun, _)) if begun.is_about_many() && error.status().is_some() => {
+                    Some((begun, _))
+                        if begun.is_about_many()
+                            && error
+                                .status()
+                                .is_some_and(|status| !is_of_the_request(status)) =>
+                    {
                         drop(begun);
                     }
                     Some((begun, _)) if !error.is_ambiguous() => begun.discard(),
@@ -162,6 +167,19 @@ impl Client {
     }
 }
 
+/// Whether the server refused a delete of many before it deleted any. What it checks of each object (admission, a
+/// precondition) may be refused after others are gone.
+fn is_of_the_request(status: &Status) -> bool {
+    match status.code {
+        // A webhook chooses its codes.
+        _ if status.message.starts_with("admission webhook") => false,
+        401 | 404 | 405 | 415 | 429 => true,
+        // Of the account, and not of one of the objects.
+        403 => status.message.contains(" cannot deletecollection "),
+        _ => false,
+    }
+}
+
 /// Notes what a write did, as its answer says.
 fn settle(begun: Begun, subject: &Subject, outline: Option<Outline>) {
     match outline {
@@ -231,5 +249,39 @@ fn status_of(code: http::StatusCode, body: &[u8]) -> Status {
         }
         _ => Status::failure(code.canonical_reason().unwrap_or("an unknown status"), "")
             .with_code(code.as_u16()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_of_each_object_is_no_refusal_of_the_request() {
+        let account = "configmaps is forbidden: User \"me\" cannot deletecollection resource \"configmaps\" in API group \"\"";
+        let webhook = "admission webhook \"guard.example.com\" denied the request: not now";
+        let policy =
+            "configmaps \"a\" is forbidden: ValidatingAdmissionPolicy 'keep' denied request";
+        for (code, message, whole) in [
+            (401, "Unauthorized", true),
+            (403, account, true),
+            (403, policy, false),
+            (403, webhook, false),
+            (
+                404,
+                "the server could not find the requested resource",
+                true,
+            ),
+            (405, "method not allowed", true),
+            (409, "the uid in the precondition does not match", false),
+            (415, "unsupported media type", true),
+            (422, "invalid", false),
+            (429, "too many requests", true),
+            (429, webhook, false),
+            (500, "internal error", false),
+        ] {
+            let status = Status::failure(message, "").with_code(code);
+            assert_eq!(is_of_the_request(&status), whole, "{code} {message}");
+        }
     }
 }

@@ -317,6 +317,28 @@ async fn a_delete_of_many_whose_answer_is_lost_or_bad_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_delete_of_many_that_is_refused_before_any_is_neither_waited_for_nor_asked_about() {
+    for code in [401, 404, 405, 415, 429] {
+        let world = World::start().await;
+        world
+            .fake
+            .hook(move |method, _| (*method == Method::DELETE).then_some(Fate::Refuse(code)));
+        let params = (ListParams::default(), DeleteParams::default());
+        let deleted = world
+            .client
+            .delete_all_of::<ConfigMap>(Some("ns"), &params.0, &params.1)
+            .await;
+        deleted.unwrap_err();
+        world.fake.no_hook();
+        let (left, waited) = took(world.maps().list(None)).await;
+        assert_eq!((left.unwrap().len(), waited), (2, Duration::ZERO), "{code}");
+        let asked = "LIST /api/v1/namespaces/ns/configmaps";
+        assert!(!world.fake.log().iter().any(|line| line == asked), "{code}");
+        world.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_delete_of_many_left_waiting_for_a_finalizer_is_waited_for() {
     let world = World::start().await;
     world
