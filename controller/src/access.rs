@@ -11,7 +11,7 @@
 //! | not allowed | 403 |
 //! | the API server cannot be asked | 500 |
 //! | the user of a token | is remembered for 1 minute, also that there is none |
-//! | a review that finds no user and reports an error | is not remembered: the next request is reviewed again (apiserver: `cacheErrs` is off). An authenticator that is away for a moment is reported that way, and so is a wrong token |
+//! | a review that finds no user and reports an error | is remembered for 2 seconds (apiserver: not at all, `cacheErrs` is off). An authenticator that is away for a moment is reported that way, and so is a wrong token |
 //! | that somebody may | is remembered for 5 minutes; that they may not, for 30 seconds |
 //! | a review | has 10 s; when those are over it is not tried again |
 //! | a review that the API server fails | is tried five times: after 0.5 s, then 1.5 times as long each, and up to a fifth more |
@@ -41,6 +41,9 @@ use crate::server::{Answer, Handler, text};
 
 /// How long it is remembered who a token belongs to.
 const TOKEN_TTL: Duration = Duration::from_secs(60);
+/// How long it is remembered that a review found no user and reported an error: long enough that a wrong token costs few
+/// reviews, and short enough for a good one whose issuer was away.
+const UNSURE_TTL: Duration = Duration::from_secs(2);
 /// How long it is remembered that somebody may.
 const ALLOWED_TTL: Duration = Duration::from_secs(5 * 60);
 /// How long it is remembered that somebody may not.
@@ -220,13 +223,15 @@ impl Access {
             .user
             .filter(|_| status.authenticated == Some(true))
             .map(User::from);
-        match status.error.filter(|error| !error.is_empty()) {
+        let ttl = match status.error.filter(|error| !error.is_empty()) {
             // An authenticator of the API server may have failed, on a token that is good in a moment.
             Some(error) if user.is_none() => {
                 tracing::debug!(%error, "the API server did not authenticate a token");
+                UNSURE_TTL
             }
-            _ => shared.tokens.put(key, user.clone(), TOKEN_TTL),
-        }
+            _ => TOKEN_TTL,
+        };
+        shared.tokens.put(key, user.clone(), ttl);
         Ok(user)
     }
 
@@ -482,7 +487,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_whose_review_failed_is_reviewed_again_and_an_unknown_one_is_remembered() {
+    async fn a_token_whose_review_failed_is_reviewed_again_in_two_seconds_and_an_unknown_one_is_not()
+     {
         for (error, reviews) in [("the issuer is away", 2), ("", 1)] {
             let away = Arc::new(Mutex::new(true));
             let first = Arc::clone(&away);
@@ -496,6 +502,11 @@ mod tests {
             let refused = check(&access, &Method::GET, "t").await;
             assert!(matches!(refused, Err(Refusal::Unknown)), "{refused:?}");
             *away.lock() = false;
+            sleep(UNSURE_TTL - Duration::from_millis(1)).await;
+            let refused = check(&access, &Method::GET, "t").await;
+            assert!(matches!(refused, Err(Refusal::Unknown)), "{refused:?}");
+            assert_eq!(asked.lock().len(), 1, "{error:?}: it is remembered");
+            sleep(Duration::from_millis(1)).await;
             let checked = check(&access, &Method::GET, "t").await;
             assert_eq!(checked.is_ok(), reviews == 2, "{error:?}: {checked:?}");
             let asked = asked.lock();
