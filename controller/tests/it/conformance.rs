@@ -20,19 +20,22 @@ const OTHERS: [&str; 5] = [
 /// The names of the test functions in `source`.
 fn tests_of(source: &str) -> Vec<String> {
     let mut names = Vec::new();
-    let mut is_test = false;
+    let (mut is_test, mut is_left_out) = (false, false);
     for line in source.lines().map(str::trim) {
         if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
             is_test = true;
+        } else if line.starts_with("#[ignore") {
+            is_left_out = true;
         } else if let Some((before, after)) = line.split_once("fn ")
             && ["", "async ", "pub(crate) async "].contains(&before)
         {
             let end = after.find(|c| !is_part(c)).unwrap_or(after.len());
-            if std::mem::take(&mut is_test) {
+            let left_out = std::mem::take(&mut is_left_out);
+            if std::mem::take(&mut is_test) && !left_out {
                 names.push(after[..end].to_owned());
             }
         } else if line.is_empty() || line == "}" {
-            is_test = false;
+            (is_test, is_left_out) = (false, false);
         }
     }
     names
@@ -166,6 +169,13 @@ fn only_functions_that_run_as_tests_count() {
         #[test]
         fn three()
         {}
+
+        #[test]
+        #[ignore = \"it takes an hour\"]
+        fn five() {}
+        #[ignore]
+        #[test]
+        fn six() {}
 
         #[cfg(test)]
         fn other() {}
