@@ -120,8 +120,10 @@ pub fn recorded_standings(block: &IPBlock, place: Option<&Place>) -> Option<Vec<
 #[must_use]
 pub fn unfollowed(block: &IPBlock) -> Vec<Standing> {
     let facts = Facts::read(block, None);
-    let kept = !facts.released();
-    kept.then_some(facts.unfollowed).unwrap_or_default()
+    if facts.released() {
+        return Vec::new();
+    }
+    facts.unfollowed
 }
 
 /// The status of a block whose ban was lifted because the operator goes: a later install must not ban again
