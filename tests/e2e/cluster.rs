@@ -28,7 +28,7 @@ enum Server {
 
 /// Control planes that no case uses now. A case takes one and leaves it here when it ends, so that as many are started
 /// as cases run at once.
-static IDLE: Mutex<Vec<Box<ControlPlane>>> = Mutex::new(Vec::new());
+static IDLE: Mutex<Vec<ControlPlane>> = Mutex::new(Vec::new());
 
 /// A control plane without objects of earlier cases; `None` when the case is skipped.
 async fn real() -> Option<Box<ControlPlane>> {
@@ -39,7 +39,7 @@ async fn real() -> Option<Box<ControlPlane>> {
             .remove_directory_at_exit(false)
             .expect("a case that panics keeps the logs");
         control_plane.reset().await.expect("a reset");
-        return Some(control_plane);
+        return Some(Box::new(control_plane));
     }
     let control_plane = builder.controller_manager(true).start().await;
     Some(Box::new(control_plane.expect("the control plane starts")))
@@ -168,7 +168,7 @@ impl Drop for Cluster {
             && control_plane.remove_directory_at_exit(true).is_ok()
             && let Ok(mut idle) = IDLE.lock()
         {
-            idle.push(control_plane);
+            idle.push(*control_plane);
         }
         let _ = std::fs::remove_dir_all(&self.directory);
     }
