@@ -83,6 +83,18 @@ pub struct IPBlockSpec {
     pub trigger: Option<bool>,
 }
 
+/// Annotations by which tools know what they applied.
+const APPLIED: [&str; 2] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "argocd.argoproj.io/tracking-id",
+];
+/// Labels by which tools know what they applied.
+const APPLIED_LABELS: [&str; 3] = [
+    "argocd.argoproj.io/instance",
+    "kustomize.toolkit.fluxcd.io/name",
+    "helm.toolkit.fluxcd.io/name",
+];
+
 // === impl IPBlock ===
 
 impl IPBlock {
@@ -140,6 +152,21 @@ impl IPBlock {
             .is_some_and(|all| all.iter().any(|finalizer| finalizer == FINALIZER))
     }
 
+    /// Whether something else keeps this object as it is written down there: kubectl apply, Argo CD, Flux, Helm or an
+    /// owner. What is deleted or edited here would come back.
+    pub fn is_kept_elsewhere(&self) -> bool {
+        let labels = self.metadata.labels.as_ref();
+        let label = |name: &str| labels.and_then(|all| all.get(name));
+        APPLIED.iter().any(|name| self.annotation(name).is_some())
+            || APPLIED_LABELS.iter().any(|name| label(name).is_some())
+            || label("app.kubernetes.io/managed-by").is_some_and(|by| by == "Helm")
+            || self
+                .metadata
+                .owner_references
+                .as_ref()
+                .is_some_and(|owners| !owners.is_empty())
+    }
+
     /// Whether somebody asked for its deletion.
     #[must_use]
     pub fn is_deleting(&self) -> bool {
@@ -185,5 +212,34 @@ mod tests {
         assert_eq!(intent.standing.target, target);
         let bare = IPBlock::born("a", "default", &target, None, IPBlockSpec::default());
         assert!(!bare.is_held());
+    }
+
+    #[test]
+    fn what_a_tool_applies_or_an_object_owns_is_kept_elsewhere() {
+        let kept = |metadata: serde_json::Value| {
+            let block = serde_json::json!({"metadata": metadata, "spec": {"ip": "192.0.2.7"}});
+            let block: IPBlock = serde_json::from_value(block).unwrap();
+            block.is_kept_elsewhere()
+        };
+        assert!(!kept(serde_json::json!({"name": "a"})));
+        let other = serde_json::json!({"app.kubernetes.io/managed-by": "somebody"});
+        assert!(!kept(
+            serde_json::json!({"labels": other, "annotations": {"note": "x"}})
+        ));
+        assert!(!kept(serde_json::json!({"ownerReferences": []})));
+        for name in APPLIED {
+            assert!(
+                kept(serde_json::json!({"annotations": {name: ""}})),
+                "{name}"
+            );
+        }
+        for name in APPLIED_LABELS {
+            assert!(kept(serde_json::json!({"labels": {name: ""}})), "{name}");
+        }
+        let helm = serde_json::json!({"app.kubernetes.io/managed-by": "Helm"});
+        assert!(kept(serde_json::json!({"labels": helm})));
+        let owner =
+            serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"});
+        assert!(kept(serde_json::json!({"ownerReferences": [owner]})));
     }
 }

@@ -223,8 +223,12 @@ impl<'a> Facts<'a> {
         Some(end(ended, kept))
     }
 
-    /// Triggers, those of the original too, name objects after their address; people and repositories do not.
+    /// Triggers, those of the original too, name objects after their address. A copy of such an object that a tool
+    /// applies from a repository would come back each time it is deleted.
     fn made_by_trigger(&self) -> bool {
+        if self.block.is_kept_elsewhere() {
+            return false;
+        }
         let name = self.block.metadata.name.as_deref().unwrap_or_default();
         let canonical = || {
             self.block

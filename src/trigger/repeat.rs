@@ -20,7 +20,8 @@ pub enum Repeat {
 /// The `spec.duration` that makes an active block last `asked` from `now` on, but at most `most` in all.
 ///
 /// `None` while half of what is asked for is left: an attack that goes on costs two writes for each length of its
-/// ban, however often it is reported. `None` too while `spec.duration` is not what was granted: somebody edits it.
+/// ban, however often it is reported. `None` too while `spec.duration` is not what was granted: somebody edits it; and
+/// for an object that a tool would set back.
 pub(super) fn extension(
     block: &IPBlock,
     asked: Duration,
@@ -28,7 +29,7 @@ pub(super) fn extension(
     now: Timestamp,
 ) -> Option<String> {
     let status = block.status.as_ref()?;
-    if !status.is(&Phase::Active) {
+    if !status.is(&Phase::Active) || block.is_kept_elsewhere() {
         return None;
     }
     let (began, end) = (status.blocked_at()?, status.expires_at()?);
@@ -130,6 +131,17 @@ mod tests {
             let given = extension(&edited, 60 * MINUTE, None, now());
             assert_eq!(given.as_deref(), expected, "{duration}");
         }
+    }
+
+    #[test]
+    fn a_block_that_a_tool_applies_is_not_prolonged() {
+        let mut applied = active(40, 20);
+        let mark = "argocd.argoproj.io/instance".to_owned();
+        let labels = applied.metadata.labels.insert(Default::default());
+        labels.insert(mark.clone(), "bans".into());
+        assert_eq!(extension(&applied, 60 * MINUTE, None, now()), None);
+        applied.metadata.labels.as_mut().unwrap().remove(&mark);
+        assert!(extension(&applied, 60 * MINUTE, None, now()).is_some());
     }
 
     #[test]

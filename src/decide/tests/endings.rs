@@ -233,9 +233,12 @@ fn an_address_that_was_banned_often_is_remembered_longer() {
 #[test]
 fn what_people_made_what_is_held_and_what_is_not_over_is_never_deleted() {
     type Change = (&'static str, fn(&mut Case));
-    let changes: [Change; 8] = [
+    let changes: [Change; 9] = [
         ("a name of its own", |case| {
             case.block.metadata.name = Some("office".into());
+        }),
+        ("applied by a tool", |case| {
+            case.annotate("kubectl.kubernetes.io/last-applied-configuration", "{}");
         }),
         ("retention: never", |case| case.retention = None),
         ("annotated", |case| {
