@@ -81,7 +81,19 @@ async fn faults_of_the_gateway_are_told_once_a_change_and_everything_converges(w
             ],
         ),
     ] {
+        let reloads = "ipblock_config_reloads_total";
+        let (former, loaded) = (
+            world.configuration().await["engine"].clone(),
+            operator.counted(reloads, &[]).await,
+        );
         world.configure(json!({"engine": engine})).await;
+        if former != engine {
+            // A block that is made before is tried at the former engine first.
+            until("the engine is loaded", async || {
+                operator.counted(reloads, &[]).await > loaded
+            })
+            .await;
+        }
         let (name, ip) = (engine, "203.0.113.93");
         for (n, (fault, reason, words)) in faults.into_iter().enumerate() {
             world.gateway.no_faults().await;
