@@ -82,6 +82,7 @@ impl Normalizer {
                 "resourceVersion" => self.version(&text, collective),
                 "continue" if !text.is_empty() => "<continue>".to_owned(),
                 "token" => "<token>".to_owned(),
+                "cells" if is_age(&text) => "<age>".to_owned(),
                 "clusterIP" | "clusterIPs" if text.parse::<std::net::IpAddr>().is_ok() => {
                     "<ip>".to_owned()
                 }
@@ -182,6 +183,12 @@ fn is_collective(map: &Map<String, Value>) -> bool {
 fn collective_below(map: &Map<String, Value>, key: &str, above: bool) -> bool {
     // The object of a bookmark looks like any other.
     is_collective(map) || (above && key == "object")
+}
+
+/// An age in a table: a second can pass between a write and its row.
+fn is_age(text: &str) -> bool {
+    let seconds = text.strip_suffix('s').unwrap_or_default();
+    !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn is_uid(text: &str) -> bool {
@@ -300,5 +307,25 @@ fn versions_are_ranks_and_uids_are_numbered_in_order_of_appearance() {
             r#"< {"items":[{"metadata":{"creationTimestamp":"<time>","resourceVersion":"<v2>"}}],"kind":"AList","metadata":{"resourceVersion":"<at least v2>"}}"#,
             "too old resource version: <version> (<version>)",
         ]
+    );
+}
+
+#[test]
+fn the_age_in_a_row_is_shown_without_its_seconds() {
+    let row = |age: &str| {
+        vec![Line::Json(
+            "~".into(),
+            serde_json::json!({"cells": ["a", "red", 2, age]}),
+        )]
+    };
+    for age in ["0s", "1s", "12s"] {
+        assert_eq!(
+            Normalizer::new(false).transcript(row(age)),
+            [r#"~ {"cells":["a","red",2,"<age>"]}"#]
+        );
+    }
+    assert_eq!(
+        Normalizer::new(false).transcript(row("s")),
+        [r#"~ {"cells":["a","red",2,"s"]}"#]
     );
 }
