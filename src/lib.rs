@@ -14,11 +14,12 @@
 //! * [`policy`]: which targets may be banned at all.
 //! * [`decide`]: what is to be done for a block, a pure function, and what may stand at the gateway.
 //! * [`reconcile`]: the thin shell that runs what was decided. [`lock`]: one lock an address.
+//! * [`time`]: the clock that bans end by, compared with the API server's.
 //! * [`mounted`]: which files the ConfigMap may name.
 //! * [`engine`]: what makes an address blocked. [`outbound`]: HTTP to others, with limits and address checks.
 //! * [`notify`]: telling people. [`metrics`]: counting.
 //! * [`operator`]: all of it put together. [`command`]: the command line. [`manifest`]: CRD and access rules.
-//! * [`gateway`], `dev`: a simulated gateway, and everything in one process without a cluster.
+//! * `dev`: everything in one process without a cluster, with the gateway of [`ipblock_simulator`].
 
 pub mod api;
 pub mod command;
@@ -30,7 +31,6 @@ pub mod dev;
 mod documentation;
 pub mod duration;
 pub mod engine;
-pub mod gateway;
 pub mod inbound;
 pub mod lock;
 pub mod manifest;
@@ -41,6 +41,8 @@ pub mod operator;
 pub mod outbound;
 pub mod policy;
 pub mod reconcile;
+mod sampled;
 pub mod secret;
 pub mod target;
+pub mod time;
 pub mod trigger;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
@@ -27,6 +28,7 @@ pub struct Metrics {
     skipped: Family<ReasonLabel, Counter>,
     released: Counter,
     collected: Counter,
+    collections_refused: Counter,
     clock_ahead: Gauge,
     config_reloads: Family<ResultLabel, Counter>,
 }
@@ -69,6 +71,7 @@ impl Metrics {
             skipped: Family::default(),
             released: Counter::default(),
             collected: Counter::default(),
+            collections_refused: Counter::default(),
             clock_ahead: Gauge::default(),
             config_reloads: Family::default(),
         }
@@ -112,8 +115,13 @@ impl Metrics {
             self.collected.clone(),
         );
         registry.register(
+            "ipblock_collections_refused",
+            "Deletions of blocks whose ban ended long ago that the API server refused for want of the right",
+            self.collections_refused.clone(),
+        );
+        registry.register(
             "ipblock_clock_ahead_seconds",
-            "How far the node's clock is ahead of the API server's, when bans end by the latter",
+            "How far the node's clock is ahead of the API server's (negative: behind), when bans end by the latter",
             self.clock_ahead.clone(),
         );
         registry.register(
@@ -185,9 +193,12 @@ impl Metrics {
         self.collected.inc();
     }
 
-    pub(crate) fn clock_ahead(&self, ahead: Duration) {
-        let seconds = i64::try_from(ahead.as_secs()).unwrap_or(i64::MAX);
-        self.clock_ahead.set(seconds);
+    pub(crate) fn collection_refused(&self) {
+        self.collections_refused.inc();
+    }
+
+    pub(crate) fn clock_ahead(&self, ahead: SignedDuration) {
+        self.clock_ahead.set(ahead.as_secs());
     }
 
     pub(crate) fn config_read(&self, success: bool) {
@@ -309,7 +320,8 @@ mod tests {
         metrics.drift_repaired();
         metrics.config_read(false);
         metrics.collected();
-        metrics.clock_ahead(Duration::from_secs(90));
+        metrics.collection_refused();
+        metrics.clock_ahead(SignedDuration::from_secs(-90));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [
@@ -321,7 +333,8 @@ mod tests {
             "ipblock_skipped_total{reason=\"allowlisted\"} 1",
             "ipblock_config_reloads_total{result=\"refused\"} 1",
             "ipblock_collected_total 1",
-            "ipblock_clock_ahead_seconds 90",
+            "ipblock_collections_refused_total 1",
+            "ipblock_clock_ahead_seconds -90",
         ] {
             assert!(text.contains(line), "{line} is missing in:\n{text}");
         }

@@ -22,7 +22,7 @@ use crate::api::IPBlock;
 use crate::config::{self, CONFIG_MAP};
 use crate::decide::{Announcement, Coverage, Notice};
 use crate::engine::{self, GuardSettings};
-use crate::inbound::Limits;
+use crate::inbound;
 use crate::lock::KeyedLocks;
 use crate::metrics::Metrics;
 use crate::mounted::{self, Directory};
@@ -31,10 +31,11 @@ use crate::outbound::{self, AddressPolicy, Http};
 use crate::policy::Protected;
 use crate::reconcile::{
     BlockReconciler, ConfigurationReconciler, Connector, Consumers, Dependencies, Engines,
-    FIRST_RETRY, Gateways, LONGEST_RETRY, Live, Pages, Record, Resolver, ServerTime,
-    SystemResolver, Time, Voice, alarm, request_of, server_time,
+    FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, Pages, Record, Resolver,
+    SystemResolver, Voice, alarm, request_of,
 };
 use crate::target::Target;
+use crate::time::{ServerTime, Time, server_time};
 use crate::trigger::{self, KubeBlocks, Triggers};
 
 /// The name of the lease.
@@ -288,9 +289,9 @@ fn assemble(
         trigger::Dependencies {
             blocks: Arc::new(KubeBlocks::new(client)),
             locks: KeyedLocks::new(),
-            clock: settings.clock.clone(),
+            time: time.clone(),
             metrics: trigger_counts,
-            limits: Limits::default(),
+            limits: inbound::limits(),
         },
         trigger::Settings {
             namespace: settings.namespace.clone(),
@@ -305,7 +306,7 @@ fn assemble(
     let record = Arc::new(Record::new(&settings.namespace));
 
     let blocks = Controller::builder("ipblock")
-        .for_kind::<IPBlock>()
+        .watches::<IPBlock>(LiftsFirst::new())
         .with_predicate(predicate::resource_version_changed())
         .watches_source(requests)
         .workers(settings.workers)
@@ -369,6 +370,7 @@ fn assemble(
                 leading: manager.leading(),
                 metrics: counts.clone(),
                 record,
+                time: time.clone(),
                 resolver: Arc::clone(&settings.resolver),
             },
         ))?;
@@ -381,8 +383,8 @@ fn assemble(
         Arc::clone(&coverage),
         counts,
     ))?;
-    manager.add(ends(coverage, time, again.clone()))?;
-    manager.add(jumps(manager, again))?;
+    manager.add(ends(Arc::clone(&coverage), time, again.clone()))?;
+    manager.add(jumps(manager, coverage, again))?;
     manager.add(ending(Arc::clone(&triggers), notifications))?;
     Ok(triggers)
 }
@@ -409,8 +411,9 @@ fn ends(coverage: Arc<Mutex<Coverage>>, time: Time, again: Sender<Request>) -> R
     })
 }
 
-/// Looks at every block again when the wall clock was set.
-fn jumps(manager: &Manager, again: Sender<Request>) -> Runnable {
+/// Looks at every block again when the wall clock was set, and waits for all ends again: one that was due when the clock
+/// was set back is ahead again.
+fn jumps(manager: &Manager, coverage: Arc<Mutex<Coverage>>, again: Sender<Request>) -> Runnable {
     let clock = manager.clock().clone();
     let caches = manager.caches().clone();
     Runnable::new("wall clock", move |stop| async move {
@@ -423,6 +426,7 @@ fn jumps(manager: &Manager, again: Sender<Request>) -> Runnable {
                 jump = watcher.jumped() => jump,
             };
             tracing::warn!(by = ?jump.by, "the wall clock was set; looking at every block");
+            coverage.lock().rearm();
             let Ok(lister) = caches.lister::<IPBlock>() else {
                 continue;
             };

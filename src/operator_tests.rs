@@ -32,6 +32,11 @@ use crate::reconcile::{ConnectError, Connector, RECORD, Resolver};
 
 #[path = "operator_end_tests.rs"]
 mod ends;
+#[path = "operator_gateway_tests.rs"]
+mod gateways;
+
+#[path = "operator_record_tests.rs"]
+mod records;
 
 /// One recording engine a place, whoever connects.
 #[derive(Debug, Default)]
@@ -667,27 +672,6 @@ async fn an_allowlist_whose_key_is_gone_stays_and_an_emptied_one_is_empty() {
     world.until("office", "skipped", SECOND).await;
     world.configure(&[("whitelist", "")]).await;
     world.until("office", "active", 5 * SECOND).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_gateway_whose_name_gets_another_address_is_protected_there_without_an_edit() {
-    let mut world = World::new().await;
-    let at = |address: &str| Some(address.parse().unwrap());
-    *world.names.0.lock() = at("198.51.100.1");
-    world
-        .configure(&[("gatewayHost", "gateway.example:9521")])
-        .await;
-    world.start().await;
-    world.create("first", "198.51.100.1", "1h").await;
-    world.create("next", "198.51.100.2", "1h").await;
-    world.until("first", "skipped", 5 * SECOND).await;
-    world.until("next", "active", 5 * SECOND).await;
-    *world.names.0.lock() = at("198.51.100.2");
-    world.until("next", "skipped", 35 * SECOND).await;
-    // A name that is not resolved for a while opens nothing.
-    *world.names.0.lock() = None;
-    tokio::time::sleep(60 * SECOND).await;
-    world.until("next", "skipped", SECOND).await;
 }
 
 #[tokio::test(start_paused = true)]

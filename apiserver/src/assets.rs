@@ -1,6 +1,6 @@
-//! Assets of tests: programs beside cargo that a test needs, and what happens when one is missing.
+//! Assets of tests: programs beside cargo that a test needs, and the rule for missing ones.
 //!
-//! Every suite asks here, so that one rule holds for all of them:
+//! Every suite uses this module, so that one rule holds for all of them:
 //!
 //! | `REEVE_REQUIRE_ASSETS` | asset found | asset missing |
 //! |---|---|---|
@@ -43,7 +43,7 @@ const KUBECTL_FOLDERS: [&str; 3] = [
     "/usr/share/google-cloud-sdk/bin",
 ];
 
-/// What a missing asset means.
+/// The effect of a missing asset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
     Skips,
@@ -66,7 +66,7 @@ impl Missing {
     }
 }
 
-/// A control plane that is still to be started from the directory in `KUBEBUILDER_ASSETS`; `None` skips the test.
+/// A builder of a control plane from the directory in `KUBEBUILDER_ASSETS`; `None` skips the test.
 ///
 /// # Panics
 /// When the variable is not set and `REEVE_REQUIRE_ASSETS=1`.
@@ -109,7 +109,7 @@ pub fn kubectl_of_version(version: &str) -> Option<PathBuf> {
     )
 }
 
-/// The program that the environment variable `name` names; `None` skips the test. `remedy` says what sets the variable.
+/// The program in the environment variable `name`; `None` skips the test. `remedy` describes how to set the variable.
 ///
 /// # Panics
 /// When the variable is not set and `REEVE_REQUIRE_ASSETS=1`.
@@ -121,7 +121,7 @@ pub fn program(name: &str, remedy: &str) -> Option<PathBuf> {
     )
 }
 
-/// Skips the test because of something else that this machine lacks; the caller returns.
+/// Skips the test because of another missing prerequisite; the caller must return.
 ///
 /// # Panics
 /// With `REEVE_REQUIRE_ASSETS=1`.
@@ -142,13 +142,13 @@ fn decide<T>(found: Option<T>, reason: &str) -> Option<T> {
             "{REQUIRE_VARIABLE}=1, and an asset is missing: {reason}"
         );
         record(&format!("skipped {test}: {reason}"));
-        // `eprintln!` would be captured. A closed standard error is no reason to fail.
+        // `eprintln!` would be captured. A closed standard error does not fail the test.
         let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {reason}");
     }
     found
 }
 
-/// `PACKAGE TEST`, as far as cargo and libtest name them.
+/// `PACKAGE TEST`, as cargo and libtest name them.
 fn test_name() -> String {
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| "-".to_owned());
     let thread = std::thread::current();
@@ -161,7 +161,7 @@ fn record(line: &str) {
         return;
     };
     let opened = OpenOptions::new().create(true).append(true).open(&file);
-    // One write a line: processes append to it at once.
+    // One write a line: several processes append at once.
     let written = opened.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
     if let Err(error) = written {
         panic!(

@@ -1,9 +1,9 @@
 //! Schemas of the built-in kinds, from the Kubernetes types themselves.
 //!
-//! `k8s-openapi` describes every type with its feature `schemars`; here the descriptions become the
-//! structural schemas that prune and name unknown fields, and the components of OpenAPI documents.
-//! Nothing is built before it is asked for. The version of Kubernetes is whatever the final binary
-//! chose for `k8s-openapi`.
+//! `k8s-openapi` describes every type with its feature `schemars`; this module turns the descriptions into
+//! structural schemas, which prune and report unknown fields, and into the components of OpenAPI documents.
+//! Everything is built on first use. The final binary chooses the version of Kubernetes for
+//! `k8s-openapi`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
@@ -19,11 +19,11 @@ use crate::schema::{Additional, Kind, ObjectSchema, Schema};
 
 const REFERENCE: &str = "#/components/schemas/";
 
-/// The one type that holds itself.
+/// The one recursive type.
 const JSON_SCHEMA: &str =
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
-/// Types that are a schema or something else; where they are a schema, its fields are checked.
+/// Types that are a schema or another value; the fields of a schema are checked.
 const JSON_SCHEMA_OR_ELSE: &[&str] = &[
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray",
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool",
@@ -51,7 +51,7 @@ static JSON_SCHEMA_PROPS: LazyLock<Schema> =
     LazyLock::new(|| resolve(JSON_SCHEMA, &mut Vec::new()));
 static SCHEMAS: LazyLock<Mutex<HashMap<Name, Arc<ObjectSchema>>>> = LazyLock::new(Mutex::default);
 
-/// The schema of a built-in kind; none of a kind the server does not know by type.
+/// The schema of a built-in kind; `None` if the server has no type for it.
 pub(crate) fn schema(group: &str, version: &str, kind: &str) -> Option<Arc<ObjectSchema>> {
     let name = (group.to_owned(), version.to_owned(), kind.to_owned());
     if let Some(known) = SCHEMAS.lock().get(&name) {
@@ -63,7 +63,7 @@ pub(crate) fn schema(group: &str, version: &str, kind: &str) -> Option<Arc<Objec
     Some(parsed)
 }
 
-/// The component that describes a kind, and every component it needs, by name.
+/// The component of a kind, and every component it refers to, by name.
 pub(crate) fn components(
     group: &str,
     version: &str,
@@ -80,7 +80,7 @@ pub(crate) fn components(
     Some((root.clone(), needed))
 }
 
-/// The component of ObjectMeta and what it needs, for the documents of custom resources.
+/// The component of ObjectMeta and those it refers to, for the documents of custom resources.
 pub(crate) fn object_meta() -> (String, BTreeMap<String, Value>) {
     let name = OBJECT_META.to_owned();
     let mut needed = BTreeMap::new();
@@ -91,7 +91,7 @@ pub(crate) fn object_meta() -> (String, BTreeMap<String, Value>) {
 /// The name of ObjectMeta's component.
 pub(crate) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// What a component says of one of its properties; empty when it says nothing.
+/// The description of a property of a component; empty when there is none.
 pub(crate) fn description(component: &str, property: &str) -> &'static str {
     DEFINITIONS
         .components
@@ -185,7 +185,7 @@ impl Definitions {
         );
         let mut components = generator.take_definitions(true);
         for root in roots.values() {
-            // `k8s-openapi` requires metadata of every kind; a server does not.
+            // `k8s-openapi` requires metadata for every kind; a server does not.
             let required = components
                 .get_mut(root)
                 .and_then(|component| component.get_mut("required"))

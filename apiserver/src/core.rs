@@ -1,4 +1,4 @@
-//! What all requests share: the store, what is served, who may, and what shall go wrong.
+//! What all requests share: the store, the resources that are served, the policy, and the faults.
 
 use std::sync::Arc;
 
@@ -6,32 +6,31 @@ use parking_lot::Mutex;
 use reeve_clock::Clock;
 use tokio::sync::watch;
 
-use crate::access::PolicyCache;
 use crate::authn::Authenticator;
-use crate::documents::OpenApiCache;
+use crate::definitions::Installed;
 use crate::faults::Faults;
 use crate::identity::Identity;
 use crate::kinds;
-use crate::lifecycle::definitions::Installed;
+use crate::openapi::OpenApiCache;
+use crate::rbac::PolicyCache;
 use crate::record::Record;
 use crate::registry::Registry;
 use crate::store::Store;
-use crate::verbs::Request;
 
-/// Choices made when the server is built.
+/// Options of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// What `/version` says: minor version of Kubernetes 1.
+    /// The minor version of Kubernetes 1 in `/version`.
     pub(crate) minor: u32,
-    /// Requests are checked against RBAC.
+    /// Whether requests are checked against RBAC.
     pub(crate) rbac: bool,
-    /// Streaming lists are offered.
+    /// Whether streaming lists are offered.
     pub(crate) streaming_lists: bool,
-    /// Owners' dependents are collected.
+    /// Whether dependents of deleted owners are collected.
     pub(crate) garbage_collection: bool,
 }
 
-/// The server without its faces.
+/// The server without its transports.
 pub(crate) struct Core {
     pub(crate) store: Store,
     pub(crate) registry: Registry,
@@ -46,7 +45,7 @@ pub(crate) struct Core {
     pub(crate) options: Options,
     /// Held from the choice of a Service's addresses and node ports until the Service is stored.
     pub(crate) service_allocation: Mutex<()>,
-    /// Changes when open watches are to end.
+    /// Changes when open watches must end.
     pub(crate) closing: watch::Sender<u64>,
     /// False while the server is down: no request is answered.
     pub(crate) up: watch::Sender<bool>,
@@ -88,12 +87,12 @@ impl Core {
         })
     }
 
-    /// Whether a watch may ask for initial events.
-    pub(crate) fn streaming_lists(&self, _request: &Request) -> bool {
+    /// Whether watches can start with initial events.
+    pub(crate) fn streaming_lists(&self) -> bool {
         self.options.streaming_lists && !self.faults.refuses_streaming_lists()
     }
 
-    /// Ends every open watch, without a last word.
+    /// Ends every open watch, without a last event.
     pub(crate) fn close_watches(&self) {
         self.closing.send_modify(|generation| *generation += 1);
     }

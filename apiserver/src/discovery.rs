@@ -1,6 +1,6 @@
-//! Discovery: which groups, versions and resources are served, in the three forms clients ask for.
+//! Discovery: the served groups, versions and resources, in three forms.
 //!
-//! Aggregated (`apidiscovery.k8s.io/v2` and `v2beta1`) answers everything in two requests; the legacy
+//! Aggregated (`apidiscovery.k8s.io/v2` and `v2beta1`) returns everything in two requests; the legacy
 //! forms take one for each group and version. (apiserver: `endpoints/discovery`.)
 
 use serde_json::{Map, Value, json};
@@ -34,7 +34,7 @@ pub(crate) enum Form {
 // === impl Form ===
 
 impl Form {
-    /// The best aggregated form an `Accept` header asks for; none when it wants the legacy form.
+    /// The best aggregated form in an `Accept` header; `None` for the legacy form.
     pub(crate) fn accepted(accept: &str) -> Option<Self> {
         for range in accept.split(',') {
             let mut parameters = range.split(';').map(str::trim);
@@ -121,7 +121,7 @@ fn aggregated_group(group: &Group) -> Value {
 }
 
 fn aggregated_resource(info: &ResourceInfo) -> Value {
-    // A real server names group and version of its own kinds only where they are not the resource's.
+    // A real server sets group and version of its own kinds only where they differ from the resource's.
     let (group, version) = if info.custom {
         (info.group.as_str(), info.version.as_str())
     } else {
@@ -177,10 +177,10 @@ fn verbs(info: &ResourceInfo) -> &'static [&'static str] {
     }
 }
 
-/// A subresource as discovery names it.
+/// A subresource in discovery.
 struct Subresource {
     name: &'static str,
-    /// Group, version and kind where they are not the resource's.
+    /// Group, version and kind where they differ from the resource's.
     kind: Option<(&'static str, &'static str, &'static str)>,
     verbs: &'static [&'static str],
 }
@@ -308,7 +308,7 @@ pub(crate) fn resources(group: &str, version: &Version) -> Value {
         "groupVersion": group_version(group, &version.name),
         "resources": list,
     });
-    // The core group's does not say so.
+    // The core group's does not have it.
     if !group.is_empty() {
         document["apiVersion"] = json!("v1");
     }

@@ -1,7 +1,7 @@
 //! Files that must be whole after a power failure, and that only their owner may read.
 //!
 //! A file that is written, synced and renamed over another is either the old or the new one. The rename itself is
-//! durable only after its directory was synced: what relies on it must come after [`sync_directory`].
+//! durable only after its directory was synced: steps that rely on it must come after [`sync_directory`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -19,7 +19,7 @@ pub(crate) fn private() -> OpenOptions {
     options
 }
 
-/// Writes a file so that it is there in full or not at all.
+/// Writes a file, completely or not at all.
 pub(crate) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("new");
     let mut file = private().write(true).truncate(true).open(&draft)?;
@@ -28,7 +28,7 @@ pub(crate) fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     replace(&draft, path)
 }
 
-/// Puts `draft`, which is synced, in the place of `path`, durably.
+/// Moves `draft`, which is synced, to `path`, durably.
 pub(crate) fn replace(draft: &Path, path: &Path) -> io::Result<()> {
     trace("rename");
     fs::rename(draft, path)?;
@@ -73,7 +73,7 @@ fn trace(step: &'static str) {
     STEPS.with_borrow_mut(|steps| steps.push(step));
 }
 
-/// What this thread did since the last call, in its order.
+/// The steps of this thread since the last call, in order.
 #[cfg(test)]
 pub(crate) fn steps() -> Vec<&'static str> {
     STEPS.take()

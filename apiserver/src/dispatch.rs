@@ -1,4 +1,4 @@
-//! From a path that names objects to the verb that answers it.
+//! Dispatch of a path of objects to its verb.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use crate::http::query::Parameters;
 use crate::http::route::ResourcePath;
 use crate::http::warnings::Warnings;
 use crate::registry::Served;
+use crate::request::{FieldValidation, Request};
 use crate::resource::ResourceInfo;
 use crate::service::{Call, accept, header, is_pretty};
 use crate::status::Status;
 use crate::verbs::present::{ListMeta, Presenter};
 use crate::verbs::{
-    self, Content, FieldValidation, Written, create, delete, list, patch, prepare, read, scale,
-    update, watch,
+    Content, Written, create, delete, list, patch, prepare, read, scale, update, watch,
 };
 
 /// Answers a request for objects.
 ///
 /// # Errors
-/// For paths that name no resource; other errors are answered in the encoding that was agreed on.
+/// For paths without a resource; other errors are answered in the negotiated encoding.
 pub(crate) async fn resource(
     core: &Arc<Core>,
     path: &ResourcePath,
@@ -82,7 +82,7 @@ pub(crate) async fn resource(
     Ok(response)
 }
 
-/// A resource that is not there: the words differ between built-in groups and all others.
+/// The answer for an unknown resource: its text differs between built-in groups and all others.
 fn absent(served: &Served, group: &str, version: &str) -> Result<Response<Body>, Status> {
     let builtin = served
         .version(group, version)
@@ -102,7 +102,7 @@ async fn dispatch(
     warnings: &Warnings,
 ) -> Result<Response<Body>, Status> {
     let review = info.storage.is_empty();
-    let mut request = verbs::Request {
+    let mut request = Request {
         info: info.clone(),
         namespace: path.namespace.clone(),
         name: path.name.clone(),
@@ -148,7 +148,7 @@ async fn dispatch(
     }
     match path.subresource.as_str() {
         "" => {}
-        // Nor at what comes after the subresource.
+        // The path after the subresource does not matter either.
         "status" if info.status && (path.rest.is_empty() || info.custom) => {
             return subresource(core, &request, path, call).await;
         }
@@ -177,7 +177,7 @@ async fn dispatch(
         "watch" => {
             let watch = watch::watch(core, &request).await?;
             let mut response = Response::new(body::stream(watch.frames()));
-            // Whatever shape was asked for.
+            // The requested shape does not matter.
             answer::set(&mut response, CONTENT_TYPE, "application/json");
             answer::set(
                 &mut response,
@@ -186,7 +186,7 @@ async fn dispatch(
             );
             Ok(response)
         }
-        // The handler of custom resources does not look at the name.
+        // The handler of custom resources ignores the name.
         "create" if !path.name.is_empty() && !info.custom => {
             Err(Status::method_not_supported_here())
         }
@@ -218,7 +218,7 @@ async fn dispatch(
 /// `status` and `scale`.
 async fn subresource(
     core: &Arc<Core>,
-    request: &verbs::Request,
+    request: &Request,
     path: &ResourcePath,
     call: &Call<'_>,
 ) -> Result<Response<Body>, Status> {
@@ -325,7 +325,7 @@ fn validation(query: &Parameters) -> Result<FieldValidation, Status> {
     }
 }
 
-fn presenter(request: &verbs::Request) -> Presenter {
+fn presenter(request: &Request) -> Presenter {
     Presenter::new(
         &request.info,
         request.accepted.shape,
@@ -335,7 +335,7 @@ fn presenter(request: &verbs::Request) -> Presenter {
     )
 }
 
-fn one(request: &verbs::Request, code: u16, object: &crate::store::Object) -> Response<Body> {
+fn one(request: &Request, code: u16, object: &crate::store::Object) -> Response<Body> {
     let content = presenter(request).one(object);
     answer::encoded(
         code,
@@ -346,7 +346,7 @@ fn one(request: &verbs::Request, code: u16, object: &crate::store::Object) -> Re
 }
 
 fn many(
-    request: &verbs::Request,
+    request: &Request,
     objects: &[Arc<crate::store::Object>],
     meta: &ListMeta,
 ) -> Response<Body> {
@@ -359,7 +359,7 @@ fn many(
     )
 }
 
-fn written(request: &verbs::Request, written: Written) -> Response<Body> {
+fn written(request: &Request, written: Written) -> Response<Body> {
     match &written.content {
         Content::Object(object) => one(request, written.code, object),
         Content::Document(document) => answer::document(

@@ -1,13 +1,10 @@
-//! Paths that are no resources: version, health, discovery, OpenAPI.
+//! Paths that are not resources: version, health, discovery, OpenAPI.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::{ACCEPT, VARY};
 use http::{HeaderMap, Method, Response};
-use parking_lot::Mutex;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::core::Core;
 use crate::discovery::{self, Form};
@@ -15,10 +12,10 @@ use crate::http::answer;
 use crate::http::body::Body;
 use crate::http::media::Encoding;
 use crate::openapi;
-use crate::registry::{Served, Version};
+use crate::registry::Served;
 use crate::status::Status;
 
-/// Paths that `/` lists beside those of groups.
+/// Paths in `/` beside those of groups.
 const PATHS: &[&str] = &[
     "/api",
     "/api/v1",
@@ -31,62 +28,7 @@ const PATHS: &[&str] = &[
     "/version",
 ];
 
-/// OpenAPI documents by path, each kept until a resource of its group and version changes.
-#[derive(Debug, Default)]
-pub(crate) struct OpenApiCache(Mutex<HashMap<String, Document>>);
-
-#[derive(Clone, Debug)]
-struct Document {
-    of: Version,
-    content: Bytes,
-    hash: String,
-}
-
-// === impl OpenApiCache ===
-
-impl OpenApiCache {
-    fn document(&self, group: &str, version: &Version) -> Document {
-        let path = openapi::base_path(group, &version.name);
-        if let Some(cached) = self.0.lock().get(&path)
-            && same(&cached.of, version)
-        {
-            return cached.clone();
-        }
-        let value = openapi::document(group, version);
-        let document = Document {
-            of: version.clone(),
-            content: Bytes::from(value.to_string().into_bytes()),
-            hash: openapi::hash(&value),
-        };
-        self.0.lock().insert(path, document.clone());
-        document
-    }
-
-    /// Where the document of each group and version is, with a hash that changes with it.
-    fn index(&self, served: &Served) -> Value {
-        let mut paths = Map::new();
-        for group in &served.groups {
-            for version in &group.versions {
-                let path = openapi::base_path(&group.name, &version.name);
-                let hash = self.document(&group.name, version).hash;
-                let url = format!("/openapi/v3/{path}?hash={hash}");
-                paths.insert(path, json!({"serverRelativeURL": url}));
-            }
-        }
-        json!({"paths": paths})
-    }
-}
-
-fn same(one: &Version, other: &Version) -> bool {
-    one.resources.len() == other.resources.len()
-        && one
-            .resources
-            .iter()
-            .zip(&other.resources)
-            .all(|((_, one), (_, other))| Arc::ptr_eq(one, other))
-}
-
-/// Answers a path that is no resource.
+/// Answers a path that is not a resource.
 pub(crate) fn answer(
     core: &Arc<Core>,
     path: &str,

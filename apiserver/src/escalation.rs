@@ -1,4 +1,4 @@
-//! Nobody may grant what they do not hold: the check of roles and bindings when requests are authorized.
+//! Escalation: a user may grant only rights that it holds. The check of roles and bindings with RBAC.
 //!
 //! (kubernetes: `pkg/registry/rbac/*/policybased`.)
 
@@ -8,15 +8,15 @@ use crate::access;
 use crate::core::Core;
 use crate::meta;
 use crate::rbac::{Attributes, Policy, Rule};
+use crate::request::Request;
 use crate::status::Status;
-use crate::verbs::Request;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Checks a role or binding that is about to be written.
 ///
 /// # Errors
-/// 403 naming the rules that the user does not hold.
+/// 403 with the rules that the user does not hold.
 pub(crate) fn check(
     core: &Core,
     request: &Request,
@@ -104,7 +104,7 @@ fn may(
     policy.authorize(&request.user, &attributes).allowed
 }
 
-/// A rule as kubectl and the server print it in one line.
+/// A rule in one line, in the format of kubectl and the server.
 fn compact(rule: &Rule) -> String {
     let parts: Vec<String> = [
         ("APIGroups", &rule.api_groups),

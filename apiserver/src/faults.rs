@@ -1,8 +1,8 @@
-//! Faults on request: what a server, a proxy or a network may do to a client, as rules of a test.
+//! Faults on request: failures of a server, a proxy or a network, as rules of a test.
 //!
-//! A [`Rule`] says which requests it is about, how many of them it lets pass first and how many it
-//! hits, and what happens to those. Rules are looked at in the order they were added; delays add up,
-//! the first rule that decides the answer ends the search.
+//! A [`Rule`] selects requests, lets some of them pass first, hits a number of them, and defines the fault.
+//! Rules are applied in the order they were added; delays add up, and the first rule that decides the answer
+//! ends the search.
 //!
 //! ```
 //! use std::time::Duration;
@@ -55,7 +55,7 @@ pub struct Handle {
     hits: Arc<AtomicU64>,
 }
 
-/// Which requests, how many, and what happens to them.
+/// The selection of requests, their number, and the fault.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Rule {
@@ -85,7 +85,7 @@ enum Action {
     Stream { after: usize, end: StreamEnd },
 }
 
-/// How a stream of a watch (or a large answer) ends early.
+/// The early end of a stream of a watch (or of a large answer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamEnd {
     /// The connection breaks.
@@ -94,11 +94,11 @@ pub(crate) enum StreamEnd {
     Close,
     /// Half a frame, then the end.
     Truncate,
-    /// Nothing more comes, and it does not end either.
+    /// No more data is sent, and the stream does not end.
     Stall,
 }
 
-/// What is to happen to one request.
+/// The faults of one request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) delay_before: Duration,
@@ -109,7 +109,7 @@ pub(crate) struct Plan {
     pub(crate) stream: Option<(usize, StreamEnd)>,
 }
 
-/// What happens in place of the request.
+/// The replacement of the request.
 #[derive(Clone, Debug)]
 pub(crate) enum Instead {
     Status(Status),
@@ -121,13 +121,13 @@ pub(crate) enum Instead {
 // === impl Rule ===
 
 impl Rule {
-    /// A rule about every request, which does nothing yet.
+    /// A rule for every request, without a fault yet.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Only this verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
-    /// Of paths that are no resources the HTTP method in lower case.
+    /// For paths without resources the HTTP method in lower case.
     pub fn verb(mut self, verb: impl Into<String>) -> Self {
         self.verb = Some(verb.into());
         self
@@ -139,7 +139,7 @@ impl Rule {
         self
     }
 
-    /// Only this plural resource; of paths that are no resources the whole path (`/version`).
+    /// Only this plural resource; for paths without resources the whole path (`/version`).
     pub fn resource(mut self, resource: impl Into<String>) -> Self {
         self.resource = Some(resource.into());
         self
@@ -151,7 +151,7 @@ impl Rule {
         self
     }
 
-    /// Only for this name (of creations: the name in the object is not looked at).
+    /// Only for this name (for creations, the name in the object is ignored).
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -187,7 +187,7 @@ impl Rule {
         self
     }
 
-    /// Answers with a Status of this code instead. The reason is the one that goes with the code.
+    /// Answers with a Status of this code instead, with the reason of the code.
     pub fn status(mut self, code: u16, message: impl Into<String>) -> Self {
         self.action = Some(Action::Status(Status::new(code, reason(code), message)));
         self
@@ -209,7 +209,7 @@ impl Rule {
         self
     }
 
-    /// Waits before the request is looked at.
+    /// Waits before the request is processed.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.action = Some(Action::DelayBefore(delay));
         self
@@ -221,13 +221,13 @@ impl Rule {
         self
     }
 
-    /// Breaks the connection before the request is looked at.
+    /// Breaks the connection before the request is processed.
     pub fn reset(mut self) -> Self {
         self.action = Some(Action::Reset);
         self
     }
 
-    /// Does what is asked, then breaks the connection: the client cannot know.
+    /// Executes the request, then breaks the connection: the outcome is unknown to the client.
     pub fn lose_answer(mut self) -> Self {
         self.action = Some(Action::LoseAnswer);
         self
@@ -251,7 +251,7 @@ impl Rule {
         self
     }
 
-    /// Breaks the connection after this many pieces of the answer (of a watch: batches of events).
+    /// Breaks the connection after this many pieces of the answer (for a watch: batches of events).
     pub fn reset_after(mut self, pieces: usize) -> Self {
         self.action = Some(Action::Stream {
             after: pieces,
@@ -309,7 +309,7 @@ impl Rule {
     }
 }
 
-/// The reason that goes with a code.
+/// The reason of a code.
 fn reason(code: u16) -> &'static str {
     match code {
         400 => "BadRequest",
@@ -334,14 +334,14 @@ fn reason(code: u16) -> &'static str {
 // === impl Handle ===
 
 impl Handle {
-    /// How many requests the rule hit while it was in force: the count stays when the rule is removed, by
-    /// [`Handle::remove`] or [`Faults::clear`].
+    /// Number of requests that the rule hit while it was in force. The count stays after [`Handle::remove`] or
+    /// [`Faults::clear`].
     #[must_use]
     pub fn hits(&self) -> u64 {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// Takes the rule out of force.
+    /// Removes the rule.
     pub fn remove(&self) {
         let mut rules = self.faults.0.rules.lock();
         rules.retain(|armed| armed.id != self.id);
@@ -361,7 +361,7 @@ impl Faults {
         }))
     }
 
-    /// Puts a rule in force, after those that are. Dropping the handle leaves it in force.
+    /// Adds a rule after the existing ones. Dropping the handle keeps it.
     pub fn add(&self, rule: Rule) -> Handle {
         let id = self.0.next.fetch_add(1, Ordering::Relaxed);
         let hits = Arc::<AtomicU64>::default();
@@ -378,15 +378,15 @@ impl Faults {
         }
     }
 
-    /// Takes every rule out of force and switches everything back on.
+    /// Removes every rule and enables everything again.
     pub fn clear(&self) {
         self.0.rules.lock().clear();
         self.stop_bookmarks(false);
         self.refuse_streaming_lists(false);
     }
 
-    /// Stops (or resumes) the bookmarks of all watches, also of those open. Not the one that ends
-    /// initial events.
+    /// Stops (or resumes) the bookmarks of all watches, also of those open. The bookmark that ends
+    /// initial events is still sent.
     pub fn stop_bookmarks(&self, stop: bool) {
         self.0.no_bookmarks.store(stop, Ordering::Relaxed);
     }
@@ -404,7 +404,7 @@ impl Faults {
         self.0.no_streaming_lists.load(Ordering::Relaxed)
     }
 
-    /// What is to happen to a request.
+    /// The faults of a request.
     pub(crate) fn plan(&self, what: &Attributes, agent: &str) -> Plan {
         let mut plan = Plan::default();
         let mut rules = self.0.rules.lock();

@@ -1,4 +1,4 @@
-//! Errors that point at a field of an object, worded and ordered as Kubernetes does it.
+//! Errors of fields of an object, with Kubernetes' texts and order.
 //!
 //! A list of these becomes the message and the `details.causes` of a 422 `Invalid` answer.
 //! (apimachinery: `field.Error`, `field.ErrorList`, `errors.NewInvalid`.)
@@ -7,20 +7,20 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-/// Where in an object: `spec.ports[0].name`, `metadata.labels[app]`.
+/// The path of a field in an object: `spec.ports[0].name`, `metadata.labels[app]`.
 ///
 /// The empty path is the object itself; Kubernetes prints it as `<nil>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Path(String);
 
-/// What kind of mistake it is; decides the words and the machine-readable reason.
+/// The kind of error; decides the text and the machine-readable reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ErrorKind {
-    /// A value that must be there is not.
+    /// A required value is missing.
     Required,
-    /// What a value refers to is not there.
+    /// The target of a reference does not exist.
     NotFound,
-    /// A value that must be unique is there twice.
+    /// A value that must be unique occurs twice.
     Duplicate,
     /// A value is malformed or out of range.
     Invalid,
@@ -32,24 +32,24 @@ pub(crate) enum ErrorKind {
     TooLong,
     /// A list has more items than allowed.
     TooMany,
-    /// The value has another type than the schema says.
+    /// The value has another type than in the schema.
     TypeInvalid,
 }
 
-/// One mistake at one field.
+/// One error of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FieldError {
-    /// The kind of mistake.
+    /// The kind of error.
     pub(crate) kind: ErrorKind,
-    /// Where it is.
+    /// The path.
     pub(crate) path: Path,
-    /// The offending value, where the message shows it.
+    /// The invalid value, where the message shows it.
     pub(crate) value: Option<Value>,
-    /// What is wrong, in words; may be empty.
+    /// The text; may be empty.
     pub(crate) detail: String,
 }
 
-/// Mistakes in the order they were found.
+/// Errors in the order they were found.
 pub(crate) type Errors = Vec<FieldError>;
 
 // === impl Path ===
@@ -107,7 +107,7 @@ impl fmt::Display for Path {
 // === impl ErrorKind ===
 
 impl ErrorKind {
-    /// The words a message starts with.
+    /// The start of the message.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Required => "Required value",
@@ -140,7 +140,7 @@ impl ErrorKind {
 // === impl FieldError ===
 
 impl FieldError {
-    /// An error of any kind; the constructors below say it shorter.
+    /// An error of any kind; the constructors below are shorter.
     pub(crate) fn new(
         kind: ErrorKind,
         path: &Path,
@@ -160,7 +160,7 @@ impl FieldError {
         Self::new(ErrorKind::Invalid, path, Some(value.into()), detail)
     }
 
-    /// The value has another type than the schema says.
+    /// The value has another type than in the schema.
     pub(crate) fn type_invalid(
         path: &Path,
         value: impl Into<Value>,
@@ -174,12 +174,12 @@ impl FieldError {
         Self::new(ErrorKind::Required, path, None, detail)
     }
 
-    /// What the value refers to is not there.
+    /// The target of the reference does not exist.
     pub(crate) fn not_found(path: &Path, value: impl Into<Value>) -> Self {
         Self::new(ErrorKind::NotFound, path, Some(value.into()), "")
     }
 
-    /// The value stands in the list already.
+    /// The value is already in the list.
     pub(crate) fn duplicate(path: &Path, value: impl Into<Value>) -> Self {
         Self::new(ErrorKind::Duplicate, path, Some(value.into()), "")
     }
@@ -203,7 +203,7 @@ impl FieldError {
         Self::new(ErrorKind::NotSupported, path, Some(value.into()), detail)
     }
 
-    /// The string is longer than `maximum` bytes; a negative maximum is not told.
+    /// The string is longer than `maximum` bytes; a negative maximum is not shown.
     pub(crate) fn too_long(path: &Path, maximum: i64) -> Self {
         let detail = match maximum {
             1 => "may not be more than 1 byte".to_owned(),
@@ -220,7 +220,7 @@ impl FieldError {
         Self::new(ErrorKind::TooMany, path, Some(json!(actual)), detail)
     }
 
-    /// The message without the path, as a cause carries it.
+    /// The message without the path, for a cause.
     pub(crate) fn body(&self) -> String {
         let shown = match (&self.value, self.kind) {
             (None, _) | (_, ErrorKind::Required | ErrorKind::Forbidden | ErrorKind::TooLong) => {
@@ -242,7 +242,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// All errors in one line: alone as it is, several in brackets, equal ones once.
+/// All errors in one line: a single one as it is, several in brackets, equal ones once.
 pub(crate) fn aggregate(errors: &[FieldError]) -> String {
     let mut texts: Vec<String> = Vec::with_capacity(errors.len());
     for error in errors {
@@ -286,7 +286,7 @@ fn show(value: &Value) -> String {
     }
 }
 
-/// A value as Go's `json.Marshal` writes it: with escapes for what HTML would read.
+/// A value in the format of Go's `json.Marshal`, with escapes for HTML.
 pub(crate) fn json_text(value: &Value) -> String {
     value
         .to_string()

@@ -1,4 +1,4 @@
-//! Fault rules and the log of requests in front of another API server, a real one for example: so that a test that
+//! Fault rules and the log of requests in front of another API server, for example a real one, so that a test that
 //! uses them runs against either.
 
 use std::io;
@@ -21,11 +21,11 @@ use crate::http::route::Target;
 use crate::record::{Record, RequestRecord};
 use crate::service::{agent_of, broken, cut_short};
 
-/// Stands between clients and an API server. Clones share everything.
+/// A proxy between clients and an API server. Clones share everything.
 ///
-/// It does what [`Faults`] can do without being the server: delays, refusals, broken connections, lost answers, streams
-/// that end early. Rules that change what the server knows ([`Rule::stale`](crate::faults::Rule::stale), bookmarks,
-/// streaming lists) do nothing here.
+/// It supports the [`Faults`] that need no server: delays, refusals, broken connections, lost answers, streams that
+/// end early. Rules for the state of the server ([`Rule::stale`](crate::faults::Rule::stale), bookmarks,
+/// streaming lists) have no effect here.
 #[derive(Clone, Debug)]
 pub struct Front {
     clock: Clock,
@@ -46,13 +46,13 @@ impl Front {
         }
     }
 
-    /// What shall go wrong.
+    /// The fault rules.
     #[must_use]
     pub fn faults(&self) -> Faults {
         self.faults.clone()
     }
 
-    /// The requests that were answered. Who asked is known to the server only, so the user is empty.
+    /// The requests that were answered. Only the server has their users, so the user is empty.
     #[must_use]
     pub fn requests(&self) -> Record {
         self.record.clone()
@@ -126,12 +126,12 @@ impl Front {
         let Some((after, end)) = plan.stream else {
             return Ok(response);
         };
-        // Nobody but the client ends a stream that stalls here.
+        // Only the client ends a stream that stalls here.
         Ok(response.map(|body| cut_short(body, after, end, std::future::pending)))
     }
 }
 
-/// The body of a client's answer as one of a server's.
+/// Converts the body of a client's answer to that of a server's.
 fn of_client(body: ClientBody) -> Body {
     let pieces = http_body_util::BodyDataStream::new(body);
     body::stream(pieces.map(|piece| piece.map_err(io::Error::other)))

@@ -1,5 +1,5 @@
-//! What makes a server the same one after a restart: the key its tokens are signed with, and the
-//! certificate authority its clients trust.
+//! The identity of a server across restarts: the key that signs its tokens, and the certificate authority that
+//! its clients trust.
 
 use std::fs;
 use std::io;
@@ -14,18 +14,18 @@ use sha2::Sha256;
 
 use crate::disk;
 
-/// Why the identity could not be made or read.
+/// The reason why the identity could not be made or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
     /// A file of the data directory.
     #[error("data directory: cannot {action} {path}: {source}")]
     File {
-        /// What was tried.
+        /// The action.
         action: &'static str,
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The certificate authority.
@@ -37,7 +37,7 @@ pub enum IdentityError {
 pub(crate) struct Identity {
     /// Signs service-account tokens.
     pub(crate) key: Vec<u8>,
-    /// Where the authority is kept; `None`: a fresh one for each address served.
+    /// The directory of the authority; `None`: a new one for each served address.
     directory: Option<PathBuf>,
 }
 
@@ -51,7 +51,7 @@ impl std::fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// A fresh identity, or the one that is kept in `directory`.
+    /// A new identity, or the one in `directory`.
     pub(crate) fn open(directory: Option<&Path>, clock: &Clock) -> Result<Self, IdentityError> {
         let key = match directory {
             Some(directory) => kept(&directory.join("tokens.key"), || Ok(random_key(clock)))?,
@@ -92,7 +92,7 @@ impl Identity {
     }
 }
 
-/// The content of a file that only its owner may read; made when absent.
+/// The content of a file that only its owner may read; created when absent.
 fn kept(
     path: &Path,
     make: impl FnOnce() -> Result<Vec<u8>, IdentityError>,
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn a_key_that_cannot_be_read_is_not_replaced() {
         let directory = std::env::temp_dir().join(format!("reeve-identity-{}", std::process::id()));
-        // A directory in the place of the file: it is there, and cannot be read.
+        // A directory in the place of the file: it exists, and cannot be read.
         fs::create_dir_all(directory.join("tokens.key")).unwrap();
         let error = Identity::open(Some(&directory), &Clock::system()).unwrap_err();
         assert!(error.to_string().contains("cannot read"), "{error}");

@@ -1,15 +1,15 @@
-//! JSON as it was written: members in their order and repeated ones kept, and Go's words for
-//! what is wrong with it.
+//! JSON with the order of members and with repeated ones, and Go's texts for
+//! its errors.
 //!
-//! `serde_json::Value` forgets both; field validation has to name every repeated field, in the order
+//! `serde_json::Value` drops both; field validation must report every repeated field, in the order
 //! of the text, and clients show the decoder's message.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// How deep arrays and objects may nest. Go's decoder goes to 10,000; `serde_json` stops here, and a
-/// thread's stack not much later.
+/// Maximum depth of arrays and objects. Go's decoder allows 10,000; `serde_json` stops here, and a
+/// thread's stack overflows soon after.
 pub(crate) const MAX_DEPTH: usize = 126;
 
 /// A JSON text, in the order it was written.
@@ -37,7 +37,7 @@ pub(crate) struct SyntaxError(String);
 // === impl Node ===
 
 impl Node {
-    /// What Go's decoder calls a value of this type.
+    /// The name of this type in Go's decoder.
     pub(crate) fn go_type(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -49,7 +49,7 @@ impl Node {
         }
     }
 
-    /// The node a value would be read as.
+    /// The node of a value.
     pub(crate) fn from_value(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -65,7 +65,7 @@ impl Node {
         }
     }
 
-    /// The value; of repeated members the last counts.
+    /// The value; the last of repeated members counts.
     pub(crate) fn to_value(&self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -83,10 +83,10 @@ impl Node {
     }
 }
 
-/// Reads a whole text.
+/// Parses a whole text.
 ///
 /// # Errors
-/// The first character that cannot stand where it does, or that the text ends too early.
+/// The first invalid character, or the unexpected end.
 pub(crate) fn parse(text: &[u8]) -> Result<Node, SyntaxError> {
     let mut reader = Reader { text, position: 0 };
     reader.skip_blanks();

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// What a client needs to reach the server.
+/// Address and credentials of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Access<'a> {
     /// `http://127.0.0.1:port` or `https://…`.

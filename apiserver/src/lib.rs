@@ -11,16 +11,21 @@
 //! # }
 //! ```
 //!
-//! The way of a request: [`Service`] asks the fault rules, then who may, reads what the path names, and
-//! hands it to a verb. A verb loads the object, changes it, fills in defaults, checks it and commits it to
-//! the store if nobody else wrote meanwhile. The store numbers the write and appends it to the ring of its resource,
-//! from which every watch reads by its own cursor. One background task does what follows from writes:
-//! collection, namespaces, definitions.
+//! The way of a request: [`Service`] applies the fault rules, checks the rights of the user, parses the path and
+//! calls a verb. A verb loads the object, changes it, fills in defaults, checks it and commits it to
+//! the store if no other write came first. The store numbers the write and appends it to the ring of its resource,
+//! from which every watch reads by its own cursor. One background task finishes what
+//! writes start: garbage collection, and the ends of namespaces and definitions.
 //!
-//! Recovery: objects are kept on disk only with [`Builder::data_dir`]. A server that comes back has its
+//! The layers, from the ground up: `store`, `schema` with `cel`, and `crd` know no request. `request` is one request.
+//! `core` is what all requests share. `definitions`, `kinds` and `escalation` are the rules of a write. `verbs` apply
+//! them. `lifecycle` and `dispatch` call verbs, and `service` calls `dispatch`. `server`, `serve` and `front` run
+//! a service.
+//!
+//! Recovery: objects are kept on disk only with [`Builder::data_dir`]. A restarted server has its
 //! objects, its keys and a higher version, and no history: older watches and pages get 410 and list again.
 //!
-//! Time, uids and randomness come from the [`Clock`](reeve_clock::Clock) it is built with.
+//! Time, uids and randomness come from the [`Clock`](reeve_clock::Clock) of the builder.
 
 mod access;
 pub mod assets;
@@ -30,6 +35,7 @@ mod cel;
 pub mod control_plane;
 mod core;
 mod crd;
+mod definitions;
 mod discovery;
 mod disk;
 mod dispatch;
@@ -53,6 +59,7 @@ mod questions;
 pub mod rbac;
 pub mod record;
 mod registry;
+mod request;
 mod resource;
 mod reviews;
 mod schema;

@@ -54,7 +54,7 @@ enum AuthorizationMode {
     Rbac,
 }
 
-/// Why the program ends with an error.
+/// The error of the program.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use reeve_clock::Clock;
 use serde_json::{Map, Value, json};
 
-/// `metadata` of an object, made when absent. An object that is no JSON object becomes one.
+/// `metadata` of an object, created when absent. A value that is not an object becomes one.
 pub(crate) fn metadata_mut(value: &mut Value) -> &mut Map<String, Value> {
     map_at(object_mut(value), "metadata")
 }
@@ -20,7 +20,7 @@ pub(crate) fn object_mut(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// The object at `field` of `map`, made when absent or something else.
+/// The object at `field` of `map`, created when absent or of another type.
 pub(crate) fn map_at<'a>(
     map: &'a mut Map<String, Value>,
     field: &str,
@@ -28,7 +28,7 @@ pub(crate) fn map_at<'a>(
     object_mut(map.entry(field).or_insert(Value::Null))
 }
 
-/// The list at `field` of `map`, made when absent or something else.
+/// The list at `field` of `map`, created when absent or of another type.
 pub(crate) fn list_at<'a>(map: &'a mut Map<String, Value>, field: &str) -> &'a mut Vec<Value> {
     let value = map.entry(field).or_insert(Value::Null);
     if !value.is_array() {
@@ -65,7 +65,7 @@ pub(crate) fn set_strings(value: &mut Value, field: &str, strings: &[&str]) {
     }
 }
 
-/// Copies a field of `metadata` from one object to another; removes it where the first has none.
+/// Copies a field of `metadata` from one object to another; removes it if the first has none.
 pub(crate) fn copy(from: &Value, to: &mut Value, field: &str) {
     match from["metadata"].get(field) {
         Some(found) if !found.is_null() => {
@@ -77,7 +77,7 @@ pub(crate) fn copy(from: &Value, to: &mut Value, field: &str) {
     }
 }
 
-/// A time as Kubernetes writes it in `metadata`: whole seconds, UTC.
+/// A time in the format of `metadata`: whole seconds, UTC.
 pub(crate) fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -96,7 +96,7 @@ pub(crate) fn uid(clock: &Clock) -> String {
     )
 }
 
-/// `base` with five random characters, cut so that the whole has at most 63.
+/// `base` with five random characters, cut to at most 63.
 pub(crate) fn generate_name(clock: &Clock, base: &str) -> String {
     const CHARACTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut name: String = base.chars().take(58).collect();

@@ -1,6 +1,6 @@
 //! Rules for names: label keys and values, DNS labels and subdomains, with Kubernetes' texts.
 //!
-//! Each function answers what is wrong with a value, nothing when it is right.
+//! Each function returns the errors of a value; none if it is valid.
 //! (apimachinery: `util/validation`.)
 
 const LABEL_KEY_FORMAT: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
@@ -12,7 +12,7 @@ const DNS_SUBDOMAIN_TEXT: &str = "a lowercase RFC 1123 subdomain must consist of
 const WILDCARD_TEXT: &str = "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
 const DNS_1035_LABEL_TEXT: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character";
 
-/// What is wrong with a label key, an annotation key in lower case, or a finalizer.
+/// Errors of a label key, an annotation key in lower case, or a finalizer.
 pub(crate) fn qualified_name(value: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let parts: Vec<&str> = value.split('/').collect();
@@ -56,7 +56,7 @@ pub(crate) fn qualified_name(value: &str) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with the value of a label.
+/// Errors of the value of a label.
 pub(crate) fn label_value(value: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if value.len() > 63 {
@@ -73,7 +73,7 @@ pub(crate) fn label_value(value: &str) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with a DNS subdomain, the form of most names.
+/// Errors of a DNS subdomain, the form of most names.
 pub(crate) fn dns_subdomain(value: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if value.len() > 253 {
@@ -86,7 +86,7 @@ pub(crate) fn dns_subdomain(value: &str) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with a DNS subdomain whose first label is `*`.
+/// Errors of a DNS subdomain whose first label is `*`.
 pub(crate) fn wildcard_dns_subdomain(value: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if value.len() > 253 {
@@ -99,7 +99,7 @@ pub(crate) fn wildcard_dns_subdomain(value: &str) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with a DNS label of RFC 1123, the form of a namespace's name.
+/// Errors of a DNS label of RFC 1123, the form of a namespace's name.
 pub(crate) fn dns_label(value: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if value.len() > 63 {
@@ -119,7 +119,7 @@ pub(crate) fn dns_label(value: &str) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with a DNS label of RFC 1035: the form of a Service's name and of CRD names.
+/// Errors of a DNS label of RFC 1035: the form of a Service's name and of CRD names.
 pub(crate) fn dns_1035_label(value: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     if value.len() > 63 {
@@ -135,7 +135,7 @@ pub(crate) fn dns_1035_label(value: &str) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with the name of a port.
+/// Errors of the name of a port.
 pub(crate) fn port_name(value: &str) -> Vec<String> {
     let is_in_set = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let rules = [
@@ -161,7 +161,7 @@ pub(crate) fn port_name(value: &str) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong with a name that stands as one segment of a path (Roles, bindings).
+/// Errors of a name that is one segment of a path (Roles, bindings).
 pub(crate) fn path_segment(value: &str) -> Vec<String> {
     match value {
         "." => return vec!["may not be '.'".to_owned()],
@@ -175,7 +175,7 @@ pub(crate) fn path_segment(value: &str) -> Vec<String> {
         .collect()
 }
 
-/// Text, an expression and examples in one sentence, as Kubernetes builds it.
+/// Text, an expression and examples in one sentence, in Kubernetes' format.
 pub(crate) fn format_error(text: &str, format: &str, examples: &[&str]) -> String {
     let mut sentence = text.to_owned();
     if examples.is_empty() {

@@ -1,4 +1,4 @@
-//! Resources that answer a question instead of storing an object: reviews and tokens.
+//! Resources that answer a request instead of storing an object: reviews and tokens.
 
 use bytes::Bytes;
 use http::Response;
@@ -9,9 +9,10 @@ use crate::core::Core;
 use crate::http::answer;
 use crate::http::body::Body;
 use crate::meta;
+use crate::request::Request;
 use crate::reviews;
 use crate::status::{GroupResource, Status};
-use crate::verbs::{Request, prepare};
+use crate::verbs::prepare;
 
 /// Answers a POST of a review.
 pub(crate) fn review(

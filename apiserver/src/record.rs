@@ -1,4 +1,4 @@
-//! The log of requests, for tests that assert on what a client sent.
+//! The log of requests, for tests that assert on the requests of a client.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use parking_lot::Mutex;
 
 use crate::rbac::Attributes;
 
-/// Requests kept; older ones go.
+/// Maximum number of requests; older ones are dropped.
 const KEPT: usize = 10_000;
-/// About so many bytes are kept; older requests go.
+/// Approximate maximum size in bytes; older requests are dropped.
 const KEPT_BYTES: usize = 32 * 1024 * 1024;
-/// Larger bodies are not kept.
+/// Maximum size of a recorded body.
 const LARGEST_BODY: usize = 64 * 1024;
 
-/// One request, as it was answered.
+/// One answered request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestRecord {
-    /// When it came.
+    /// Time of arrival.
     pub at: Timestamp,
-    /// `get`, `list`, `watch`, `create`, …; of paths that are no resources the method in lower case.
+    /// `get`, `list`, `watch`, `create`, …; for paths without resources the method in lower case.
     pub verb: String,
     /// The path.
     pub path: String,
@@ -29,7 +29,7 @@ pub struct RequestRecord {
     pub query: String,
     /// API group; empty for core.
     pub group: String,
-    /// Plural resource; empty for paths that are no resources.
+    /// Plural resource; empty for paths without resources.
     pub resource: String,
     /// Namespace; empty for none.
     pub namespace: String,
@@ -37,7 +37,7 @@ pub struct RequestRecord {
     pub name: String,
     /// Subresource; empty for none.
     pub subresource: String,
-    /// Who asked.
+    /// The user of the request.
     pub user: String,
     /// `User-Agent`.
     pub agent: String,
@@ -55,14 +55,14 @@ pub struct Record(Arc<Mutex<Kept>>);
 struct Kept {
     requests: VecDeque<RequestRecord>,
     bytes: usize,
-    /// Nothing is kept.
+    /// Whether recording is off.
     off: bool,
 }
 
 // === impl RequestRecord ===
 
 impl RequestRecord {
-    /// A request that was not answered yet.
+    /// A request without an answer yet.
     pub(crate) fn of(
         head: &http::request::Parts,
         attributes: &Attributes,
@@ -86,7 +86,7 @@ impl RequestRecord {
         }
     }
 
-    /// About how many bytes it takes.
+    /// Its approximate size in bytes.
     fn weight(&self) -> usize {
         let texts = [
             &self.verb,
@@ -119,7 +119,7 @@ impl std::fmt::Display for RequestRecord {
 // === impl Record ===
 
 impl Record {
-    /// The requests answered so far, oldest first; at most 10,000, and about 32 MiB. A watch is in it from its start.
+    /// The requests answered so far, oldest first; at most 10,000, and about 32 MiB. A watch is included from its start.
     #[must_use]
     pub fn all(&self) -> Vec<RequestRecord> {
         self.0.lock().requests.iter().cloned().collect()
@@ -135,14 +135,14 @@ impl Record {
             .count()
     }
 
-    /// Forgets what was recorded.
+    /// Clears the record.
     pub fn clear(&self) {
         let mut kept = self.0.lock();
         kept.requests.clear();
         kept.bytes = 0;
     }
 
-    /// Keeps nothing from now on.
+    /// Turns recording off.
     pub(crate) fn turn_off(&self) {
         self.0.lock().off = true;
     }

@@ -1,4 +1,4 @@
-//! Which resources are served: the built-in ones, and those of definitions as they come and go.
+//! The registry of served resources: the built-in ones, and those of definitions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ const BUILT_IN_GROUPS: &[&str] = &[
     "coordination.k8s.io",
 ];
 
-/// The resources served, by group, version and plural.
+/// The served resources, by group, version and plural.
 #[derive(Debug, Default)]
 pub(crate) struct Registry(RwLock<Arc<Served>>);
 
 /// One state of the registry.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Served {
-    /// Groups in the order discovery shows them; core is the empty one.
+    /// Groups in the order of discovery; the empty one is core.
     pub(crate) groups: Vec<Group>,
-    /// Versions that objects are stored in and that are not served, by storage.
+    /// Storage versions that are not served, by storage.
     pub(crate) unserved: BTreeMap<String, Arc<ResourceInfo>>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Version {
 // === impl Registry ===
 
 impl Registry {
-    /// What is served now.
+    /// The current state.
     pub(crate) fn served(&self) -> Arc<Served> {
         self.0.read().clone()
     }
@@ -70,12 +70,12 @@ impl Registry {
         self.0.read().find(group, version, plural)
     }
 
-    /// The resource that has this storage, served or not.
+    /// The resource of this storage, served or not.
     pub(crate) fn of_storage(&self, storage: &str) -> Option<Arc<ResourceInfo>> {
         self.0.read().of_storage(storage)
     }
 
-    /// Replaces all versions of the resource of `storage` with `resources` (none: it goes).
+    /// Replaces all versions of the resource of `storage` with `resources` (none: removes it).
     pub(crate) fn set(&self, storage: &str, resources: Vec<ResourceInfo>) {
         let mut guard = self.0.write();
         let mut served = Served::clone(&guard);
@@ -133,7 +133,7 @@ impl Served {
             .flat_map(|version| version.resources.values())
     }
 
-    /// The resource that has this storage, in the version that its objects are stored in. The core form of Events
+    /// The resource of this storage, in its storage version. The core form of Events
     /// wins.
     pub(crate) fn of_storage(&self, storage: &str) -> Option<Arc<ResourceInfo>> {
         let mut all = self.all();
@@ -189,7 +189,7 @@ impl Served {
             .insert(info.plural.clone(), Arc::new(info));
     }
 
-    /// Drops what is empty, puts groups in a real server's order and versions in that of preference.
+    /// Drops empty groups and versions, sorts groups as a real server and versions by preference.
     fn settle(&mut self) {
         for group in &mut self.groups {
             group

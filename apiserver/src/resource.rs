@@ -1,7 +1,7 @@
-//! What the server knows of one resource: its names, its rules and how it is shown.
+//! The description of one resource: its names, its rules and its columns.
 //!
 //! Built-in resources come from a table; those of CustomResourceDefinitions are made when the
-//! definition is accepted. Everything else in the server asks a [`ResourceInfo`], not the kind.
+//! definition is accepted. All other code depends on a [`ResourceInfo`], not on the kind.
 
 use std::sync::Arc;
 
@@ -31,67 +31,67 @@ pub(crate) struct ResourceInfo {
     pub(crate) short_names: Vec<String>,
     /// Categories, such as `all`.
     pub(crate) categories: Vec<String>,
-    /// Objects live in namespaces.
+    /// Whether objects live in namespaces.
     pub(crate) namespaced: bool,
-    /// The verbs served, as discovery names them.
+    /// The served verbs, as in discovery.
     pub(crate) verbs: &'static [&'static str],
-    /// There is a `status` subresource.
+    /// Whether there is a `status` subresource.
     pub(crate) status: bool,
-    /// What a write to it may change beside the status.
+    /// The parts that a write to it may change besides the status.
     pub(crate) status_update: StatusUpdate,
-    /// There is a `scale` subresource, and where its parts are.
+    /// The paths of the `scale` subresource, if there is one.
     pub(crate) scale: Option<Scale>,
-    /// What raises `metadata.generation`.
+    /// The changes that raise `metadata.generation`.
     pub(crate) generation: Generation,
     /// PUT without a resourceVersion is allowed (most built-ins; never custom resources).
     pub(crate) unconditional_update: bool,
-    /// A DELETE that names no propagation orphans the dependents, with a warning.
+    /// A DELETE without propagation orphans the dependents, with a warning.
     pub(crate) orphans_by_default: bool,
     /// PUT on an absent name creates it.
     pub(crate) create_on_update: bool,
-    /// DELETE answers the object instead of a Status.
+    /// DELETE returns the object instead of a Status.
     pub(crate) delete_returns_object: bool,
     /// Columns after `Name` (and `Namespace`, which kubectl adds itself).
     pub(crate) columns: Vec<Column>,
-    /// Fields of field selectors beside `metadata.name` and `metadata.namespace`.
+    /// Fields of field selectors besides `metadata.name` and `metadata.namespace`.
     pub(crate) selectable_fields: Vec<SelectableField>,
     /// The OpenAPI v3 schema of an object: a CRD version's `openAPIV3Schema`, or a built-in's.
     pub(crate) schema: Option<Arc<Value>>,
     /// The same, compiled, of a custom resource.
     pub(crate) structural: Option<Arc<ObjectSchema>>,
-    /// Objects are stored in this version.
+    /// Whether objects are stored in this version.
     pub(crate) storage_version: bool,
-    /// The schema of the version that objects are stored in, where it is another one than this.
+    /// The schema of the storage version, if it is another one than this.
     pub(crate) stored: Option<Arc<ObjectSchema>>,
     /// Objects stored up to this version may have been written under another schema, or in another version of the
     /// resource: they are pruned and completed when they are read.
     pub(crate) converted_up_to: u64,
     /// Objects stored up to this version would have to be converted by a webhook.
     pub(crate) unconvertible_up_to: u64,
-    /// Clients can ask for it. A version that objects are only stored in is here for the server itself.
+    /// Whether clients can request it. A storage version that is not served is here for the server itself.
     pub(crate) served: bool,
-    /// Text of the warning on each answer, of a version that is deprecated.
+    /// Text of the warning on each answer, for a deprecated version.
     pub(crate) deprecation: Option<String>,
-    /// It comes from a CustomResourceDefinition.
+    /// Whether it comes from a CustomResourceDefinition.
     pub(crate) custom: bool,
     /// Versions of one resource share a store of this name: `plural.group`, or `plural` of core.
     /// core/v1 and events.k8s.io/v1 Events share one too.
     pub(crate) storage: String,
 }
 
-/// What a write to the `status` subresource may change beside the status. `spec` is never among it.
+/// The parts that a write to the `status` subresource may change besides the status. `spec` is never among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StatusUpdate {
     /// Nothing (custom resources).
     StatusOnly,
-    /// The metadata as well, but for the fields named here (built-in kinds).
+    /// The metadata as well, except for these fields (built-in kinds).
     Metadata {
-        /// Fields of `metadata` that stay as they are.
+        /// Fields of `metadata` that are not changed.
         except: &'static [&'static str],
     },
 }
 
-/// What raises `metadata.generation`.
+/// The changes that raise `metadata.generation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Generation {
     /// Objects have no generation (ConfigMap, Secret, Lease, …).
@@ -129,25 +129,25 @@ pub(crate) struct Column {
     pub(crate) description: String,
     /// 0 is always shown; more only with `-o wide`.
     pub(crate) priority: i64,
-    /// Where the cell's value comes from.
+    /// The source of the cell's value.
     pub(crate) source: ColumnSource,
 }
 
-/// Where a cell's value comes from.
+/// The source of a cell's value.
 #[derive(Clone, Debug)]
 pub(crate) enum ColumnSource {
     /// A JSONPath of the CRD form, such as `.spec.replicas` or `.status.conditions[?(@.type=="Ready")].status`.
     JsonPath(String),
-    /// Computed from the object and the time it is.
+    /// Computed from the object and the current time.
     Computed(fn(&Value, Timestamp) -> Value),
 }
 
-/// A field that field selectors may name.
+/// A field for field selectors.
 #[derive(Clone, Debug)]
 pub(crate) struct SelectableField {
-    /// As in selectors, without a leading dot: `spec.nodeName`.
+    /// The name in selectors, without a leading dot: `spec.nodeName`.
     pub(crate) name: String,
-    /// How its text is found. `None`: the name is the path.
+    /// Extracts its text. `None`: the name is the path.
     pub(crate) extract: Option<fn(&Value) -> String>,
 }
 
@@ -175,7 +175,7 @@ impl ResourceInfo {
         }
     }
 
-    /// The schema that prunes, defaults and validates. Those of built-ins are made when first used.
+    /// The schema that prunes, defaults and validates. Those of built-ins are made on first use.
     pub(crate) fn structural(&self) -> Option<Arc<ObjectSchema>> {
         if self.custom {
             return self.structural.clone();

@@ -5,35 +5,30 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use reeve_serve::certificates::Certificates;
+use reeve_serve::http::{Body, CancellationToken, Handler, Limits, Server, hang_up, listen};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::core::Core;
 use crate::kubeconfig::{Access, kubeconfig};
 use crate::service::Service;
 use crate::tls::{Tls, TlsError};
 
-/// How long a client may take to send the head of a request, or its TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(30);
-/// How long open requests may go on when the server stops.
-const GRACE: Duration = Duration::from_secs(2);
+/// Pause before a listener that could not be opened again is tried once more.
+const LISTEN_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why an address is not served.
+/// The reason why an address is not served.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The address cannot be bound.
     #[error("cannot listen on {address}: {source}")]
     Bind {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
     /// No certificate could be made.
@@ -41,13 +36,13 @@ pub enum ServeError {
     Tls(#[from] TlsError),
 }
 
-/// An address that is served. Dropping it stops serving there.
+/// A served address. Dropping it stops serving there.
 #[derive(Debug)]
 pub struct Serving {
     address: SocketAddr,
     authority: Option<String>,
     token: Option<String>,
-    stop: watch::Sender<bool>,
+    stop: CancellationToken,
     task: Option<tokio::task::JoinHandle<()>>,
 }
 
@@ -60,10 +55,9 @@ impl Serving {
         tls: bool,
         token: Option<String>,
     ) -> Result<Self, ServeError> {
-        let listener = bind(address).await?;
-        let address = listener
-            .local_addr()
-            .map_err(|source| ServeError::Bind { address, source })?;
+        let bind = |source| ServeError::Bind { address, source };
+        let listener = listen(address).map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
         let tls = if tls {
             let authority = core.identity.authority().map_err(TlsError::from)?;
             Some(Tls::generate(address.ip(), &authority)?)
@@ -71,8 +65,11 @@ impl Serving {
             None
         };
         let authority = tls.as_ref().map(|tls| tls.authority.clone());
-        let stop = watch::Sender::new(false);
-        let task = tokio::spawn(run(core, listener, address, tls, stop.subscribe()));
+        let certificates = tls.map(|tls| tls.certificates);
+        // Refuses a certificate that is not usable before the task starts.
+        let server = server(&core, listener, certificates.as_ref())?;
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(run(core, server, address, certificates, stop.clone()));
         Ok(Self {
             address,
             authority,
@@ -99,19 +96,19 @@ impl Serving {
         format!("{scheme}://{}", self.address)
     }
 
-    /// The certificate authority that clients are to trust, PEM; `None` without TLS.
+    /// The certificate authority for clients to trust, PEM; `None` without TLS.
     #[must_use]
     pub fn certificate_authority(&self) -> Option<&str> {
         self.authority.as_deref()
     }
 
-    /// A kubeconfig that reaches the server here as its administrator.
+    /// A kubeconfig for the administrator at this address.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
         self.kubeconfig_with(self.token.as_deref())
     }
 
-    /// A kubeconfig that reaches the server here with a bearer token, or without credentials.
+    /// A kubeconfig for this address with a bearer token, or without credentials.
     #[must_use]
     pub fn kubeconfig_with(&self, token: Option<&str>) -> String {
         kubeconfig(&Access {
@@ -123,7 +120,7 @@ impl Serving {
 
     /// Stops serving: no new connections, open requests have two seconds, watches end at once.
     pub async fn stop(mut self) {
-        self.stop.send_replace(true);
+        self.stop.cancel();
         if let Some(task) = self.task.take() {
             // The task ends by itself; an error means that it was aborted.
             let _ = task.await;
@@ -139,124 +136,114 @@ impl Drop for Serving {
     }
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    TcpListener::bind(address)
-        .await
-        .map_err(|source| ServeError::Bind { address, source })
+/// Within the limits of a real server, where it has them: its header of 1 MiB, its 250 requests at once over HTTP/2, its
+/// 90 s for an idle connection.
+fn limits() -> Limits {
+    Limits {
+        header_timeout: Duration::from_secs(30),
+        idle: Duration::from_secs(90),
+        header_bytes: 1024 * 1024,
+        headers: 100,
+        // Watches, and the faults of a test, have no time limit.
+        answer_timeout: Duration::MAX,
+        connections: 4096,
+        streams: 250,
+        // Clients that are tested against slow answers cancel many requests.
+        given_up: 1000,
+        drain: Duration::from_secs(2),
+    }
 }
 
-/// Serves while the server is up; closes the socket while it is down.
+fn server(
+    core: &Arc<Core>,
+    listener: TcpListener,
+    certificates: Option<&Certificates>,
+) -> Result<Server, TlsError> {
+    let service = Service::new(Arc::clone(core));
+    let handler: Handler = Arc::new(move |request| {
+        let answer = service.clone().answer(request);
+        Box::pin(async move {
+            match answer.await {
+                Ok(answer) => answer.map(Body::pieces),
+                Err(error) => {
+                    tracing::debug!(%error, "closed without an answer");
+                    hang_up()
+                }
+            }
+        })
+    });
+    let server = Server::on("API", listener, handler).limits(limits());
+    match certificates {
+        Some(certificates) => Ok(server.tls(certificates.clone(), true)?),
+        None => Ok(server.plain_http2()),
+    }
+}
+
+/// Serves while the API server is up; closes the socket while it is down.
 async fn run(
     core: Arc<Core>,
-    listener: TcpListener,
+    first: Server,
     address: SocketAddr,
-    tls: Option<Tls>,
-    mut stop: watch::Receiver<bool>,
+    certificates: Option<Certificates>,
+    stop: CancellationToken,
 ) {
     let mut up = core.up.subscribe();
-    let mut listener = Some(listener);
+    let mut next = Some(first);
     loop {
-        let open = match listener.take() {
-            Some(listener) => listener,
-            None => match bind(address).await {
-                Ok(listener) => listener,
-                Err(error) => {
-                    tracing::warn!(%error, "trying again");
-                    sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
+        let open = match next.take() {
+            Some(server) => server,
+            None => tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                server = reopen(&core, address, certificates.as_ref()) => server,
             },
         };
-        let mut connections = JoinSet::new();
-        let (closing, closed) = watch::channel(false);
-        let stopped = loop {
-            tokio::select! {
+        {
+            let closing = CancellationToken::new();
+            let serving = open.run(closing.clone());
+            tokio::pin!(serving);
+            let stopped = tokio::select! {
                 biased;
-                () = becomes(&mut stop, true) => break true,
-                () = becomes(&mut up, false) => break false,
-                Some(_) = connections.join_next() => {}
-                accepted = open.accept() => match accepted {
-                    Ok((stream, _)) => {
-                        let service = Service::new(core.clone());
-                        connections.spawn(connection(stream, tls.clone(), service, closed.clone()));
-                    }
-                    // Out of file descriptors, or a client that left: give it time.
-                    Err(_) => sleep(Duration::from_millis(10)).await,
-                },
+                () = stop.cancelled() => true,
+                () = becomes(&mut up, false) => false,
+                _ = serving.as_mut() => return,
+            };
+            if stopped {
+                closing.cancel();
+                core.close_watches();
+                // The listener was bound before, so nothing can fail.
+                let _ = serving.await;
+                return;
             }
-        };
-        drop(open);
-        closing.send_replace(true);
-        if stopped {
-            core.close_watches();
-            let _ = timeout(GRACE, async {
-                while connections.join_next().await.is_some() {}
-            })
-            .await;
-            return;
+            // Dropping the future breaks its connections, as if the process had been killed.
         }
-        // The server is down as if it had been killed: connections break.
-        connections.shutdown().await;
         tokio::select! {
             biased;
-            () = becomes(&mut stop, true) => return,
+            () = stop.cancelled() => return,
             () = becomes(&mut up, true) => {}
         }
     }
 }
 
-async fn connection(
-    stream: TcpStream,
-    tls: Option<Tls>,
-    service: Service,
-    closed: watch::Receiver<bool>,
-) {
-    // Small frames of a watch must not wait for one another.
-    let _ = stream.set_nodelay(true);
-    match tls {
-        None => speak(stream, service, closed).await,
-        Some(tls) => match timeout(HANDSHAKE, tls.acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => speak(stream, service, closed).await,
-            Ok(Err(error)) => tracing::debug!(%error, "TLS handshake"),
-            Err(_) => tracing::debug!("TLS handshake took too long"),
-        },
+/// Listens at the same address again.
+async fn reopen(
+    core: &Arc<Core>,
+    address: SocketAddr,
+    certificates: Option<&Certificates>,
+) -> Server {
+    loop {
+        let opened = listen(address).map_err(|source| ServeError::Bind { address, source });
+        match opened.and_then(|listener| Ok(server(core, listener, certificates)?)) {
+            Ok(server) => return server,
+            Err(error) => {
+                tracing::warn!(%error, "trying again");
+                sleep(LISTEN_PAUSE).await;
+            }
+        }
     }
 }
 
-/// Waits for a switch. A switch that is gone counts as one that was turned.
+/// Waits for a switch. A switch that was dropped counts as set.
 async fn becomes(switch: &mut watch::Receiver<bool>, to: bool) {
     let _ = switch.wait_for(|value| *value == to).await;
-}
-
-async fn speak<S>(stream: S, service: Service, mut closed: watch::Receiver<bool>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HANDSHAKE);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(250);
-    let connection =
-        builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        biased;
-        result = connection.as_mut() => Some(result),
-        () = becomes(&mut closed, true) => None,
-    };
-    let result = match ended {
-        Some(result) => result,
-        None => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = result {
-        tracing::debug!(%error, "connection");
-    }
 }

@@ -1,4 +1,4 @@
-//! The server as programs hold it.
+//! The server as a value in a program.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,13 +20,13 @@ use crate::serve::{ServeError, Serving};
 use crate::service::Service;
 use crate::store::{History, PersistError, Store};
 
-/// Kubernetes 1.x that `/version` claims.
+/// The minor version of Kubernetes 1 in `/version`.
 const MINOR: u32 = 36;
-/// The first write takes this version and one step. Well above what a test would guess.
+/// The version before the first write. Well above the guess of a test.
 const FIRST_VERSION: u64 = 10_000;
-/// Versions are not consecutive, so that nobody counts on it.
+/// Versions are not consecutive, so that clients do not rely on it.
 const STEP: u64 = 3;
-/// Events are kept so long after their last write.
+/// Time for which Events are kept after their last write.
 const EVENT_TTL: Duration = Duration::from_secs(3600);
 
 /// A Kubernetes API server in this process.
@@ -39,7 +39,7 @@ pub struct ApiServer {
     admin_token: Option<String>,
 }
 
-/// What a server is to be; see [`ApiServer::builder`].
+/// Configures a server; see [`ApiServer::builder`].
 #[derive(Debug)]
 #[must_use]
 pub struct Builder {
@@ -55,7 +55,7 @@ pub struct Builder {
     admin_token: Option<String>,
 }
 
-/// Why a server did not start.
+/// The reason why a server did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -70,7 +70,7 @@ pub enum StartError {
 // === impl Builder ===
 
 impl Builder {
-    /// Where times, uids and randomness come from. Default: the system's clock.
+    /// The source of times, uids and randomness. Default: the system's clock.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
@@ -89,26 +89,26 @@ impl Builder {
         self
     }
 
-    /// How much of the past is kept for watches and pages.
+    /// How much history is kept for watches and pages.
     pub fn history(mut self, history: History) -> Self {
         self.history = history;
         self
     }
 
-    /// How long Events are kept after their last write; `None`: until they are deleted. Default 1 hour, as a real
-    /// server's `--event-ttl`. Events from the data directory start again.
+    /// Time for which Events are kept after their last write; `None`: until they are deleted. Default 1 hour, as a real
+    /// server's `--event-ttl`. For Events from the data directory it starts again.
     pub fn event_ttl(mut self, ttl: impl Into<Option<Duration>>) -> Self {
         self.event_ttl = ttl.into();
         self
     }
 
-    /// Whether [`ApiServer::requests`] keeps what was asked. Default true; the program does without.
+    /// Whether [`ApiServer::requests`] records requests. Default true; the program turns it off.
     pub fn record_requests(mut self, kept: bool) -> Self {
         self.record_requests = kept;
         self
     }
 
-    /// The minor version of Kubernetes 1 that `/version` claims. Default 36.
+    /// The minor version of Kubernetes 1 in `/version`. Default 36.
     pub fn minor_version(mut self, minor: u32) -> Self {
         self.options.minor = minor;
         self
@@ -121,13 +121,13 @@ impl Builder {
         self
     }
 
-    /// Whether dependents of deleted owners are deleted. Default true; envtest does not.
+    /// Whether dependents of deleted owners are deleted. Default true; false in envtest.
     pub fn garbage_collection(mut self, enabled: bool) -> Self {
         self.options.garbage_collection = enabled;
         self
     }
 
-    /// Whoever sends the bearer token `token` is `user`.
+    /// Requests with the bearer token `token` act as `user`.
     pub fn token(mut self, token: impl Into<String>, user: User) -> Self {
         self.tokens.push((token.into(), user));
         self
@@ -136,13 +136,13 @@ impl Builder {
     /// Checks every request against the stored roles and bindings, with the default ones of a cluster.
     ///
     /// Requests without credentials are then `system:anonymous`; [`ApiServer::client`] and
-    /// [`Serving::kubeconfig`] carry a token of an administrator. Default: everyone may everything.
+    /// [`Serving::kubeconfig`] carry a token of an administrator. Default: every request is allowed.
     pub fn rbac(mut self) -> Self {
         self.options.rbac = true;
         self
     }
 
-    /// Starts the server. It is reached through [`ApiServer::client`] until [`ApiServer::serve`] opens
+    /// Starts the server. Only [`ApiServer::client`] reaches it until [`ApiServer::serve`] opens
     /// a socket.
     ///
     /// # Errors
@@ -191,7 +191,7 @@ impl Builder {
 // === impl ApiServer ===
 
 impl ApiServer {
-    /// A server with the defaults, to be changed before it starts.
+    /// A builder with the defaults.
     pub fn builder() -> Builder {
         Builder {
             clock: None,
@@ -261,7 +261,7 @@ impl ApiServer {
         Serving::start(self.core.clone(), address, true, self.admin_token.clone()).await
     }
 
-    /// What shall go wrong.
+    /// The fault rules.
     #[must_use]
     pub fn faults(&self) -> Faults {
         self.core.faults.clone()
@@ -273,7 +273,7 @@ impl ApiServer {
         self.core.record.clone()
     }
 
-    /// The clock the server goes by.
+    /// The clock of the server.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.core.clock
@@ -285,27 +285,27 @@ impl ApiServer {
         self.core.store.revision()
     }
 
-    /// Compacts the history up to and including a version (default: all of it), as etcd does it every few
-    /// minutes: reads at older versions and pages that began before get 410. Watches do not notice, as a real
-    /// server keeps what they resume from in caches of its own.
+    /// Compacts the history up to and including a version (default: all of it), as etcd does every few
+    /// minutes: reads at older versions and pages that began before get 410. Watches are unaffected, as a real
+    /// server resumes them from caches of its own.
     pub fn compact(&self, version: Option<u64>) {
         self.core.store.compact(version.unwrap_or(u64::MAX));
     }
 
-    /// Forgets the history up to and including a version (default: all of it), as a real server does that
-    /// restarts after a compaction: also watches that start from an older version get 410. Those that
-    /// run go on.
+    /// Drops the history up to and including a version (default: all of it), as a real server that
+    /// restarts after a compaction: watches that start from an older version get 410, too. Open
+    /// watches continue.
     pub fn forget_history(&self, version: Option<u64>) {
         self.core.store.forget(version.unwrap_or(u64::MAX));
     }
 
-    /// Ends every open watch, as a server does that restarts or sheds load.
+    /// Ends every open watch, as a server that restarts or sheds load.
     pub fn close_watches(&self) {
         self.core.close_watches();
     }
 
     /// Takes the server down as if it had been killed: connections break, sockets are closed, requests
-    /// in process fail. What was written stays.
+    /// in process fail. Stored objects stay.
     pub fn go_down(&self) {
         self.core.up.send_replace(false);
         self.core.close_watches();
@@ -350,7 +350,7 @@ impl Drop for ApiServer {
         self.lifecycle.abort();
         if let Err(error) = self.core.store.close() {
             // The log holds everything; the next start reads that.
-            tracing::warn!(%error, "the data directory could not be tidied");
+            tracing::warn!(%error, "could not tidy the data directory");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One request from its first byte to its answer: faults, access, routing, verbs.
+//! The path of one request: faults, access, routing, verbs.
 
 use std::future::Future;
 use std::io;
@@ -31,7 +31,7 @@ pub struct Service {
     core: Arc<Core>,
 }
 
-/// What is known of a request before its path is looked at.
+/// A request before it is routed.
 pub(crate) struct Call<'a> {
     pub(crate) method: &'a Method,
     pub(crate) headers: &'a HeaderMap,
@@ -52,7 +52,7 @@ impl Service {
     /// Answers one request.
     ///
     /// # Errors
-    /// When the connection is to break: the server is down, or a fault rule says so.
+    /// When the connection must break: the server is down, or a fault rule applies.
     pub(crate) async fn answer<B>(self, request: Request<B>) -> io::Result<Response<Body>>
     where
         B: http_body::Body + Send,
@@ -171,11 +171,11 @@ pub(crate) fn broken() -> io::Error {
 
 async fn until_down(core: Arc<Core>) {
     let mut up = core.up.subscribe();
-    // An error means that the server is gone altogether.
+    // An error means that the server was dropped.
     let _ = up.wait_for(|up| !up).await;
 }
 
-/// The answer, cut short where a fault rule says so.
+/// The answer, cut short if a fault rule applies.
 fn faulty(core: &Arc<Core>, response: Response<Body>, plan: &Plan) -> Response<Body> {
     let Some((after, end)) = plan.stream else {
         return response;
@@ -184,7 +184,7 @@ fn faulty(core: &Arc<Core>, response: Response<Body>, plan: &Plan) -> Response<B
     response.map(|body| cut_short(body, after, end, move || until_down(core.clone())))
 }
 
-/// A body that ends in the way `end` after so many pieces; one that stalls breaks when `over` says so.
+/// A body that ends with `end` after `pieces`; a stalled one breaks when `over` is ready.
 pub(crate) fn cut_short<F>(
     body: Body,
     after: usize,
@@ -207,7 +207,7 @@ where
     )
 }
 
-/// One piece of an answer, or how the answer ends there.
+/// One piece of an answer, or the end of the answer there.
 fn cut(
     over: impl Future<Output = ()> + Send,
     at: usize,
@@ -257,7 +257,7 @@ pub(crate) fn accept(headers: &HeaderMap) -> Option<String> {
     (!values.is_empty()).then(|| values.join(","))
 }
 
-/// People who look at JSON get it indented, as from a real server.
+/// Whether JSON is indented: for browsers and command lines, as from a real server.
 pub(crate) fn is_pretty(query: &Parameters, agent: &str) -> bool {
     query.optional_flag("pretty").unwrap_or_else(|| {
         ["curl", "Wget", "Mozilla"]

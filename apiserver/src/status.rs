@@ -1,4 +1,4 @@
-//! The error every verb answers with: a Kubernetes `Status`, with Kubernetes' texts.
+//! The error of every verb: a Kubernetes `Status`, with Kubernetes' texts.
 //!
 //! Each constructor is named for its `reason`; the texts are those of apimachinery's `errors`
 //! package, because people and programs match on them.
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::field::{self, FieldError};
 
-/// What a failed request is answered with. Boxed: it travels in every `Result`.
+/// The answer to a failed request. Boxed, because every `Result` carries it.
 #[derive(Clone, Debug)]
 pub(crate) struct Status(Box<Failure>);
 
@@ -24,7 +24,7 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// `details`, where there are any.
     pub(crate) details: Option<Details>,
-    /// `metadata.continue`: with 410 on an expired page, a token to go on inconsistently.
+    /// `metadata.continue`: with 410 on an expired page, a token to continue inconsistently.
     pub(crate) continue_token: Option<String>,
     /// Answer in text/plain, as priority and fairness does with its 429, not as a Status document.
     pub(crate) plain_text: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Cause {
     pub(crate) reason: String,
     /// The text for people.
     pub(crate) message: String,
-    /// The field at fault, where it is one.
+    /// The field of the error, if there is one.
     pub(crate) field: String,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for GroupResource<'_> {
 // === impl Status ===
 
 impl Status {
-    /// A failure of `code` with `reason` and `message`, and nothing more.
+    /// A failure of `code` with `reason` and `message` only.
     pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self(Box::new(Failure {
             code,
@@ -157,7 +157,7 @@ impl Status {
         .with_details(Details::of(resource, name))
     }
 
-    /// 409: the object is not what the writer believed. `why` is the text after the object's name.
+    /// 409: the object is not in the state that the writer expected. `why` is the text after the object's name.
     pub(crate) fn conflict(
         resource: GroupResource<'_>,
         name: &str,
@@ -171,7 +171,7 @@ impl Status {
         .with_details(Details::of(resource, name))
     }
 
-    /// 409: somebody else wrote since the writer read.
+    /// 409: another write came after the client's read.
     pub(crate) fn modified(resource: GroupResource<'_>, name: &str) -> Self {
         Self::conflict(
             resource,
@@ -180,7 +180,7 @@ impl Status {
         )
     }
 
-    /// 422: fields of the object are wrong. Here `kind` is the kind, not the resource.
+    /// 422: fields of the object are invalid. Here `kind` is the kind, not the resource.
     pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let group_kind = GroupResource {
             group,
@@ -263,7 +263,7 @@ impl Status {
         )
     }
 
-    /// 406: none of the types the client accepts is one that is known at all.
+    /// 406: none of the types the client accepts is known.
     pub(crate) fn nothing_acceptable(available: &[&str]) -> Self {
         Self::new(
             406,
@@ -288,7 +288,7 @@ impl Status {
         )
     }
 
-    /// 410, reason `Expired`: a resourceVersion or page token that history no longer holds.
+    /// 410, reason `Expired`: a resourceVersion or page token that is no longer in the history.
     pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
@@ -302,7 +302,7 @@ impl Status {
         )
     }
 
-    /// 504: the server has not reached the resourceVersion asked for within its wait.
+    /// 504: the server has not reached the requested resourceVersion in time.
     pub(crate) fn too_large_resource_version(asked: u64, current: u64) -> Self {
         Self::new(
             504,
@@ -427,7 +427,7 @@ impl Cause {
     }
 }
 
-/// The `Status` document of a success, as DELETE answers it.
+/// The `Status` document of a successful DELETE.
 pub(crate) fn success(resource: GroupResource<'_>, name: &str, uid: &str) -> Value {
     let details = Details {
         uid: uid.to_owned(),

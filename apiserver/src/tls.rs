@@ -1,23 +1,21 @@
 //! The server's certificate, made when an address is served.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType};
-use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use tokio_rustls::TlsAcceptor;
+use reeve_serve::certificates::{self, Certificates, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::identity::{Authority, IdentityError};
 
-/// What TLS needs: an acceptor, and the authority that clients trust.
+/// The certificate of an address, and the authority that clients trust.
 #[derive(Clone)]
 pub(crate) struct Tls {
-    pub(crate) acceptor: TlsAcceptor,
+    pub(crate) certificates: Certificates,
     /// PEM.
     pub(crate) authority: String,
 }
 
-/// Why no certificate could be made.
+/// The reason why no certificate could be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -29,7 +27,7 @@ pub enum TlsError {
     Identity(#[from] IdentityError),
     /// rustls refused it.
     #[error("the server's certificate was refused: {0}")]
-    Config(#[from] rustls::Error),
+    Config(#[from] certificates::Error),
 }
 
 impl std::fmt::Debug for Tls {
@@ -64,17 +62,9 @@ impl Tls {
         }
         let certificate = server.signed_by(&key, authority)?;
 
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(
-                vec![certificate.der().clone()],
-                PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
-            )?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         Ok(Self {
-            acceptor: TlsAcceptor::from(Arc::new(config)),
+            certificates: Certificates::from_der(vec![certificate.der().clone()], key)?,
             authority: authority.pem(),
         })
     }

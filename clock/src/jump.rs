@@ -1,4 +1,4 @@
-//! Noticing that the wall clock was set.
+//! Detection of changes of the wall clock.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ pub struct Jump {
 
 /// Reports changes of the wall clock; see [`Clock::watch_jumps`].
 ///
-/// It keeps what it compared last between calls, so a jump that happens between two calls of
-/// [`jumped`](Self::jumped), or while a call was dropped, is reported by the next one.
+/// It keeps the last readings between calls, so the next call of [`jumped`](Self::jumped) reports a jump that happens
+/// between two calls, or while a call is dropped.
 #[derive(Debug)]
 pub struct JumpWatcher {
     clock: Clock,
@@ -47,7 +47,7 @@ impl JumpWatcher {
     /// Cancel-safe: a call that is dropped loses nothing, and does not delay the next comparison.
     pub async fn jumped(&mut self) -> Jump {
         loop {
-            // Later than there is time for: never.
+            // An overflow means never.
             match self.monotonic.checked_add(self.interval) {
                 Some(due) => sleep_until(due).await,
                 None => std::future::pending().await,

@@ -1,14 +1,14 @@
-//! The time and the chance a program sees, as one handle that is passed in.
+//! Time and randomness of a program, as one handle that is passed in.
 //!
-//! A [`Clock`] answers three questions that a library must never ask the operating system directly:
+//! A [`Clock`] replaces three calls that a library must never make to the operating system directly:
 //!
-//! * [`Clock::now`]: what does the wall clock say (for what is due at a date: an expiry, a lease)?
-//! * [`Clock::since_boot`]: how much time has passed, *suspend included* (for judging a lease after
-//!   a laptop lid was closed)?
+//! * [`Clock::now`]: the time of the wall clock, for dates: an expiry, a certificate;
+//! * [`Clock::since_boot`]: elapsed time, *suspend included*: for judging a lease after a laptop lid was
+//!   closed;
 //! * [`Clock::random`]: a number, from entropy in production and from a fixed seed in tests.
 //!
-//! Monotonic time for time-outs and delays stays with `tokio::time`. [`Clock::simulated`] follows it,
-//! so that under a paused runtime hours pass in milliseconds, for every part that holds the clock:
+//! Monotonic time for time-outs and delays stays with `tokio::time`. [`Clock::simulated`] follows it, so that under
+//! a paused runtime hours pass in milliseconds, in every part that holds the clock:
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -35,6 +35,10 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+/// The longest duration that is supported: thirty years. It can be multiplied by small numbers and added to a time
+/// without overflow. Options are limited to it; a longer duration means never.
+pub const LONGEST: Duration = Duration::from_secs(30 * 365 * 86_400);
+
 /// Wall time, suspend-aware elapsed time and randomness. Cloning is cheap; clones share everything.
 #[derive(Clone, Debug)]
 pub struct Clock {
@@ -52,9 +56,9 @@ enum Time {
 struct Simulated {
     started: Instant,
     start: Timestamp,
-    /// What [`Clock::jump`] added to wall time so far.
+    /// Sum of the arguments of [`Clock::jump`].
     offset: Mutex<SignedDuration>,
-    /// What [`Clock::suspend`] added to both so far.
+    /// Sum of the arguments of [`Clock::suspend`].
     suspended: Mutex<Duration>,
 }
 
@@ -88,7 +92,7 @@ impl Clock {
         }
     }
 
-    /// What the wall clock says. It may be set back or forward at any moment.
+    /// The time of the wall clock, which may be set back or forward at any moment.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         match &self.time {
@@ -118,13 +122,13 @@ impl Clock {
         &self.random
     }
 
-    /// How long from now until the wall clock says `due`; zero when it is due or past.
+    /// Time from now until the wall clock reaches `due`; zero when it is due or past.
     #[must_use]
     pub fn until(&self, due: Timestamp) -> Duration {
         Duration::try_from(due.duration_since(self.now())).unwrap_or(Duration::ZERO)
     }
 
-    /// Sets a simulated wall clock forward (or back), as an administrator or NTP would.
+    /// Sets a simulated wall clock forward or back, as an administrator or NTP would.
     ///
     /// Does nothing to a system clock.
     pub fn jump(&self, by: SignedDuration) {
@@ -145,8 +149,8 @@ impl Clock {
         }
     }
 
-    /// Watches from now on for changes of the wall clock by more than `tolerance` against monotonic time, comparing the
-    /// two every `interval`.
+    /// Watches for changes of the wall clock by more than `tolerance` against monotonic time, from now on, comparing
+    /// the two every `interval`.
     #[must_use]
     pub fn watch_jumps(&self, tolerance: Duration, interval: Duration) -> JumpWatcher {
         JumpWatcher::new(self.clone(), tolerance, interval)

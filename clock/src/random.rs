@@ -54,8 +54,8 @@ impl Random {
     }
 }
 
-/// `time` multiplied with `factor`: nothing if that is less than zero or no number, and [`Duration::MAX`] if it is more than
-/// that.
+/// `time` multiplied by `factor`: zero if the product is negative or not a number, and [`Duration::MAX`] if it is
+/// larger than that.
 #[must_use]
 pub fn scaled(time: Duration, factor: f64) -> Duration {
     let seconds = time.as_secs_f64() * factor;

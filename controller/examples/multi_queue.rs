@@ -96,7 +96,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         // One of them goes, the other stays.
         calls.stop().await;
         println!("calls: {}", calls.state());
-        for runnable in manager.health().runnables() {
+        for runnable in manager.runnables() {
             println!("{}: {}", runnable.name, runnable.state);
         }
         let metrics = manager.metrics().encode();

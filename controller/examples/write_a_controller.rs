@@ -21,13 +21,13 @@ impl Reconciler for Greeter {
     async fn reconcile(&self, ctx: Context, request: Request) -> Result<Outcome, Self::Error> {
         let maps = ctx.lister::<ConfigMap>()?;
         let map = maps.get(&request)?;
-        // When it is gone, or going, the API server deletes what it owns. Without the label, it is not ours any more.
+        // The API server deletes the child of a deleted map. A map without the label is not ours any more.
         let ours = |map: &ConfigMap| map.labels().contains_key("greet");
         let Some(map) = map.filter(|map| ours(map) && !finalizer::is_deleting(&**map)) else {
             return Ok(Outcome::done());
         };
         let Some(name) = map.data.as_ref().and_then(|data| data.get("name")) else {
-            // Trying again cannot help until somebody edits it.
+            // A retry cannot help until the map is edited.
             return Err(reconcile::Error::terminal("data.name is missing"));
         };
         let (namespace, child) = (map.namespace(), format!("{}-greeting", map.name_any()));
@@ -49,7 +49,7 @@ impl Reconciler for Greeter {
             }
             Some(_) => {}
         }
-        // Whatever happens, look again in an hour.
+        // In any case, check again in an hour.
         Ok(Outcome::requeue_after(Duration::from_secs(3600)))
     }
 }
@@ -83,7 +83,7 @@ pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
     used
 }
 
-/// Asks for a greeting, and spoils it once.
+/// Creates a ConfigMap for a greeting, and spoils the greeting once.
 async fn user(manager: &Manager) -> Result<(), Box<dyn std::error::Error>> {
     let client = manager.client();
     let meta = json!({"name": "me", "namespace": "default", "labels": {"greet": ""}});

@@ -1,4 +1,4 @@
-//! Another cluster in one manager: a client and caches of its own, whose kinds the controllers may watch.
+//! Further clusters of a manager: each has a client and caches of its own, whose kinds the controllers may watch.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
@@ -10,17 +10,17 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{CacheOptions, Caches, OptionsError, Selected};
-use crate::client::measure::Counted;
-use crate::client::{Client, Reading};
+use crate::client::Client;
 use crate::events::{Recorded, Recorder, Writer};
-use crate::manager::Handle;
-use crate::manager::names::Name;
+use crate::lifecycle::Handle;
+use crate::lifecycle::Name;
 use crate::metrics::Metrics;
+use crate::own_writes::Reading;
 
 /// Another API server that the controllers of a manager watch and write to (controller-runtime: package cluster).
 /// Cheap to clone; clones are one cluster.
 ///
-/// Its caches start and stop with the manager, its checks and metrics bear its name. A controller watches it with
+/// Its caches start and stop with the manager; its checks and metrics have its name. A controller watches it with
 /// [`Builder::watches_in`](crate::controller::Builder::watches_in) and writes to it with
 /// [`Context::client_of`](crate::Context::client_of). Events of its objects are recorded there:
 /// [`Context::events_of`](crate::Context::events_of), [`Cluster::recorder`].
@@ -34,14 +34,14 @@ struct Inner {
     clock: Clock,
     metrics: Metrics,
     events: mpsc::Sender<Recorded>,
-    /// What writes the events.
+    /// The event writer.
     writing: OnceLock<Handle>,
-    /// Tells it to drop what it has not written.
+    /// Cancels the event writer, which drops its open events.
     giving_up: CancellationToken,
     _taken: Name,
 }
 
-/// Puts a cluster together. Unless said otherwise every namespace is watched.
+/// Builds a cluster. By default it watches every namespace.
 #[must_use = "a cluster does nothing until it is added to a manager"]
 pub struct Builder {
     pub(crate) name: String,
@@ -49,7 +49,7 @@ pub struct Builder {
     cache: CacheOptions,
 }
 
-/// Gives the informers of a cluster names of their own, for two kinds of one name would be measured as one.
+/// Gives the informers of a cluster names of their own, because metrics would merge two kinds of one name.
 struct Named {
     cluster: String,
     metrics: Arc<dyn MetricsProvider>,
@@ -58,7 +58,7 @@ struct Named {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Begins a cluster that is talked to through `client`. The name is unique in a manager.
+    /// A builder of a cluster whose API server `client` reaches. The name is unique in a manager.
     pub fn builder(name: impl Into<String>, client: kube_client::Client) -> Builder {
         Builder {
             name: name.into(),
@@ -73,8 +73,8 @@ impl Cluster {
         &self.0.name
     }
 
-    /// A client for what is not done in a reconcile. It may write on a standby, too. Its
-    /// [cached reads](Client::cached) are of this cluster, and see what it wrote.
+    /// A client for work outside of reconciles. It may write on a standby, too. Its
+    /// [cached reads](Client::cached) are of this cluster, and see its own writes.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.0.client
@@ -87,7 +87,7 @@ impl Cluster {
     }
 
     /// A recorder of events in this cluster that names `controller` as their reporter (controller-runtime:
-    /// `cluster.GetEventRecorderFor`). They are written as those of the manager are, before it stops and before the
+    /// `cluster.GetEventRecorderFor`). Like those of the manager they are written before it stops, and before the
     /// cluster is removed.
     #[must_use]
     pub fn recorder(&self, controller: &str) -> Recorder {
@@ -101,22 +101,22 @@ impl Cluster {
         Recorder::new(controller, events.clone(), dropped, clock.clone())
     }
 
-    /// `writing` writes its events.
+    /// Sets the handle of the event writer.
     pub(crate) fn is_written_by(&self, writing: Handle) {
         let _ = self.0.writing.set(writing);
     }
 
-    /// What writes its events, once that was added.
+    /// The handle of the event writer, once it was added.
     pub(crate) fn writing(&self) -> Option<&Handle> {
         self.0.writing.get()
     }
 
-    /// Cancelled, the events that are not written are dropped.
+    /// When it is cancelled, open events are dropped.
     pub(crate) fn giving_up(&self) -> &CancellationToken {
         &self.0.giving_up
     }
 
-    /// The name of its check, in readiness.
+    /// The name of its readiness check.
     pub(crate) fn check_name(&self) -> String {
         format!("informers-{}", self.0.name)
     }
@@ -133,20 +133,20 @@ impl fmt::Debug for Cluster {
 // === impl Builder ===
 
 impl Builder {
-    /// What the caches hold. Say it before [`Builder::namespace`] and [`Builder::resync`], which add to it.
+    /// Sets the contents of the caches. Call it before [`Builder::namespace`] and [`Builder::resync`], which add to it.
     pub fn cache(mut self, options: CacheOptions) -> Self {
         self.cache = options;
         self
     }
 
-    /// Watches namespaced kinds in this namespace only; said again, in that one too.
+    /// Watches namespaced kinds in this namespace only. Each further call adds a namespace.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         let namespace = namespace.into();
         self.cache = self.cache.in_namespace(namespace, Selected::new());
         self
     }
 
-    /// Shows every object again this often; never unless said.
+    /// Delivers every object again after each `period`. Default: never.
     pub fn resync(mut self, period: Duration) -> Self {
         self.cache = self.cache.resync(period);
         self
@@ -164,7 +164,10 @@ impl Builder {
             cluster: self.name.clone(),
             metrics: metrics.informers(),
         };
-        let client = Client::counted(Counted::new(self.client, Some(metrics.clone())));
+        let client = Client::from(reeve_client::Client::measured(
+            self.client,
+            metrics.requests().clone(),
+        ));
         let kube = client.kube().clone();
         let (writer, events) = Writer::new(client.clone(), clock.clone(), instance.to_owned());
         let caches = Caches::new(kube, clock.clone(), self.cache, Arc::new(named));

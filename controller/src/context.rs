@@ -1,4 +1,4 @@
-//! What a reconcile is given beside its request.
+//! The context of a reconcile: clients, caches, events, the attempt and its reasons.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -10,33 +10,33 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Caches, Lister, NotCached, View};
-use crate::client::writes::{Notes, Write};
 use crate::client::{Client, Error, Object};
 use crate::cluster::Cluster;
 use crate::events::Recorder;
+use crate::own_writes::effect::{Notes, Write};
 
 /// The surroundings of one reconcile. Cheap to clone.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 
-/// What is the same for every reconcile of a controller.
+/// The context that all reconciles of a controller share.
 pub(crate) struct Surroundings {
     pub(crate) controller: Arc<str>,
     pub(crate) clock: Clock,
     pub(crate) caches: Caches,
     pub(crate) client: Client,
-    /// Whether a key waits for what it wrote, which is noted for that.
+    /// Whether a key waits for its own writes, which are recorded for that.
     pub(crate) waits: bool,
     pub(crate) recorder: Recorder,
     pub(crate) stopping: CancellationToken,
 }
 
-/// Most reconciles need little of it, so what can be is made when it is asked for.
+/// Most reconciles need little of it, so the expensive parts are created on first use.
 pub(crate) struct Inner {
     pub(crate) around: Arc<Surroundings>,
-    /// The client that notes what this reconcile writes.
+    /// The client that records the writes of this reconcile.
     pub(crate) client: OnceLock<(Client, Arc<Notes>)>,
-    /// Where it writes beside that.
+    /// Its writes in other clusters.
     pub(crate) elsewhere: Elsewhere,
     pub(crate) id: OnceLock<ReconcileId>,
     pub(crate) attempt: u32,
@@ -86,10 +86,10 @@ impl Context {
         Self(Arc::new(inner))
     }
 
-    /// The reconcile is over, in whatever way.
+    /// Cancels [`Context::cancelled`] at the end of the reconcile.
     pub(crate) fn end(&mut self) {
         match Arc::get_mut(&mut self.0) {
-            // Nobody is left who could ask.
+            // No other clone is left that could create the token later.
             Some(inner) => inner
                 .cancelled
                 .take()
@@ -99,13 +99,13 @@ impl Context {
         }
     }
 
-    /// What it wrote until now, in the manager's cluster.
+    /// Its writes until now, in the manager's cluster.
     pub(crate) fn take_writes(&self) -> Vec<Write> {
         let noted = self.0.client.get();
         noted.map_or_else(Vec::new, |(_, notes)| notes.take())
     }
 
-    /// What it wrote until now in other clusters.
+    /// Its writes until now in other clusters.
     pub(crate) fn take_writes_elsewhere(&self) -> Vec<(Cluster, Vec<Write>)> {
         self.0.elsewhere.take()
     }
@@ -122,7 +122,7 @@ impl Context {
         &self.0.around.clock
     }
 
-    /// The client to write through. The key is not reconciled again before the caches show what it wrote.
+    /// The client for writes. The key is not reconciled again before the caches show its writes.
     #[must_use]
     pub fn client(&self) -> &Client {
         let Inner { around, client, .. } = &*self.0;
@@ -137,28 +137,26 @@ impl Context {
         client
     }
 
-    /// Whether this process may still act for its controller: always without leader election, else while the
-    /// lease is certainly ours. The client asks it before each write; a reconciler asks it before each step
-    /// that is not a write to the API server, such as a call to another system. What was already sent may still
-    /// arrive.
+    /// Checks that this process may still act for its controller: always without leader election, else while it
+    /// certainly holds the lease. The client checks this before each write; a reconciler calls it before each step that
+    /// is not a write to the API server, such as a call to another system. Requests that were sent before may still
+    /// land.
     ///
     /// # Errors
-    /// [`Error::NotLeader`], which names `step`. Return it: the key is tried
-    /// again if this process leads again.
+    /// [`Error::NotLeader`], which names `step`. Return it: the key is tried again if this process leads again.
     pub fn check_fence(&self, step: &str) -> Result<(), Error> {
-        self.0.around.client.check_fence(|| step.to_owned())
+        self.0.around.client.check_gate(|| step.to_owned())
     }
 
     /// Reads of kind `K` from the cache.
     ///
     /// # Errors
-    /// When no controller watches `K` and it was not asked for with
-    /// [`Caches::keep`](crate::Caches::keep).
+    /// When no controller watches `K` and [`Caches::keep`](crate::Caches::keep) was not called for it.
     pub fn lister<K: Object>(&self) -> Result<Lister<K>, NotCached> {
         self.0.around.caches.lister()
     }
 
-    /// As [`Context::lister`], through a view: of a kind that is known only when the program runs, for example.
+    /// As [`Context::lister`], through a view: for example of a kind that is known only when the program runs.
     ///
     /// # Errors
     /// As [`Context::lister`].
@@ -172,73 +170,76 @@ impl Context {
         &self.0.around.recorder
     }
 
-    /// As [`Context::events`], in another cluster: of the objects that are there.
+    /// As [`Context::events`], for objects of another cluster.
     #[must_use]
     pub fn events_of(&self, cluster: &Cluster) -> Recorder {
         cluster.recorder(&self.0.around.controller)
     }
 
-    /// What names this reconcile in the logs.
+    /// The id of this reconcile in the logs.
     #[must_use]
     pub fn reconcile_id(&self) -> ReconcileId {
         let Inner { around, id, .. } = &*self.0;
         *id.get_or_init(|| ReconcileId::new(&around.clock))
     }
 
-    /// How often this key has failed in a row before this time.
+    /// The number of failures of this key in a row before this run.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.0.attempt
     }
 
-    /// The priority the key was handed out with.
+    /// The priority of the key in this run.
     #[must_use]
     pub fn priority(&self) -> i32 {
         self.0.priority
     }
 
-    /// Why the key was wanted, merged over every event since the last time.
+    /// The reasons of this run, merged over every event since the last run.
     #[must_use]
     pub fn reasons(&self) -> &[Reason] {
         &self.0.reasons
     }
 
-    /// When the reconcile is cut off, if the controller has a
+    /// The time at which the reconcile is dropped, if the controller has a
     /// [time-out](crate::controller::Builder::reconcile_timeout).
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.0.deadline
     }
 
-    /// Cancelled when the controller is to stop. A reconcile may then end early, or go on for the grace period: what
-    /// it writes is still written.
+    /// Cancelled when the controller stops. A reconcile may then end early, or go on for the grace period: its writes
+    /// still succeed.
     #[must_use]
     pub fn stopping(&self) -> &CancellationToken {
         &self.0.around.stopping
     }
 
-    /// Cancelled when the reconcile is over, in whatever way: it returned, or was dropped at its time-out, at the end of
-    /// the grace period or with the lease. For what it started elsewhere, a blocking call or a task, and must not
-    /// outlive it.
+    /// Cancelled when the reconcile is over: it returned, or was dropped at its time-out, at the end of the grace
+    /// period or with the lease. For a blocking call or a task that it started elsewhere and that must not outlive it.
     #[must_use]
     pub fn cancelled(&self) -> &CancellationToken {
         self.0.cancelled.get_or_init(CancellationToken::new)
     }
 
-    /// The span of this reconcile, with the controller, the key and the reconcile id, for what it starts elsewhere.
+    /// The span of this reconcile, with the controller, the key and the reconcile id, for tasks that it starts
+    /// elsewhere.
     #[must_use]
     pub fn span(&self) -> &tracing::Span {
         &self.0.span
     }
 
     /// A client of another cluster that writes while this process may act for its controller, as
-    /// [`Context::client`] does. The key is not reconciled again before the caches of that cluster show what it wrote.
+    /// [`Context::client`] does. The key is not reconciled again before the caches of that cluster show its writes.
     #[must_use]
     pub fn client_of(&self, cluster: &Cluster) -> Client {
         let Inner {
             around, elsewhere, ..
         } = &*self.0;
-        let client = cluster.client().clone().with_fence(around.client.fence());
+        let client = cluster
+            .client()
+            .clone()
+            .with_gate(around.client.gate().cloned());
         if around.waits {
             client.with_notes(elsewhere.notes_of(cluster))
         } else {

@@ -1,8 +1,8 @@
-//! Finalizers: the entries in `metadata.finalizers` that keep a deleted object until its traces are removed.
+//! Finalizers: the entries in `metadata.finalizers` that keep a deleted object until its cleanup is done.
 //!
-//! The helpers change the object in memory and say whether they did; the caller writes it
-//! (controller-runtime: `controllerutil.AddFinalizer`, `RemoveFinalizer`, `ContainsFinalizer`). [`Finalizers`] does that
-//! for several, in order, and runs what each stands for (controller-runtime: package `finalizer`).
+//! The helpers change the object in memory and return whether they did; the caller writes it (controller-runtime:
+//! `controllerutil.AddFinalizer`, `RemoveFinalizer`, `ContainsFinalizer`). [`Finalizers`] does that for several, in
+//! order, and runs their cleanups (controller-runtime: package `finalizer`).
 
 mod registry;
 
@@ -46,8 +46,8 @@ pub fn remove<K: Resource>(object: &mut K, name: &str) -> bool {
 
 /// A merge patch that adds the finalizer `name`, or `None` when it is there already.
 ///
-/// A merge patch replaces the whole list, so it carries the resourceVersion `object` was read at: the server
-/// answers 409 when someone else changed the object meanwhile, instead of dropping their finalizer.
+/// A merge patch replaces the whole list, so it carries the resourceVersion `object` was read at: the server answers
+/// 409 when another client changed the object meanwhile, instead of dropping its finalizer.
 pub fn add_patch<K: Resource>(object: &K, name: &str) -> Option<Value> {
     if contains(object, name) {
         return None;
@@ -76,7 +76,7 @@ fn list<K: Resource>(object: &K) -> &[String] {
 
 fn patch<K: Resource>(object: &K, finalizers: &[String]) -> Value {
     let mut metadata = json!({ "finalizers": finalizers });
-    // The uid keeps the patch off an object that was deleted and made again under the name.
+    // The uid keeps the patch off an object that was deleted and created again under the name.
     if let Some(version) = &object.meta().resource_version {
         metadata["resourceVersion"] = json!(version);
     }

@@ -1,15 +1,13 @@
 //! From events to requests.
 //!
 //! A handler only names requests; the controller adds them to its queue, those of the initial list and of a
-//! resync at [`LOW_PRIORITY`](reeve_workqueue::LOW_PRIORITY) (controller-runtime: package handler).
+//! resync at [`LOW_PRIORITY`] unless the handler has [another priority](Handler::priority) (controller-runtime: package
+//! handler).
 
-use std::any::TypeId;
-
-use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::Resource;
 use reeve_informer::{Event, ObjectKey, UpdateReason};
-use reeve_workqueue::Reason;
+use reeve_workqueue::{LOW_PRIORITY, Reason};
 
 use crate::cache::Kind;
 use crate::client::{Object, key_of};
@@ -21,21 +19,22 @@ pub trait Watched: Resource + Send + Sync + 'static {}
 
 impl<K: Resource + Send + Sync + 'static> Watched for K {}
 
-/// Names the requests an event calls for.
+/// Names the requests for an event.
 ///
-/// It is asked in the task of the kind's informer, and so are predicates: what it does delays the cache. Reading other caches
-/// is quick; nothing should be waited for.
+/// It runs in the task of the kind's informer, as predicates do: its duration delays the cache. Reading other caches is
+/// quick; do not wait in it.
 ///
-/// A handler that panics loses the event. The panic is logged, and the request comes with the next event of the object or
-/// with a [resync](crate::cache::KindOptions::resync), which is off by default. A predicate that panics lets the event
-/// through.
+/// A handler that panics gets the event again after 1 s, 4 s, 16 s, 64 s and 256 s. If the last try panics too, the event is
+/// lost, and the request comes with the next event of the object or with a
+/// [resync](crate::cache::KindOptions::resync), which is off by default. So are events beyond 1,024 that wait. A predicate
+/// that panics lets the event through. Each panic is logged with the object's key, and counted in
+/// `reeve_controller_watch_panics_total`.
 pub trait Handler<K: Watched, R = Request>: Send + Sync + 'static {
-    /// Calls `request` with each. It may name one twice; the queue holds it once.
+    /// Calls `request` with each request. It may name one twice; the queue holds it once.
     fn requests(&self, event: &Event<K>, request: &mut dyn FnMut(R));
 
-    /// Why the requests for `event` are made, which reconcilers read in
-    /// [`Context::reasons`](crate::Context::reasons). By default what happened to the object of the event; for the
-    /// owners of that object, [`Reason::Owner`].
+    /// The reason of the requests for `event`, which reconcilers read in [`Context::reasons`](crate::Context::reasons).
+    /// By default the change of the event's object; for the owners of that object, [`Reason::Owner`].
     fn reason(&self, event: &Event<K>) -> Reason {
         match event {
             Event::Added { .. } => Reason::Added,
@@ -43,6 +42,14 @@ pub trait Handler<K: Watched, R = Request>: Send + Sync + 'static {
             Event::Updated { .. } => Reason::Changed,
             Event::Deleted { .. } => Reason::Deleted,
         }
+    }
+
+    /// The priority of the requests for `event`; `None` is 0. By default [`LOW_PRIORITY`] for an event without news:
+    /// the initial list, a resync, the same version again (controller-runtime: `WithLowPriorityWhenUnchanged`).
+    ///
+    /// A request that waits already takes the higher of its priorities.
+    fn priority(&self, event: &Event<K>) -> Option<i32> {
+        is_unchanged(event).then_some(LOW_PRIORITY)
     }
 }
 
@@ -73,9 +80,8 @@ pub struct ForOwner {
     owner: Kind,
 }
 
-/// Requests the owner of kind `O` that controls the object; of an update, the old and the new one, and of a deletion the
-/// one that was seen last and the last one
-/// (controller-runtime: `EnqueueRequestForOwner` with `OnlyControllerOwner`).
+/// Requests the owner of kind `O` that controls the object; for an update, the old and the new one, and for a deletion
+/// the one last delivered and the last one (controller-runtime: `EnqueueRequestForOwner` with `OnlyControllerOwner`).
 ///
 /// Group and kind of the owner reference must match, its version need not.
 #[must_use]
@@ -83,7 +89,7 @@ pub fn for_owner<O: Object>() -> ForOwner {
     for_owner_of(&Kind::of::<O>())
 }
 
-/// As [`for_owner`], of a kind that may be known only when the program runs.
+/// As [`for_owner`], for a kind that may be known only when the program runs.
 #[must_use]
 pub fn for_owner_of(owner: &Kind) -> ForOwner {
     ForOwner {
@@ -95,7 +101,7 @@ pub fn for_owner_of(owner: &Kind) -> ForOwner {
 // === impl ForOwner ===
 
 impl ForOwner {
-    /// Every owner of the kind, not only the one that controls the object (controller-runtime: `MatchEveryOwner`).
+    /// Requests every owner of the kind, not only the controller of the object (controller-runtime: `MatchEveryOwner`).
     #[must_use]
     pub fn every_owner(mut self) -> Self {
         self.every = true;
@@ -125,10 +131,6 @@ fn is_of_kind(reference: &OwnerReference, kind: &Kind) -> bool {
     reference.kind == resource.kind && group == Some(resource.group.as_str())
 }
 
-pub(crate) fn is_namespaced<O: Object>() -> bool {
-    TypeId::of::<O::Scope>() != TypeId::of::<ClusterResourceScope>()
-}
-
 impl<K: Watched> Handler<K> for ForOwner {
     fn requests(&self, event: &Event<K>, request: &mut dyn FnMut(Request)) {
         for_each_state(event, |object| self.owners(object, request));
@@ -139,15 +141,14 @@ impl<K: Watched> Handler<K> for ForOwner {
     }
 }
 
-/// Requests what a function names.
+/// Requests the result of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Map<F>(F);
 
-/// Requests what `function` names for an object; of an update, for the old and the new one, and of a deletion for the
-/// state that was seen last and the last one
-/// (controller-runtime: `EnqueueRequestsFromMapFunc`).
+/// Requests the result of `function` for an object; for an update, for the old and the new state, and for a deletion,
+/// for the state last delivered and the last one (controller-runtime: `EnqueueRequestsFromMapFunc`).
 ///
-/// It runs where events are handed out: look things up in a lister, do not wait.
+/// It runs in the delivery of events: read listers, do not wait.
 #[must_use]
 pub fn map<K, R, F, I>(function: F) -> Map<F>
 where
@@ -193,9 +194,8 @@ fn for_each_state<K>(event: &Event<K>, mut visit: impl FnMut(&K)) {
     }
 }
 
-/// Whether `event` tells nothing that was not known: the initial list, a resync, the same version again
-/// (controller-runtime: `WithLowPriorityWhenUnchanged`).
-pub(crate) fn is_unchanged<K: Watched>(event: &Event<K>) -> bool {
+/// Whether `event` has no news: the initial list, a resync, the same version again.
+fn is_unchanged<K: Watched>(event: &Event<K>) -> bool {
     match event {
         Event::Added { initial, .. } => *initial,
         Event::Updated { old, new, reason } => {

@@ -1,10 +1,10 @@
 //! Controllers for Kubernetes: the counterpart of controller-runtime on [`reeve_informer`] and [`reeve_workqueue`].
 //!
-//! A [`Manager`] owns what the controllers of a program share: caches, a client, leader election, the servers of
-//! health and metrics, the writer of events. A [`Controller`] watches kinds, maps their events to requests, and hands
-//! each request to a [`Reconciler`], never twice at once, again after a failure with growing delays. A reconciler
-//! reads the present state from listers ([`Context::lister`]), writes through [`Context::client`], and says with an
-//! [`Outcome`] what is next. What it wrote it sees: the key is held back until the caches show it.
+//! A [`Manager`] owns the parts that the controllers of a program share: caches, a client, leader election, the servers
+//! of health and metrics, the writer of events. A [`Controller`] watches kinds, maps their events to requests, and
+//! passes each request to a [`Reconciler`], never twice at once, again after a failure with growing delays. A
+//! reconciler reads the present state from listers ([`Context::lister`]), writes through [`Context::client`], and
+//! returns an [`Outcome`]. It sees its own writes: the key is held back until the caches show them.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -21,7 +21,7 @@
 //!     type Error = reconcile::Error;
 //!
 //!     async fn reconcile(&self, ctx: Context, request: Request) -> Result<Outcome, Self::Error> {
-//!         // Read from the cache; what is there is shared, clone to change it.
+//!         // Read from the cache. Its objects are shared: clone one to change it.
 //!         let Some(map) = ctx.lister::<ConfigMap>()?.get(&request)? else {
 //!             return Ok(Outcome::done());
 //!         };
@@ -40,7 +40,7 @@
 //!             client::optional(ctx.client().patch::<ConfigMap, _>(&request, &params, &patch).await)?;
 //!             ctx.events().event(&*map, EventType::Normal, "Greeted", "Greet", greeting);
 //!         }
-//!         // Look again in an hour, whatever happens.
+//!         // Reconcile again in an hour.
 //!         Ok(Outcome::requeue_after(Duration::from_secs(3600)))
 //!     }
 //! }
@@ -56,7 +56,7 @@
 //!         .metrics_address(([0, 0, 0, 0], 8080).into())
 //!         .build()
 //!         .await?;
-//!     // Requests may also come from elsewhere.
+//!     // Requests may also come from other sources.
 //!     let (again, requests) = source::channel::<Request>(100);
 //!     let controller = Controller::builder("greeter")
 //!         .for_kind::<ConfigMap>()
@@ -72,20 +72,20 @@
 //! }
 //! ```
 //!
-//! | to find | look at |
+//! | to find | see |
 //! |---|---|
 //! | what each result does to the queue | [`reconcile`] |
 //! | how a controller is put together | [`controller::Builder`], [`handler`], [`predicate`], [`source`] |
 //! | the order of start and stop, the grace period | [`manager`] |
-//! | what each part is doing, and why a controller waits | [`health::Health::runnables`], [`manager::Handle`] |
+//! | what each part is doing, and why a controller waits | [`Manager::runnables`], [`manager::Handle`] |
 //! | another cluster in the same manager | [`cluster`] |
 //! | a client that finds dead peers and does not retry behind your back | [`client::connect`] |
 //! | read your writes, rule by rule | [`client::Client`], [`controller::Builder::own_writes_timeout`] |
 //! | the lease | [`leader_election`] |
 //! | events, finalizers, owners | [`events`], [`finalizer`], [`owner`] |
-//! | `/healthz`, `/readyz`, `/metrics`, limits | [`health`], [`metrics`], [`metrics_server`], [`server`] |
+//! | `/healthz`, `/readyz`, `/metrics`, limits | [`health`], [`metrics`], [`metrics_server`], [`server`]: of [`reeve_serve`] |
 //! | flags named as kubebuilder's, which kubeconfig | [`options`], [`client::location`] |
-//! | TLS, and who may ask | [`certificates`], [`access`] |
+//! | TLS, and access to the servers | [`certificates`], [`access`] |
 //! | why nothing happens: `/debug/queues`, `/debug/informers` | [`debug`] |
 //! | what is cached, and how it is read | [`cache`] |
 //! | which rules of controller-runtime are held by which test, and where this differs | `CONFORMANCE.md`, beside the README of this crate |
@@ -94,9 +94,7 @@
 //! Time is tokio's; dates and randomness come from a [`reeve_clock::Clock`]. Everything that is spawned belongs to
 //! the future of [`Manager::run`] and ends with it.
 
-pub mod access;
 pub mod cache;
-pub mod certificates;
 pub mod client;
 pub mod cluster;
 pub mod context;
@@ -107,20 +105,23 @@ pub mod events;
 mod fake;
 pub mod finalizer;
 pub mod handler;
-pub mod health;
 pub mod leader_election;
+mod lifecycle;
 pub mod manager;
 pub mod metrics;
-pub mod metrics_server;
 pub mod options;
+mod own_writes;
 pub mod owner;
 pub mod predicate;
 mod process;
 pub mod reconcile;
-pub mod server;
+mod reviewer;
 pub mod source;
 #[cfg(feature = "testing")]
 pub mod testing;
+
+#[doc(no_inline)]
+pub use reeve_serve::{access, certificates, health, http as server, metrics_server};
 
 pub use cache::{CacheOptions, Caches, Lister};
 pub use client::Client;
@@ -134,33 +135,7 @@ pub use metrics_server::MetricsServer;
 pub use reconcile::{Outcome, Reconciler, Request};
 pub use reeve_informer::{Event, ObjectKey};
 
-use std::fmt;
-
-/// An error and its sources on one line, each said once.
-pub(crate) struct Chain<'a>(&'a (dyn std::error::Error + 'static));
-
-/// Prints `error` and what it came from.
-pub(crate) fn error_chain<'a>(error: &'a (dyn std::error::Error + 'static)) -> Chain<'a> {
-    Chain(error)
-}
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = self.0.to_string();
-        f.write_str(&said)?;
-        let mut next = self.0.source();
-        while let Some(error) = next {
-            let text = error.to_string();
-            // Many errors print their source themselves.
-            if !said.contains(&text) {
-                write!(f, ": {text}")?;
-                said.push_str(&text);
-            }
-            next = error.source();
-        }
-        Ok(())
-    }
-}
+pub(crate) use reeve_client::error_chain;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,21 +1,20 @@
 //! Owner references: the entries in `metadata.ownerReferences` by which the garbage collector deletes an object after
-//! its owners, and a controller finds what it made.
+//! its owners, and a controller finds its objects.
 //!
-//! The functions change the object in memory and say whether they did; the caller writes it. An owner is who bears its
-//! **uid**. controller-runtime compares group, kind and name, so that it takes an owner that was deleted and made again
-//! for the one before, and adopts what the garbage collector is about to delete.
+//! The functions change the object in memory and return whether they did; the caller writes it. An owner is identified
+//! by its **uid**. controller-runtime compares group, kind and name, so that it takes an owner that was deleted and
+//! created again for the one before, and adopts an object that the garbage collector is about to delete.
 //!
 //! There is one object of a kind and name at a time, so of two owners that differ in the uid alone at most one exists.
-//! Which one, nobody can tell from the references. [`set_owner`] takes the owner it is given for the one: it puts it in
-//! the place of its namesake, as controller-runtime does. So give it an owner as the server has it now: from a stale
-//! copy, of an owner that was made again since, it writes the uid that is gone, and the garbage collector deletes the
-//! object if it has no other owner. [`set_controller`] takes nothing from anybody: a namesake that controls the object
-//! is [`Error::OwnedByNamesake`].
+//! The references do not show which. [`set_owner`] assumes that the given owner exists: it replaces the namesake, as
+//! controller-runtime does. So pass an owner in the server's present state: a stale copy of an owner that was created
+//! again since has the uid that is gone, and the garbage collector deletes the object if it has no other owner.
+//! [`set_controller`] never replaces a controller: a namesake that controls the object is [`Error::OwnedByNamesake`].
 //!
 //! | controller-runtime (`controllerutil`) | here |
 //! |---|---|
 //! | `SetControllerReference`, `WithBlockOwnerDeletion(false)` | [`set_controller`], [`Owner::without_blocking_deletion`] |
-//! | `SetOwnerReference` | [`set_owner`]: takes the place of a namesake, as there; keeps that it is the controller, if it is, and whether it blocks the owner's deletion |
+//! | `SetOwnerReference` | [`set_owner`]: replaces a namesake, as there; keeps the flags for the controller and for blocking the owner's deletion |
 //! | `SetOwnerReference`, `WithBlockOwnerDeletion(true)` | [`Owner::blocking_deletion`], [`Owner::own`] |
 //! | `RemoveOwnerReference`, `RemoveControllerReference` | [`remove_owner`], [`remove_controller`]: false where those fail |
 //! | `HasOwnerReference`, `HasControllerReference` | [`is_owned_by`], [`is_controlled_by`], [`controller_of`] |
@@ -39,29 +38,29 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::{ApiResource, DynamicObject, Resource};
 
-/// Why an object cannot have this owner.
+/// The reason why an object cannot have this owner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another controls the object already; there is one controller at most.
+    /// Another controller exists already; there is one at most.
     #[error("{object} is controlled by {kind} {name} (uid {uid}) already")]
     AlreadyOwned {
         /// The object.
         object: String,
-        /// The kind of who controls it.
+        /// The kind of the controller.
         kind: String,
         /// Its name.
         name: String,
         /// Its uid.
         uid: String,
     },
-    /// Who controls the object has the kind and name of the owner, and another uid: one of the two was deleted. If it is
-    /// the controller, the garbage collector deletes the object, which can then be made again. If it is the owner as it
-    /// is known here, that is a stale copy, and the next one is the controller itself. Either way it ends by itself: try
+    /// The controller of the object has the kind and name of the owner, and another uid: one of the two was deleted. If
+    /// it is the controller, the garbage collector deletes the object, which can then be created again. If it is the
+    /// given owner, that is a stale copy, and the next one is the controller itself. Either case ends by itself: try
     /// again.
     #[error(
         "{object} is controlled by a {kind} {name} of another uid ({uid}): either that one is gone, and {object} will \
-         be garbage collected, or what is known here of the owner is out of date; try again"
+         be garbage collected, or this copy of the owner is out of date; try again"
     )]
     OwnedByNamesake {
         /// The object.
@@ -73,7 +72,7 @@ pub enum Error {
         /// The predecessor's uid.
         uid: String,
     },
-    /// Owners are in the namespace of what they own.
+    /// An owner must be in the namespace of its objects.
     #[error("{object} cannot be owned by {owner}: it is in another namespace")]
     OtherNamespace {
         /// The object.
@@ -81,7 +80,7 @@ pub enum Error {
         /// The owner.
         owner: String,
     },
-    /// What is in no namespace is owned by what is in none.
+    /// An object without a namespace needs an owner without one.
     #[error("{object} cannot be owned by {owner}: it is in no namespace, or none is set yet")]
     NoNamespace {
         /// The object.
@@ -90,20 +89,20 @@ pub enum Error {
         owner: String,
     },
     /// The owner was not read from the server: it lacks a name or a uid.
-    #[error("{owner} cannot own anything: it has no uid; use it as the server answered it")]
+    #[error("{owner} cannot own anything: it has no uid; use the object that the server returned")]
     NotStored {
         /// The owner.
         owner: String,
     },
 }
 
-/// An owner, as a reference names it.
+/// An owner in the form of a reference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Owner {
     /// Without flags.
     reference: OwnerReference,
     namespace: Option<String>,
-    /// Whether its deletion in the foreground waits for the object's, if that was said.
+    /// Whether its deletion in the foreground waits for the object's, if set.
     blocks: Option<bool>,
 }
 
@@ -118,7 +117,7 @@ impl Owner {
         Self::of_type(object, &())
     }
 
-    /// The owner `object`, whose kind is known at run time.
+    /// The owner `object`, of a kind known at run time.
     ///
     /// # Errors
     /// [`Error::NotStored`].
@@ -144,9 +143,9 @@ impl Owner {
     }
 
     /// The same owner, whose deletion in the foreground waits for the object's (controller-runtime:
-    /// `WithBlockOwnerDeletion(true)`). A controller's does unless said otherwise; that of a mere owner does not.
+    /// `WithBlockOwnerDeletion(true)`). The default is true for a controller, and false for another owner.
     ///
-    /// Where the admission plugin `OwnerReferencesPermissionEnforcement` is on, as in OpenShift, who sets this needs the
+    /// Where the admission plugin `OwnerReferencesPermissionEnforcement` is on, as in OpenShift, the caller needs the
     /// right to update the `finalizers` of the owner.
     #[must_use]
     pub fn blocking_deletion(mut self) -> Self {
@@ -162,11 +161,11 @@ impl Owner {
         self
     }
 
-    /// Makes it the controller of `object`: its one managing owner. True if that changed the object. An entry that
-    /// names it already stays where it is; a new one comes last.
+    /// Makes it the controller of `object`: its one managing owner. True if that changed the object. An existing entry
+    /// keeps its place; a new one comes last.
     ///
     /// # Errors
-    /// When another controls the object, or the namespaces do not allow it; the object is unchanged then.
+    /// When another controller exists, or the namespaces do not allow it; the object is unchanged then.
     pub fn control<K: Resource>(&self, object: &mut K) -> Result<bool, Error> {
         self.check_namespace(object)?;
         if let Some(other) = controller_of(object).filter(|other| other.uid != self.reference.uid) {
@@ -194,10 +193,10 @@ impl Owner {
         Ok(self.put(object, reference))
     }
 
-    /// Makes it an owner of `object`, its controller if it is that already. True if that changed the object. Whether its
-    /// deletion in the foreground waits for the object's is as the object says already, else it does not, unless said.
-    /// An owner of the same group, kind and name and another uid is taken out, for only one of them can exist; that this
-    /// is the one is for the caller to know ([why it matters](self)).
+    /// Makes it an owner of `object`, its controller if it is that already. True if that changed the object. Without a
+    /// setting, the flag for blocking its deletion in the foreground stays as in the object, and is false for a new
+    /// entry. An owner of the same group, kind and name and another uid is removed, because only one of them can exist;
+    /// the caller has to pass the existing one ([why it matters](self)).
     ///
     /// # Errors
     /// When the namespaces do not allow it; the object is unchanged then.
@@ -213,7 +212,7 @@ impl Owner {
         Ok(self.put(object, reference))
     }
 
-    /// Takes it from the owners of `object`. True if it was one.
+    /// Removes it from the owners of `object`. True if it was one.
     pub fn disown<K: Resource>(&self, object: &mut K) -> bool {
         disown(&self.reference.uid, object)
     }
@@ -222,7 +221,7 @@ impl Owner {
         reference.uid == self.reference.uid
     }
 
-    /// Whether the reference names the same group, kind and name, in whatever version.
+    /// Whether the reference names the same group, kind and name, in any version.
     fn is_namesake(&self, reference: &OwnerReference) -> bool {
         let ours = &self.reference;
         let group = group_of(&reference.api_version);
@@ -238,7 +237,7 @@ impl Owner {
             Some(known) => owners[known] = reference,
             None => owners.push(reference),
         }
-        // Of namesakes one exists at most. That it is ours is what the caller says.
+        // Of namesakes one exists at most: by contract the given owner.
         owners.retain(|known| self.is(known) || !self.is_namesake(known));
         *owners != before
     }
@@ -287,12 +286,12 @@ pub fn set_owner<O: Resource<DynamicType = ()>, K: Resource>(
     Owner::of(owner)?.own(object)
 }
 
-/// Takes `owner` from the owners of `object`. True if it was one.
+/// Removes `owner` from the owners of `object`. True if it was one.
 pub fn remove_owner<O: Resource, K: Resource>(owner: &O, object: &mut K) -> bool {
     uid_of(owner).is_some_and(|uid| disown(uid, object))
 }
 
-/// Takes `owner` from the owners of `object` if it controls it. True if it did.
+/// Removes `owner` from the owners of `object` if it controls it. True if it did.
 pub fn remove_controller<O: Resource, K: Resource>(owner: &O, object: &mut K) -> bool {
     is_controlled_by(object, owner) && remove_owner(owner, object)
 }
@@ -308,7 +307,7 @@ pub fn is_controlled_by<K: Resource, O: Resource>(object: &K, owner: &O) -> bool
     uid_of(owner).is_some_and(|uid| controller.is_some_and(|known| known.uid == uid))
 }
 
-/// Who controls `object`, if anybody does.
+/// The controller of `object`, if it has one.
 pub fn controller_of<K: Resource>(object: &K) -> Option<&OwnerReference> {
     references(object)
         .iter()
@@ -321,7 +320,7 @@ fn disown<K: Resource>(uid: &str, object: &mut K) -> bool {
     if let Some(owners) = owners {
         owners.retain(|known| known.uid != uid);
     }
-    // None is how an object without owners is read.
+    // An object without owners is decoded with `None`.
     *owners = owners.take().filter(|owners| !owners.is_empty());
     owners.as_ref().map_or(0, Vec::len) != before
 }
@@ -461,7 +460,7 @@ mod tests {
             matches!(refused, Error::OwnedByNamesake { .. }),
             "{refused}"
         );
-        // Either may be the one that is gone.
+        // Either may be the deleted one.
         for part in ["(1)", "is gone", "garbage collected", "out of date"] {
             assert!(refused.to_string().contains(part), "{refused}");
         }
@@ -544,7 +543,7 @@ mod tests {
         );
         let cluster = set_owner(&owner("1"), &mut node).unwrap_err();
         assert!(matches!(cluster, Error::NoNamespace { .. }), "{cluster}");
-        // What is in no namespace may own anything.
+        // A cluster-scoped object may own any object.
         assert!(set_controller(&node, &mut elsewhere).unwrap());
     }
 

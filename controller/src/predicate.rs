@@ -1,18 +1,18 @@
-//! Which events are worth a reconcile.
+//! The events that are worth a reconcile.
 //!
-//! A predicate sees the whole event, old and new, so that an object leaving a selector is visible. The ones that
-//! ask what changed let additions and deletions through (controller-runtime: package predicate).
+//! A predicate gets the whole event, old and new, so that an object leaving a selector is visible. Predicates that
+//! compare the two let additions and deletions through (controller-runtime: package predicate).
 //!
-//! A [`Predicate`] is of one watch. A [`Filter`] looks at metadata only, so that it applies to every kind: it is a
+//! A [`Predicate`] is of one watch. A [`Filter`] reads metadata only, so that it applies to every kind: it is a
 //! predicate of one watch too, and [`Builder::with_event_filter`](crate::controller::Builder::with_event_filter) makes
 //! it one of all watches.
 //!
 //! # What lies between old and new
-//! `old` is what this controller was told last of the object, `new` is the state now. There may have been others in
-//! between, which nobody sees:
+//! `old` is the last state that this controller got of the object, `new` is the state now. Other states in between may
+//! be missing:
 //!
-//! * a **list made again** (reason [`Relist`](UpdateReason::Relist)), after a watch broke and the server had forgotten
-//!   what came since, shows the last state only;
+//! * a **second list** (reason [`Relist`](UpdateReason::Relist)), after a watch broke and the server had dropped the
+//!   events since, shows the last state only;
 //! * a controller that is **more than 1,024 events behind** gets those that wait for one object as one
 //!   ([`Policy::Coalesce`](reeve_informer::Policy::Coalesce), which each watch of a controller has): two updates are one
 //!   from the first old to the last new, an addition and an update are an addition of the new, an update and a deletion
@@ -27,16 +27,16 @@
 //! with [`or`] are.
 //!
 //! **[`not`] and [`and`] of comparisons are not.** `not(generation_changed())` is meant to let changes of the status
-//! through. A change of the status and one of the spec that come as one update are none to it, and the status is not
-//! looked at. Compare what is wanted instead: `|event| match event { Event::Updated { old, new, .. } => old.status !=
-//! new.status, _ => true }`. Nor can a predicate count changes, or find that B was there.
+//! through. It refuses a change of the status and one of the spec that come as one update, whatever the status is.
+//! Compare the needed fields instead: `|event| match event { Event::Updated { old, new, .. } => old.status !=
+//! new.status, _ => true }`. Nor can a predicate count changes, or find that B existed.
 //!
 //! # What `generation_changed` does not see
 //! * Kinds **without a generation** have no update at all for it: ConfigMap, Secret and others.
 //! * Custom kinds without the status subresource count every change of the status, too.
 //! * Labels, annotations, finalizers and owners have no generation: `or(generation_changed(), labels_changed())`.
-//! * A **resync** shows the same generation again, and a status that somebody else spoilt has the same, too. What is to
-//!   be looked at from time to time says [`Outcome::requeue_after`](crate::Outcome::requeue_after).
+//! * A **resync** shows the same generation again, and a status that another client spoilt has the same, too. Use
+//!   [`Outcome::requeue_after`](crate::Outcome::requeue_after) for regular checks.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ use reeve_informer::{Event, ObjectKey, UpdateReason};
 
 use crate::handler::Watched;
 
-/// Says whether an event of a watch is handled. It is asked in the task of the kind's informer and should return at once.
+/// Decides whether an event of a watch is handled. It runs in the task of the kind's informer: return at once.
 pub trait Predicate<K>: Send + Sync + 'static {
     /// Whether `event` is handled.
     fn allows(&self, event: &Event<K>) -> bool;
@@ -60,7 +60,7 @@ where
     }
 }
 
-/// Says whether an event of any kind is handled, by metadata alone.
+/// Decides whether an event of any kind is handled, by metadata alone.
 pub trait Filter: Send + Sync + 'static {
     /// Whether `event` is handled.
     fn passes(&self, event: &MetaEvent<'_>) -> bool;
@@ -75,34 +75,34 @@ where
     }
 }
 
-/// What a [`Filter`] sees of an event.
+/// A [`Filter`]'s view of an event.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum MetaEvent<'a> {
-    /// An object is there.
+    /// An object exists.
     Added {
         /// The object.
         object: &'a ObjectMeta,
-        /// It was there when the watch began.
+        /// It existed when the watch began.
         initial: bool,
     },
     /// An object changed, or is shown again.
     Updated {
-        /// What was known before.
+        /// The state before.
         old: &'a ObjectMeta,
-        /// What is known now.
+        /// The state now.
         new: &'a ObjectMeta,
-        /// Why it is shown.
+        /// The reason of the event.
         reason: UpdateReason,
     },
     /// An object is gone.
     Deleted {
         /// Its key.
         key: &'a ObjectKey,
-        /// What was known of it last, if anything was.
+        /// Its last known state, if any.
         last: Option<&'a ObjectMeta>,
-        /// What this controller was shown of it last, if that is known; older than `last` if what was in between was
-        /// not shown.
+        /// The last state that this controller got, if known; older than `last` if the states in between were not
+        /// delivered.
         seen: Option<&'a ObjectMeta>,
     },
 }
@@ -110,7 +110,7 @@ pub enum MetaEvent<'a> {
 // === impl MetaEvent ===
 
 impl<'a> MetaEvent<'a> {
-    /// What a filter sees of `event`.
+    /// The view of `event` for a filter.
     #[must_use]
     pub fn of<K: Watched>(event: &'a Event<K>) -> Self {
         match event {
@@ -133,8 +133,8 @@ impl<'a> MetaEvent<'a> {
         }
     }
 
-    /// Whether `holds` of the object, before or after; true for one that is gone and of which it is not known what was
-    /// shown.
+    /// Whether `holds` is true of the object, before or after; true for a deleted object whose delivered state is
+    /// unknown.
     pub fn any(&self, mut holds: impl FnMut(&ObjectMeta) -> bool) -> bool {
         match self {
             Self::Added { object, .. } => holds(object),
@@ -144,15 +144,15 @@ impl<'a> MetaEvent<'a> {
     }
 }
 
-/// Whether `holds` of either known state of a deleted object. The state that was shown counts, since a reconcile may
-/// have acted on it; so does the last one, which a reconcile may have read from the cache before it was shown. True if
-/// it is not known what was shown, whatever the last state was: `holds` may have been true of it.
+/// Whether `holds` is true of either known state of a deleted object. The delivered state counts, since a reconcile may
+/// have acted on it; so does the last one, which a reconcile may have read from the cache before its delivery. True if
+/// the delivered state is unknown, whatever the last one: `holds` may have been true of it.
 fn deleted_of<T>(seen: Option<T>, last: Option<T>, mut holds: impl FnMut(T) -> bool) -> bool {
     seen.is_none_or(&mut holds) || last.is_some_and(holds)
 }
 
-/// Events of objects whose labels satisfy a selector, before or after: one that leaves the selector is seen once more,
-/// and what was done for it can be undone (controller-runtime's `LabelSelectorPredicate` looks at the new object only).
+/// Events of objects whose labels satisfy a selector, before or after: an object that leaves the selector has one more
+/// event, for undoing earlier work (controller-runtime's `LabelSelectorPredicate` checks the new object only).
 ///
 /// ```
 /// use kube_core::Expression;
@@ -170,8 +170,8 @@ pub fn namespaces(names: impl IntoIterator<Item: Into<String>>) -> Namespaces {
     Namespaces(names.into_iter().map(Into::into).collect())
 }
 
-/// Events of objects for which `holds`, before or after; and of those that are gone and of which it is not known what
-/// was shown (controller-runtime: `NewPredicateFuncs`, which looks at the new object only).
+/// Events of objects for which `holds`, before or after; and of deleted ones whose delivered state is unknown
+/// (controller-runtime: `NewPredicateFuncs`, which checks the new object only).
 pub fn object<K: Watched>(
     holds: impl Fn(&K) -> bool + Send + Sync + 'static,
 ) -> impl Predicate<K> + 'static {
@@ -227,7 +227,7 @@ impl<K: Watched> Predicate<K> for Namespaces {
     }
 }
 
-/// Updates that changed something a predicate of this module looks at; see the functions that make it.
+/// Updates that changed an aspect checked by this module; see the functions that make it.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed(Aspect);
 
@@ -240,14 +240,14 @@ enum Aspect {
     Finalizers,
 }
 
-/// Updates of the spec: `metadata.generation` changed. Marking for deletion counts, for it does change it; status
-/// and metadata do not. [Not for every kind](self#what-generation_changed-does-not-see).
+/// Updates of the spec: `metadata.generation` changed. Marking for deletion counts, because it changes it; status and
+/// metadata do not. [Not for every kind](self#what-generation_changed-does-not-see).
 #[must_use]
 pub fn generation_changed() -> Changed {
     Changed(Aspect::Generation)
 }
 
-/// Updates of anything: not the resync, which shows the same version again.
+/// All updates but the resync, which shows the same version again.
 #[must_use]
 pub fn resource_version_changed() -> Changed {
     Changed(Aspect::ResourceVersion)
@@ -265,7 +265,7 @@ pub fn annotations_changed() -> Changed {
     Changed(Aspect::Annotations)
 }
 
-/// Updates of the finalizers: somebody stripped one, say.
+/// Updates of the finalizers: a client removed one, for example.
 #[must_use]
 pub fn finalizers_changed() -> Changed {
     Changed(Aspect::Finalizers)
@@ -339,8 +339,8 @@ pub fn or<A, B>(one: A, other: B) -> Or<A, B> {
     Or(one, other)
 }
 
-/// Events that `predicate` does not allow. Of a predicate that compares, it [misses
-/// changes](self#what-lies-between-old-and-new) that come together with others.
+/// Events that `predicate` does not allow. If it compares, it [misses changes](self#what-lies-between-old-and-new) that
+/// come together with others.
 #[must_use]
 pub fn not<P>(predicate: P) -> Not<P> {
     Not(predicate)

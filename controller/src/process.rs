@@ -1,6 +1,6 @@
-//! `process_*`: what the process takes of the machine, read from /proc when asked (Prometheus' process collector).
+//! `process_*`: the resources of the process, read from /proc at each scrape (Prometheus' process collector).
 //!
-//! Only on Linux; elsewhere nothing is shown.
+//! Only on Linux; empty elsewhere.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -14,7 +14,7 @@ const TICKS: f64 = 100.0;
 #[derive(Debug)]
 pub(crate) struct Process;
 
-/// What was read.
+/// The values read.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Reading {
     cpu_seconds: f64,
@@ -132,7 +132,7 @@ impl Reading {
             virtual_bytes: field(23)?,
             resident_bytes: word_after(status, "VmRSS:")? * 1024.0,
             open_fds: 0.0,
-            // "unlimited" is no number; then nothing can be said.
+            // "unlimited" is not a number; the limit is unknown then.
             max_fds: word_after(limits, "Max open files").unwrap_or(f64::INFINITY),
             // As Go's collector says "unlimited".
             virtual_max_bytes: word_after(limits, "Max address space").unwrap_or(u64::MAX as f64),
@@ -141,7 +141,7 @@ impl Reading {
     }
 }
 
-/// What came in and went out, of a file with a line of names and a line of numbers for each protocol.
+/// The received and sent bytes, from a file with a line of names and a line of numbers for each protocol.
 fn network(netstat: &str) -> Option<(f64, f64)> {
     let mut lines = netstat
         .lines()

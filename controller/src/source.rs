@@ -1,12 +1,11 @@
-//! Requests that do not come from a watch: a channel, a stream, a timer, or anything else that is a [`Source`].
+//! Requests that do not come from a watch but from a channel, a stream, a timer, or any other [`Source`].
 //!
 //! # When a source fails
-//! In controller-runtime a source that returns an error from its start stops its controller, and with it the manager;
-//! one that ends later is not missed. Here a fault stays where it is, as that of an informer does: it degrades the
-//! controllers that have this source, and they say so. The check `controllers` of the readiness names the source and
-//! the cause, and so do [`Handle::health`](crate::manager::Handle::health), the metric
-//! `reeve_controller_informer_unavailable` and one line of the log; the controller's other watches and sources go on,
-//! and so do the other controllers.
+//! In controller-runtime a source that returns an error from its start stops its controller, and with it the manager; a
+//! later end goes unnoticed. Here a fault is local, as that of an informer is: it degrades the controllers that have
+//! this source. The check `controllers` of the readiness names the source and the cause, and so do
+//! [`Handle::health`](crate::manager::Handle::health), the metric `reeve_controller_informer_unavailable` and one line
+//! of the log; the controller's other watches and sources continue, and so do the other controllers.
 //!
 //! | what happens | cause | what follows |
 //! |---|---|---|
@@ -16,7 +15,7 @@
 //! | its stream ends | `source ended` | the same; nothing with [`Source::finite`] |
 //! | either panics | `source panicked` | the same |
 //!
-//! Only [`Source::starting`] can be started again. A stream that was handed over is gone when it fails, and is named
+//! Only [`Source::starting`] can be started again. A stream passed by value is gone when it fails, and is reported
 //! until the controller stops or [removes](crate::controller::WatchHandle::remove) it. With a
 //! [`cache_sync_timeout`](crate::controller::Builder::cache_sync_timeout), a source that is not started in time
 //! brings the manager down, as in controller-runtime.
@@ -25,8 +24,8 @@
 //! Sources are read while this replica leads, as in controller-runtime: a standby that took the messages of a queue
 //! would never work on them. With [`Builder::warm_up`](crate::controller::Builder::warm_up) they are read from the
 //! start. When a controller's own lease is lost, and at the stop, they are not read any more: a [`Source::starting`] is
-//! dropped, and started again when the replica leads again; a stream that was handed over is kept and not polled. So
-//! a [`channel`] of a standby fills, and [`Sender::send`] waits.
+//! dropped, and started again when the replica leads again; a stream passed by value is kept and not polled. So a
+//! [`channel`] of a standby fills, and [`Sender::send`] waits.
 
 use std::fmt;
 use std::time::Duration;
@@ -41,10 +40,10 @@ use tower::BoxError;
 /// The shortest period of a timer: without end it would take a whole processor.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// A request and how urgent it is.
+/// A request and its priority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted<R> {
-    /// What to reconcile.
+    /// The request.
     pub request: R,
     /// Its priority; 0 if unset. [`LOW_PRIORITY`](reeve_workqueue::LOW_PRIORITY) lets changes of objects go first.
     pub priority: Option<i32>,
@@ -76,11 +75,11 @@ impl<R> From<R> for Wanted<R> {
 #[derive(Debug)]
 pub struct Sender<R>(mpsc::Sender<Wanted<R>>);
 
-/// The controller is gone, or (for [`Sender::try_send`]) does not keep up.
+/// The controller is gone, or (for [`Sender::try_send`]) too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The controller has stopped.
-    #[error("the controller has stopped and takes no requests")]
+    #[error("the controller has stopped and accepts no requests")]
     Stopped,
     /// The channel holds as many requests as it may.
     #[error("the channel of requests is full")]
@@ -113,7 +112,7 @@ impl<R> Sender<R> {
     /// Sends a request if there is room.
     ///
     /// # Errors
-    /// When there is none, or the controller has stopped.
+    /// When there is no room, or the controller has stopped.
     pub fn try_send(&self, wanted: impl Into<Wanted<R>>) -> Result<(), SendError> {
         self.0.try_send(wanted.into()).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => SendError::Full,
@@ -128,10 +127,9 @@ impl<R> Clone for Sender<R> {
     }
 }
 
-/// `request`, every `period`: for what must be looked at though nothing tells that it changed. The first comes after
-/// one period; one that comes while the last waits or runs is merged with it, and so are those that were missed while
-/// nobody read them. A period of less than a millisecond is
-/// one of a millisecond, and one that goes beyond all time never ends.
+/// `request`, every `period`: for regular checks of state without events. The first comes after one period; one that
+/// comes while the last waits or runs is merged with it, and so are those missed while the stream was not read. A
+/// period of less than a millisecond counts as a millisecond, and one beyond all time never ends.
 ///
 /// Give it to [`Builder::watches_source`](crate::controller::Builder::watches_source).
 #[must_use]
@@ -146,7 +144,7 @@ pub fn every<R: Clone + Send + 'static>(
             return std::future::pending().await;
         };
         sleep_until(next).await;
-        // Those that were missed come as one.
+        // Missed requests come as one.
         let late = Instant::now().saturating_duration_since(next) >= period;
         let last = if late { Instant::now() } else { next };
         Some((Wanted::from(request.clone()), (Some(last), request)))
@@ -156,13 +154,13 @@ pub fn every<R: Clone + Send + 'static>(
 
 /// Requests of a source, and the error that ends them.
 pub(crate) type Requests<R> = BoxStream<'static, Result<Wanted<R>, BoxError>>;
-/// Starts a source; `None` when that was done and cannot be done again.
+/// Starts a source; `None` when it was started and cannot be started again.
 type Start<R> =
     Box<dyn FnMut() -> Option<BoxFuture<'static, Result<Requests<R>, BoxError>>> + Send>;
 
-/// Where requests come from that no watch names. A stream of them is one; [`Source::starting`] makes one that may fail
-/// and begin again. What comes of failures is said [above](self#when-a-source-fails).
-#[must_use = "a source does nothing until a controller is given it"]
+/// An origin of requests without a watch. A stream of them is one; [`Source::starting`] makes one that may fail and
+/// begin again. Failures are described [above](self#when-a-source-fails).
+#[must_use = "a source does nothing until it is added to a controller"]
 pub struct Source<R> {
     pub(crate) name: Option<String>,
     pub(crate) finite: bool,
@@ -174,8 +172,8 @@ pub struct Source<R> {
 // === impl Source ===
 
 impl<R: Send + 'static> Source<R> {
-    /// What `start` comes to, each time it is called: when the controller begins to lead, and again when the stream has
-    /// failed or ended. The controller's workers wait for the first.
+    /// Calls `start` for the stream: when the controller begins to lead, and again when the stream has failed or ended.
+    /// The controller's workers wait for the first start.
     pub fn starting<F, Fut, S, W, E>(mut start: F) -> Self
     where
         F: FnMut() -> Fut + Send + 'static,
@@ -195,14 +193,14 @@ impl<R: Send + 'static> Source<R> {
         source
     }
 
-    /// Calls it so in readiness, in health, in the log and in metrics; `source 1`, `source 2`, … in the order in which
-    /// the controller was given them unless said.
+    /// Sets the name in readiness, in health, in the log and in metrics; the default is `source 1`, `source 2`, … in
+    /// the order of adding them to the controller.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Its end is no fault: it has named all there was to name.
+    /// Its end is not a fault: it has sent all its requests.
     pub fn finite(mut self) -> Self {
         self.finite = true;
         self

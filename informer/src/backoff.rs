@@ -2,11 +2,8 @@
 
 use std::time::Duration;
 
-use reeve_clock::{Random, scaled};
+use reeve_clock::{LONGEST, Random, scaled};
 use tokio::time::Instant;
-
-/// The longest time that is reckoned with: ten years. An option may say more, and means never; a sum of both overflows.
-pub(crate) const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// The numbers of an exponential back-off. The defaults are client-go's for reflectors.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,10 +1,10 @@
-//! What handlers are told.
+//! The events that handlers receive: [`Event`].
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::entry::Stored;
-use crate::key::ObjectKey;
+use crate::object::Stored;
+use reeve_client::ObjectKey;
 
 /// A change of one object, as a handler sees it.
 ///
@@ -12,7 +12,7 @@ use crate::key::ObjectKey;
 /// object that was deleted and created again under the same key is `Deleted` and then `Added`, also when the
 /// informer learnt of both at once.
 ///
-/// There will be no fourth kind: a handler can match all three.
+/// No fourth kind will be added: a handler can match all three.
 pub enum Event<S: ?Sized> {
     /// The object is new to this handler.
     Added {
@@ -21,13 +21,13 @@ pub enum Event<S: ?Sized> {
         /// True if it was there when the informer (or this handler) started, not created since.
         initial: bool,
     },
-    /// The object changed, or is shown again.
+    /// The object changed, or is delivered again.
     Updated {
-        /// What this handler was last told.
+        /// The last state that this handler received.
         old: Arc<S>,
-        /// What is true now; the same as `old` in a resync.
+        /// The present state; the same as `old` in a resync.
         new: Arc<S>,
-        /// Why it is shown.
+        /// The reason of the event.
         reason: UpdateReason,
     },
     /// The object is gone.
@@ -36,21 +36,21 @@ pub enum Event<S: ?Sized> {
         key: ObjectKey,
         /// The last state known, if any.
         last: Option<Arc<S>>,
-        /// The state this handler was shown last, if it is known. It differs from `last` if the server's final state
-        /// was never shown, or if an update that waited was merged with the deletion. A filter evaluates this state:
-        /// it decides whether the handler has the object at all. Where it is not known, a filter lets the deletion
-        /// pass, whatever `last` is.
+        /// The last state that this handler received, if it is known. It differs from `last` if the server's final
+        /// state was never delivered, or if a waiting update was merged with the deletion. A filter evaluates this
+        /// state: it decides whether the handler has the object at all. Where it is not known, a filter lets the
+        /// deletion pass, whatever `last` is.
         seen: Option<Arc<S>>,
-        /// True if the deletion was not seen, only found out: `last` may be out of date (client-go:
+        /// True if no watch reported the deletion, and a list revealed it: `last` may be out of date (client-go:
         /// `DeletedFinalStateUnknown`).
         tombstone: bool,
     },
 }
 
-/// Why an [`Event::Updated`] was sent. The order is by weight: when updates are merged, the heaviest stays.
+/// The reason of an [`Event::Updated`]. The order is by weight: when updates are merged, the heaviest stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UpdateReason {
-    /// Nothing changed: the handler asked to see every object once a period.
+    /// Nothing changed: the handler receives every object once a period.
     Resync,
     /// The change was found by listing again, so changes in between may have gone unseen.
     Relist,
@@ -73,11 +73,11 @@ impl<S: Stored> Event<S> {
 }
 
 impl<S: ?Sized> Event<S> {
-    /// The same event about what `view` makes of each object, if it makes anything of it.
+    /// The same event with each object replaced by its `view`, if it has one.
     ///
-    /// An update from an object without a view is told as `Added`, also to who was told of an earlier state; one to
-    /// an object without a view is not told, its deletion is: with `seen` unknown, for what was told last is a state
-    /// before that. Of an object that is old and new at once `view` is asked once.
+    /// An update from a state without a view becomes `Added`, even if an earlier state was delivered. An update to a
+    /// state without a view is not delivered. A deletion is, with `seen` unknown if the last state has no view, since
+    /// the handler received a state before that. `view` is called once for an object that is old and new at once.
     #[must_use]
     pub fn filter_map<T: ?Sized>(
         self,

@@ -12,12 +12,13 @@ use k8s_openapi::api::core::v1::Secret;
 use kube_core::DynamicObject;
 use kube_core::metadata::PartialObjectMeta;
 
-use crate::compact::Compact;
-use crate::decode::json::agree;
-use crate::decode::{Decoding, Frame, Undecodable, decode_frame, decode_list};
-use crate::entry::Stored;
-use crate::transport::{Error, Splitter, from_answer};
-use crate::version::compare;
+use crate::decode::{Frame, Undecodable, decode_frame, decode_list};
+use crate::json::agree;
+use crate::object::Compact;
+use crate::object::Decoding;
+use crate::object::Stored;
+use reeve_client::compare;
+use reeve_client::transport::{Error, Splitter, from_answer};
 
 /// The longest outline of an object that cannot be read, with its ellipsis.
 const LONGEST_OUTLINE: usize = 515;

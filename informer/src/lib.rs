@@ -1,5 +1,5 @@
-//! Informers for Kubernetes: a store that stays equal to what an API server holds of one kind, and handlers
-//! that are told what changes.
+//! Informers for Kubernetes: a store that stays equal to what an API server holds of one kind, and handlers that
+//! receive each change.
 //!
 //! ```text
 //! API server ──LIST/WATCH──▶ Reflector ──deltas──▶ Fifo ──batch──▶ Indexer ──▶ handler 1..n (bounded each)
@@ -16,18 +16,18 @@
 //!   [`Filtered`], [`HandlerOptions`], [`Policy`] of a queue, [`HandlerHandle`].
 //! * [`Lister`], [`StoreSnapshot`] and [`Indexer`] with named indexes; [`FieldSelector`]; [`MutationCache`] for
 //!   own writes; [`ObjectKey`], [`KeyRef`], [`ResourceVersion`].
-//! * [`Stored`]: what the store keeps. Every Kubernetes type is an entry of itself; [`Compact`] keeps its JSON.
+//! * [`Stored`]: an entry of the store. Every Kubernetes type is an entry of itself; [`Compact`] keeps its JSON.
 //! * [`Reflector`] with [`ReflectorOptions`], [`FirstList`], [`BackoffOptions`]; its recovery rules are in
 //!   [`reflector`].
 //! * [`Fifo`] with its two types [`RealFifo`] and [`DeltaFifo`]; [`Delta`], [`Deletion`], [`Snapshot`].
-//! * [`CacheHealth`], and [`MetricsProvider`] with [`Measurement`] to count.
+//! * [`CacheHealth`] for readiness, and [`MetricsProvider`] with [`Measurement`] for metrics.
 //! * [`connect`]: a kube client that finds dead peers and retries nothing by itself, so that the bounds of [`reflector`]
 //!   hold.
 //! * [`Endpoint`], [`Scope`], [`Selection`]: which objects; [`transport`]: requests with deadlines that never
 //!   log a body.
 //!
-//! Handlers should only note what happened; whoever acts on it reads the present state from the [`Lister`].
-//! What it returns is shared: clone an object to change it.
+//! Handlers should only enqueue keys; the code that acts on a key reads the present state from the [`Lister`]. Its
+//! objects are shared: clone an object to change it.
 //!
 //! # Features
 //!
@@ -38,10 +38,7 @@
 //! future of [`SharedInformer::run`] and ends with it.
 
 pub mod backoff;
-mod compact;
-pub mod connect;
 mod decode;
-mod entry;
 mod event;
 mod factory;
 pub mod fifo;
@@ -51,25 +48,21 @@ pub mod fuzz;
 mod health;
 pub mod indexer;
 mod informer;
-mod key;
+mod json;
 mod lister;
 mod metrics;
 mod mutation;
+mod object;
 mod processor;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
-mod reading;
 pub mod reflector;
 #[cfg(test)]
 mod sample;
-mod selector;
-pub mod transport;
-mod version;
+mod use_count;
 
 pub use backoff::{Backoff, BackoffOptions};
-pub use compact::Compact;
-pub use decode::{DecodeError, Decoding, SkipPath, SkipPathError, Trimmed};
-pub use entry::{Stored, ViewError};
+pub use decode::DecodeError;
 pub use event::{Event, UpdateReason};
 pub use factory::{FactoryBuilder, InformerFactory, NotSynced};
 pub use fifo::{Batch, Deletion, Delta, DeltaFifo, Fifo, KnownObjects, RealFifo, Snapshot};
@@ -77,19 +70,24 @@ pub use health::{Activity, CacheHealth, Failure, HandlerHealth, Quarantined, Wat
 pub use indexer::{
     IndexFunction, IndexValues, Indexer, NAMESPACE_INDEX, StoreBytes, StoreSnapshot,
 };
-pub use informer::{Builder, NamespaceSet, RunError, SharedInformer, Stopped, WaitError, Within};
-pub use key::{KeyRef, ObjectKey, ParseKeyError};
+pub use informer::{
+    Builder, Gauges, InformerIdentity, MetricsProvider, NamespaceSet, RunError, SharedInformer,
+    Stopped, WaitError, Within,
+};
 pub use lister::Lister;
-pub use metrics::{Gauges, InformerIdentity, InformerMetrics, Measurement, MetricsProvider};
+pub use metrics::{InformerMetrics, Measurement};
 pub use mutation::MutationCache;
+pub use object::{
+    Compact, Decoding, FieldSelector, FieldSelectorError, SkipPath, SkipPathError, Stored, Trimmed,
+    ViewError,
+};
 pub use processor::{
     AsyncEventHandler, EventHandler, EventStream, Filtered, HandlerEnded, HandlerHandle,
     HandlerOptions, Policy,
 };
+pub use reeve_client::transport::{self, Endpoint, Scope, Selection};
+pub use reeve_client::{KeyRef, ObjectKey, ParseKeyError, ResourceVersion, compare, connect};
 pub use reflector::{FirstList, Reflector, ReflectorOptions};
-pub use selector::{FieldSelector, FieldSelectorError};
-pub use transport::{Endpoint, Scope, Selection};
-pub use version::{ResourceVersion, compare};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use kube_core::Selector;
 
-use crate::entry::Stored;
-use crate::factory::Lease;
 use crate::indexer::{self, Indexer, NAMESPACE_INDEX, StoreSnapshot};
-use crate::key::{KeyRef, ObjectKey};
-use crate::selector::FieldSelector;
-use crate::version::ResourceVersion;
+use crate::object::FieldSelector;
+use crate::object::Stored;
+use crate::use_count::InUse;
+use reeve_client::ResourceVersion;
+use reeve_client::{KeyRef, ObjectKey};
 
 /// Reads what an informer holds. Cloning is cheap. What is returned is shared: clone an object to change it.
 pub struct Lister<S> {
     indexer: Arc<Indexer<S>>,
     /// What is read is kept up to date.
-    lease: Option<Arc<Lease>>,
+    in_use: Option<Arc<InUse>>,
 }
 
 // === impl Lister ===
 
 impl<S: Stored> Lister<S> {
-    pub(crate) fn new(indexer: Arc<Indexer<S>>, lease: Option<Arc<Lease>>) -> Self {
-        Self { indexer, lease }
+    pub(crate) fn new(indexer: Arc<Indexer<S>>, in_use: Option<Arc<InUse>>) -> Self {
+        Self { indexer, in_use }
     }
 
     /// The object with this key, or `None` if there is none.
@@ -135,7 +135,7 @@ impl<S> Clone for Lister<S> {
     fn clone(&self) -> Self {
         Self {
             indexer: Arc::clone(&self.indexer),
-            lease: self.lease.clone(),
+            in_use: self.in_use.clone(),
         }
     }
 }
@@ -156,7 +156,7 @@ mod tests {
     use kube_core::Expression;
 
     use super::*;
-    use crate::indexer::Snapshot;
+    use crate::fifo::Snapshot;
 
     fn map(namespace: &str, name: &str, labels: &[(&str, &str)]) -> Arc<ConfigMap> {
         let mut map = ConfigMap::default();

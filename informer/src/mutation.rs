@@ -9,13 +9,13 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::backoff::LONGEST;
-use crate::entry::Stored;
 use crate::indexer;
 use crate::indexer::StoreSnapshot;
-use crate::key::ObjectKey;
 use crate::lister::Lister;
-use crate::version;
+use crate::object::Stored;
+use reeve_client::ObjectKey;
+use reeve_client::version;
+use reeve_clock::LONGEST;
 
 /// How long a mutation counts (client-go: the TTL that its users take).
 const TTL: Duration = Duration::from_secs(5 * 60);
@@ -195,8 +195,8 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
-    use crate::fifo::{Deletion, Delta};
-    use crate::indexer::{Indexer, NAMESPACE_INDEX, Snapshot};
+    use crate::fifo::{Deletion, Delta, Snapshot};
+    use crate::indexer::{Indexer, NAMESPACE_INDEX};
     use crate::sample::{map, text};
 
     /// A store that holds `objects` as of `version`, with an index of the last digit of their versions.

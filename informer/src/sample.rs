@@ -5,8 +5,8 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::ProptestConfig;
 
-use crate::entry::Stored;
 use crate::event::{Event, UpdateReason};
+use crate::object::Stored;
 
 /// `name@version` or `name@version/uid`.
 pub(crate) fn map(text: &str) -> Arc<ConfigMap> {

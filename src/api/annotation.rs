@@ -63,6 +63,9 @@ pub struct Intent {
     /// When this ban was asked for; absent: when its object was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Timestamp>,
+    /// The value of [`TRIGGER_ANNOTATION`] that this ban acts upon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<String>,
     /// Earlier bans that are not known to be lifted: another gateway, or another address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Standing>,
@@ -70,6 +73,10 @@ pub struct Intent {
     /// that they are lifted once their gateway is named, and are never called before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfollowed: Vec<Standing>,
+    /// The configuration withdraws every gateway that this names: nothing counts as banned there. It is a mark of what is
+    /// read, and is never written to an object.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withdrawn: bool,
 }
 
 /// An intent annotation that cannot be read.
@@ -110,8 +117,10 @@ impl Intent {
             standing: Standing { target, place },
             attempt,
             asked: None,
+            trigger: None,
             also: Vec::new(),
             unfollowed: Vec::new(),
+            withdrawn: false,
         }
     }
 
@@ -140,8 +149,10 @@ impl Intent {
             standing: followed.next().unwrap_or_else(|| self.standing.clone()),
             attempt: self.attempt,
             asked: self.asked,
+            trigger: self.trigger.clone(),
             also: followed.collect(),
             unfollowed,
+            withdrawn: false,
         }
     }
 

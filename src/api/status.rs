@@ -88,7 +88,7 @@ pub struct IPBlockStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
 
-    /// Ready, Enforced, Allowlisted.
+    /// Ready, Enforced, Allowlisted, Lifted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = schema::condition_keys()))]
     pub conditions: Vec<Condition>,
@@ -102,7 +102,7 @@ pub struct IPBlockStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Ready, Enforced or Allowlisted.
+    /// Ready, Enforced, Allowlisted or Lifted.
     #[serde(rename = "type")]
     pub kind: String,
     /// True, False or Unknown.
@@ -139,6 +139,8 @@ pub mod condition {
     pub const ENFORCED: &str = "Enforced";
     /// The target is allowlisted or protected, or holds an address that is.
     pub const ALLOWLISTED: &str = "Allowlisted";
+    /// `False` while a lift fails, since its first failure; absent otherwise.
+    pub const LIFTED: &str = "Lifted";
 }
 
 /// The reason of the conditions after a lift that `spec.unblock` asked for.
@@ -240,6 +242,14 @@ impl IPBlockStatus {
         read(self.unblocked_at.as_deref())
     }
 
+    /// When `spec.unblock` ended this block's ban; `None` when something else did, and while it is banned.
+    #[must_use]
+    pub fn lifted_by_hand(&self) -> Option<Timestamp> {
+        let ready = self.condition(condition::READY);
+        let by_hand = self.is(&Phase::Expired) && ready.is_some_and(|it| it.reason == UNBLOCKED);
+        self.unblocked_at().filter(|_| by_hand)
+    }
+
     /// How often this block was banned.
     #[must_use]
     pub fn bans(&self) -> i64 {
@@ -258,6 +268,11 @@ impl IPBlockStatus {
         self.conditions
             .iter()
             .find(|condition| condition.kind == kind)
+    }
+
+    /// Removes the condition of a type.
+    pub fn remove_condition(&mut self, kind: &str) {
+        self.conditions.retain(|condition| condition.kind != kind);
     }
 
     /// Sets a condition; its time moves only when its status does.
@@ -294,6 +309,16 @@ impl IPBlockStatus {
             }
             None => self.conditions.push(fresh(seconds(at))),
         }
+    }
+}
+
+// === impl Condition ===
+
+impl Condition {
+    /// Since when the condition has its status. `None` when unreadable.
+    #[must_use]
+    pub fn since(&self) -> Option<Timestamp> {
+        read(Some(&self.last_transition_time))
     }
 }
 

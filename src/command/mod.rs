@@ -1,6 +1,7 @@
 //! The command line.
 
 mod client;
+mod gateway;
 mod run;
 mod uninstall;
 
@@ -11,7 +12,7 @@ use clap::{Parser, Subcommand};
 use reeve_clock::Clock;
 use reeve_controller::options::LogOptions;
 
-use crate::{gateway, manifest, mounted};
+use crate::{manifest, mounted};
 
 /// Bans IP addresses at a gateway, as IPBlock objects say, and lifts them when due.
 ///

@@ -1,5 +1,6 @@
 //! `ipblock-operator uninstall`: nothing must hang on finalizers when the operator goes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use reeve_controller::{Client, Request};
 use serde_json::{Map, Value, json};
 
 use super::{Files, client};
-use crate::api::{IPBlock, IPBlockStatus, Place, RELEASE_ANNOTATION};
+use crate::api::{IPBlock, IPBlockStatus, Phase, Place, RELEASE_ANNOTATION};
 use crate::config::{self, CONFIG_MAP, Config, keys};
 use crate::decide::{
     Call, Coverage, Operation, Patch, lift_orphan, recorded_claim, recorded_standings, unfollowed,
@@ -31,6 +32,12 @@ use crate::reconcile::{Engines, Gateways, Record};
 
 /// How often a lift that failed is tried before the block is reported.
 const TRIES: u32 = 5;
+
+/// How often in a row the list of blocks may expire without a block being let go.
+const EXPIRATIONS: u32 = 5;
+
+/// How long the first restart of an expired list waits, and as much longer each that gets no further.
+const LIST_AGAIN: Duration = Duration::from_secs(1);
 
 /// Objects a page of the list.
 const PAGE: u32 = 500;
@@ -87,6 +94,10 @@ pub(super) enum Error {
     #[error("the API server: {0}")]
     Api(#[from] ClientError),
     #[error(
+        "operator cannot list the blocks to their end: the list expired {EXPIRATIONS} times in a row without a block being let go: {0}; check the API server, and run it again"
+    )]
+    Expired(ClientError),
+    #[error(
         "{left} of {all} blocks could not be let go; mend what is said above and run it again, or use --bans=keep"
     )]
     Left { left: usize, all: usize },
@@ -125,19 +136,9 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
         bans: arguments.bans,
         clock: Clock::system(),
     };
-    let (mut all, mut left) = (0, 0);
-    each_block(
-        &client,
-        arguments.watch_namespace.as_deref(),
-        async |block| {
-            all += 1;
-            if !work.let_go(block).await? {
-                left += 1;
-            }
-            Ok(())
-        },
-    )
-    .await?;
+    let (all, left) = work
+        .let_all_go(arguments.watch_namespace.as_deref())
+        .await?;
     tracing::info!(blocks = all, left, bans = ?arguments.bans, "done");
     if left > 0 {
         return Err(Error::Left { left, all });
@@ -160,7 +161,7 @@ async fn remove<K: Object>(client: &Client, key: &Request) {
     }
 }
 
-/// Every block of `namespace`, or of all namespaces, page by page.
+/// Every block of `namespace`, or of all namespaces, page by page: no more than a page is decoded at once.
 async fn each_block(
     client: &Client,
     namespace: Option<&str>,
@@ -223,6 +224,53 @@ struct Work<'a> {
 // === impl Work ===
 
 impl Work<'_> {
+    /// Lets go of every block of `namespace`, or of all namespaces. Returns how many there are, and how many could not
+    /// be let go; each of these is tried once.
+    ///
+    /// The server forgets the state of the first page after some minutes, in which not all bans may be lifted. Then
+    /// the list begins again; blocks that are free already cost no call. It is given up when it expires again and again
+    /// without getting further.
+    async fn let_all_go(&self, namespace: Option<&str>) -> Result<(usize, usize), Error> {
+        let mut left = BTreeSet::new();
+        let (mut furthest, mut fruitless) = (0, 0);
+        loop {
+            let (mut all, mut worked) = (0, false);
+            let pass = each_block(self.client, namespace, async |block| {
+                all += 1;
+                let name = block.key();
+                if left.contains(&name) {
+                    return Ok(());
+                }
+                worked |= block.is_held();
+                if !self.let_go(block).await? {
+                    left.insert(name);
+                }
+                Ok(())
+            });
+            match pass.await {
+                Ok(()) => return Ok((all, left.len())),
+                Err(Error::Api(error)) if error.is_expired() => {
+                    fruitless = if worked || all > furthest {
+                        0
+                    } else {
+                        fruitless + 1
+                    };
+                    furthest = furthest.max(all);
+                    if fruitless == EXPIRATIONS {
+                        return Err(Error::Expired(error));
+                    }
+                    tracing::info!(
+                        blocks = all,
+                        "the list of blocks expired; listing them again"
+                    );
+                    let wait = LIST_AGAIN * (fruitless + 1);
+                    tokio::time::sleep(self.clock.random().jitter(wait, 1.0)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Whether the block is free.
     async fn let_go(&self, mut block: IPBlock) -> Result<bool, Error> {
         let name = block.key();
@@ -252,7 +300,12 @@ impl Work<'_> {
                 );
                 return Ok(false);
             }
-            if !calls.is_empty() && !block.is_deleting() {
+            let active = block
+                .status
+                .as_ref()
+                .is_some_and(|status| status.is(&Phase::Active));
+            // What stood at a withdrawn gateway ends without a call.
+            if (active || !calls.is_empty()) && !block.is_deleting() {
                 let status = uninstalled(&block, self.clock.now());
                 let body = ClientPatch::merge(json!({
                     "metadata": {
@@ -386,8 +439,14 @@ fn merged(status: &IPBlockStatus, gone: &[&str]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    use kube_client::Api;
+    use kube_client::api::PostParams;
+    use reeve_apiserver::ApiServer;
+    use reeve_apiserver::faults::Rule;
+
     use super::*;
-    use crate::api::{IPBlockSpec, Phase, Standing};
+    use crate::api::{IPBlockSpec, Standing};
 
     fn active(namespace: &str, status: &Value) -> IPBlock {
         let spec = IPBlockSpec {
@@ -402,6 +461,87 @@ mod tests {
 
     fn here() -> Place {
         Place::new("iptables", "gateway:9521")
+    }
+
+    /// A server with the kind and this many blocks, each with the finalizer.
+    async fn server(blocks: usize) -> (ApiServer, Client) {
+        let server = ApiServer::builder().start().await.unwrap();
+        let kube = server.client();
+        let create = PostParams::default();
+        let definitions: Api<CustomResourceDefinition> = Api::all(kube.clone());
+        definitions
+            .create(&create, &crate::api::crd())
+            .await
+            .unwrap();
+        let api: Api<IPBlock> = Api::namespaced(kube.clone(), "default");
+        while api.list(&ListParams::default()).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        for number in 0..blocks {
+            let spec = IPBlockSpec {
+                ip: "192.0.2.7".into(),
+                ..IPBlockSpec::default()
+            };
+            let mut block = IPBlock::new(&format!("b-{number:04}"), spec);
+            block.metadata.finalizers = Some(vec![crate::api::FINALIZER.into()]);
+            api.create(&create, &block).await.unwrap();
+        }
+        (server, Client::new(kube))
+    }
+
+    fn keeping<'a>(client: &'a Client, record: &'a Record) -> Work<'a> {
+        Work {
+            client,
+            engines: Engines::new(Arc::new(Gateways {
+                allow_loopback: false,
+                guard: GuardSettings::default(),
+                metrics: engine::Metrics::new(),
+            })),
+            config: None,
+            record,
+            others: Coverage::default(),
+            bans: Bans::Keep,
+            clock: Clock::system(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_expires_while_blocks_are_let_go_begins_again() {
+        let count = usize::try_from(PAGE).unwrap() + 3;
+        let (server, client) = server(count).await;
+        let faults = server.faults();
+        let busy = Rule::new().verb("patch").name("b-0001").times(1);
+        let busy = faults.add(busy.status(409, "changed"));
+        let expired = Rule::new().verb("list").resource("ipblocks");
+        let expired = faults.add(expired.after(1).times(2).status(410, "expired"));
+        let record = Record::new("default");
+        let work = keeping(&client, &record);
+        let (all, left) = work.let_all_go(None).await.unwrap();
+        assert_eq!((all, left), (count, 1));
+        assert_eq!(expired.hits(), 2);
+        assert_eq!(busy.hits(), 1);
+        let blocks: Api<IPBlock> = Api::all(server.client());
+        let blocks = blocks.list(&ListParams::default()).await.unwrap();
+        let held = blocks.iter().filter(|block| block.is_held());
+        let held: Vec<_> = held.map(IPBlock::key).collect();
+        assert_eq!(held, ["default/b-0001"], "tried once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_expires_each_time_is_given_up_after_pauses() {
+        let (server, client) = server(usize::try_from(PAGE).unwrap() + 1).await;
+        let pages = Rule::new().verb("list").resource("ipblocks");
+        // The first page is served each time.
+        for page in 0..50 {
+            let expired = pages.clone().after(page + 1).times(1);
+            server.faults().add(expired.status(410, "expired"));
+        }
+        let record = Record::new("default");
+        let started = tokio::time::Instant::now();
+        let error = keeping(&client, &record).let_all_go(None).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("5 times in a row"), "{error}");
+        assert!(started.elapsed() >= LIST_AGAIN * (EXPIRATIONS - 1));
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub const GATEWAY_TOKEN_FILE: &str = "gatewayBearerTokenFile";
 pub const GATEWAY_CA_FILE: &str = "gatewayCAFile";
 /// One `engine host:port` a line: gateways that were configured before the operator recorded them itself.
 pub const FORMER_GATEWAYS: &str = "formerGateways";
+/// Like `formerGateways`: gateways that are not called any more, although the operator recorded them.
+pub const WITHDRAWN_GATEWAYS: &str = "withdrawnGateways";
 /// Like `whitelist`, for addresses of the cluster: nodes, pods, services.
 pub const PROTECTED_RANGES: &str = "protectedRanges";
 /// `true`: private addresses are never banned; default `false`.
@@ -88,6 +90,7 @@ pub const ALL: &[&str] = &[
     GATEWAY_TOKEN_FILE,
     GATEWAY_CA_FILE,
     FORMER_GATEWAYS,
+    WITHDRAWN_GATEWAYS,
     PROTECTED_RANGES,
     PROTECT_PRIVATE,
     MIN_PREFIX_V4,
@@ -103,6 +106,7 @@ pub const ABOUT_GATEWAY: &[&str] = &[
     GATEWAY_TOKEN_FILE,
     GATEWAY_CA_FILE,
     FORMER_GATEWAYS,
+    WITHDRAWN_GATEWAYS,
 ];
 
 /// The keys that keep addresses from being banned.

@@ -6,6 +6,7 @@
 //! ([`parse_first`]). What to do when a new one is wrong (keep the last) is the caller's.
 
 mod error;
+mod gateways;
 pub mod keys;
 mod notify;
 mod parse;
@@ -54,6 +55,8 @@ pub struct Config {
     pub dropped: Vec<String>,
     /// Gateways that were configured before: what stands there may be lifted there.
     pub former: Vec<Place>,
+    /// Gateways that were configured before and are not called any more: what stood there counts as lifted.
+    pub withdrawn: Vec<Place>,
 }
 
 /// An engine at a gateway.
@@ -156,10 +159,12 @@ impl Config {
             || self.repeated_alert != before.repeated_alert;
         Changes {
             blocks: engine
-                || self.policy != before.policy
+                || !self.policy.has_rules_of(&before.policy)
                 || self.former != before.former
+                || self.withdrawn != before.withdrawn
                 || self.max_duration != before.max_duration
                 || self.retention != before.retention
+                || self.unblock_grace != before.unblock_grace
                 || self.resync_interval != before.resync_interval,
             engine,
             // The place is written into the objects that triggers make.

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::keys;
-use super::{Config, EngineConfig, Errors, Options};
+use super::{Config, EngineConfig, Errors, Options, gateways, keys};
 use crate::api::Place;
 use crate::duration;
-use crate::engine::{Endpoint, Kind, UnknownEngine};
+use crate::engine::{Endpoint, Kind};
 use crate::mounted::MountedFile;
 use crate::outbound::AddressPolicy;
 use crate::policy::{self, Policy, Protected};
@@ -119,7 +118,9 @@ fn read(
     let engine = reader.engine(options);
     let policy = reader.policy(options, engine.as_ref().ok());
     let triggers = reader.triggers(options);
-    let former = reader.former();
+    let former = gateways::read(data, keys::FORMER_GATEWAYS, &mut reader.errors);
+    let place = engine.as_ref().ok().map(|engine| &engine.place);
+    let withdrawn = gateways::read_withdrawn(data, place, &former, &mut reader.errors);
     let mut warnings: Vec<String> = data
         .keys()
         .filter(|key| !keys::ALL.contains(&key.as_str()) && !key.starts_with(keys::NOTIFY_PREFIX))
@@ -155,6 +156,7 @@ fn read(
         warnings,
         dropped: reader.dropped.0.iter().map(ToString::to_string).collect(),
         former,
+        withdrawn,
     })
 }
 
@@ -196,6 +198,11 @@ impl Reader<'_> {
         match self.text(keys::REPEATED_ALERT) {
             None | Some("extend") => Repeat::Extend,
             Some("ignore") => Repeat::Ignore,
+            Some("escalate") => {
+                let message = "escalate is not supported yet; set extend or ignore";
+                self.errors.add(keys::REPEATED_ALERT, None, message);
+                Repeat::Extend
+            }
             Some(other) => {
                 let message = format!("{other:?} is neither extend nor ignore");
                 self.errors.add(keys::REPEATED_ALERT, None, message);
@@ -256,20 +263,6 @@ impl Reader<'_> {
             }
         }
         targets
-    }
-
-    /// One `engine host:port` a line.
-    fn former(&mut self) -> Vec<Place> {
-        let mut places = Vec::new();
-        let key = keys::FORMER_GATEWAYS;
-        let text = self.data.get(key).map(String::as_str).unwrap_or_default();
-        for (line, entry) in entries(text) {
-            match former(entry) {
-                Ok(place) => places.push(place),
-                Err(why) => self.errors.add(key, Some(line), why),
-            }
-        }
-        places
     }
 
     /// A file below the directory of secrets.
@@ -384,6 +377,7 @@ impl Reader<'_> {
         Policy {
             allowlist,
             protected,
+            resolved: Vec::new(),
             protect_private: self.switch(keys::PROTECT_PRIVATE),
             min_prefix_v4: self.prefix(
                 keys::MIN_PREFIX_V4,
@@ -441,22 +435,11 @@ fn text<'a>(data: &'a BTreeMap<String, String>, key: &str) -> Option<&'a str> {
 }
 
 /// The entries of a text with one a line, with the number of the line; `#` begins a comment.
-fn entries(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn entries(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().filter_map(|(position, line)| {
         let entry = line.split('#').next().unwrap_or_default().trim();
         (!entry.is_empty()).then_some((position + 1, entry))
     })
-}
-
-fn former(entry: &str) -> Result<Place, String> {
-    let (engine, endpoint) = entry.split_once(char::is_whitespace).ok_or_else(|| {
-        format!("{entry:?} is not an engine and a gateway; write for example: xdp 192.0.2.1:8080")
-    })?;
-    let kind: Kind = engine
-        .parse()
-        .map_err(|error: UnknownEngine| error.to_string())?;
-    let endpoint = Endpoint::parse(endpoint).map_err(|error| error.to_string())?;
-    Ok(Place::new(kind.name(), endpoint.as_str()))
 }
 
 /// Whether requests to `endpoint` can be read on their way: not over TLS, and not inside of one machine.

@@ -303,6 +303,39 @@ fn former_gateways_are_read_as_they_are_recorded() {
 }
 
 #[test]
+fn a_gateway_is_withdrawn_only_if_it_is_neither_configured_nor_named_as_a_former_one() {
+    let with = |withdrawn: &str| {
+        let map = data(&[
+            ("engine", "xdp"),
+            ("gatewayHost", "192.0.2.1:8080"),
+            ("formerGateways", "xdp 192.0.2.2:8080"),
+            ("withdrawnGateways", withdrawn),
+        ]);
+        parse(&map, &open())
+    };
+    let config = with("# scrapped\niptables 192.0.2.1:8080").unwrap();
+    assert_eq!(
+        config.withdrawn,
+        [Place::new("iptables", "192.0.2.1:8080")],
+        "another engine"
+    );
+    for (text, message) in [
+        (
+            "xdp 192.0.2.1:8080",
+            "withdrawnGateways, line 1: xdp at 192.0.2.1:8080 is the configured gateway; configure another one first",
+        ),
+        (
+            "xdp 192.0.2.3:8080\nxdp 192.0.2.2:8080",
+            "withdrawnGateways, line 2: xdp at 192.0.2.2:8080 is in formerGateways too; drop it there",
+        ),
+        ("xdp", "withdrawnGateways, line 1:"),
+    ] {
+        let error = with(text).unwrap_err().to_string();
+        assert!(error.starts_with(message), "{error}");
+    }
+}
+
+#[test]
 fn alerts_go_only_to_a_namespace_that_is_watched() {
     let read = |namespace: Option<&str>, watched: Option<&str>| {
         let name = namespace.map_or(String::new(), |name| format!(", namespace: {name}"));
@@ -439,6 +472,20 @@ fn what_becomes_of_blocks_after_their_ban_is_configured() {
 }
 
 #[test]
+fn a_configuration_that_asks_for_escalation_hears_that_it_is_not_supported() {
+    let error = parse(&data(&[("repeatedAlert", "escalate")]), &open()).unwrap_err();
+    let expected = "repeatedAlert: escalate is not supported yet; set extend or ignore";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn a_new_grace_reaches_the_triggers_and_the_blocks_that_are_kept_for_it() {
+    let config = |grace| parse(&data(&[("unblockGrace", grace)]), &open()).unwrap();
+    let changes = config("2h").changes(&config("1h"));
+    assert!(changes.triggers && changes.blocks);
+}
+
+#[test]
 fn a_new_limit_reaches_the_triggers() {
     let config = |most| parse(&data(&[("maxDuration", most)]), &open()).unwrap();
     let changes = config("2h").changes(&config("24h"));
@@ -498,6 +545,7 @@ fn a_change_says_what_it_is_about() {
     };
     assert_eq!(with("whitelist", "192.0.2.1"), blocks);
     assert_eq!(with("formerGateways", "xdp 192.0.2.1:80"), blocks);
+    assert_eq!(with("withdrawnGateways", "xdp 192.0.2.1:80"), blocks);
     assert_eq!(with("notifyWebhookURL", "https://other"), notify);
     assert_eq!(with("unknown", "x"), Changes::default());
     assert!(with("engine", "xdp").engine && with("engine", "xdp").blocks);

@@ -28,6 +28,8 @@ pub struct Claim {
     pub asserted: Option<Instant>,
     /// Whether the ban stands, as far as is known: a first call may be under way or failing.
     pub enforced: bool,
+    /// A lift may have taken the ban away since it was asserted, and its block was told to look.
+    doubted: bool,
 }
 
 /// All claims, by block and by target.
@@ -38,7 +40,7 @@ pub struct Coverage {
     order: BTreeSet<(bool, u128, u8, Arc<str>)>,
     /// How many claims there are of each family and prefix length.
     lengths: HashMap<(bool, u8), usize>,
-    /// When blocks have to be looked at, the ends of claims above all.
+    /// When claims end.
     alarms: BTreeSet<(Timestamp, Arc<str>)>,
     /// Notified when the first alarm is another one.
     changed: Arc<Notify>,
@@ -93,6 +95,7 @@ impl Coverage {
                 until,
                 asserted: None,
                 enforced: false,
+                doubted: false,
             },
         );
     }
@@ -110,11 +113,6 @@ impl Coverage {
             }
         }
         Some(claim)
-    }
-
-    /// Has a block looked at when `at` is past, whatever it claims.
-    pub fn alarm(&mut self, key: &str, at: Timestamp) {
-        self.arm(key.into(), Some(at));
     }
 
     /// The blocks whose claims ended by `now`, the earliest first, each once: a ban that is due is lifted before
@@ -167,7 +165,15 @@ impl Coverage {
     pub fn asserted(&mut self, key: &str, at: Instant) {
         if let Some(claim) = self.claims.get_mut(key) {
             claim.asserted = Some(at);
+            claim.doubted = false;
             claim.enforced = true;
+        }
+    }
+
+    /// Forgets when a block's ban was asserted: a lift of it begins, and may not be finished.
+    pub fn lifting(&mut self, key: &str) {
+        if let Some(claim) = self.claims.get_mut(key) {
+            claim.asserted = None;
         }
     }
 
@@ -180,14 +186,26 @@ impl Coverage {
 
     /// Forgets when the claims that overlap `target` were asserted, and names their blocks: after a lift
     /// the engine may no longer enforce them.
+    ///
+    /// A claim that is in doubt already is not named again until it is asserted. Otherwise two overlapping blocks whose lifts fail half-way, at
+    /// a gateway that is gone, would wake each other without end.
     pub fn doubt(&mut self, target: &Target, except: &str) -> Vec<Arc<str>> {
-        let keys = self.keys_overlapping(target, except);
-        for key in &keys {
-            if let Some(claim) = self.claims.get_mut(key) {
-                claim.asserted = None;
-            }
-        }
+        let mut keys = self.keys_overlapping(target, except);
+        keys.retain(|key| {
+            let Some(claim) = self.claims.get_mut(key) else {
+                return false;
+            };
+            claim.asserted = None;
+            !std::mem::replace(&mut claim.doubted, true)
+        });
         keys
+    }
+
+    /// Names a block again at the next [`doubt`](Self::doubt): its request was not delivered.
+    pub fn unnamed(&mut self, key: &str) {
+        if let Some(claim) = self.claims.get_mut(key) {
+            claim.doubted = false;
+        }
     }
 
     /// The claims of other blocks that overlap `target`, in a fixed order.
@@ -359,9 +377,8 @@ mod tests {
         coverage.set("a/moved", target.clone(), Some(at(40)));
         coverage.set("a/gone", target.clone(), Some(at(5)));
         coverage.remove("a/gone");
-        coverage.alarm("a/deleted", at(1));
-        assert_eq!(coverage.next_due().0, Some(at(1)));
-        assert_eq!(coverage.take_due(at(9)), ["a/deleted".into()]);
+        assert_eq!(coverage.next_due().0, Some(at(10)));
+        assert!(coverage.take_due(at(9)).is_empty());
         assert_eq!(
             coverage.take_due(at(30)),
             ["a/soon".into(), "a/late".into()]
@@ -390,5 +407,32 @@ mod tests {
         );
         assert_eq!(coverage.doubt(&inside, "a/inside"), ["a/range".into()]);
         assert!(coverage.claim("a/range").unwrap().asserted.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_in_doubt_is_named_once_until_it_is_asserted() {
+        let mut coverage = Coverage::default();
+        let inside = "192.0.2.7".parse().unwrap();
+        coverage.set("a/range", standing("192.0.2.0/24".parse().unwrap()), None);
+        coverage.set("a/inside", standing(inside), None);
+        let named = ["a/range".into()];
+        assert_eq!(
+            coverage.doubt(&inside, "a/inside"),
+            named,
+            "of a new leader"
+        );
+        assert!(coverage.doubt(&inside, "a/inside").is_empty());
+        coverage.asserted("a/range", Instant::now());
+        assert_eq!(coverage.doubt(&inside, "a/inside"), named);
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_whose_lift_began_is_not_asserted() {
+        let mut coverage = Coverage::default();
+        coverage.set("a/b", standing("192.0.2.7".parse().unwrap()), None);
+        coverage.asserted("a/b", Instant::now());
+        coverage.lifting("a/b");
+        coverage.lifting("a/unknown");
+        let claim = coverage.claim("a/b").unwrap();
+        assert!(claim.asserted.is_none() && claim.enforced);
     }
 }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
 use crate::api::{
-    FINALIZER, INTENT, IPBlock, IPBlockStatus, Intent, Phase, Place, RELEASE_ANNOTATION,
+    Condition, FINALIZER, INTENT, IPBlock, IPBlockStatus, Intent, Phase, Place, RELEASE_ANNOTATION,
     RETENTION_ANNOTATION, Standing, TRIGGER_ANNOTATION, condition,
 };
 use crate::duration;
@@ -100,6 +100,9 @@ impl<'a> Facts<'a> {
             if is_over(&self.status) && !self.attempted {
                 return Vec::new();
             }
+            if intent.withdrawn {
+                return Vec::new();
+            }
             let mut held = vec![intent.standing.clone()];
             // The status is the operator's own, whatever a user makes of the intent.
             let banned = self
@@ -140,18 +143,29 @@ impl<'a> Facts<'a> {
             .flatten()
     }
 
+    /// What counts as lifted because its gateway is withdrawn; the ban that is wanted is made elsewhere.
+    pub(super) fn withdrawn(&self) -> Option<&Standing> {
+        let intent = self.intent.as_ref().filter(|intent| intent.withdrawn);
+        intent.map(|intent| &intent.standing)
+    }
+
     pub(super) fn is(&self, phase: &Phase) -> bool {
         self.status.is(phase)
     }
 
     /// A trigger that was not acted upon yet: the flag, or the annotation.
     pub(super) fn triggered(&self) -> bool {
-        let annotated = || {
-            let value = self.block.annotation(TRIGGER_ANNOTATION);
-            value.is_some_and(|value| self.status.last_handled_trigger.as_deref() != Some(value))
-        };
-        // A ban that was begun acts upon the annotation already, which is noted when it has succeeded.
-        self.block.spec.trigger == Some(true) || (!self.attempted && annotated())
+        let begun = self.intent.as_ref().filter(|_| self.attempted);
+        let begun = begun.and_then(|intent| intent.trigger.as_deref());
+        // A ban that was begun acts upon the annotation of its intent already, which is noted when it has succeeded.
+        let annotated = self.asked_by_annotation();
+        self.block.spec.trigger == Some(true) || (annotated.is_some() && annotated != begun)
+    }
+
+    /// The value of the trigger annotation, unless a ban has settled it.
+    pub(super) fn asked_by_annotation(&self) -> Option<&str> {
+        let value = self.block.annotation(TRIGGER_ANNOTATION);
+        value.filter(|value| self.status.last_handled_trigger.as_deref() != Some(value))
     }
 
     /// A spec that was refused was edited since: the ban is asked for as of now.
@@ -194,13 +208,18 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// When the lift that has not succeeded yet failed first; `None`: no lift is failing.
+    pub(super) fn lift_failing_since(&self) -> Option<Timestamp> {
+        self.status.condition(condition::LIFTED)?.since()
+    }
+
     fn created(&self) -> Option<Timestamp> {
         let created = self.block.metadata.creation_timestamp.as_ref();
         created.map(|created| created.0)
     }
 
     /// When an object that came to its end is deleted; `None`: never, or not at its end.
-    pub(super) fn collected_at(&self, retention: Option<Duration>) -> Option<Timestamp> {
+    pub(super) fn collected_at(&self, world: &World<'_>) -> Option<Timestamp> {
         let finalizers = self.block.metadata.finalizers.as_deref();
         let free = finalizers.is_none_or(|all| all.iter().all(|one| one == FINALIZER));
         let settled = is_over(&self.status) && !self.attempted && self.unfollowed.is_empty();
@@ -212,15 +231,19 @@ impl<'a> Facts<'a> {
             Some(text) => duration::parse(text).ok()?,
             None if self.made_by_trigger() => {
                 let bans = u32::try_from(self.status.bans()).unwrap_or(MOST_RETENTIONS);
-                retention?.saturating_mul(bans.clamp(1, MOST_RETENTIONS))
+                let retention = world.retention?;
+                retention.saturating_mul(bans.clamp(1, MOST_RETENTIONS))
             }
             None => return None,
         };
         let ready = self.status.condition(condition::READY);
-        let since = ready.and_then(|ready| ready.last_transition_time.parse().ok());
+        let since = ready.and_then(Condition::since);
         let ended = [self.status.unblocked_at(), self.status.blocked_at(), since];
         let ended = ended.into_iter().flatten().max().or(self.created())?;
-        Some(end(ended, kept))
+        let graced = self.status.lifted_by_hand();
+        let graced = graced.map(|lifted| end(lifted, world.unblock_grace));
+        // Without its object an alert within the grace would ban the address again.
+        graced.max(Some(end(ended, kept)))
     }
 
     /// Triggers, those of the original too, name objects after their address. A copy of such an object that a tool
@@ -283,7 +306,7 @@ impl Request {
     }
 }
 
-fn is_over(status: &IPBlockStatus) -> bool {
+pub(super) fn is_over(status: &IPBlockStatus) -> bool {
     let phase = &status.phase;
     matches!(phase, Some(Phase::Expired | Phase::Skipped | Phase::Failed))
 }

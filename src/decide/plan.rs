@@ -7,17 +7,20 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use jiff::{SignedDuration, Timestamp};
 
 use crate::api::{
-    ConditionStatus, FINALIZER, INTENT, IPBlock, IPBlockStatus, Intent, Phase, ResultCode,
-    Standing, condition,
+    Condition, ConditionStatus, IPBlockStatus, Phase, Place, ResultCode, Standing, condition,
 };
 use crate::policy::RefusalKind;
 
 use super::facts::{end, span};
+use super::patch::Patch;
 use super::settled::{Announcement, Draft, Effect, Failure, Notice, Settled};
+
+/// How long after its first failed lift an *earlier* gateway holds up the block. A gateway that was replaced is often
+/// gone for good.
+pub(super) const GATEWAY_GONE_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 
 /// What is to be done for one block.
 #[derive(Clone, Debug)]
@@ -37,21 +40,10 @@ pub struct Plan {
     pub(super) assert_in: Duration,
     /// The clock at the decision.
     pub(super) now: Timestamp,
+    /// The configured engine and gateway.
+    pub(super) place: Option<Place>,
     /// The status was written by the original operator.
     pub(super) foreign: bool,
-}
-
-/// A change of metadata and of the two flags in the spec, one merge patch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Patch {
-    /// Adds (`true`) or removes the finalizer.
-    pub finalizer: Option<bool>,
-    /// Sets or removes the intent.
-    pub intent: Option<Option<Intent>>,
-    /// Sets `spec.unblock` back.
-    pub clear_unblock: bool,
-    /// Sets `spec.trigger` back.
-    pub clear_trigger: bool,
 }
 
 /// One call of an engine.
@@ -150,57 +142,6 @@ pub enum Cause {
     Rejected,
 }
 
-// === impl Patch ===
-
-impl Patch {
-    /// The JSON merge patch for `block`, bound to the version that was decided upon.
-    #[must_use]
-    pub fn to_merge_patch(&self, block: &IPBlock) -> Value {
-        let mut metadata = Map::new();
-        if let Some(version) = &block.metadata.resource_version {
-            metadata.insert("resourceVersion".into(), json!(version));
-        }
-        if let Some(uid) = &block.metadata.uid {
-            metadata.insert("uid".into(), json!(uid));
-        }
-        if let Some(hold) = self.finalizer {
-            let mut all: Vec<&str> = block
-                .metadata
-                .finalizers
-                .iter()
-                .flatten()
-                .map(String::as_str)
-                .filter(|finalizer| *finalizer != FINALIZER)
-                .collect();
-            if hold {
-                all.push(FINALIZER);
-            }
-            metadata.insert("finalizers".into(), json!(all));
-        }
-        if let Some(intent) = &self.intent {
-            let text = intent.as_ref().map(ToString::to_string);
-            metadata.insert("annotations".into(), json!({ INTENT: text }));
-        }
-        let mut patch = Map::new();
-        patch.insert("metadata".into(), Value::Object(metadata));
-        let mut spec = Map::new();
-        if self.clear_unblock {
-            spec.insert("unblock".into(), json!(false));
-        }
-        if self.clear_trigger {
-            spec.insert("trigger".into(), json!(false));
-        }
-        if !spec.is_empty() {
-            patch.insert("spec".into(), Value::Object(spec));
-        }
-        Value::Object(patch)
-    }
-
-    pub(super) fn some(self) -> Option<Self> {
-        (self != Self::default()).then_some(self)
-    }
-}
-
 // === impl Plan ===
 
 impl Plan {
@@ -270,6 +211,12 @@ impl Plan {
             } => Some((standing.clone(), *until)),
             _ => None,
         }
+    }
+
+    /// Whether the calls lift: then each of them is made, whichever of them fails.
+    #[must_use]
+    pub fn lifts(&self) -> bool {
+        !matches!(self.purpose, Purpose::Ban { .. } | Purpose::Keep { .. })
     }
 
     /// Whether the block keeps what it enforces and no call is made: nothing about claims changes.
@@ -349,6 +296,11 @@ impl Plan {
         if !untouched && !matches!(self.purpose, Purpose::Release { .. }) {
             draft.status.observed_generation = generation;
         }
+        // A plan that waits for one gateway may have failed to lift at another one.
+        let waits = matches!(self.purpose, Purpose::Wait { .. });
+        if !waits || (left_behind.is_empty() && !self.calls.is_empty()) {
+            draft.status.remove_condition(condition::LIFTED);
+        }
         if let Some(handled) = &self.handled_trigger {
             draft.status.last_handled_trigger = Some(handled.clone());
         }
@@ -408,22 +360,31 @@ impl Plan {
         at: Timestamp,
     ) -> Settled {
         let mut status = self.base.clone();
-        let lifting = !matches!(self.purpose, Purpose::Ban { .. } | Purpose::Keep { .. });
+        let lifting = self.lifts();
         let (event, what) = match (lifting, &self.purpose) {
             (true, _) => ("LiftFailed", "lifting the ban failed"),
             (false, Purpose::Ban { .. }) => ("BanFailed", "banning failed"),
             (false, _) => ("AssertFailed", "the ban could not be asserted"),
         };
-        let message = format!(
-            "{what} ({} {}), retrying: {}",
-            call.standing.place.engine, call.standing.target, failure.message
-        );
+        let Standing { target, place } = &call.standing;
+        let cause = &failure.message;
+        let message = if lifting && self.is_earlier(place) {
+            let until = self.gives_up_at(at);
+            format!(
+                "{what} at an earlier gateway ({place}, {target}), retrying until {until:.0}: {cause}"
+            )
+        } else {
+            format!("{what} ({} {target}), retrying: {cause}", place.engine)
+        };
         if matches!(self.purpose, Purpose::Ban { .. }) && !status.is(&Phase::Active) {
             status.phase = Some(Phase::Pending);
         }
         status.result = Some(ResultCode::Failed);
         status.message = Some(message.clone());
-        status.observed_generation = generation;
+        // A status of the original stays recognizable until its ban is lifted: a failed one may be enforced.
+        if !(self.foreign && lifting) {
+            status.observed_generation = generation;
+        }
         status.set_condition(
             condition::READY,
             ConditionStatus::False,
@@ -431,7 +392,11 @@ impl Plan {
             &message,
             at,
         );
-        if !lifting {
+        if lifting {
+            let (kind, reason) = (condition::LIFTED, &failure.reason);
+            status.set_condition(kind, ConditionStatus::False, reason, &message, at);
+        } else {
+            status.remove_condition(condition::LIFTED);
             let enforced = if status.is(&Phase::Active) {
                 ConditionStatus::Unknown
             } else {
@@ -447,7 +412,9 @@ impl Plan {
         };
         let told = status.phase == self.base.phase
             && self.base.result == Some(ResultCode::Failed)
-            && reason(&status) == reason(&self.base);
+            && reason(&status) == reason(&self.base)
+            // A lift that begins to fail is written even if the ban could not be asserted for the same reason before.
+            && lifting == self.base.condition(condition::LIFTED).is_some();
         let effect = match (lifting, &self.purpose) {
             (true, _) => Effect::LiftFailed,
             (false, Purpose::Ban { .. }) => Effect::BanFailed,
@@ -470,6 +437,22 @@ impl Plan {
             wake,
             effect,
         }
+    }
+
+    /// Whether another gateway than this one is configured.
+    fn is_earlier(&self, place: &Place) -> bool {
+        self.place
+            .as_ref()
+            .is_some_and(|configured| configured != place)
+    }
+
+    /// Until when an earlier gateway at which the lift failed at `at` holds up the block.
+    fn gives_up_at(&self, at: Timestamp) -> Timestamp {
+        let failing = self.base.condition(condition::LIFTED);
+        let since = failing.and_then(Condition::since).unwrap_or(at);
+        since
+            .checked_add(GATEWAY_GONE_PATIENCE)
+            .unwrap_or(Timestamp::MAX)
     }
 
     fn finish(&self, draft: Draft) -> Settled {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::facts::{end, span};
+use super::facts::{end, is_over, span};
 use super::hash::effective_hash;
 use super::plan::{Cause, Change};
 use crate::api::{
@@ -95,7 +95,12 @@ pub(super) struct Draft {
 
 impl Draft {
     fn set(&mut self, phase: Phase, result: ResultCode, message: String) {
+        let over = is_over(&self.status);
         self.status.phase = Some(phase);
+        if !over && is_over(&self.status) {
+            // What is not ready for another reason now has come to its end now, which the retention counts from.
+            self.status.remove_condition(condition::READY);
+        }
         self.status.result = Some(result);
         self.status.message = Some(message);
     }
@@ -285,6 +290,7 @@ impl Draft {
         let message = "the ban is lifted: the operator was uninstalled";
         self.end_ban();
         self.status.unblocked_at = Some(write_time(self.at));
+        self.status.remove_condition(condition::LIFTED);
         self.set(Phase::Expired, ResultCode::Unblocked, message.to_owned());
         let (ready, enforced) = (ConditionStatus::True, ConditionStatus::False);
         self.conditions(ready, enforced, "Uninstalled", message);

@@ -18,6 +18,8 @@ pub struct World<'a> {
     pub max_duration: Option<Duration>,
     /// How long a block that a trigger made is kept after its ban ended, for each time it was banned; `None`: always.
     pub retention: Option<Duration>,
+    /// How long a lift by `spec.unblock` counts against alerts: its block is kept at least for that.
+    pub unblock_grace: Duration,
     /// Other blocks that stand for an overlapping target, whatever their namespace.
     pub neighbours: &'a [Neighbour],
     /// Whether the ban has to be asserted again.

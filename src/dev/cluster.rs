@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ipblock_simulator::Gateway;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -21,7 +22,6 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Arguments, Error};
 use crate::api::IPBlock;
 use crate::config::{CONFIG_MAP, keys};
-use crate::gateway::Gateway;
 use crate::mounted;
 use crate::operator::{Operator, Settings};
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ipblock_simulator::Operation;
 use kube_client::Api;
 use kube_client::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -15,7 +16,6 @@ use super::cluster::{ALLOWLISTED, Cluster};
 use super::narrator::Narrator;
 use super::watcher::{Blocks, Watcher, message_of};
 use crate::api::{IPBlock, IPBlockSpec};
-use crate::gateway::Operation;
 use crate::outbound::{AddressPolicy, Http, Outbound};
 
 /// How long a step may take. They take milliseconds; machines differ.

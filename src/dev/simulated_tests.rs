@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipblock_simulator::{Fault, Gateway, Operation, Rule};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -18,11 +19,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::gateway_tests::in_process;
 use super::watcher::phase_of;
 use crate::api::{IPBlock, IPBlockSpec, Place};
 use crate::config::{CONFIG_MAP, EngineConfig, keys};
 use crate::engine::{self, Endpoint, Engine, GuardSettings, Guarded, Kind};
-use crate::gateway::{Fault, Gateway, Operation, Rule};
 use crate::operator::{Operator, Settings};
 use crate::reconcile::{ConnectError, Connector};
 
@@ -39,7 +40,7 @@ impl Connector for InProcess {
         _: Option<&EngineConfig>,
     ) -> Result<Arc<dyn Engine>, ConnectError> {
         let kind: Kind = place.engine.parse()?;
-        let engine = kind.connect(Endpoint::parse(&place.endpoint)?, self.0.in_process());
+        let engine = kind.connect(Endpoint::parse(&place.endpoint)?, in_process(&self.0));
         let guarded = Guarded::new(engine, GuardSettings::default(), engine::Metrics::new());
         Ok(Arc::new(guarded))
     }

@@ -4,12 +4,12 @@ use std::io::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use ipblock_simulator::Gateway;
 use parking_lot::Mutex;
 use reeve_apiserver::ApiServer;
 
 use super::*;
 use crate::engine::{Endpoint, Engine, Iptables};
-use crate::gateway::Gateway;
 use crate::notify::{Lark, LarkSettings, Notification, Notifier, Templates};
 use crate::secret::Secret;
 use reeve_clock::Clock;

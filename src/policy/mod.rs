@@ -32,6 +32,8 @@ pub struct Policy {
     pub allowlist: Vec<Target>,
     /// Never banned beside [`BUILT_IN`]: the cluster's own addresses, gateways, configured ranges.
     pub protected: Vec<Protected>,
+    /// The addresses that the name of the gateway had lately: protected too, and no rule that anyone wrote.
+    pub resolved: Vec<Protected>,
     /// Whether private ranges are protected too, see [`PRIVATE`]. Default off, as the original.
     pub protect_private: bool,
     /// The shortest IPv4 prefix that may be banned.
@@ -56,6 +58,16 @@ pub struct Refusal {
     pub kind: RefusalKind,
     /// The rule in a sentence.
     pub message: String,
+}
+
+// === impl Protected ===
+
+impl Protected {
+    /// Whether a ban of `target` would hit an address of this range, in any form that addresses take on their way.
+    #[must_use]
+    pub fn meets(&self, target: &Target) -> bool {
+        meets(&self.target, target)
+    }
 }
 
 /// The kind of rule that refused a target.
@@ -90,6 +102,7 @@ impl Default for Policy {
         Self {
             allowlist: Vec::new(),
             protected: Vec::new(),
+            resolved: Vec::new(),
             protect_private: false,
             min_prefix_v4: DEFAULT_MIN_PREFIX_V4,
             min_prefix_v6: DEFAULT_MIN_PREFIX_V6,
@@ -106,6 +119,25 @@ impl Policy {
         self.allowlisted(target)
             .or_else(|| self.protected_range(target))
             .or_else(|| self.too_wide(target))
+    }
+
+    /// Whether `other` was configured as `self` was, whatever the name of the gateway stands for.
+    #[must_use]
+    pub fn has_rules_of(&self, other: &Self) -> bool {
+        // Names every field, so that none is forgotten.
+        let Self {
+            allowlist,
+            protected,
+            resolved: _,
+            protect_private,
+            min_prefix_v4,
+            min_prefix_v6,
+        } = self;
+        *allowlist == other.allowlist
+            && *protected == other.protected
+            && *protect_private == other.protect_private
+            && *min_prefix_v4 == other.min_prefix_v4
+            && *min_prefix_v6 == other.min_prefix_v6
     }
 
     fn allowlisted(&self, target: &Target) -> Option<Refusal> {
@@ -144,7 +176,8 @@ impl Policy {
         let entry = self
             .protected
             .iter()
-            .find(|entry| meets(&entry.target, target))?;
+            .chain(&self.resolved)
+            .find(|entry| entry.meets(target))?;
         Some(named(entry.target, &entry.what))
     }
 

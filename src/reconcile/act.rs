@@ -71,6 +71,7 @@ impl Act<'_> {
         }
         self.claim();
         let mut left_behind = Vec::new();
+        let mut failed = None;
         for call in self.plan.calls() {
             // Only API writes are fenced by themselves; after a suspend another may lead, and ban what is due here.
             self.ctx.check_fence("engine call")?;
@@ -83,6 +84,12 @@ impl Act<'_> {
                 left_behind.push(call.standing.clone());
                 continue;
             }
+            failed.get_or_insert((call, failure));
+            if !self.plan.lifts() {
+                break;
+            }
+        }
+        if let Some((call, failure)) = failed {
             return self.failed(current, call, &failure).await;
         }
         self.finish(current, &left_behind).await
@@ -105,7 +112,10 @@ impl Act<'_> {
             Err(error) if error.is_not_found() => Ok(Done::Gone),
             Err(error) if error.is_conflict() => Ok(Done::Again),
             Err(error) if error.status().is_some_and(|status| status.code == 403) => {
-                tracing::warn!(%error, "could not delete a block whose ban ended long ago; grant delete on ipblocks or set retention to never");
+                self.reconciler.parts.metrics.collection_refused();
+                if let Some(unlogged) = self.reconciler.refusals.pass() {
+                    tracing::warn!(%error, unlogged, "could not delete a block whose ban ended long ago; grant delete on ipblocks or set retention to never");
+                }
                 Ok(Done::Refused)
             }
             Err(error) => Err(error),
@@ -169,12 +179,11 @@ impl Act<'_> {
 
     /// From now on this block may enforce what is planned.
     fn claim(&self) {
+        let mut coverage = self.reconciler.parts.coverage.lock();
         if let Some((standing, until)) = self.plan.claim() {
-            self.reconciler
-                .parts
-                .coverage
-                .lock()
-                .set(self.key, standing, until);
+            coverage.set(self.key, standing, until);
+        } else if !self.plan.calls().is_empty() {
+            coverage.lifting(self.key);
         }
     }
 

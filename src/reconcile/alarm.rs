@@ -12,8 +12,8 @@ use reeve_controller::source::{Sender, Wanted};
 use tokio_util::sync::CancellationToken;
 
 use super::block::DUE_FIRST;
-use super::time::Time;
 use crate::decide::Coverage;
+use crate::time::Time;
 
 /// A wall clock that is set is noticed after this long at the latest.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);

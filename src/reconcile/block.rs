@@ -16,8 +16,7 @@ use super::engines::Engines;
 use super::live::{Live, State};
 use super::pages::Pages;
 use super::record::{Record, is_forbidden};
-use super::time::Time;
-use crate::api::{INTENT, IPBlock};
+use crate::api::{INTENT, IPBlock, Place};
 use crate::config::Config;
 use crate::decide::{
     Announcement, Assert, Coverage, Effect, Operation, Settled, World, decide, lift_orphan,
@@ -26,7 +25,9 @@ use crate::decide::{
 use crate::lock::{Guard, KeyedLocks};
 use crate::metrics::Metrics;
 use crate::policy::{self, Policy};
+use crate::sampled::Sampled;
 use crate::target::Target;
+use crate::time::Time;
 
 /// How often a standing ban is asserted again while no configuration says so.
 const RESYNC: Duration = Duration::from_secs(300);
@@ -44,6 +45,12 @@ pub(super) const DUE_FIRST: i32 = 10;
 
 /// How long an object stays that the operator may not delete, before it is tried again.
 const COLLECT_AGAIN: Duration = Duration::from_secs(3600);
+
+/// One line about blocks that the operator may not delete within this time.
+const COLLECT_REFUSALS: Duration = Duration::from_secs(600);
+
+/// How long a block that was unblocked is kept at least while no configuration says so.
+const GRACE: Duration = Duration::from_secs(24 * 3600);
 
 /// Tells people outside of the cluster. Never waits.
 pub trait Voice: Send + Sync + std::fmt::Debug {
@@ -79,6 +86,8 @@ pub struct Dependencies {
 pub struct BlockReconciler {
     pub(super) parts: Dependencies,
     seeded: Mutex<bool>,
+    /// What is logged of blocks that may not be deleted: it is one right that lacks for all of them.
+    pub(super) refusals: Sampled,
 }
 
 // === impl BlockReconciler ===
@@ -90,6 +99,7 @@ impl BlockReconciler {
         Self {
             parts,
             seeded: Mutex::new(false),
+            refusals: Sampled::every(COLLECT_REFUSALS),
         }
     }
 
@@ -110,7 +120,7 @@ impl BlockReconciler {
         let (believed, ignored) = self.parts.record.believe(block);
         if ignored {
             let note = format!(
-                "annotation {INTENT} is ignored: it names a gateway that was never configured, or an address that this block does not ban; if a ban stands there, add the gateway to formerGateways"
+                "annotation {INTENT} is ignored: it names a gateway that was never configured, or was replaced before this block was created, or an address that this block does not ban; if a ban stands there, add the gateway to formerGateways"
             );
             tracing::warn!(block = block.key(), "{note}");
             ctx.events().event(
@@ -124,7 +134,7 @@ impl BlockReconciler {
         believed
     }
 
-    /// Fills the coverage from the cache, once. What is due goes first: its alarms are past.
+    /// Fills the coverage from the cache, once. Bans that are due go first: their alarms are past.
     fn seed(&self, ctx: &Context, config: Option<&Config>) -> Result<(), reconcile::Error> {
         let mut seeded = self.seeded.lock();
         if *seeded {
@@ -147,10 +157,7 @@ impl BlockReconciler {
                 let over = claim
                     .as_ref()
                     .is_some_and(|(_, until)| until.is_some_and(|until| until <= now));
-                if block.is_held() && block.is_deleting() {
-                    due += 1;
-                    coverage.alarm(&key, now);
-                } else if over {
+                if over || (block.is_held() && block.is_deleting()) {
                     due += 1;
                 }
                 if let Some((standing, until)) = claim {
@@ -174,13 +181,15 @@ impl BlockReconciler {
         guards
     }
 
-    fn assert(&self, key: &str, resync: Duration) -> Assert {
-        let asserted = self
-            .parts
-            .coverage
-            .lock()
-            .claim(key)
+    /// When the ban of a block is due to be asserted at `place`, the configured gateway.
+    fn assert(&self, key: &str, place: Option<&Place>, resync: Duration) -> Assert {
+        let coverage = self.parts.coverage.lock();
+        let claim = coverage.claim(key);
+        // What was asserted at an earlier gateway is not asserted here, though the intent may name this one already.
+        let asserted = claim
+            .filter(|claim| place.is_none_or(|place| claim.standing.place == *place))
             .and_then(|claim| claim.asserted);
+        drop(coverage);
         let Some(asserted) = asserted else {
             return Assert::Due;
         };
@@ -213,6 +222,12 @@ impl BlockReconciler {
         let Some(standing) = standing else {
             return Ok(Outcome::done());
         };
+        if self.parts.record.withdraws(&standing.place) {
+            tracing::info!(target = %standing.target, place = %standing.place,
+                "the block is gone, and its gateway is withdrawn: its ban counts as lifted");
+            self.parts.coverage.lock().remove(&key);
+            return Ok(Outcome::done());
+        }
         let _guard = self.parts.locks.lock(standing.target).await;
         let neighbours = self
             .parts
@@ -238,12 +253,13 @@ impl BlockReconciler {
     pub(super) fn doubt(&self, target: &Target, key: &str) {
         let doubtful = self.parts.coverage.lock().doubt(target, key);
         for key in doubtful {
-            if let Some((namespace, name)) = key.split_once('/') {
-                // A full channel delays it to the next assertion.
-                let _ = self
-                    .parts
-                    .again
-                    .try_send(Request::namespaced(namespace, name));
+            let Some((namespace, name)) = key.split_once('/') else {
+                continue;
+            };
+            let request = Request::namespaced(namespace, name);
+            if self.parts.again.try_send(request).is_err() {
+                // The channel is full: the next lift names the block again.
+                self.parts.coverage.lock().unnamed(&key);
             }
         }
     }
@@ -292,17 +308,19 @@ impl BlockReconciler {
             min_prefix_v6: policy::FLOOR_V6,
             ..Policy::default()
         };
+        let place = match (&config, &missing) {
+            (Some(config), _) => config.place(),
+            (None, Some(why)) => Err(&**why),
+            (None, None) => Err("no configuration"),
+        };
         let world = World {
             policy: config.as_ref().map_or(&fallback, |config| &config.policy),
-            place: match (&config, &missing) {
-                (Some(config), _) => config.place(),
-                (None, Some(why)) => Err(why),
-                (None, None) => Err("no configuration"),
-            },
+            place,
             max_duration: config.as_ref().and_then(|config| config.max_duration),
             retention: config.as_ref().and_then(|config| config.retention),
+            unblock_grace: config.as_ref().map_or(GRACE, |config| config.unblock_grace),
             neighbours: &neighbours,
-            assert: self.assert(&key, resync),
+            assert: self.assert(&key, place.ok(), resync),
             resync,
         };
         let now = self.parts.time.now();
@@ -428,6 +446,8 @@ fn fingerprint(key: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use futures::StreamExt;
+
     use super::*;
     use crate::decide::Cause;
 
@@ -438,6 +458,52 @@ mod tests {
             wake: Some(wake),
             effect,
         }
+    }
+
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Voice for Silent {
+        fn tell(&self, _: &IPBlock, _: &Announcement, _: Timestamp) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_block_that_found_no_room_in_the_queue_is_named_again_by_the_next_lift() {
+        let (again, mut requests) = reeve_controller::source::channel::<Request>(1);
+        let connector = super::super::Gateways {
+            allow_loopback: false,
+            guard: crate::engine::GuardSettings::default(),
+            metrics: crate::engine::Metrics::new(),
+        };
+        let start = "2026-01-01T00:00:00Z".parse().unwrap();
+        let coverage = Arc::<Mutex<Coverage>>::default();
+        let reconciler = BlockReconciler::new(Dependencies {
+            live: Live::new(),
+            engines: Arc::new(Engines::new(Arc::new(connector))),
+            coverage: Arc::clone(&coverage),
+            locks: KeyedLocks::new(),
+            time: Time::new(reeve_clock::Clock::simulated(start, 1)),
+            again: again.clone(),
+            voice: Arc::new(Silent),
+            metrics: Metrics::new(),
+            record: Arc::new(Record::new("default")),
+        });
+        let standing = crate::api::Standing {
+            target: "192.0.2.0/24".parse().unwrap(),
+            place: crate::api::Place::new("dry-run", ""),
+        };
+        coverage.lock().set("ns/range", standing, None);
+        let lifted = "192.0.2.7".parse().unwrap();
+        let other = Request::namespaced("ns", "other");
+        again.try_send(other.clone()).unwrap();
+        reconciler.doubt(&lifted, "ns/lifted");
+        let mut next = async || requests.next().await.unwrap().request;
+        assert_eq!(next().await, other);
+        for _ in 0..2 {
+            reconciler.doubt(&lifted, "ns/lifted");
+        }
+        assert_eq!(next().await, Request::namespaced("ns", "range"));
+        again.try_send(other).expect("it was named once");
     }
 
     #[test]

@@ -6,32 +6,30 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
-use reeve_controller::cache::ReadError;
 use reeve_controller::events::EventType;
-use reeve_controller::source::{Sender, Wanted};
+use reeve_controller::source::Sender;
 use reeve_controller::{Context, Outcome, Reconciler, Request, reconcile};
-use reeve_workqueue::LOW_PRIORITY;
 use tokio::sync::watch;
 
-use super::block::request_of;
+use super::affected::Affected;
 use super::engines::Engines;
-use super::gateway::Resolver;
+use super::gateway::{Answers, Resolver};
 use super::live::{Live, State};
-use super::pages::Pages;
 use super::record::Record;
 use super::{gateway, notifier, record};
-use crate::api::IPBlock;
 use crate::config::{self, Changes, Config, Errors, Options, keys};
 use crate::metrics::Metrics;
 use crate::mounted::Stamp;
 use crate::notify::Notifications;
 use crate::outbound::Outbound;
+use crate::time::Time;
 use crate::trigger::{self, Triggers};
 
 /// How soon a listener that could not be bound is tried again.
 const LISTEN_AGAIN: Duration = Duration::from_secs(10);
 
-/// How often the name of the gateway is resolved again, and files that the ConfigMap names are looked at.
+/// How often the name of the gateway is resolved again, the files that the ConfigMap names are looked at, and a record
+/// that was deleted is written again.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Who is told of a new configuration.
@@ -55,6 +53,8 @@ pub struct Consumers {
     pub metrics: Metrics,
     /// What is kept for the next run.
     pub record: Arc<Record>,
+    /// The time by the API server's clock, which blocks are created by.
+    pub time: Time,
     /// How the name of a gateway is resolved.
     pub resolver: Arc<dyn Resolver>,
 }
@@ -87,6 +87,8 @@ struct Known {
     unheard: bool,
     /// What the notifier's files were when it was made.
     stamps: Vec<Stamp>,
+    /// The addresses that the gateway's name had lately.
+    answers: Answers,
 }
 
 /// A configuration to put in force.
@@ -168,37 +170,51 @@ impl ConfigurationReconciler {
         };
         let mended = right && self.known.lock().mends();
         let before = self.consumers.live.config();
-        let unresolved = gateway::protect(
-            self.consumers.resolver.as_ref(),
-            &mut config,
-            before.as_deref(),
-        )
-        .await;
+        let unresolved = self.resolve(&mut config).await;
         let config = Arc::new(config);
-        let unrecorded = self.record(ctx, data, &config, unread).await;
+        let mut unrecorded = self
+            .record(ctx, map.as_deref(), data, &config, unread)
+            .await;
         let mut changes = before
             .as_ref()
             .map_or_else(Changes::all, |before| config.changes(before));
         let stamps = notifier::stamps(config.notify.as_ref());
         changes = self.known.lock().again(changes, stamps);
+        let again = before.is_some();
         let mut problems = self.put_in_force(ctx, &config, changes).await?;
+        let affected = match before {
+            Some(before) if !changes.blocks => Affected::meeting(&before.policy, &config.policy),
+            _ => Affected::All,
+        };
+        if *self.consumers.leading.borrow() {
+            affected.queue(ctx, &config, &self.consumers.blocks).await?;
+        }
+        let undated = self.date(ctx).await;
+        unrecorded = unrecorded.or(undated);
         problems.extend(unresolved);
         problems.extend(unrecorded);
+        problems.extend(self.consumers.record.unreadable());
         let news = self.known.lock().tells(&problems);
         for problem in problems.iter().filter(|_| news) {
             tracing::warn!("{problem}");
             self.warn(ctx, map.as_deref(), "ConfigPartly", problem);
         }
         if right && (mended || !changes.is_empty()) {
-            self.announce(ctx, map.as_deref(), &config, changes, before.is_some());
+            self.announce(ctx, map.as_deref(), &config, changes, again);
         }
-        Ok(if !problems.is_empty() {
-            Outcome::requeue_after(LISTEN_AGAIN)
-        } else if gateway::named(&config).is_some() || !self.known.lock().stamps.is_empty() {
-            Outcome::requeue_after(LOOK_AGAIN)
+        Ok(Outcome::requeue_after(if problems.is_empty() {
+            LOOK_AGAIN
         } else {
-            Outcome::done()
-        })
+            LISTEN_AGAIN
+        }))
+    }
+
+    /// Protects the addresses behind the gateway's name. Returns why they are not known.
+    async fn resolve(&self, config: &mut Config) -> Option<String> {
+        let (host, port) = gateway::named(config)?;
+        let answer = self.consumers.resolver.resolve(&host, port).await;
+        let answers = &mut self.known.lock().answers;
+        answers.protect(config, &host, answer)
     }
 
     /// Reads the record once. A server that refuses that is no reason to stop: the right may come with the next
@@ -255,15 +271,24 @@ impl ConfigurationReconciler {
                 }
             }
         };
-        let last = good.and_then(|data| {
-            let config = config::parse_first(&data, &self.options).ok()?;
+        let last = good.map(|data| {
+            let config = config::parse_first(&data, &self.options)?;
             let right = false;
-            Some(Chosen {
+            Ok::<_, Errors>(Chosen {
                 data,
                 config,
                 right,
             })
         });
+        let (last, why) = match last {
+            Some(Err(errors)) => {
+                let record = self.consumers.record.key();
+                let why = format!("{why}; the last good one in {record} cannot be read: {errors}");
+                (None, why)
+            }
+            Some(Ok(last)) => (Some(last), why),
+            None => (None, why),
+        };
         if self.known.lock().refuses(version) {
             self.refuse(ctx, map, &why, last.is_some());
         }
@@ -307,19 +332,57 @@ impl ConfigurationReconciler {
     async fn record(
         &self,
         ctx: &Context,
+        map: Option<&ConfigMap>,
         data: BTreeMap<String, String>,
         config: &Config,
         unread: Option<String>,
     ) -> Option<String> {
         let record = &self.consumers.record;
-        record.trust_gateways(config);
+        for place in record.trust_gateways(config) {
+            let note = format!(
+                "the gateway {place} is withdrawn: the operator does not call it any more, and bans that stand there count as lifted"
+            );
+            tracing::info!(configmap = %self.request, "{note}");
+            if let Some(map) = map {
+                ctx.events().event(
+                    map,
+                    EventType::Normal,
+                    "GatewayWithdrawn",
+                    "Configure",
+                    note,
+                );
+            }
+        }
         if unread.is_some() {
             // What it holds may be better than this.
             self.known.lock().good = Some(data);
             return unread;
         }
-        let written = record.write(ctx.client(), &data).await;
+        let unwritten = self.write(ctx, &data).await;
         self.known.lock().good = Some(data);
+        unwritten
+    }
+
+    /// Records since when the former gateways are replaced, once the present one is in force: until then blocks are
+    /// banned at a former one. Returns why it is not recorded.
+    async fn date(&self, ctx: &Context) -> Option<String> {
+        let Consumers { record, time, .. } = &self.consumers;
+        time.compared().await;
+        if !record.in_force(time.now()) {
+            return None;
+        }
+        let good = {
+            let known = self.known.lock();
+            known.good.clone().filter(|_| known.recalled)
+        };
+        // A record that was not read yet is written when it is.
+        self.write(ctx, &good?).await
+    }
+
+    /// Returns why the record is not written.
+    async fn write(&self, ctx: &Context, data: &BTreeMap<String, String>) -> Option<String> {
+        let record = &self.consumers.record;
+        let written = record.write(ctx.client(), data).await;
         written.err().map(|error| {
             format!(
                 "operator cannot write its record {}: {error}; after a restart it does not know the former gateways and the last good configuration",
@@ -416,24 +479,6 @@ impl ConfigurationReconciler {
             let notifier = made.and_then(|made| made.map_err(|error| problems.push(error)).ok());
             self.known.lock().unheard = notifier.is_none() && config.notify.is_some();
             consumers.notifications.set(notifier);
-        }
-        // The first time too: blocks may have been looked at while there was none.
-        if changes.blocks && *consumers.leading.borrow() {
-            let mut pages = Pages::new(ctx.lister::<IPBlock>()?);
-            loop {
-                let page = match pages.next() {
-                    // Each is looked at when the cache is filled.
-                    Err(ReadError::NotSynced { .. }) => Vec::new(),
-                    read => read?,
-                };
-                if page.is_empty() {
-                    break;
-                }
-                for block in page {
-                    let wanted = Wanted::with_priority(request_of(&block), LOW_PRIORITY);
-                    consumers.blocks.send(wanted).await?;
-                }
-            }
         }
         Ok(problems)
     }

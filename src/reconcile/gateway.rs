@@ -1,8 +1,11 @@
 //! The addresses behind a gateway that is given by name.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::outbound::BoxFuture;
@@ -11,6 +14,13 @@ use crate::target::Target;
 
 /// How long the name of a gateway may take to be resolved.
 const RESOLVE: Duration = Duration::from_secs(2);
+
+/// How long an address stays protected after the last answer that named it. Names of load balancers take turns among
+/// their addresses, and connections to an earlier one live on.
+const ADDRESS_MEMORY: Duration = Duration::from_secs(60 * 60);
+
+/// Addresses of one name that are remembered; beyond it the one that was not named for longest is forgotten.
+const MOST_ADDRESSES: usize = 1024;
 
 /// What a gateway is called in a refusal.
 const GATEWAY: &str = "the gateway";
@@ -39,6 +49,14 @@ impl Resolver for SystemResolver {
     }
 }
 
+/// The addresses that the name of the gateway had within [`ADDRESS_MEMORY`].
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    host: String,
+    /// With the time of the last answer that named each.
+    seen: BTreeMap<IpAddr, Instant>,
+}
+
 /// Host and port of a gateway that is given by name; by number it is protected already.
 pub(super) fn named(config: &Config) -> Option<(String, u16)> {
     let endpoint = config.engine.as_ref().ok()?.endpoint.as_ref()?;
@@ -53,35 +71,53 @@ pub(super) fn named(config: &Config) -> Option<(String, u16)> {
     Some((host.to_owned(), port.parse().ok()?))
 }
 
-/// Protects the addresses behind the name of a gateway. Returns why they are not known; then those known before
-/// stay.
-pub(super) async fn protect(
-    resolver: &dyn Resolver,
-    config: &mut Config,
-    before: Option<&Config>,
-) -> Option<String> {
-    let (host, port) = named(config)?;
-    match resolver.resolve(&host, port).await {
-        Ok(addresses) => {
-            let addresses = addresses.into_iter().map(|address| Protected {
-                target: Target::host(address),
-                what: GATEWAY.into(),
-            });
-            config.policy.protected.extend(addresses);
-            None
+// === impl Answers ===
+
+impl Answers {
+    /// Protects the addresses behind the name of the gateway: those of `answer`, and those of the answers of the last
+    /// hour. Returns why the latest are not known.
+    pub(super) fn protect(
+        &mut self,
+        config: &mut Config,
+        host: &str,
+        answer: Result<Vec<IpAddr>, String>,
+    ) -> Option<String> {
+        if self.host != host {
+            *self = Self {
+                host: host.to_owned(),
+                seen: BTreeMap::new(),
+            };
         }
-        Err(error) => {
-            let known = before
-                .filter(|before| before.place() == config.place())
-                .map(|before| before.policy.protected.iter());
-            let known = known
-                .into_iter()
-                .flatten()
-                .filter(|entry| entry.what == GATEWAY);
-            config.policy.protected.extend(known.cloned());
-            Some(format!(
+        let problem = match answer {
+            Ok(addresses) => {
+                self.note(addresses);
+                None
+            }
+            // A name that is not resolved for a while opens nothing.
+            Err(error) => Some(format!(
                 "the gateway {host} has no known address to protect from bans: {error}"
-            ))
+            )),
+        };
+        let resolved = self.seen.keys().map(|address| Protected {
+            target: Target::host(*address),
+            what: GATEWAY.into(),
+        });
+        config.policy.resolved = resolved.collect();
+        problem
+    }
+
+    fn note(&mut self, addresses: Vec<IpAddr>) {
+        let now = Instant::now();
+        self.seen
+            .extend(addresses.into_iter().map(|address| (address, now)));
+        self.seen
+            .retain(|_, seen| now.duration_since(*seen) <= ADDRESS_MEMORY);
+        while self.seen.len() > MOST_ADDRESSES {
+            let oldest = self.seen.iter().min_by_key(|(_, seen)| **seen);
+            let Some(oldest) = oldest.map(|(address, _)| *address) else {
+                break;
+            };
+            self.seen.remove(&oldest);
         }
     }
 }
@@ -117,32 +153,72 @@ mod tests {
         assert_eq!(named(&behind("https://gw.example")), expected);
     }
 
-    #[tokio::test]
-    async fn the_addresses_behind_a_gateways_name_are_protected_and_stay_when_it_is_not_resolved() {
-        let mut config = behind("localhost:8080");
-        assert_eq!(protect(&SystemResolver, &mut config, None).await, None);
-        let of = |config: &Config| config.policy.protected.clone();
-        assert!(!of(&config).is_empty());
-        assert!(
-            of(&config)
-                .iter()
-                .all(|entry| entry.what == GATEWAY && entry.target.to_string() != "localhost")
-        );
+    fn addresses(all: &[&str]) -> Vec<IpAddr> {
+        all.iter().map(|address| address.parse().unwrap()).collect()
+    }
 
-        let mut before = behind("gateway.invalid:8080");
-        before.policy.protected = of(&config);
-        let mut lost = behind("gateway.invalid:8080");
-        let why = protect(&SystemResolver, &mut lost, Some(&before))
-            .await
-            .unwrap();
-        assert!(why.contains("gateway.invalid"), "{why}");
-        assert_eq!(of(&lost), of(&before));
-        let mut other = behind("other.invalid:8080");
+    /// The addresses that are protected after `answer`.
+    fn protected(answers: &mut Answers, host: &str, answer: &[&str]) -> Vec<String> {
+        let mut config = behind("gw.example:8080");
+        answers.protect(&mut config, host, Ok(addresses(answer)));
+        let resolved = config.policy.resolved.iter();
+        resolved.map(|entry| entry.target.to_string()).collect()
+    }
+
+    #[tokio::test]
+    async fn the_system_resolves_a_name() {
+        let found = SystemResolver.resolve("localhost", 8080).await.unwrap();
+        assert!(found.iter().all(IpAddr::is_loopback) && !found.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_stays_protected_for_an_hour_after_the_last_answer_with_it() {
+        let mut answers = Answers::default();
+        let (one, two) = (["192.0.2.1"], ["192.0.2.2"]);
+        assert_eq!(protected(&mut answers, "gw.example", &two), two);
+        for _ in 0..120 {
+            tokio::time::advance(Duration::from_secs(30)).await;
+            let both = protected(&mut answers, "gw.example", &one);
+            assert_eq!(both, ["192.0.2.1", "192.0.2.2"]);
+        }
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(protected(&mut answers, "gw.example", &one), one);
+        let other = protected(&mut answers, "other.example", &two);
+        assert_eq!(other, two, "another name has addresses of its own");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_addresses_of_a_name_stay_protected_while_it_is_not_resolved() {
+        let mut answers = Answers::default();
+        assert_eq!(
+            protected(&mut answers, "gw.example", &["192.0.2.1"]).len(),
+            1
+        );
+        tokio::time::advance(Duration::from_secs(7200)).await;
+        let mut config = behind("gw.example:8080");
+        let why = answers.protect(&mut config, "gw.example", Err("no such name".into()));
+        let why = why.unwrap();
+        assert!(why.contains("gw.example"), "{why}");
+        assert_eq!(config.policy.resolved.len(), 1);
+        let why = answers.protect(&mut config, "other.example", Err("no such name".into()));
+        assert!(why.is_some() && config.policy.resolved.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_number_of_remembered_addresses_is_bounded() {
+        let mut answers = Answers::default();
+        let latest = || "198.51.100.1".parse::<IpAddr>().unwrap();
+        for n in 0..2 * u32::try_from(MOST_ADDRESSES).unwrap() {
+            tokio::time::advance(Duration::from_millis(10)).await;
+            answers.note(vec![
+                IpAddr::from((0x0a00_0000 + n).to_be_bytes()),
+                latest(),
+            ]);
+        }
+        assert_eq!(answers.seen.len(), MOST_ADDRESSES);
         assert!(
-            protect(&SystemResolver, &mut other, Some(&before))
-                .await
-                .is_some()
-                && of(&other).is_empty()
+            answers.seen.contains_key(&latest()),
+            "it is named again and again"
         );
     }
 }

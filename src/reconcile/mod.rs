@@ -16,6 +16,7 @@
 //! [`Outcome::requeue_after`]: reeve_controller::Outcome::requeue_after
 
 mod act;
+mod affected;
 pub(crate) mod alarm;
 mod block;
 mod configuration;
@@ -25,7 +26,7 @@ mod live;
 mod notifier;
 mod pages;
 mod record;
-mod time;
+mod urgent;
 
 pub use block::{BlockReconciler, Dependencies, Voice};
 pub(crate) use block::{FIRST_RETRY, LONGEST_RETRY, request_of};
@@ -36,5 +37,4 @@ pub use gateway::{Resolver, SystemResolver};
 pub use live::{Live, State};
 pub(crate) use pages::Pages;
 pub use record::{RECORD, Record};
-pub(crate) use time::server_time;
-pub use time::{ServerTime, Time};
+pub(crate) use urgent::LiftsFirst;

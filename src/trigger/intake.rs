@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use parking_lot::RwLock;
-use reeve_clock::Clock;
 use serde_json::json;
 
 use super::blocks::{Blocks, BlocksError};
 use super::debounce::Debounce;
 use super::grafana::Wanted;
 use super::metrics::Metrics;
-use super::repeat::{self, Repeat};
-use crate::api::{IPBlock, IPBlockSpec, Phase, Place};
+use super::repeat::{self, Answer, Repeat, Rules};
+use crate::api::{IPBlock, IPBlockSpec, Place};
 use crate::duration;
 use crate::inbound::Budget;
 use crate::lock::KeyedLocks;
 use crate::target::{Target, object_name};
+use crate::time::Time;
 
 /// Conflicts in a row after which somebody else may have the address to themselves.
 const ATTEMPTS: usize = 5;
@@ -50,7 +50,7 @@ pub(super) enum Outcome {
     Created,
     /// An object that expired, failed or was skipped, or whose time passes without a ban, is told to ban again.
     Triggered,
-    /// An active ban lasts longer.
+    /// A ban lasts longer: one that stands, or one that is not made yet.
     Extended,
     /// The object is being taken care of.
     LeftAlone,
@@ -72,7 +72,8 @@ pub(super) struct Shared {
     pub(super) settings: Arc<RwLock<Arc<Settings>>>,
     pub(super) metrics: Metrics,
     pub(super) bodies: Budget,
-    pub(super) clock: Clock,
+    /// The time that bans end by: a clock that is off must not make one look overdue.
+    pub(super) time: Time,
 }
 
 /// Writes the objects of one trigger.
@@ -83,7 +84,6 @@ pub(super) struct Intake {
     /// The trigger's name, as `spec.source`.
     pub(super) source: String,
     pub(super) namespace: Option<String>,
-    pub(super) clock: Clock,
 }
 
 // === impl Intake ===
@@ -184,7 +184,7 @@ impl Intake {
             )));
         }
         if let Some(since) = &present.metadata.deletion_timestamp {
-            if self.clock.now().duration_since(since.0) > DELETING {
+            if self.shared.time.now().duration_since(since.0) > DELETING {
                 return Ok(Outcome::Stuck);
             }
             // What comes after it has to be a new object, which cannot be made yet.
@@ -193,28 +193,20 @@ impl Intake {
             )));
         }
         let duration = lasting(wanted, settings);
-        let phase = present
-            .status
-            .as_ref()
-            .and_then(|status| status.phase.as_ref());
-        // What was refused rests for good unless it is asked again, and is refused again if it has to be.
-        let refused = matches!(phase, Some(Phase::Failed | Phase::Skipped));
-        // A refused object keeps a trigger that could not be followed; a new duration may be what it lacks.
-        let told = present.spec.trigger == Some(true)
-            && !(refused && present.spec.duration.as_deref() != Some(duration.as_str()));
-        let resting = refused || phase == Some(&Phase::Expired);
-        let now = self.shared.clock.now();
-        let lapsing = repeat::is_overdue(present, now) || repeat::is_lapsing(present, now);
-        let (spec, outcome) = if told || present.spec.unblock == Some(true) {
-            return Ok(Outcome::LeftAlone);
-        } else if lapsing || (resting && !self.in_grace(present, settings)) {
-            let spec = json!({ "trigger": true, "reason": wanted.reason, "duration": duration });
-            (spec, Outcome::Triggered)
-        } else if let Some(longer) = self.extension(present, &duration, settings) {
-            (json!({ "duration": longer }), Outcome::Extended)
-        } else {
-            return Ok(Outcome::LeftAlone);
+        let rules = Rules {
+            most: settings.max_duration,
+            repeated: settings.repeated_alert,
+            grace: settings.unblock_grace,
         };
+        let (spec, outcome) =
+            match repeat::answer(present, &duration, rules, self.shared.time.now()) {
+                Answer::LeaveAlone => return Ok(Outcome::LeftAlone),
+                Answer::Trigger => (
+                    json!({ "trigger": true, "reason": wanted.reason, "duration": duration }),
+                    Outcome::Triggered,
+                ),
+                Answer::Extend(longer) => (json!({ "duration": longer }), Outcome::Extended),
+            };
         let patch = json!({
             // A precondition: it is changed as it was read, or read again.
             "metadata": { "resourceVersion": present.metadata.resource_version },
@@ -225,21 +217,6 @@ impl Intake {
             Err(BlocksError::Gone) => Err(BlocksError::Conflict),
             Err(other) => Err(other),
         }
-    }
-
-    fn in_grace(&self, present: &IPBlock, settings: &Settings) -> bool {
-        let now = self.shared.clock.now();
-        let status = present.status.as_ref();
-        status.is_some_and(|status| repeat::in_grace(status, settings.unblock_grace, now))
-    }
-
-    fn extension(&self, present: &IPBlock, asked: &str, settings: &Settings) -> Option<String> {
-        if settings.repeated_alert == Repeat::Ignore {
-            return None;
-        }
-        let asked = duration::parse(asked).ok()?;
-        let now = self.shared.clock.now();
-        repeat::extension(present, asked, settings.max_duration, now)
     }
 }
 
@@ -261,10 +238,11 @@ fn is_for(block: &IPBlock, target: &Target) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time as MetaTime;
+    use reeve_clock::Clock;
 
     use super::*;
-    use crate::api::IPBlockStatus;
+    use crate::api::{IPBlockStatus, Phase};
     use crate::trigger::blocks::in_memory::InMemory;
 
     fn intake(blocks: &Arc<InMemory>) -> Intake {
@@ -283,12 +261,11 @@ mod tests {
                 settings: Arc::new(RwLock::new(Arc::new(settings))),
                 metrics: Metrics::default(),
                 bodies: Budget::mebibytes(1),
-                clock: Clock::simulated(now(), 1),
+                time: Time::new(Clock::simulated(now(), 1)),
             },
             debounce: Arc::new(Debounce::new(Duration::from_secs(60), 1000)),
             source: "grafana".into(),
             namespace: None,
-            clock: Clock::simulated("2026-01-01T12:00:00Z".parse().unwrap(), 1),
         }
     }
 
@@ -353,7 +330,7 @@ mod tests {
         for phase in [None, Some(Phase::Pending), Some(Phase::Active)] {
             let blocks = Arc::new(InMemory::default());
             blocks.put(block("ipblock-6465ec74397c9126", "1.2.3.4", phase));
-            let outcome = intake(&blocks).take(&wanted("1.2.3.4", None)).await;
+            let outcome = intake(&blocks).take(&wanted("1.2.3.4", Some("5m"))).await;
             assert_eq!(outcome, Outcome::LeftAlone);
             assert!(blocks.writes.lock().is_empty());
         }
@@ -383,7 +360,7 @@ mod tests {
             let blocks = Arc::new(InMemory::default());
             let mut waiting = block(name, "1.2.3.4", phase);
             waiting.metadata.creation_timestamp =
-                Some(Time(now() - SignedDuration::from_secs(ago)));
+                Some(MetaTime(now() - SignedDuration::from_secs(ago)));
             blocks.put(waiting.clone());
             let outcome = intake(&blocks).take(&wanted("1.2.3.4", Some("5m"))).await;
             assert_eq!(outcome, expected, "{ago} s ago");
@@ -494,6 +471,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_longer_ban_that_is_asked_for_while_the_first_is_pending_is_written() {
+        let name = "ipblock-6465ec74397c9126";
+        for phase in [None, Some(Phase::Pending)] {
+            let blocks = Arc::new(InMemory::default());
+            blocks.put(block(name, "1.2.3.4", phase));
+            let outcome = intake(&blocks).take(&wanted("1.2.3.4", Some("30h"))).await;
+            assert_eq!(outcome, Outcome::Extended);
+            let spec = blocks.one(name).spec;
+            assert_eq!(spec.duration.as_deref(), Some("1d"), "within the limit");
+            assert_eq!(spec.trigger, None, "it is the same ban");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_alert_within_the_grace_after_an_unblock_bans_nothing() {
         let blocks = Arc::new(InMemory::default());
         let name = "ipblock-6465ec74397c9126";
@@ -509,6 +500,31 @@ mod tests {
         tokio::time::advance(Duration::from_secs(300)).await;
         let outcome = intake.take(&wanted("1.2.3.4", None)).await;
         assert_eq!(outcome, Outcome::Triggered, "the grace is over");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn alerts_go_by_the_time_that_bans_end_by_and_not_by_a_clock_that_is_off() {
+        let name = "ipblock-6465ec74397c9126";
+        let mut active = block(name, "1.2.3.4", Some(Phase::Active));
+        let status = active.status.as_mut().unwrap();
+        status.blocked_at = Some("2026-01-01T11:59:00Z".into());
+        status.expires_at = Some("2026-01-01T12:04:00Z".into());
+        let mut going = active.clone();
+        going.metadata.deletion_timestamp = Some(MetaTime(now()));
+        for hours in [-3, 0, 3] {
+            let blocks = Arc::new(InMemory::default());
+            let mut intake = intake(&blocks);
+            let off = now() + SignedDuration::from_hours(hours);
+            intake.shared.time = Time::new(Clock::simulated(off, 1));
+            intake.shared.time.compare(Some(now()));
+            blocks.put(active.clone());
+            let outcome = intake.take(&wanted("1.2.3.4", Some("5m"))).await;
+            assert_eq!(outcome, Outcome::LeftAlone, "{hours} h off");
+            blocks.put(going.clone());
+            let outcome = intake.take(&wanted("1.2.3.4", Some("5m"))).await;
+            let again = matches!(outcome, Outcome::Unavailable(_));
+            assert!(again, "{hours} h off: {outcome:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -563,7 +579,7 @@ mod tests {
             let blocks = Arc::new(InMemory::default());
             let name = "ipblock-6465ec74397c9126";
             let mut going = block(name, "1.2.3.4", Some(Phase::Active));
-            going.metadata.deletion_timestamp = Some(Time(deleted.parse().unwrap()));
+            going.metadata.deletion_timestamp = Some(MetaTime(deleted.parse().unwrap()));
             blocks.put(going);
             let outcome = intake(&blocks).take(&wanted("1.2.3.4", None)).await;
             match expected {

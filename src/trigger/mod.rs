@@ -28,8 +28,7 @@ mod intake;
 mod kube_tests;
 mod metrics;
 mod receive;
-mod repeat;
-mod sampled;
+pub(crate) mod repeat;
 mod server;
 #[cfg(test)]
 mod tests;

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use http::{HeaderValue, Method, StatusCode};
-use reeve_clock::Clock;
 use serde_json::json;
 
 use super::credentials::Refusal;
 use super::definition::{Definition, Kind};
 use super::grafana::{self, MOST_ALERTS, Payload, Verdict, Wanted};
 use super::intake::{Intake, Outcome};
-use super::sampled::Sampled;
 use crate::inbound::{Answer, BodyError, Request, json, text};
 use crate::outbound::BoxFuture;
+use crate::sampled::Sampled;
 
 /// Largest body, in bytes.
 const LARGEST_BODY: usize = 1024 * 1024;
@@ -26,7 +25,6 @@ const AT_ONCE: usize = 16;
 pub(super) struct Route {
     pub(super) definition: Definition,
     pub(super) intake: Intake,
-    pub(super) clock: Clock,
     /// What is logged of refused requests: a stranger may send any number of them.
     pub(super) refusals: Sampled,
 }
@@ -75,7 +73,7 @@ impl Route {
         let check = self
             .definition
             .credentials
-            .check_header(request.headers(), self.clock.now())
+            .check_header(request.headers(), self.intake.shared.time.now())
             .await
             .map_err(refuse)?;
         let budget = &self.intake.shared.bodies;

@@ -1,10 +1,10 @@
-//! Alerts for an address that has a block already: what prolongs its ban, and what leaves it alone.
+//! Alerts for an address that has a block already: what bans again, what prolongs the ban, and what leaves it alone.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::api::{INTENT, IPBlock, IPBlockStatus, Intent, Phase, UNBLOCKED, condition};
+use crate::api::{INTENT, IPBlock, IPBlockStatus, Intent, Phase};
 use crate::duration;
 
 /// What an alert does to an active block.
@@ -17,12 +17,73 @@ pub enum Repeat {
     Ignore,
 }
 
+/// The settings that decide about an alert.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// The longest ban; `None`: no limit.
+    pub(crate) most: Option<Duration>,
+    /// What an alert does to an active block.
+    pub(crate) repeated: Repeat,
+    /// How long a lift by `spec.unblock` counts against alerts.
+    pub(crate) grace: Duration,
+}
+
+/// What an alert changes about a block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// Nothing.
+    LeaveAlone,
+    /// Ban again, for as long as the alert asks.
+    Trigger,
+    /// This is the new `spec.duration`.
+    Extend(String),
+}
+
+/// What an alert that asks for a ban of `asked`, a duration within the limit, changes about `block`, which is not in
+/// deletion.
+pub(crate) fn answer(block: &IPBlock, asked: &str, rules: Rules, now: Timestamp) -> Answer {
+    let status = block.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_ref());
+    // What was refused rests for good unless it is asked again, and is refused again if it has to be.
+    let refused = matches!(phase, Some(Phase::Failed | Phase::Skipped));
+    // A refused object keeps a trigger that could not be followed; a new duration may be what it lacks.
+    let told = block.spec.trigger == Some(true)
+        && !(refused && block.spec.duration.as_deref() != Some(asked));
+    if told || block.spec.unblock == Some(true) {
+        return Answer::LeaveAlone;
+    }
+    let resting = refused || phase == Some(&Phase::Expired);
+    let graced = status.is_some_and(|status| in_grace(status, rules.grace, now));
+    if is_overdue(block, now) || is_lapsing(block, now) || (resting && !graced) {
+        return Answer::Trigger;
+    }
+    let longer = match (rules.repeated, duration::parse(asked)) {
+        (Repeat::Extend, Ok(length)) => extension(block, length, rules.most, now)
+            .or_else(|| is_longer_than_pending(block, length).then(|| asked.to_owned())),
+        _ => None,
+    };
+    longer.map_or(Answer::LeaveAlone, Answer::Extend)
+}
+
+/// Whether the ban of `block` is not made yet, and `asked` is longer than it will be.
+fn is_longer_than_pending(block: &IPBlock, asked: Duration) -> bool {
+    let present = block.spec.duration.as_deref().map(duration::parse);
+    let longer = matches!(present, Some(Ok(present)) if asked > present);
+    longer && is_pending(block) && !block.is_kept_elsewhere()
+}
+
+fn is_pending(block: &IPBlock) -> bool {
+    let status = block.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_ref());
+    matches!(phase, None | Some(Phase::Pending))
+}
+
 /// The `spec.duration` that makes an active block last `asked` from `now` on, but at most `most` in all.
 ///
 /// `None` while half of what is asked for is left: an attack that goes on costs two writes for each length of its
 /// ban, however often it is reported. `None` too while `spec.duration` is not what was granted: somebody edits it; and
 /// for an object that a tool would set back.
-pub(super) fn extension(
+fn extension(
     block: &IPBlock,
     asked: Duration,
     most: Option<Duration>,
@@ -51,7 +112,7 @@ pub(super) fn extension(
 }
 
 /// Whether a ban that stands is past its end: it is about to be lifted, or its gateway does not answer.
-pub(super) fn is_overdue(block: &IPBlock, now: Timestamp) -> bool {
+fn is_overdue(block: &IPBlock, now: Timestamp) -> bool {
     let status = block.status.as_ref();
     let active = status.filter(|status| status.is(&Phase::Active));
     let end = active.and_then(IPBlockStatus::expires_at);
@@ -60,12 +121,8 @@ pub(super) fn is_overdue(block: &IPBlock, now: Timestamp) -> bool {
 
 /// Whether half of the time has passed within which a ban has to come about, and it has not. After all of it the ban
 /// is given up, though its alerts still come.
-pub(super) fn is_lapsing(block: &IPBlock, now: Timestamp) -> bool {
-    let phase = block
-        .status
-        .as_ref()
-        .and_then(|status| status.phase.as_ref());
-    if !matches!(phase, None | Some(Phase::Pending)) {
+fn is_lapsing(block: &IPBlock, now: Timestamp) -> bool {
+    if !is_pending(block) {
         return false;
     }
     let intent = block.annotation(INTENT).map(str::parse::<Intent>);
@@ -81,12 +138,8 @@ pub(super) fn is_lapsing(block: &IPBlock, now: Timestamp) -> bool {
 }
 
 /// Whether `spec.unblock` lifted the ban less than `grace` ago.
-pub(super) fn in_grace(status: &IPBlockStatus, grace: Duration, now: Timestamp) -> bool {
-    let by_hand = status.is(&Phase::Expired)
-        && status
-            .condition(condition::READY)
-            .is_some_and(|ready| ready.reason == UNBLOCKED);
-    let Some(lifted) = status.unblocked_at().filter(|_| by_hand) else {
+fn in_grace(status: &IPBlockStatus, grace: Duration, now: Timestamp) -> bool {
+    let Some(lifted) = status.lifted_by_hand() else {
         return false;
     };
     let grace = SignedDuration::try_from(grace).unwrap_or(SignedDuration::MAX);
@@ -96,7 +149,7 @@ pub(super) fn in_grace(status: &IPBlockStatus, grace: Duration, now: Timestamp) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{ConditionStatus, IPBlockSpec, write_time};
+    use crate::api::{ConditionStatus, IPBlockSpec, condition, write_time};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -165,6 +218,46 @@ mod tests {
         let mut pending = active(40, 20);
         pending.status.as_mut().unwrap().phase = Some(Phase::Pending);
         assert_eq!(extension(&pending, 60 * MINUTE, None, now()), None);
+    }
+
+    #[test]
+    fn an_alert_that_asks_for_longer_while_the_ban_is_pending_makes_it_longer() {
+        let rules = |repeated| Rules {
+            most: None,
+            repeated,
+            grace: Duration::ZERO,
+        };
+        let mut pending = active(0, 10);
+        for phase in [None, Some(Phase::Pending)] {
+            pending.status = Some(IPBlockStatus {
+                phase,
+                ..IPBlockStatus::default()
+            });
+            for (asked, expected) in [
+                ("11m", Answer::Extend("11m".into())),
+                ("10m", Answer::LeaveAlone),
+                ("600s", Answer::LeaveAlone),
+                ("9m", Answer::LeaveAlone),
+                ("soon", Answer::LeaveAlone),
+            ] {
+                let given = answer(&pending, asked, rules(Repeat::Extend), now());
+                assert_eq!(given, expected, "{asked}");
+            }
+            let ignored = answer(&pending, "1h", rules(Repeat::Ignore), now());
+            assert_eq!(ignored, Answer::LeaveAlone);
+        }
+        let asks = |block: &IPBlock| answer(block, "1h", rules(Repeat::Extend), now());
+        for duration in [None, Some("soon".to_owned())] {
+            let mut other = pending.clone();
+            other.spec.duration = duration;
+            assert_eq!(asks(&other), Answer::LeaveAlone, "without a known end");
+        }
+        let mut unblocked = pending.clone();
+        unblocked.spec.unblock = Some(true);
+        assert_eq!(asks(&unblocked), Answer::LeaveAlone);
+        let labels = pending.metadata.labels.insert(Default::default());
+        labels.insert("argocd.argoproj.io/instance".into(), "bans".into());
+        assert_eq!(asks(&pending), Answer::LeaveAlone, "a tool applies it");
     }
 
     #[test]

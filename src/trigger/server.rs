@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 use parking_lot::RwLock;
-use reeve_clock::Clock;
 use tokio::sync::Mutex;
 
 use super::blocks::Blocks;
@@ -16,13 +16,17 @@ use super::definition::Definition;
 use super::intake::{Intake, Settings, Shared};
 use super::metrics::Metrics;
 use super::receive::Route;
-use super::sampled::Sampled;
-use crate::inbound::{self, Budget, Limits, Listener, text};
+use crate::inbound::{self, Budget, Limits, Running, text};
 use crate::lock::KeyedLocks;
+use crate::sampled::Sampled;
 use crate::target::Target;
+use crate::time::Time;
 
 /// Mebibytes of bodies that are read at once, by all triggers: sixteen of the largest.
 const BODIES: usize = 16;
+
+/// One line about refused requests of a route within this time.
+const REFUSALS: Duration = Duration::from_secs(10);
 
 /// What the triggers work with.
 #[derive(Clone, Debug)]
@@ -31,8 +35,8 @@ pub struct Dependencies {
     pub blocks: Arc<dyn Blocks>,
     /// One lock an address, shared with whoever else works on addresses.
     pub locks: KeyedLocks<Target>,
-    /// The time that signatures are checked against.
-    pub clock: Clock,
+    /// The time that bans end by, and that signatures are checked against.
+    pub time: Time,
     /// What is counted.
     pub metrics: Metrics,
     /// Limits of each listening address.
@@ -43,7 +47,6 @@ pub struct Dependencies {
 #[derive(Debug)]
 pub struct Triggers {
     shared: Shared,
-    clock: Clock,
     limits: Limits,
     listeners: Mutex<BTreeMap<SocketAddr, Listening>>,
 }
@@ -62,7 +65,7 @@ pub struct ApplyError {
 
 #[derive(Debug)]
 struct Listening {
-    listener: Listener,
+    listener: Running,
     routes: Arc<Routes>,
 }
 
@@ -83,9 +86,8 @@ impl Triggers {
                 settings: Arc::new(RwLock::new(Arc::new(settings))),
                 metrics: dependencies.metrics,
                 bodies: Budget::mebibytes(BODIES),
-                clock: dependencies.clock.clone(),
+                time: dependencies.time,
             },
-            clock: dependencies.clock,
             limits: dependencies.limits,
             listeners: Mutex::default(),
         }
@@ -200,32 +202,30 @@ impl Triggers {
                 debounce,
                 source: definition.name.clone(),
                 namespace: definition.namespace.clone(),
-                clock: self.clock.clone(),
             },
-            refusals: Sampled::default(),
-            clock: self.clock.clone(),
+            refusals: Sampled::every(REFUSALS),
         }
     }
 }
 
-fn listen(address: SocketAddr, limits: Limits, routes: &Arc<Routes>) -> io::Result<Listener> {
+fn listen(address: SocketAddr, limits: Limits, routes: &Arc<Routes>) -> io::Result<Running> {
     let handler = |routes: &Arc<Routes>| {
         let routes = Arc::clone(routes);
         move |request: inbound::Request| {
             let route = routes.0.read().get(request.uri().path()).cloned();
             async move {
-                Some(match route {
+                match route {
                     Some(route) => route.receive(request).await,
                     None => text(StatusCode::NOT_FOUND, "no trigger has this path"),
-                })
+                }
             }
         }
     };
-    let bound = Listener::bind(address, limits, Arc::new(handler(routes)));
+    let bound = inbound::serve(address, limits, handler(routes));
     match bound {
         Err(error) if address.ip().is_unspecified() && address.is_ipv6() && no_ipv6(&error) => {
             let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), address.port());
-            Listener::bind(v4, limits, Arc::new(handler(routes)))
+            inbound::serve(v4, limits, handler(routes))
         }
         other => other,
     }

@@ -13,10 +13,11 @@ use tokio::net::TcpStream;
 use super::blocks::in_memory::InMemory;
 use super::*;
 use crate::config::Options;
-use crate::inbound::Limits;
+use crate::inbound::{self, Limits};
 use crate::lock::KeyedLocks;
 use crate::mounted::Directory;
 use crate::outbound::{AddressPolicy, Http, Outbound};
+use crate::time::Time;
 
 struct World {
     blocks: Arc<InMemory>,
@@ -40,7 +41,7 @@ fn insecure() -> Definition {
 
 impl World {
     fn new() -> Self {
-        Self::with(Limits::default())
+        Self::with(inbound::limits())
     }
 
     fn with(limits: Limits) -> Self {
@@ -49,7 +50,7 @@ impl World {
         let dependencies = Dependencies {
             blocks: Arc::clone(&blocks) as Arc<dyn Blocks>,
             locks: KeyedLocks::new(),
-            clock: Clock::system(),
+            time: Time::new(Clock::system()),
             metrics: metrics.clone(),
             limits,
         };
@@ -277,8 +278,8 @@ async fn a_body_without_announced_length_is_cut_at_the_limit() {
 #[tokio::test]
 async fn a_body_that_never_ends_is_answered_with_503_in_time() {
     let world = World::with(Limits {
-        request: Duration::from_millis(200),
-        ..Limits::default()
+        answer_timeout: Duration::from_millis(200),
+        ..inbound::limits()
     });
     let address = world.serve(&[insecure()]).await;
     let mut stream = TcpStream::connect(address).await.unwrap();

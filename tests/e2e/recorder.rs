@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http_body_util::BodyExt as _;
-use ipblock_operator::inbound::{self, Limits, Listener};
+use ipblock_operator::inbound::{self, Running};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -25,7 +25,7 @@ pub(crate) struct Recorded {
 pub(crate) struct Recorder {
     pub(crate) address: SocketAddr,
     requests: watch::Receiver<Vec<Recorded>>,
-    _listener: Listener,
+    _listener: Running,
 }
 
 // === impl Recorder ===
@@ -38,7 +38,10 @@ impl Recorder {
             let sender = Arc::clone(&sender);
             async move {
                 let (head, body) = request.into_parts();
-                let body = body.collect().await.ok()?.to_bytes();
+                let Ok(body) = body.collect().await else {
+                    return inbound::hang_up();
+                };
+                let body = body.to_bytes();
                 let authorization = head.headers.get(http::header::AUTHORIZATION);
                 let recorded = Recorded {
                     path: head.uri.to_string(),
@@ -53,15 +56,11 @@ impl Recorder {
                     "/unlimit" => json!({"status": "unlimited"}),
                     _ => json!({"code": 0, "msg": "success"}),
                 };
-                Some(inbound::json(StatusCode::OK, &answer))
+                inbound::json(StatusCode::OK, &answer)
             }
         };
-        let listener = Listener::bind(
-            ([127, 0, 0, 1], 0).into(),
-            Limits::default(),
-            Arc::new(handler),
-        )
-        .expect("a free port");
+        let listener = inbound::serve(([127, 0, 0, 1], 0).into(), inbound::limits(), handler)
+            .expect("a free port");
         Self {
             address: listener.local_addr(),
             requests,

@@ -180,13 +180,42 @@ async fn forgotten(edits: &Edits<'_>, former: &Gateway) {
     let body = json!({"apiVersion": "ops.yiiong.top/v1", "kind": "IPBlock",
         "metadata": {"name": "old", "annotations": {ipblock_operator::api::INTENT: intent.to_string()}},
         "spec": {"ip": ip, "duration": "1h", "unblock": true}});
+    world.request("POST", BLOCKS, &body).await;
+    world.message("old", "formerGateways").await;
+    at_rest(world).await;
+    former.enforces(&[ip]).await;
     edits
         .set(keys::FORMER_GATEWAYS, &format!("iptables {place}"))
         .await;
-    world.request("POST", BLOCKS, &body).await;
     former.enforces(&[]).await;
     world.phase("old", "expired").await;
     world.delete("old").await;
+}
+
+/// A ban that may stand at a gateway that is gone holds its block back until that gateway is withdrawn.
+async fn withdrawn(edits: &Edits<'_>) {
+    let world = edits.world;
+    let (ip, place) = ("203.0.113.43", "192.0.2.251:9521");
+    let intent = json!({"target": ip, "engine": "iptables", "endpoint": place, "attempt": 1});
+    let body = json!({"apiVersion": "ops.yiiong.top/v1", "kind": "IPBlock",
+        "metadata": {"name": "gone", "annotations": {ipblock_operator::api::INTENT: intent.to_string()}},
+        "spec": {"ip": ip, "duration": "1h", "unblock": true}});
+    world.request("POST", BLOCKS, &body).await;
+    until("the block says what it waits for", async || {
+        let block = world.block("gone").await.unwrap_or_default();
+        let message = block["status"]["message"].as_str().unwrap_or_default();
+        message.contains(place)
+    })
+    .await;
+    edits
+        .set(keys::WITHDRAWN_GATEWAYS, &format!("iptables {place}"))
+        .await;
+    until("the block is unblocked", async || {
+        let block = world.block("gone").await.unwrap_or_default();
+        block["spec"]["unblock"] == false
+    })
+    .await;
+    world.delete("gone").await;
 }
 
 /// To another engine, then to another gateway; what stands there then.
@@ -200,6 +229,7 @@ async fn moving(edits: &Edits<'_>, second: &Gateway) -> Vec<String> {
     ];
     world.gateway.enforces_by("iptables", &standing).await;
     forgotten(edits, second).await;
+    withdrawn(edits).await;
     edits.set(keys::ENGINE, "xdp").await;
     world.gateway.enforces_by("xdp", &standing).await;
     world

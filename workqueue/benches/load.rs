@@ -1,8 +1,8 @@
-//! What a queue costs under load: CPU, lateness and memory. `cargo bench -p reeve-workqueue --bench load`,
+//! Cost of a queue under load: CPU, lateness and memory. `cargo bench -p reeve-workqueue --bench load`,
 //! with the names of scenarios to run only some: `timers`, `through`, `hot`, `memory`.
 //!
 //! One line a scenario. CPU time and resident memory are read from `/proc`, so this runs on Linux only; memory is
-//! what is resident beyond the keys' own texts.
+//! the resident size without the texts of the keys.
 
 #![allow(clippy::print_stdout, reason = "what it is for")]
 
@@ -49,7 +49,7 @@ async fn timers() {
     let keys = keys(COUNT);
     let mut lateness: Vec<u32> = vec![0; keys.len()];
     lateness.clear();
-    // When each is due, in nanoseconds from the start.
+    // The due time of each, in nanoseconds from the start.
     let due: Arc<Vec<AtomicU64>> = Arc::new((0..COUNT).map(AtomicU64::new).collect());
     let (cpu_before, memory_before) = (cpu(), resident());
     let queue: Queue<Arc<str>> = Queue::new();

@@ -1,4 +1,4 @@
-//! The price of a queue operation: `cargo bench --bench queue`.
+//! Cost of a queue operation: `cargo bench --bench queue`.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use reeve_workqueue::{Item, ItemExponentialFailure, Queue};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-/// Keys as controllers have them: text of their own.
+/// Keys like those of controllers: text of their own.
 fn keys(count: usize) -> Vec<String> {
     (0..count)
         .map(|number| format!("namespace/name-{number:08}"))
         .collect()
 }
 
-/// One key on one thread: the bare price, without memory that is not in the cache.
+/// One key on one thread: without cache misses.
 fn one_key(c: &mut Criterion) {
     let queue = Queue::new();
     let mut group = c.benchmark_group("one key");
@@ -43,7 +43,7 @@ fn one_key(c: &mut Criterion) {
     group.finish();
 }
 
-/// Producers and workers on their own tasks, as many keys, until all are done.
+/// Producers and workers on tasks of their own, with `threads` of each, until all keys are done.
 fn crowd(c: &mut Criterion) {
     const COUNT: usize = 100_000;
     let runtime = Runtime::new().expect("a runtime");

@@ -1,9 +1,9 @@
 //! A polite crawler, without Kubernetes: `cargo run -p reeve-workqueue --example crawler`.
 //!
-//! Fetches pages over HTTP and follows their links. The queue does what a crawler needs: a page is
-//! fetched once however many link to it, hosts take turns, no host is asked faster than one page in
-//! 20 ms, a page that fails is tried again later and later (or when the server says), and Ctrl-C lets
-//! running fetches finish. The pages come from a small server of its own on the loopback interface.
+//! Fetches pages over HTTP and follows their links. The queue does what a crawler needs: a page is fetched
+//! once however many pages link to it, hosts take turns, each host gets at most one request in 20 ms, a
+//! page that fails is retried with growing delays (or as the server requests), and Ctrl-C lets running
+//! fetches finish. The pages come from a small server of its own on the loopback interface.
 
 #![allow(clippy::print_stdout, reason = "what a crawler found is printed")]
 
@@ -21,10 +21,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Tries a page so often before it is given up.
+/// Maximum number of tries of a page.
 const ATTEMPTS: u32 = 5;
 const WORKERS: usize = 4;
-/// Between two requests to one host.
+/// Minimum time between two requests to one host.
 const POLITENESS: Duration = Duration::from_millis(20);
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -35,7 +35,7 @@ struct Page {
     path: Arc<str>,
 }
 
-/// What is known so far, and when each host may be asked next.
+/// The pages found so far, and the earliest time of the next request to each host.
 #[derive(Default)]
 struct Found {
     seen: BTreeSet<Page>,
@@ -69,7 +69,7 @@ impl Crawler {
                 let weight = if &*page.host == "large.example" { 2 } else { 1 };
                 Tenant::of(&page.host).weight(NonZeroU32::new(weight).unwrap_or(NonZeroU32::MIN))
             })
-            // No page is asked for twice within this, whoever wants it.
+            // A page is not requested twice within this time.
             .min_interval(Duration::from_millis(50))
             .on_drop(OnDrop::Retry)
             .build();
@@ -83,7 +83,7 @@ impl Crawler {
     fn add(&self, page: Page) {
         let new = self.found.lock().unwrap().seen.insert(page.clone());
         if new {
-            // What is deeper down is less urgent.
+            // Deeper pages are less urgent.
             let depth = i32::try_from(page.path.matches('/').count()).unwrap_or(i32::MAX);
             let options = AddOptions {
                 priority: Some(-depth),
@@ -93,7 +93,7 @@ impl Crawler {
         }
     }
 
-    /// Everything that was found was fetched or given up.
+    /// Whether every page was fetched or given up.
     fn is_finished(&self) -> bool {
         let found = self.found.lock().unwrap();
         found.pages.len() + found.given_up.len() == found.seen.len()
@@ -110,7 +110,7 @@ impl Crawler {
         }
     }
 
-    /// Hosts are asked one request in so long, whoever asks.
+    /// Minimum time between requests to a host, over all workers.
     async fn wait_for_turn(&self, host: &Arc<str>) {
         let turn = {
             let mut found = self.found.lock().unwrap();
@@ -133,7 +133,7 @@ impl Crawler {
         let cause = match answer {
             Ok(Ok(Answer::Links(links))) => {
                 let count = links.len();
-                // Before the page counts as fetched: nothing else may be left to do.
+                // Before the page counts as fetched: otherwise the crawl could end here.
                 for link in links {
                     self.add(link);
                 }
@@ -156,7 +156,7 @@ impl Crawler {
     }
 }
 
-/// A request with a line and a host, as HTTP/1.0 wants it.
+/// An HTTP/1.0 request with a request line and a host.
 async fn fetch(server: std::net::SocketAddr, page: &Page) -> io::Result<Answer> {
     let mut stream = TcpStream::connect(server).await?;
     let request = format!("GET {} HTTP/1.0\r\nHost: {}\r\n\r\n", page.path, page.host);
@@ -174,7 +174,7 @@ async fn fetch(server: std::net::SocketAddr, page: &Page) -> io::Result<Answer> 
         }
         return Ok(Answer::Failed(cause));
     }
-    // A link a line: host and path.
+    // One link a line: host and path.
     let links = body.lines().filter_map(|line| {
         let (host, path) = line.split_once(' ')?;
         let (host, path) = (host.into(), path.into());
@@ -183,8 +183,8 @@ async fn fetch(server: std::net::SocketAddr, page: &Page) -> io::Result<Answer> 
     Ok(Answer::Links(links.collect()))
 }
 
-/// A web of its own: two hosts, pages that link deeper and to each other, some that fail at first and one
-/// that always does.
+/// A small web: two hosts, pages that link deeper and to each other, some that fail at first and one that
+/// always fails.
 async fn serve(listener: TcpListener) {
     let failed: Arc<Mutex<BTreeSet<String>>> = Arc::default();
     let mut connections = JoinSet::new();
@@ -218,12 +218,12 @@ async fn answer(mut stream: TcpStream, failed: Arc<Mutex<BTreeSet<String>>>) -> 
     stream.shutdown().await
 }
 
-/// What came of it.
+/// Result of the crawl.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) fetched: usize,
     pub(crate) given_up: Vec<String>,
-    /// How many pages were still to be fetched when it was stopped.
+    /// Number of pages still to be fetched at the stop.
     pub(crate) left: usize,
 }
 
@@ -268,7 +268,7 @@ pub(crate) async fn crawl(stop: impl Future<Output = ()>) -> io::Result<Report> 
 async fn main() -> io::Result<()> {
     let ctrl_c = async {
         if tokio::signal::ctrl_c().await.is_err() {
-            // Then it runs to its end.
+            // The crawl runs to its end.
             std::future::pending::<()>().await;
         }
     };

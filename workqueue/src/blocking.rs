@@ -7,7 +7,7 @@ use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// Parks this thread, and is woken through its waker. Made once a thread.
+/// Parks its thread until its waker is used. One for each thread.
 pub(crate) struct Parker {
     shared: Arc<Unpark>,
     waker: Waker,

@@ -1,4 +1,4 @@
-//! How a queue is made.
+//! Configuration of a queue.
 
 use std::fmt;
 use std::hash::Hash;
@@ -15,19 +15,19 @@ use crate::queue::Queue;
 use crate::shared::Shared;
 use crate::state::{Rules, State, nanoseconds};
 
-/// What becomes of an [`Item`](crate::Item) that is dropped without an outcome: its worker panicked,
-/// or the future that worked on it was dropped.
+/// Outcome of an [`Item`](crate::Item) that is dropped unsettled: its worker panicked, or the future that
+/// processed it was dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDrop {
-    /// As [`Item::done`](crate::Item::done): it is not looked at again unless it is added again.
+    /// As [`Item::done`](crate::Item::done): the item does not run again unless it is added again.
     #[default]
     Done,
-    /// As [`Item::retry`](crate::Item::retry): counted as a failure, back after the limiter's delay.
+    /// As [`Item::retry`](crate::Item::retry): counted as a failure, requeued after the limiter's delay.
     Retry,
 }
 
-/// How a queue is to be; made by [`Queue::builder`].
+/// Configures a queue; made by [`Queue::builder`].
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder<T> {
     name: String,
@@ -76,67 +76,66 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Builder<T> {
         self
     }
 
-    /// Where randomness (for jitter) comes from. Default: [`Clock::system`].
+    /// Source of randomness for jitter. Default: [`Clock::system`].
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// How long failed items wait. Default: [`default_controller_rate_limiter`].
+    /// Limiter of failed items. Default: [`default_controller_rate_limiter`].
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<T>) -> Self {
         self.limiter = Arc::new(limiter);
         self
     }
 
-    /// What becomes of an item that is dropped without an outcome. Default: [`OnDrop::Done`].
+    /// Outcome of an item that is dropped unsettled. Default: [`OnDrop::Done`].
     pub fn on_drop(mut self, on_drop: OnDrop) -> Self {
         self.on_drop = on_drop;
         self
     }
 
-    /// Who counts. Default: nobody, at no cost.
+    /// Provider of metrics. Default: none, at no cost.
     pub fn metrics(mut self, provider: Arc<dyn MetricsProvider>) -> Self {
         self.metrics = Some(provider);
         self
     }
 
-    /// How many failure records are kept of keys that are neither wanted nor worked on; beyond
-    /// that the oldest is forgotten. Default: 100,000.
+    /// Maximum number of failure records of keys that are neither pending nor in flight. Beyond it the oldest
+    /// record is dropped. Default: 100,000.
     ///
-    /// Such a record stays behind when a key that failed ends with
-    /// [`Item::done`](crate::Item::done) or is cancelled.
+    /// Such a record remains when a key that failed ends with [`Item::done`](crate::Item::done) or is
+    /// cancelled.
     pub fn failure_records(mut self, limit: usize) -> Self {
         self.record_limit = limit;
         self
     }
 
-    /// After how long such a record is forgotten. Default: 1 hour.
+    /// Age at which such a record is dropped. Default: 1 hour.
     ///
-    /// Choose it longer than the longest back-off of the limiter (1000 s by default), or a key that
-    /// fails, is dropped and is added again begins with a short back-off each time.
+    /// Choose it longer than the longest back-off of the limiter (1000 s by default). Otherwise a key that
+    /// fails, is dropped and is added again starts with a short back-off each time.
     pub fn failure_expiry(mut self, expiry: Duration) -> Self {
         self.record_expiry = expiry;
         self
     }
 
-    /// From when on an item that is ready is overdue. `None`: never. Default: 60 s.
+    /// Age at which a ready item is overdue. `None`: never. Default: 60 s.
     ///
-    /// While an item of a lower priority is overdue, every second hand-out goes to the one of them
-    /// that has been ready for longest, so urgent work still gets half, and nothing starves: once an
-    /// item is overdue it is overtaken by urgent ones at most once for each overdue item before it,
-    /// and once more. Looked at are the next items of the priorities; where tenants take turns, that
-    /// is the one whose turn it is. Short times favour order over urgency.
+    /// While an item of a lower priority is overdue, every second hand-out goes to the overdue item that has
+    /// been ready longest. Urgent work still gets half, and nothing starves: urgent items overtake an overdue
+    /// item at most once for each overdue item before it, and once more. Only the next item of each priority
+    /// is compared; with tenants, the next item of the tenant whose turn it is. Short times favour order over
+    /// urgency.
     pub fn ageing(mut self, after: Option<Duration>) -> Self {
         self.ageing = after;
         self
     }
 
-    /// Lets tenants take turns among the items of one priority. Default: first come first served,
-    /// at no cost.
+    /// Lets tenants take turns among the items of one priority. Default: first come first served, at no cost.
     ///
-    /// `tenant` says whose an item is. A tenant of weight w has w items handed out in its turn; one
-    /// that has none is skipped and costs nothing. It is called with the queue locked, once when a
-    /// key becomes known: it must not block and must not use the queue.
+    /// `tenant` returns the tenant of an item. A tenant of weight w gets w items a turn; a tenant without items
+    /// is skipped and costs nothing. The queue calls `tenant` while it is locked, once for each new key:
+    /// `tenant` must not block and must not use the queue.
     ///
     /// ```
     /// use reeve_workqueue::{Queue, Tenant};
@@ -154,30 +153,29 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Builder<T> {
         self
     }
 
-    /// Whether an immediate add leaves a timer of its item alone, so that the item comes once more
-    /// when it is due. client-go: yes; controller-runtime: no. Default: no.
+    /// Whether an immediate add keeps the timer of its item, so that the item runs again when the timer is
+    /// due. client-go: yes; controller-runtime: no. Default: no.
     ///
-    /// With it, adds with a delay and adds without are apart: a delayed add of an item that is ready
-    /// is not lost in it either, and each has its own priority and reasons. An item is still with one
-    /// worker at a time. It costs a second slot for an item that waits.
+    /// With it, adds with and without a delay are separate: a delayed add of a ready item is kept too, and each
+    /// has its own priority and reasons. An item is still with one worker at a time. A delayed item costs a
+    /// second slot.
     pub fn keep_timers(mut self, keep: bool) -> Self {
         self.keep_timers = keep;
         self
     }
 
-    /// How long after it was handed out an item is not handed out again: adds meanwhile wait for the
-    /// rest of it, as if they had that delay. One that was [put back](crate::Item::put_back) was not handed out.
-    /// Default: none.
+    /// Minimum time between two hand-outs of an item: an add meanwhile is delayed for the rest of it. An item
+    /// that was [put back](crate::Item::put_back) does not count as handed out. Default: none.
     ///
-    /// What waits for that is delayed, not queued: a drain of what is queued drops it
-    /// ([`Drain::Delayed`](crate::Drain::Delayed) does not). Costs a slot and 40 bytes for each key that
-    /// was handed out within the interval.
+    /// Such an item is delayed, not queued: a drain of queued items drops it
+    /// ([`Drain::Delayed`](crate::Drain::Delayed) does not). Costs a slot and 40 bytes for each key that was
+    /// handed out within the interval.
     pub fn min_interval(mut self, interval: Duration) -> Self {
         self.min_interval = interval;
         self
     }
 
-    /// Makes the queue.
+    /// Builds the queue.
     #[must_use]
     pub fn build(self) -> Queue<T> {
         let origin = Instant::now();

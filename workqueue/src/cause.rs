@@ -1,13 +1,13 @@
-//! Why a run failed: what a limiter may look at, and what people want to read later.
+//! Causes of failures, for limiters and for snapshots.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many bytes of a message are kept.
+/// Maximum length of a message, in bytes.
 const KEPT: usize = 256;
 
-/// Why a run failed. See [`Item::retry_because`](crate::Item::retry_because).
+/// Cause of a failed run. See [`Item::retry_because`](crate::Item::retry_because).
 ///
 /// ```
 /// # use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct Cause {
 // === impl Cause ===
 
 impl Cause {
-    /// With a message for people; the first 256 bytes of it are kept until the item succeeds.
+    /// A cause with a message for people. Its first 256 bytes are kept until the item succeeds.
     #[must_use]
     pub fn new(message: impl fmt::Display) -> Self {
         let mut text = message.to_string();
@@ -39,16 +39,15 @@ impl Cause {
         }
     }
 
-    /// Of this kind: for limiters that treat kinds of failures differently. Default: empty.
+    /// Sets the kind of failure, for limiters that treat kinds differently. Default: empty.
     #[must_use]
     pub fn class(mut self, class: &'static str) -> Self {
         self.class = class;
         self
     }
 
-    /// Whoever refused asked not to be called again before so long (HTTP: `Retry-After`). The item
-    /// waits at least that long, whatever its limiter says; an add that says that something changed
-    /// still makes it ready.
+    /// Minimum delay that the server requested (HTTP: `Retry-After`). The item waits at least that long,
+    /// whatever its limiter returns; an immediate add still makes it ready.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
@@ -61,13 +60,13 @@ impl Cause {
         &self.message
     }
 
-    /// The kind of failure; empty if none was said.
+    /// The kind of failure; empty if none was set.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         self.class
     }
 
-    /// How long to wait at least, if that was said.
+    /// The minimum delay, if one was set.
     #[must_use]
     pub fn wait_at_least(&self) -> Option<Duration> {
         self.retry_after
@@ -80,7 +79,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// As a map of `class`, `message` and `retry_after` in seconds.
+/// Serialises as a map of `class`, `message` and `retry_after` in seconds.
 #[cfg(feature = "serde")]
 impl serde::Serialize for Cause {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,28 +1,28 @@
-//! Who shares a queue: one noisy tenant must not keep the others waiting.
+//! Tenants of a queue: one noisy tenant must not block the others.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU32;
 
-/// Whose item it is: a namespace, a customer, a cluster. Given by [`Builder::fair_by`](crate::Builder::fair_by).
+/// The tenant of an item: a namespace, a customer, a cluster. Set by [`Builder::fair_by`](crate::Builder::fair_by).
 ///
-/// Among items of one priority, tenants that have any take turns.
+/// Among items of one priority, tenants with items take turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tenant {
     pub(crate) id: u64,
     pub(crate) weight: NonZeroU32,
 }
 
-/// Says whose an item is.
+/// Returns the tenant of an item.
 pub(crate) type FairBy<T> = dyn Fn(&T) -> Tenant + Send + Sync;
 
 // === impl Tenant ===
 
 impl Tenant {
-    /// The tenant of this name, with weight 1. Names are told apart by a hash of 64 bits; should two
-    /// collide, they share their turns.
+    /// The tenant of this name, with weight 1. Tenants are identified by a 64-bit hash of the name; two names
+    /// with the same hash share their turns.
     #[must_use]
     pub fn of(name: impl Hash) -> Self {
-        // Its keys are fixed, so the order of a run does not depend on the process.
+        // The hasher has fixed keys, so the order does not depend on the process.
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         Self {
@@ -31,7 +31,7 @@ impl Tenant {
         }
     }
 
-    /// So many items a turn. If items of one tenant differ in it, the one added last counts.
+    /// Items a turn. If items of one tenant have different weights, the item added last counts.
     #[must_use]
     pub fn weight(mut self, weight: NonZeroU32) -> Self {
         self.weight = weight;

@@ -1,4 +1,4 @@
-//! An item that was handed out, to be settled exactly once.
+//! The guard of an item that was handed out. It is settled exactly once.
 
 use std::fmt;
 use std::hash::Hash;
@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use crate::builder::OnDrop;
 use crate::cause::Cause;
-use crate::mailbox::Letter;
+use crate::op_buffer::DeferredOp;
 use crate::reason::{CustomReasons, Reason, ReasonBits};
 use crate::shared::Shared;
 use crate::state::{Now, Outcome, Taken};
 
-/// An item that was handed out: until it is settled, nobody else gets it.
+/// An item that was handed out. No other worker gets it until it is settled.
 ///
-/// Each way to settle it consumes it, so it is settled once (client-go accepts a `Done` for an item
-/// that nobody has, and may then queue it twice). Dropping it settles it as the queue was configured
-/// with [`Builder::on_drop`](crate::Builder::on_drop); so a worker that panics, or a future that is
-/// dropped, leaves the queue in order.
-#[must_use = "dropping an item settles it as `OnDrop` says"]
+/// Each method that settles an item consumes it, so it is settled once (client-go accepts a `Done` for an
+/// item that no worker has, and may then queue it twice). Dropping an item settles it as
+/// [`Builder::on_drop`](crate::Builder::on_drop) configures, so a worker that panics and a future that is
+/// dropped leave the queue in order.
+#[must_use = "dropping an item settles it as `OnDrop` configures"]
 pub struct Item<T: Hash + Eq + Clone + 'static> {
     shared: Arc<Shared<T>>,
     key: T,
@@ -28,9 +28,9 @@ pub struct Item<T: Hash + Eq + Clone + 'static> {
     priority: i32,
     failures: u32,
     reasons: ReasonBits,
-    /// When it was handed out, in nanoseconds of the queue.
+    /// Time of the hand-out, in nanoseconds of the queue.
     started: u64,
-    /// What dropping it means; `None` when it is settled.
+    /// Outcome of a drop; `None` once the item is settled.
     on_drop: Option<OnDrop>,
 }
 
@@ -54,20 +54,20 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
         item
     }
 
-    /// Processed. The failure record is left as it is (controller-runtime: a terminal error).
+    /// Processed. The failure record is kept (controller-runtime: a terminal error).
     pub fn done(mut self) {
         self.end(false);
     }
 
-    /// Processed well: the failure record is cleared.
+    /// Processed successfully: clears the failure record.
     pub fn forget(mut self) {
         self.end(true);
     }
 
-    /// Failed: counted, and back after the limiter's delay with the same priority. Returns the
-    /// item's own back-off; the wait for a token, if the limiter has any, comes on top.
+    /// Failed: counts the failure and requeues the item after the limiter's delay, with the same priority.
+    /// Returns the item's own back-off; the wait for a token, if the limiter has any, is added to it.
     ///
-    /// If the item was added again meanwhile it is back at once; the failure counts all the same.
+    /// If the item was added again meanwhile, it is ready at once; the failure is counted in either case.
     pub fn retry(mut self) -> Duration {
         let priority = self.priority;
         self.settle(Outcome::Retry {
@@ -76,25 +76,24 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
         })
     }
 
-    /// As [`Item::retry`], and says why: the limiter sees it, the item waits as long as
-    /// [`Cause::retry_after`] asks for at least, and the message shows in snapshots until the item
-    /// succeeds.
+    /// As [`Item::retry`], with a cause: the limiter gets it, the item waits at least for
+    /// [`Cause::retry_after`], and snapshots show the message until the item succeeds.
     pub fn retry_because(mut self, cause: Cause) -> Duration {
         let priority = self.priority;
         let cause = Some(cause);
         self.settle(Outcome::Retry { priority, cause })
     }
 
-    /// Processed well, and wanted again after `delay` with the same priority: the failure record is
-    /// cleared. If the item was added again meanwhile it is back at once, and `delay` is forgotten.
+    /// Processed successfully, and requeued after `delay` with the same priority: clears the failure record.
+    /// If the item was added again meanwhile, it is ready at once and `delay` is ignored.
     pub fn requeue_after(mut self, delay: Duration) {
         let priority = self.priority;
         self.settle(Outcome::After { delay, priority });
     }
 
-    /// Not processed: back in the queue after `delay` as it was handed out, with its priority, its reasons and its
-    /// failures. If the item was added again meanwhile it is back when that add is due, and `delay` is forgotten. For
-    /// [`Builder::min_interval`](crate::Builder::min_interval) it was not handed out, as far as what is added later goes.
+    /// Not processed: requeued after `delay` with the priority, reasons and failures of the hand-out. If the item was
+    /// added again meanwhile, it is ready when that add is due and `delay` is ignored. The hand-out does not count for
+    /// the [`Builder::min_interval`](crate::Builder::min_interval) of later adds.
     pub fn put_back(mut self, delay: Duration) {
         let (priority, reasons) = (self.priority, self.reasons);
         self.settle(Outcome::Back {
@@ -104,24 +103,24 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
         });
     }
 
-    /// The priority it was handed out with, or was set to since.
+    /// The priority of the hand-out, or the one set since.
     #[must_use]
     pub fn priority(&self) -> i32 {
         self.priority
     }
 
-    /// The priority with which [`Item::retry`], [`Item::requeue_after`] and [`Item::put_back`] put it back.
+    /// Sets the priority with which [`Item::retry`], [`Item::requeue_after`] and [`Item::put_back`] requeue the item.
     pub fn set_priority(&mut self, priority: i32) {
         self.priority = priority;
     }
 
-    /// How often in a row it had failed when it was handed out: 0 for a first attempt.
+    /// Failures in a row before this hand-out: 0 for a first attempt.
     #[must_use]
     pub fn attempts(&self) -> u32 {
         self.failures
     }
 
-    /// Why it was added: the reasons of all adds that collapsed into this run.
+    /// The reasons of all adds that collapsed into this run.
     #[must_use]
     pub fn reasons(&self) -> Vec<Reason> {
         if self.reasons == ReasonBits::default() {
@@ -135,16 +134,16 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
         })
     }
 
-    /// Ends the run; nothing follows from it.
+    /// Ends the run without requeueing the item.
     fn end(&mut self, forget: bool) {
-        // A limiter that panics is not asked again when the item is dropped for that.
+        // The drop after a panic of the limiter must not call the limiter again.
         self.on_drop = Some(OnDrop::Done);
         let place = self.place;
-        self.shared.leave_or_apply(Letter::Settle { place, forget });
+        self.shared.submit(DeferredOp::Settle { place, forget });
         self.ended(&self.shared.now());
     }
 
-    /// Ends the run with a wish for another one.
+    /// Ends the run and requeues the item.
     fn settle(&mut self, outcome: Outcome) -> Duration {
         self.on_drop = Some(OnDrop::Done);
         let place = self.place;

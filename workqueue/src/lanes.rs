@@ -1,4 +1,4 @@
-//! Tenants taking turns: one lane each, in rotation, as long as it has items.
+//! Turns of tenants: one lane for each tenant with items, in rotation.
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -12,7 +12,7 @@ use crate::slots::Slot;
 pub(crate) struct Lanes {
     by_tenant: HashMap<u64, u32>,
     lanes: Slab<Lane>,
-    /// Whose turn it is comes first.
+    /// The lane whose turn it is comes first.
     rotation: List,
 }
 
@@ -21,7 +21,7 @@ struct Lane {
     links: Links,
     items: List,
     weight: u32,
-    /// How many items of its turn it has left.
+    /// Items left in the current turn.
     credit: u32,
 }
 
@@ -58,7 +58,7 @@ impl Lanes {
         lane.items.push_back(slots, index);
     }
 
-    /// Takes out an item; `turn` says whether it was handed out, which its tenant's turn is charged for.
+    /// Removes an item; `turn` charges it to the turn of its tenant, because it was handed out.
     pub(crate) fn remove<T>(
         &mut self,
         slots: &mut Slab<Slot<T>>,
@@ -90,7 +90,7 @@ impl Lanes {
         self.lanes[self.rotation.first()?].items.first()
     }
 
-    /// The items, tenant after tenant.
+    /// The items, by tenant.
     pub(crate) fn iter<'a, T>(
         &'a self,
         slots: &'a Slab<Slot<T>>,
@@ -109,7 +109,7 @@ impl Lanes {
         }
     }
 
-    /// How many tenants there is memory for.
+    /// Number of tenants that fit into the allocated memory.
     #[cfg(test)]
     pub(crate) fn capacity(&self) -> usize {
         self.lanes.capacity().max(self.by_tenant.capacity())

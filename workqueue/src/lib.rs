@@ -1,8 +1,8 @@
 //! A work queue that deduplicates, delays, rate-limits and prioritises.
 //!
-//! Producers [`add`](Queue::add) keys, workers [`get`](Queue::get) them. What a key names may have
-//! changed once or a thousand times before a worker comes to it; it is processed once, and looks at
-//! how things are then.
+//! Producers [`add`](Queue::add) keys, workers [`get`](Queue::get) them. The object behind a key may have
+//! changed once or a thousand times before a worker gets the key; it is processed once, in its current
+//! state.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -25,43 +25,41 @@
 //! | Higher priorities first; first come first served within one. Adds of a queued item merge to the higher priority; one that rises goes to the end of its new priority. | controller-runtime: `AddWithOpts` |
 //! | Of several delays the earlier counts. An immediate add removes the timer. A delayed add of an item that is ready changes nothing. | controller-runtime; client-go keeps the timer |
 //! | A delay counts from the call. | client-go; controller-runtime counts from a later flush |
-//! | Items that become ready by themselves do so in the order of their times, whoever looks and whenever. | ours |
+//! | Items become ready by themselves in the order of their times, whatever operation applies them, and when. | ours |
 //! | A failed item waits its own back-off, then takes a token, first come first served. | ours; client-go reserves at the call and never gives back |
 //! | [`Item::retry`] and [`Item::requeue_after`] keep the priority. | controller-runtime |
 //! | [`Item::forget`] and [`Item::requeue_after`] clear the failures, [`Item::done`] and [`Item::put_back`] do not. | controller-runtime: result table |
 //! | After shutdown adds are refused (and counted), what waits is dropped, what is ready is handed out. | client-go: `ShutDown` |
-//! | A drain waits for all that was ready, and for what was added again while it was worked on. | client-go's intent; it returns early when nothing is in flight |
-//! | An unsettled item that is dropped does what [`OnDrop`] says. | ours |
-//! | Keys that are done are dropped together: up to 64 stay a moment longer while others are ready or in flight. An idle queue keeps none. | ours |
+//! | A drain waits for all ready items, and for items that were added again while in flight. | client-go's intent; it returns early when nothing is in flight |
+//! | An unsettled item that is dropped is settled as [`OnDrop`] configures. | ours |
+//! | Slots of finished keys are freed in groups: up to 64 remain for a moment while others are ready or in flight. An idle queue keeps none. | ours |
 //! | An item that has been ready for longer than [`Builder::ageing`] gets every second hand-out, whatever its priority. | ours |
-//! | Within one priority, tenants that have items take turns if [`Builder::fair_by`] says who they are. | ours |
-//! | A key rests for [`Builder::min_interval`] after it was handed out; an add with [`Debounce`] is ready once it has been quiet. | ours |
-//! | With [`Builder::keep_timers`] an immediate add leaves the timer alone. | client-go: `AddAfter` |
-//! | A failed item waits at least as long as its [`Cause`] asks for. | ours |
-//! | A shutdown waits for nothing, for what is in flight, ready, or delayed, until a deadline, and reports what was left. | ours; client-go drops what is delayed without a word |
+//! | Within one priority, tenants with items take turns if [`Builder::fair_by`] is set. | ours |
+//! | A key rests for [`Builder::min_interval`] after a hand-out; an add with [`Debounce`] is ready after a quiet time. | ours |
+//! | With [`Builder::keep_timers`] an immediate add keeps the timer. | client-go: `AddAfter` |
+//! | A failed item waits at least for its [`Cause::retry_after`]. | ours |
+//! | A shutdown waits for nothing, or for items in flight, ready, or delayed, until a deadline, and reports what was left. | ours; client-go drops delayed items silently |
 //!
 //! # When things go wrong
 //!
-//! * *A worker panics, or its future is dropped*: its item is settled as [`OnDrop`] says. A controller
-//!   chooses [`OnDrop::Retry`], so that nothing is lost.
-//! * *A waiting `get` is dropped*: it passes on what it was woken for, and the timers if it drove them.
-//! * *A waiting `get` is neither polled nor dropped*: an item it was told of waits for another worker
-//!   to look, and timers it drives wait for the same. Anyone who looks takes both over.
-//! * *A limiter, a tenant's function, a key's `Eq` or `Clone` panics*: the operation has not taken place,
-//!   and the queue is usable; an item whose limiter panicked is settled as done. Items of a batch that were
-//!   taken before are settled as [`OnDrop`] says. An add that found the queue locked has returned by then:
+//! * *A worker panics, or its future is dropped*: its item is settled as [`OnDrop`] configures. A controller
+//!   uses [`OnDrop::Retry`], so that nothing is lost.
+//! * *A waiting `get` is dropped*: it passes its wake-up on, and the timers if it drives them.
+//! * *A waiting `get` is neither polled nor dropped*: an item it was woken for waits until another worker
+//!   calls the queue, and so do the timers it drives. Any call takes both over.
+//! * *A limiter, a tenant's function, a key's `Eq` or `Clone` panics*: the operation has no effect, and the
+//!   queue is usable; an item whose limiter panicked is settled as done. Items of a batch that were taken
+//!   before are settled as [`OnDrop`] configures. An add that found the queue locked has returned by then:
 //!   if its key's `Eq` panics, the panic's message is printed, and the caller does not see it.
-//! * *Keys fail for ever*: a key's record is one slot; records of keys that nobody wants any more are
-//!   bounded by [`Builder::failure_records`] and forgotten after [`Builder::failure_expiry`].
-//! * *A million items are due at once*: each look moves up to 256 of them, so the lock is never held
-//!   for long; whoever drives the timers looks again at once.
-//! * *A task adds a great many items and never yields*: tokio keeps the worker that it woke on the
-//!   task's own thread, where it waits for the task to yield. Yield now and then, or add from a
-//!   blocking thread.
-//! * *Workers are slower than producers*: the queue holds each key once, so it is bounded by the number
-//!   of keys there are.
+//! * *Keys fail indefinitely*: the record of a key is one slot; records of keys that are no longer pending
+//!   are bounded by [`Builder::failure_records`] and dropped after [`Builder::failure_expiry`].
+//! * *A million items are due at once*: an operation moves up to 256 of them, so the lock is held briefly;
+//!   the driver of the timers repeats at once.
+//! * *A task adds many items and never yields*: tokio keeps the woken worker on the task's own thread,
+//!   where it waits for the task to yield. Yield now and then, or add from a blocking thread.
+//! * *Workers are slower than producers*: the queue holds each key once, so the number of keys bounds it.
 //!
-//! # Which test has which counterpart
+//! # Tests and their counterparts
 //!
 //! | client-go | here, in `tests/it/client_go.rs` |
 //! |---|---|
@@ -102,7 +100,7 @@
 //! | fuzz | `no_add_of_many_threads_is_missed_and_no_item_is_with_two_workers`, `tests/it/model` |
 //! | virtual time | every test with a delay runs under tokio's paused time |
 //!
-//! | what neither has | here |
+//! | neither has | here |
 //! |---|---|
 //! | equal shares | `of_keys_that_all_requeue_at_once_each_runs_as_often` (`tests/it/liveness.rs`), `keys_that_requeue_at_once_run_equally_often_…` (`tests/it/fairness.rs`) |
 //! | ageing | `an_overdue_item_gets_every_second_hand_out`, `urgent_work_that_never_ends_does_not_keep_the_rest_waiting_for_ever` (`tests/it/fairness.rs`) |
@@ -113,7 +111,7 @@
 //! | causes | `an_item_waits_as_long_as_it_was_asked_to_at_least`, `a_limiter_sees_why_an_item_failed_and_so_does_a_snapshot` |
 //! | drains with deadlines | `a_drain_ends_at_its_deadline_and_says_what_was_left`, `a_drain_of_what_is_delayed_waits_until_it_is_due_and_done` |
 //! | memory | `memory_is_given_back_after_a_burst_though_a_few_keys_stay` (`src/state/tests.rs`) |
-//! | adds and ends of runs that do not wait for the lock | `adds_do_not_wait_for_the_lock_and_keep_their_order`, `what_is_left_during_an_operation_that_panics_wakes_a_worker_all_the_same` and others in `tests/it/letters.rs`; `tests/it/schedules.rs` |
+//! | deferred operations | `adds_do_not_wait_for_the_lock_and_keep_their_order`, `what_is_left_during_an_operation_that_panics_wakes_a_worker_all_the_same` and others in `tests/it/deferred.rs`; `tests/it/schedules.rs` |
 //! | a key whose own code panics | `a_key_that_panics_leaves_the_queue_in_order` (`tests/it/panics.rs`) |
 //!
 //! `tests/it/model` holds random sequences of all operations against a reference implementation;
@@ -132,8 +130,8 @@ mod item;
 mod lanes;
 pub mod limiter;
 mod list;
-mod mailbox;
 pub mod metrics;
+mod op_buffer;
 mod options;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
@@ -142,10 +140,10 @@ mod ready;
 mod reason;
 mod shared;
 mod shutdown;
-mod side;
 mod slab;
 mod slots;
 mod snapshot;
+mod sparse_map;
 mod state;
 mod sync;
 mod timers;

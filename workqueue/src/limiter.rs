@@ -1,10 +1,10 @@
-//! How long a failed item waits, and how fast failed items leave together.
+//! Delays of failed items, and the rate at which failed items leave together.
 //!
-//! The queue itself counts failures, in the slot of the key; a limiter turns the count into a
-//! [`Delay`]. A delay has two parts: the item's own back-off, and, where a [`TokenBucket`] is
-//! involved, the wait for a token after it. Tokens are taken when items are released, first come
-//! first served, so an item that is cancelled or merged with an immediate add leaves no debt
-//! (client-go reserves when the item is added, and the reservation is never given back).
+//! The queue counts failures in the slot of the key; a limiter turns the count into a [`Delay`]. A delay
+//! has two parts: the item's own back-off and, with a [`TokenBucket`], the wait for a token after it. A
+//! token is taken when an item is released, first come first served, so an item that is cancelled or
+//! merged with an immediate add leaves no debt (client-go reserves a token when the item is added, and
+//! never gives it back).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,20 +20,20 @@ use tokio::time::Instant;
 
 use crate::cause::Cause;
 
-/// Says how long a failed item waits.
+/// Returns the delay of a failed item.
 ///
 /// Called with the queue locked: it must not block and must not use the queue.
 pub trait RateLimiter<T>: Send + Sync + 'static {
-    /// How long the item waits after this failure.
+    /// The delay after this failure.
     fn when(&self, failure: &Failure<'_, T>) -> Delay;
 
-    /// The item's failure record was cleared. For limiters that keep records of their own.
+    /// Called when the item's failure record was cleared, for limiters that keep records of their own.
     fn forget(&self, _item: &T) {}
 
-    /// May the first item in line leave at `at`? Takes a token, or says when to ask again.
+    /// Takes a token for the first item in the token queue at `at`, or returns the time of the next try.
     ///
-    /// Asked only for items whose [`Delay`] leaves something to wait for after the back-off.
-    /// `at` does not go back, and may be a moment that has passed.
+    /// Called only for items whose [`Delay`] leaves a wait after the back-off. `at` never decreases, and may
+    /// lie in the past.
     ///
     /// # Errors
     /// The earliest time at which there may be a token.
@@ -42,26 +42,26 @@ pub trait RateLimiter<T>: Send + Sync + 'static {
     }
 }
 
-/// A failure of an item, as a limiter sees it.
+/// A failure of an item, as passed to a limiter.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Failure<'a, T> {
-    /// What failed.
+    /// The item that failed.
     pub item: &'a T,
-    /// How often it had failed in a row before: 0 for the first failure.
+    /// Failures in a row before this one: 0 for the first failure.
     pub failures: u32,
-    /// Why, if the worker said so ([`Item::retry_because`](crate::Item::retry_because)).
+    /// The cause, if the worker set one ([`Item::retry_because`](crate::Item::retry_because)).
     pub cause: Option<&'a Cause>,
-    /// Randomness, for jitter: the one of the queue's clock.
+    /// Source of randomness for jitter, from the queue's clock.
     pub random: &'a Random,
 }
 
-/// How long a failed item waits.
+/// The delay of a failed item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// The item's own back-off. After it the item gets in line for a token.
+    /// The item's own back-off. After it the item enters the token queue.
     pub back_off: Duration,
-    /// When it goes without a token, counted like the back-off from the failure. `None`: never.
+    /// Time after which the item needs no token, counted from the failure. `None`: never.
     pub at_most: Option<Duration>,
 }
 
@@ -85,10 +85,10 @@ pub struct ItemFastSlow {
     fast_attempts: u32,
 }
 
-/// So many failed items a second, all together, with a burst.
+/// A common rate for all failed items, with a burst.
 ///
 /// client-go: `TypedBucketRateLimiter`; but a token is taken when an item is released. Clones share
-/// the bucket, so several queues may draw from one.
+/// the bucket, so several queues can share one rate.
 #[derive(Clone, Debug)]
 pub struct TokenBucket(Arc<Bucket>);
 
@@ -99,7 +99,7 @@ struct Bucket {
     started: Instant,
 }
 
-/// The time governor sees: the moment whose release is being decided.
+/// The clock of governor: the time whose release is being decided.
 #[derive(Clone, Debug, Default)]
 struct Moment(Arc<AtomicU64>);
 
@@ -108,11 +108,11 @@ struct Moment(Arc<AtomicU64>);
 /// client-go: `TypedMaxOfRateLimiter`.
 pub struct MaxOf<T> {
     members: Vec<Box<dyn RateLimiter<T>>>,
-    /// How many members have given the first item in line its token already.
+    /// Number of members that have already given the first item in the token queue its token.
     granted: AtomicUsize,
 }
 
-/// A limiter whose delay, the wait for a token included, is cut at a maximum.
+/// A limiter whose delay, with the wait for a token, is cut at a maximum.
 ///
 /// client-go: `TypedWithMaxWaitRateLimiter`.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ pub struct WithMaxWait<L> {
     max: Duration,
 }
 
-/// What a controller uses: per item 5 ms · 2ⁿ up to 1000 s, all items together 10 a second with a
+/// The default of controllers: per item 5 ms · 2ⁿ up to 1000 s, all items together 10 a second with a
 /// burst of 100. client-go: `DefaultTypedControllerRateLimiter`.
 #[must_use]
 pub fn default_controller_rate_limiter<T: 'static>() -> MaxOf<T> {
@@ -133,7 +133,7 @@ pub fn default_controller_rate_limiter<T: 'static>() -> MaxOf<T> {
 // === impl Delay ===
 
 impl Delay {
-    /// This long, and no token.
+    /// A fixed delay without a token.
     #[must_use]
     pub fn exactly(delay: Duration) -> Self {
         Self {
@@ -142,7 +142,7 @@ impl Delay {
         }
     }
 
-    /// This long, then a token.
+    /// A back-off, then a token.
     #[must_use]
     pub fn then_token(back_off: Duration) -> Self {
         Self {
@@ -151,7 +151,7 @@ impl Delay {
         }
     }
 
-    /// Not below this.
+    /// Raises the delay to `least`.
     #[must_use]
     pub fn at_least(mut self, least: Duration) -> Self {
         self.back_off = self.back_off.max(least);
@@ -179,8 +179,8 @@ impl ItemExponentialFailure {
         }
     }
 
-    /// Lengthens each delay by up to `factor` of itself, chosen evenly; the maximum holds. Spreads
-    /// items that failed together.
+    /// Lengthens each delay by a uniform random share of up to `factor`, within the maximum. Spreads items
+    /// that failed together.
     #[must_use]
     pub fn jitter(mut self, factor: f64) -> Self {
         self.jitter = factor;
@@ -193,7 +193,7 @@ impl ItemExponentialFailure {
         1u32.checked_shl(failures)
             .and_then(|factor| self.base.checked_mul(factor))
             .or_else(|| {
-                // Beyond 2^31 times the base; only a tiny base is still below its maximum there.
+                // Beyond 2^31 times the base, only a tiny base is still below its maximum.
                 let doubled = self.base.checked_mul(1 << 31)?;
                 doubled.checked_mul(1u32.checked_shl(failures - 31)?)
             })
@@ -246,9 +246,9 @@ impl<T> RateLimiter<T> for ItemFastSlow {
 // === impl TokenBucket ===
 
 impl TokenBucket {
-    /// `per_second` tokens a second, and `burst` at once when none was taken for long.
+    /// `per_second` tokens a second, with a `burst` after an idle time.
     ///
-    /// A rate that is not above zero is taken as one token in 1000 s; a burst of 0 as 1.
+    /// A rate of zero or less counts as one token in 1000 s; a burst of 0 counts as 1.
     #[must_use]
     pub fn new(per_second: f64, burst: u32) -> Self {
         const SLOWEST: Duration = Duration::from_secs(1000);
@@ -298,7 +298,7 @@ impl GovernorClock for Moment {
 // === impl MaxOf ===
 
 impl<T> MaxOf<T> {
-    /// No limiter yet: no delay.
+    /// No limiter: no delay.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -307,7 +307,7 @@ impl<T> MaxOf<T> {
         }
     }
 
-    /// And this one.
+    /// Adds a limiter.
     #[must_use]
     pub fn and(mut self, limiter: impl RateLimiter<T>) -> Self {
         self.members.push(Box::new(limiter));
@@ -350,8 +350,8 @@ impl<T: 'static> RateLimiter<T> for MaxOf<T> {
     }
 
     fn release(&self, at: Instant) -> Result<(), Instant> {
-        // The queue asks for one item at a time: a token that one member has given is kept for the
-        // first in line until the other members have given theirs.
+        // The queue releases one item at a time: a token of one member is kept for the first item in the token
+        // queue until the other members have given theirs.
         let granted = self.granted.load(Ordering::Relaxed);
         for (index, member) in self.members.iter().enumerate().skip(granted) {
             if let Err(later) = member.release(at) {
@@ -367,7 +367,7 @@ impl<T: 'static> RateLimiter<T> for MaxOf<T> {
 // === impl WithMaxWait ===
 
 impl<L> WithMaxWait<L> {
-    /// `inner`, but `max` at most.
+    /// Limits the delays of `inner` to `max`.
     #[must_use]
     pub fn new(inner: L, max: Duration) -> Self {
         Self { inner, max }

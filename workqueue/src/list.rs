@@ -1,5 +1,4 @@
-//! A doubly linked list through the places of a [`Slab`]: first in, first out, and out of the middle
-//! in O(1).
+//! A doubly linked list through the entries of a [`Slab`]: first in, first out, with removal in O(1).
 
 use crate::slab::{NONE, Slab};
 
@@ -89,7 +88,7 @@ impl List {
         self.len -= 1;
     }
 
-    /// The places of the list, first to last.
+    /// The indices of the list, first to last.
     pub(crate) fn iter<'a, V: Linked>(
         &self,
         slab: &'a Slab<V>,

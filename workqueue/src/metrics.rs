@@ -1,4 +1,4 @@
-//! What a queue tells about itself: events pushed as they happen, gauges read when asked for.
+//! Metrics of a queue: events are pushed as they happen, gauges are read on request.
 //!
 //! No task polls: what client-go and controller-runtime refresh every 500 ms (unfinished work, the
 //! longest running worker) is computed at the scrape. The depth is read, not counted, so it cannot
@@ -7,12 +7,12 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-/// Makes the metrics of queues; given to [`Builder::metrics`](crate::Builder::metrics).
+/// Makes the metrics of queues; passed to [`Builder::metrics`](crate::Builder::metrics).
 pub trait MetricsProvider: Send + Sync {
     /// Called once when a queue is built. `gauges` can be upgraded as long as the queue lives.
     ///
-    /// `name` and `controller` are the labels of the queue; they are the same unless the builder
-    /// was told otherwise.
+    /// `name` and `controller` are the labels of the queue; they are equal unless the builder sets
+    /// [`controller`](crate::Builder::controller).
     fn queue(
         &self,
         name: &str,
@@ -21,33 +21,33 @@ pub trait MetricsProvider: Send + Sync {
     ) -> Box<dyn QueueMetrics>;
 }
 
-/// Events of one queue, told as they happen. Called without the queue's lock.
+/// Events of one queue, called as they happen and without the queue's lock.
 pub trait QueueMetrics: Send + Sync {
-    /// So many items became ready (adds that found their item ready already are not counted).
+    /// `items` became ready. Adds of items that were ready already are not counted.
     fn added(&self, items: u64);
-    /// So many adds had to wait, for a delay or a limiter.
+    /// `adds` were delayed, by a delay or a limiter.
     fn retried(&self, adds: u64);
-    /// An item was handed out that had been ready for so long.
+    /// An item was handed out, `waited` after it became ready.
     fn started(&self, waited: Duration);
-    /// Work on an item ended after so long.
+    /// Work on an item ended after `worked`.
     fn finished(&self, worked: Duration);
 }
 
-/// What can be read from a queue at any time.
+/// The gauges of a queue, readable at any time.
 pub trait Gauges: Send + Sync {
-    /// Reads the gauges: one short look under the queue's lock.
+    /// Reads the gauges, in one short operation under the queue's lock.
     fn read(&self) -> Readings;
 }
 
 /// The gauges of a queue at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Readings {
-    /// How many items are to be handed out, by priority. Includes items that are being worked on
-    /// and were added again. A priority that was in use before may be there with 0.
+    /// Number of items to hand out, by priority. Includes items in flight that were added again. A
+    /// priority that was in use before may be there with 0.
     pub depth: Vec<(i32, usize)>,
-    /// How long all unfinished runs have taken, summed up.
+    /// Sum of the times of all unfinished runs.
     pub unfinished: Duration,
-    /// How long the longest unfinished run has taken.
+    /// Time of the longest unfinished run.
     pub longest_running: Duration,
 }
 

@@ -1,30 +1,29 @@
-//! How an item is to be added.
+//! Options of an add.
 
 use std::time::Duration;
 
 use crate::reason::{CustomReasons, Reason, ReasonBits};
-use crate::state::Wish;
+use crate::state::AddRequest;
 
-/// The priority of what is not urgent: initial lists and resyncs. controller-runtime: `LowPriority`.
+/// The priority of initial lists and resyncs, which are not urgent. controller-runtime: `LowPriority`.
 pub const LOW_PRIORITY: i32 = -100;
 
-/// How an item is to be added. See [`Queue::add_with`](crate::Queue::add_with).
+/// Options of an add. See [`Queue::add_with`](crate::Queue::add_with).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AddOptions {
-    /// Ready after this long. `None`: now.
+    /// Delay. `None`: ready now.
     pub after: Option<Duration>,
-    /// Counted as a failure, and ready after the limiter's delay; with `after` too, whichever is
-    /// earlier.
+    /// Counts a failure, and delays by the limiter; with `after` too, the earlier time counts.
     pub rate_limited: bool,
-    /// Higher ones are handed out first. `None`: 0.
+    /// Higher priorities are handed out first. `None`: 0.
     pub priority: Option<i32>,
-    /// Why; handed out with the item.
+    /// The reason, handed out with the item.
     pub reason: Option<Reason>,
-    /// Ready once no such add has come for a while. With other delays too, whichever is earlier.
+    /// Ready after a time without another such add. With other delays too, the earlier time counts.
     pub debounce: Option<Debounce>,
 }
 
-/// Ready once it has been quiet: each add with it pushes the time away, up to a limit.
+/// Ready after a quiet time: each such add postpones the item, up to a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Debounce {
     pub(crate) quiet: Duration,
@@ -34,12 +33,12 @@ pub struct Debounce {
 // === impl AddOptions ===
 
 impl AddOptions {
-    /// Whether the add has to look at the clock.
+    /// Whether the add has to read the clock.
     pub(crate) fn needs_time(&self) -> bool {
         self.after.is_some() || self.rate_limited || self.debounce.is_some()
     }
 
-    /// The reason, unless its number is known to the queue only.
+    /// The reason, unless it is a custom one, whose number only the queue has.
     pub(crate) fn plain_reason(&self) -> Option<ReasonBits> {
         match self.reason {
             None => Some(ReasonBits::default()),
@@ -47,8 +46,8 @@ impl AddOptions {
         }
     }
 
-    pub(crate) fn wish(&self, custom: &mut CustomReasons) -> Wish {
-        Wish {
+    pub(crate) fn request(&self, custom: &mut CustomReasons) -> AddRequest {
+        AddRequest {
             after: self.after,
             rate_limited: self.rate_limited,
             debounce: self.debounce,
@@ -64,7 +63,7 @@ impl AddOptions {
 // === impl Debounce ===
 
 impl Debounce {
-    /// Ready once no such add has come for `quiet`; ten times that after the first one at the latest.
+    /// Ready after `quiet` without another such add; at the latest ten times that after the first one.
     #[must_use]
     pub fn new(quiet: Duration) -> Self {
         Self {
@@ -73,7 +72,7 @@ impl Debounce {
         }
     }
 
-    /// Ready this long after the first add at the latest. What is below the quiet time counts as that.
+    /// Ready this long after the first add at the latest, and never before the quiet time.
     #[must_use]
     pub fn at_most(mut self, at_most: Duration) -> Self {
         self.at_most = at_most.max(self.quiet);

@@ -11,12 +11,12 @@
 //! | `workqueue_longest_running_processor_seconds` | gauge | `name`, `controller` |
 //! | `workqueue_retries_total` | counter | `name`, `controller` |
 //!
-//! The gauges are read from the queues at each scrape. Queues that share their labels are told as their sum. With the
-//! last of them all their series go, so that queues may come and go without end; one that is made later under the same
-//! labels counts from zero (client-go keeps what a queue counted for ever).
+//! The gauges are read from the queues at each scrape. Queues with equal labels are reported as their sum. When the last
+//! of them is dropped, their series are removed, so that any number of queues may come and go; a later queue with the
+//! same labels counts from zero (client-go keeps the counts of a queue).
 //!
-//! A queue may have more priorities than a dashboard can bear: the highest 25 that it had have labels of their own, the
-//! others are summed up under `exceeded_cardinality_limit` (controller-runtime#3419, which knows the first 25).
+//! A queue may have more priorities than a dashboard can show: the highest 25 have labels of their own, the others are
+//! summed up under `exceeded_cardinality_limit` (controller-runtime#3419 keeps the first 25).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -35,8 +35,8 @@ use prometheus_client::registry::Registry;
 
 use crate::metrics::{Gauges, MetricsProvider, QueueMetrics, Readings};
 
-/// So many priorities of one queue have labels of their own, as in controller-runtime.
-const PRIORITIES_TOLD_APART: usize = 25;
+/// Number of priorities of one queue with labels of their own, as in controller-runtime.
+const LABELLED_PRIORITIES: usize = 25;
 const TOO_MANY_PRIORITIES: &str = "exceeded_cardinality_limit";
 
 type Labels = [(&'static str, String); 2];
@@ -64,11 +64,11 @@ struct Shared {
     retries: Family<Labels, Counter>,
     queue_duration: Family<Labels, Histogram, fn() -> Histogram>,
     work_duration: Family<Labels, Histogram, fn() -> Histogram>,
-    /// The queues that are, by their labels. Series are made and removed under this lock.
+    /// The live queues, by their labels. Series are made and removed under this lock.
     sources: Mutex<BTreeMap<Labels, Source>>,
 }
 
-/// What one queue counts into. When it is dropped, the queue is gone.
+/// The series of one queue. Dropped with the queue.
 struct Pushed {
     shared: Arc<Shared>,
     labels: Labels,
@@ -82,10 +82,10 @@ struct Pushed {
 /// The queues of the same labels.
 #[derive(Default)]
 struct Source {
-    /// By number; one that is being built cannot be read yet.
+    /// Queues by number; a queue that is being built cannot be upgraded yet.
     queues: BTreeMap<u64, Weak<dyn Gauges>>,
     next: u64,
-    /// Priorities with a label of their own; they stay, so that a series does not come and go.
+    /// Priorities with a label of their own. They are kept, so that a series does not come and go.
     priorities: BTreeSet<i32>,
 }
 
@@ -201,11 +201,11 @@ impl Source {
 
     fn sums(&mut self, readings: Vec<Readings>) -> Sums {
         let depths = || readings.iter().flat_map(|readings| &readings.depth);
-        // 0 is what a queue without priorities uses: it is there from the beginning.
+        // A queue without priorities uses 0, which is there from the beginning.
         self.priorities.insert(0);
         self.priorities
             .extend(depths().map(|&(priority, _)| priority));
-        while self.priorities.len() > PRIORITIES_TOLD_APART {
+        while self.priorities.len() > LABELLED_PRIORITIES {
             // The highest keep their labels.
             self.priorities.pop_first();
         }
@@ -232,7 +232,7 @@ impl Source {
 // === impl Shared ===
 
 impl Shared {
-    /// Forgets a queue, and with the last of its labels their series.
+    /// Removes a queue, and the series of its labels when it was the last.
     fn forget(&self, labels: &Labels, number: u64) {
         let mut sources = self.sources.lock();
         let Some(source) = sources.get_mut(labels) else {
@@ -249,7 +249,7 @@ impl Shared {
         self.work_duration.remove(labels);
     }
 
-    /// Reads the queues. Not under our lock: this may turn out to be who holds a queue last.
+    /// Reads the queues. Without our lock: this may drop the last handle of a queue, which takes the lock.
     fn sums(&self) -> Vec<(Labels, Sums)> {
         let queues: Vec<(Labels, Vec<Arc<dyn Gauges>>)> = {
             let sources = self.sources.lock();

@@ -1,4 +1,4 @@
-//! The handle of a queue: what producers call.
+//! The handle of a queue, for producers.
 
 use std::fmt;
 use std::hash::Hash;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builder::Builder;
-use crate::mailbox::Letter;
+use crate::op_buffer::DeferredOp;
 use crate::options::AddOptions;
 use crate::shared::Shared;
 
@@ -24,24 +24,23 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
         Self::builder().build()
     }
 
-    /// How a queue is to be.
+    /// Configures a queue.
     pub fn builder() -> Builder<T> {
         Builder::new()
     }
 
-    /// Wants `item` processed now.
+    /// Adds `item`, to be processed now.
     ///
-    /// client-go: `Add`. An item that waits in the queue already is not queued twice; one that is
-    /// being worked on runs again after; one that waits for a time is ready now, and its timer is
-    /// gone (controller-runtime).
+    /// client-go: `Add`. A queued item is not queued twice; an item in flight runs again afterwards; a delayed
+    /// item is ready now, and its timer is removed (controller-runtime).
     pub fn add(&self, item: T) {
         self.add_with(item, AddOptions::default());
     }
 
-    /// Wants `item` processed `delay` from now. Any length: what is beyond 584 years never comes.
+    /// Adds `item`, to be processed after `delay`. A delay beyond 584 years never ends.
     ///
-    /// client-go: `AddAfter`. The earlier of several times wins. If the item is ready already, or
-    /// runs and was added again, it is processed once, now (controller-runtime).
+    /// client-go: `AddAfter`. The earlier of several times counts. If the item is ready already, or
+    /// was added again while in flight, it is processed once, now (controller-runtime).
     pub fn add_after(&self, item: T, delay: Duration) {
         self.add_with(
             item,
@@ -52,9 +51,9 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
         );
     }
 
-    /// Counts a failure of `item` and wants it processed after the limiter's delay.
+    /// Counts a failure of `item` and adds it with the limiter's delay.
     ///
-    /// client-go: `AddRateLimited`. Workers rather call [`Item::retry`](crate::Item::retry).
+    /// client-go: `AddRateLimited`. Workers should use [`Item::retry`](crate::Item::retry).
     pub fn add_rate_limited(&self, item: T) {
         self.add_with(
             item,
@@ -65,18 +64,17 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
         );
     }
 
-    /// Wants `item` processed as `options` say.
+    /// Adds `item` with `options`.
     ///
-    /// controller-runtime: `AddWithOpts`. An add of an item that is wanted already merges with it:
-    /// the higher priority, the earlier time. One whose priority rises goes to the end of its new
-    /// priority.
+    /// controller-runtime: `AddWithOpts`. An add of a pending item merges with it: the higher priority and the
+    /// earlier time count. An item whose priority rises goes to the end of its new priority.
     pub fn add_with(&self, item: T, options: AddOptions) {
         let hash = self.0.hash(&item);
-        if self.0.leaves_letters
+        if self.0.can_defer
             && !options.needs_time()
             && let Some(reasons) = options.plain_reason()
         {
-            self.0.leave_or_apply(Letter::Add {
+            self.0.submit(DeferredOp::Add {
                 key: item,
                 hash,
                 priority: options.priority.unwrap_or(0),
@@ -85,26 +83,26 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
             return;
         }
         self.0.update(options.needs_time(), |core, now, effects| {
-            let wish = options.wish(&mut core.state.custom_reasons);
-            core.state.add(hash, item, &wish, now, effects);
+            let request = options.request(&mut core.state.custom_reasons);
+            core.state.add(hash, item, &request, now, effects);
         });
     }
 
-    /// As [`Queue::add`] for each of many, under few locks: for bursts, as from an informer that lists.
+    /// As [`Queue::add`] for each item, with few lock operations: for bursts, as from an initial list.
     pub fn add_all(&self, items: impl IntoIterator<Item = T>) {
         self.add_all_with(items, AddOptions::default());
     }
 
-    /// As [`Queue::add_with`] for each of many, in their order, under few locks.
+    /// As [`Queue::add_with`] for each item, in order, with few lock operations.
     ///
-    /// Others get the lock in between, so workers may begin before the last one is added.
+    /// The lock is released in between, so workers may begin before the last item is added.
     pub fn add_all_with(&self, items: impl IntoIterator<Item = T>, options: AddOptions) {
         const SLICE: usize = 256;
         let mut items = items.into_iter();
         let mut expected = items.size_hint().0;
         let mut slice: Vec<(u32, T)> = Vec::with_capacity(SLICE.min(expected.max(1)));
         loop {
-            // The caller's iterator and the hashing are not worth holding the lock for.
+            // The caller's iterator and the hashing run without the lock.
             slice.extend(
                 items
                     .by_ref()
@@ -115,22 +113,22 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
                 return;
             }
             self.0.update(options.needs_time(), |core, now, effects| {
-                // Most are new in a burst: the table grows once, not again and again.
+                // Most keys of a burst are new: the table grows once.
                 if expected > SLICE {
                     core.state.slots.reserve(expected);
                 }
-                let wish = options.wish(&mut core.state.custom_reasons);
+                let request = options.request(&mut core.state.custom_reasons);
                 for (hash, item) in slice.drain(..) {
-                    core.state.add(hash, item, &wish, now, effects);
+                    core.state.add(hash, item, &request, now, effects);
                 }
             });
             expected = 0;
         }
     }
 
-    /// Takes back every add of `item` that was not handed out yet: it is not ready, waits for
-    /// nothing, and does not run again after the run it may be in. Returns whether there was one.
-    /// Its failure record stays; see [`Queue::forget`].
+    /// Revokes every add of `item` that was not handed out yet: it is neither ready nor delayed, and does not
+    /// run again after a current run. Returns whether there was such an add. The failure record is kept; see
+    /// [`Queue::forget`].
     pub fn cancel(&self, item: &T) -> bool {
         let hash = self.0.hash(item);
         self.0.update(false, |core, now, effects| {
@@ -146,7 +144,7 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
         });
     }
 
-    /// How often in a row `item` has failed; counts up to 65,535. client-go: `NumRequeues`.
+    /// Failures of `item` in a row; counts up to 65,535. client-go: `NumRequeues`.
     #[must_use]
     pub fn num_requeues(&self, item: &T) -> u32 {
         let hash = self.0.hash(item);
@@ -154,15 +152,14 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
             .update(true, |core, now, _| core.state.failures(hash, item, now))
     }
 
-    /// How many items are ready to be handed out. Items that wait or are being worked on are not
-    /// counted. client-go: `Len`.
+    /// Number of ready items. Delayed items and items in flight are not counted. client-go: `Len`.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.catch_up();
         self.0.update(false, |core, _, _| core.state.ready.len())
     }
 
-    /// Nothing is ready to be handed out.
+    /// Whether no item is ready.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -1,8 +1,8 @@
-//! What is to be handed out: the highest priority first; within it by turns of the tenants if there
-//! are any, else first come first served.
+//! Ready items: the highest priority first; within it by turns of the tenants if there are any, else first
+//! come first served.
 //!
 //! *Ageing*: an item that has been ready for longer than a limit is overdue. While the next item of a
-//! lower priority is, every second hand-out goes to the longest-ready of those.
+//! lower priority is overdue, every second hand-out goes to the one that has been ready longest.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,32 +10,32 @@ use std::collections::BTreeMap;
 use crate::fairness::Tenant;
 use crate::lanes::Lanes;
 use crate::list::List;
-use crate::side::Side;
 use crate::slab::Slab;
 use crate::slots::Slot;
+use crate::sparse_map::SparseMap;
 
-/// Priorities that have no item now, but stay in the map so that it does not churn.
+/// Number of empty priorities that stay in the map, so that it does not churn.
 const KEPT_EMPTY: usize = 8;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
     classes: BTreeMap<Reverse<i32>, Class>,
     len: usize,
-    /// After how long an item is overdue.
+    /// Age at which an item is overdue.
     ageing: Option<u64>,
-    /// No item of a lower priority is overdue before this. Zero: not known.
+    /// No item of a lower priority is overdue before this time. Zero: unknown.
     overdue_from: u64,
-    /// The last hand-out went by priority, past an overdue item.
+    /// The last hand-out was by priority, past an overdue item.
     owed: bool,
-    /// Whose item a slot holds, if tenants take turns.
-    tenants: Option<Side<Tenant>>,
+    /// The tenant of each slot, if tenants take turns.
+    tenants: Option<SparseMap<Tenant>>,
 }
 
 /// The items of one priority.
 #[derive(Debug, Default)]
 struct Class {
     len: usize,
-    /// Without tenants.
+    /// The items, without tenants.
     items: List,
     lanes: Option<Box<Lanes>>,
 }
@@ -64,7 +64,7 @@ impl Ready {
     pub(crate) fn new(ageing: Option<u64>, fair: bool) -> Self {
         Self {
             ageing,
-            tenants: fair.then(Side::default),
+            tenants: fair.then(SparseMap::default),
             ..Self::default()
         }
     }
@@ -77,14 +77,14 @@ impl Ready {
         self.len == 0
     }
 
-    /// Whose item the slot holds, until [`Ready::leave`].
+    /// Sets the tenant of the slot, until [`Ready::leave`].
     pub(crate) fn enter(&mut self, index: u32, tenant: Tenant) {
         if let Some(tenants) = &mut self.tenants {
             tenants.insert(index, tenant);
         }
     }
 
-    /// The slot is given back.
+    /// The slot is freed.
     pub(crate) fn leave(&mut self, index: u32) {
         if let Some(tenants) = &mut self.tenants {
             tenants.remove(index);
@@ -112,7 +112,7 @@ impl Ready {
 
     /// Takes the slot out of the items of its own priority.
     pub(crate) fn remove<T>(&mut self, slots: &mut Slab<Slot<T>>, index: u32) {
-        // What comes after it may have been ready for longer.
+        // An item behind it may have been ready for longer.
         self.overdue_from = 0;
         self.take_out(slots, index, false);
     }
@@ -137,7 +137,7 @@ impl Ready {
         }
     }
 
-    /// Who is next at `now`. To be taken by [`Ready::take`].
+    /// The next item at `now`, for [`Ready::take`].
     pub(crate) fn next<T>(&mut self, slots: &Slab<Slot<T>>, now: u64) -> Option<Next> {
         let mut classes = self.classes.values().filter(|class| class.len > 0);
         let index = classes.next()?.first()?;
@@ -176,8 +176,7 @@ impl Ready {
         self.take_out(slots, next.index, true);
     }
 
-    /// The slots in the order of handing out, but for ageing, and for turns of tenants: these come
-    /// one after the other.
+    /// The slots in the order of hand-out, without ageing, and with all items of a tenant together.
     pub(crate) fn iter<'a, T>(
         &'a self,
         slots: &'a Slab<Slot<T>>,
@@ -185,14 +184,14 @@ impl Ready {
         self.classes.values().flat_map(|class| class.iter(slots))
     }
 
-    /// How many items there are of each priority, highest first.
+    /// Number of items of each priority, highest first.
     pub(crate) fn depth(&self) -> impl Iterator<Item = (i32, usize)> + '_ {
         self.classes
             .iter()
             .map(|(priority, class)| (priority.0, class.len))
     }
 
-    /// How many tenants there is memory for.
+    /// Number of tenants that fit into the allocated memory.
     #[cfg(test)]
     pub(crate) fn capacity(&self) -> usize {
         let lanes = self
@@ -200,16 +199,16 @@ impl Ready {
             .values()
             .filter_map(|class| class.lanes.as_ref());
         let lanes = lanes.map(|lanes| lanes.capacity()).sum::<usize>();
-        lanes + self.tenants.as_ref().map_or(0, Side::capacity)
+        lanes + self.tenants.as_ref().map_or(0, SparseMap::capacity)
     }
 }
 
-/// Who is next.
+/// The next item to hand out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Next {
     pub(crate) index: u32,
-    /// Because it is overdue, past a higher priority.
+    /// Chosen because it is overdue, past a higher priority.
     overdue: bool,
-    /// By priority, past an overdue item.
+    /// Chosen by priority, past an overdue item.
     owes: bool,
 }

@@ -1,28 +1,28 @@
-//! Why an item was added: small, merged when adds collapse into one, handed out with the item.
+//! Reasons of adds: small, merged when adds collapse, handed out with the item.
 
 use std::fmt;
 
-/// Why an item was added.
+/// Reason of an add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
-    /// What the item names appeared.
+    /// The object appeared.
     Added,
-    /// It changed.
+    /// The object changed.
     Changed,
-    /// It went away.
+    /// The object was deleted.
     Deleted,
-    /// Something it owns, or that refers to it, changed.
+    /// An object that it owns, or that refers to it, changed.
     Owner,
-    /// It is looked at again though nothing changed.
+    /// A periodic run without a change.
     Resync,
-    /// A time came that an earlier run had asked for ([`Item::requeue_after`](crate::Item::requeue_after)).
+    /// An earlier run requeued it for this time ([`Item::requeue_after`](crate::Item::requeue_after)).
     Timer,
     /// An earlier run failed ([`Item::retry`](crate::Item::retry)).
     Retry,
-    /// Anything else. A queue tells the first 20 texts apart; later ones become [`Reason::Other`].
+    /// Anything else. A queue distinguishes the first 20 texts; later ones become [`Reason::Other`].
     Custom(&'static str),
-    /// A custom reason too many.
+    /// A custom reason beyond the first 20.
     Other,
 }
 
@@ -30,7 +30,7 @@ pub enum Reason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReasonBits(u32);
 
-/// The texts of the custom reasons a queue has seen.
+/// The texts of the custom reasons of a queue.
 #[derive(Debug, Default)]
 pub(crate) struct CustomReasons(Vec<&'static str>);
 
@@ -64,7 +64,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// As its text.
+/// Serialises as its text.
 #[cfg(feature = "serde")]
 impl serde::Serialize for Reason {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -75,13 +75,13 @@ impl serde::Serialize for Reason {
 // === impl ReasonBits ===
 
 impl ReasonBits {
-    /// Of one reason; `None` for a custom one, whose number only the queue knows.
+    /// The bits of one reason; `None` for a custom one, whose number only the queue has.
     pub(crate) fn plain(reason: Reason) -> Option<Self> {
         let bit = PLAIN.iter().position(|&plain| plain == reason)?;
         Some(Self(1 << bit))
     }
 
-    /// Whether none is a custom one.
+    /// Whether there is no custom reason.
     pub(crate) fn are_plain(self) -> bool {
         self.0 >> PLAIN.len() == 0
     }

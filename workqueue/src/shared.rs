@@ -1,8 +1,8 @@
 //! The queue behind its handles: the state and the waiters under one lock.
 //!
-//! Every operation goes through [`Shared::update`]: lock, apply what time has brought and what others
-//! have left, operate, restore the rules of the waiters, unlock; then wake, count, and drop what is to be
-//! dropped. Adds and ends of runs, which need no answer, do not wait for the lock: see [`crate::mailbox`].
+//! Every operation goes through [`Shared::update`]: lock, apply due timers and buffered operations, operate,
+//! restore the invariants of the waiters, unlock; then wake, count, and drop keys. Adds and ends of runs,
+//! which have no result, do not wait for the lock: see [`crate::op_buffer`].
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
@@ -14,19 +14,19 @@ use hashbrown::DefaultHashBuilder;
 use tokio::time::Instant;
 
 use crate::builder::OnDrop;
-use crate::mailbox::{Letter, Mailbox};
 use crate::metrics::{Gauges, QueueMetrics, Readings};
-use crate::slots::{Place, fold};
-use crate::state::{Effects, Now, Outcome, State, Wish};
+use crate::op_buffer::{DeferredOp, OpBuffer};
+use crate::slots::{SlotState, fold};
+use crate::state::{AddRequest, Effects, Now, Outcome, State};
 use crate::sync::{Mutex, MutexGuard};
 use crate::waiters::{Ticket, Waiters, Wakes};
 
 pub(crate) struct Shared<T> {
     core: Mutex<Core<T>>,
-    /// What was left for whoever holds the lock.
-    mailbox: Mailbox<T>,
-    /// An add calls no code of the user's but the key's own, so whoever holds the lock may do it.
-    pub(crate) leaves_letters: bool,
+    /// Operations for the lock's holder to apply.
+    op_buffer: OpBuffer<T>,
+    /// Whether an add can be deferred: it calls no user code but the key's own, so any thread may run it.
+    pub(crate) can_defer: bool,
     pub(crate) name: String,
     pub(crate) on_drop: OnDrop,
     pub(crate) metrics: Option<Box<dyn QueueMetrics>>,
@@ -35,20 +35,20 @@ pub(crate) struct Shared<T> {
 }
 
 pub(crate) struct Core<T> {
-    /// Letters that were taken out of the mailbox, to be applied.
-    letters: VecDeque<Letter<T>>,
+    /// Operations that were taken out of the buffer, to be applied.
+    ops: VecDeque<DeferredOp<T>>,
     pub(crate) state: State<T>,
     pub(crate) waiters: Waiters,
-    /// Who waits for the end of a drain.
+    /// Wakers of drains.
     drains: Vec<Waker>,
 }
 
-/// What a look into the queue found.
-pub(crate) enum Look<R> {
+/// Result of a poll of the queue.
+pub(crate) enum TakeResult<R> {
     Taken(R),
     /// Shut down, and nothing left.
     Closed,
-    /// Nothing yet. The driver of the timers sleeps until the time given.
+    /// Nothing is ready. The driver of the timers sleeps until the given time.
     Wait(Option<u64>),
 }
 
@@ -62,16 +62,16 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
         on_drop: OnDrop,
         metrics: Option<Box<dyn QueueMetrics>>,
     ) -> Self {
-        let leaves_letters = !state.is_fair();
+        let can_defer = !state.is_fair();
         Self {
-            leaves_letters,
+            can_defer,
             core: Mutex::new(Core {
-                letters: VecDeque::new(),
+                ops: VecDeque::new(),
                 state,
                 waiters: Waiters::new(),
                 drains: Vec::new(),
             }),
-            mailbox: Mailbox::new(),
+            op_buffer: OpBuffer::new(),
             name,
             on_drop,
             metrics,
@@ -88,7 +88,7 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
         Now::new(self.origin)
     }
 
-    /// Runs an operation. If it `needs_time`, the clock is read before the lock is taken.
+    /// Runs an operation. With `needs_time`, the clock is read before the lock is taken.
     pub(crate) fn update<R>(
         &self,
         needs_time: bool,
@@ -96,37 +96,36 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
     ) -> R {
         let now = self.now();
         if needs_time {
-            // Where nobody waits for it. So times may come a little out of order; nothing depends
-            // on it.
+            // Without the lock. So times may be slightly out of order, which is harmless.
             now.read();
         }
-        let _emptied = Emptied(self);
+        let _flush = FlushOnDrop(self);
         self.operate(self.core.lock(), &now, false, operation)
     }
 
-    /// Has `letter` applied: at once if nobody holds the lock, and else by whoever does.
-    pub(crate) fn leave_or_apply(&self, letter: Letter<T>) {
-        let _emptied = Emptied(self);
-        let (guard, letter) = match self.core.try_lock() {
-            Some(guard) => (guard, letter),
-            None => match self.mailbox.leave(letter) {
+    /// Applies `op` at once if the queue is unlocked; otherwise the lock's holder applies it.
+    pub(crate) fn submit(&self, op: DeferredOp<T>) {
+        let _flush = FlushOnDrop(self);
+        let (guard, op) = match self.core.try_lock() {
+            Some(guard) => (guard, op),
+            None => match self.op_buffer.push(op) {
                 Ok(()) => return,
-                Err(letter) => (self.core.lock(), letter),
+                Err(op) => (self.core.lock(), op),
             },
         };
         self.operate(guard, &self.now(), false, |core, now, effects| {
-            core.apply(letter, now, effects);
+            core.apply(op, now, effects);
         });
     }
 
-    /// Applies what was left while the lock was held.
+    /// Applies operations that were buffered while the lock was held.
     ///
-    /// Others may leave more as fast as it is applied. After a few rounds they are to wait for the lock,
-    /// lest whoever is here never gets to its own work.
-    fn empty_mailbox(&self) {
+    /// Producers may buffer more as fast as they are applied. After a few rounds the buffer is closed, so that
+    /// this thread gets back to its own work.
+    fn flush(&self) {
         const ROUNDS: usize = if cfg!(shuttle) { 2 } else { 8 };
         for round in 1..=ROUNDS {
-            if !self.mailbox.has_letters() {
+            if !self.op_buffer.has_ops() {
                 return;
             }
             let Some(guard) = self.core.try_lock() else {
@@ -137,7 +136,7 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
         }
     }
 
-    /// Does what is to be done while the lock is held, `operation` last, and what is to be done after.
+    /// Runs all steps under the lock, `operation` last, then those after it.
     fn operate<R>(
         &self,
         guard: MutexGuard<'_, Core<T>>,
@@ -146,20 +145,20 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
         operation: impl FnOnce(&mut Core<T>, &Now, &mut Effects<T>) -> R,
     ) -> R {
         let mut effects = Effects::default();
-        // Woken when it is dropped: after the lock is released, and though the operation may panic.
+        // Dropped after the lock is released, also if the operation panics.
         let mut wakes = Wakes::default();
         let result = {
             let mut core = guard;
-            let roused = Roused {
+            let locked = WakeOnDrop {
                 core: &mut core,
                 wakes: &mut wakes,
             };
-            if roused.core.state.is_timed() {
-                roused.core.state.advance(now.read(), &mut effects);
+            if locked.core.state.is_timed() {
+                locked.core.state.advance(now.read(), &mut effects);
             }
-            self.mailbox.empty(&mut roused.core.letters, close);
-            roused.core.apply_letters(now, &mut effects);
-            operation(roused.core, now, &mut effects)
+            self.op_buffer.swap(&mut locked.core.ops, close);
+            locked.core.apply_deferred(now, &mut effects);
+            operation(locked.core, now, &mut effects)
         };
         drop(wakes);
         if let Some(metrics) = &self.metrics {
@@ -173,37 +172,37 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
         result
     }
 
-    /// Applies what time has brought, in slices, so that the lock is held shortly.
+    /// Applies due timers in slices, so that the lock is held briefly.
     pub(crate) fn catch_up(&self) {
         while self.update(true, |core, now, effects| {
             core.state.is_timed() && core.state.advance(now.read(), effects)
         }) {}
     }
 
-    /// Takes with `take`, or registers `waker` to be woken when there may be something.
-    pub(crate) fn look<R>(
+    /// Takes with `take`, or registers `waker`.
+    pub(crate) fn poll_take<R>(
         &self,
         ticket: &mut Ticket,
         waker: &Waker,
         take: impl FnOnce(&mut State<T>, &Now, &mut Effects<T>) -> Option<R>,
-    ) -> Look<R> {
-        let (look, old_waker) = self.update(true, |core, now, effects| {
-            core.waiters.looks(*ticket);
+    ) -> TakeResult<R> {
+        let (result, old_waker) = self.update(true, |core, now, effects| {
+            core.waiters.polled(*ticket);
             if let Some(taken) = take(&mut core.state, now, effects) {
-                return (Look::Taken(taken), core.waiters.leave(ticket));
+                return (TakeResult::Taken(taken), core.waiters.leave(ticket));
             }
             if core.state.is_closed() {
-                return (Look::Closed, core.waiters.leave(ticket));
+                return (TakeResult::Closed, core.waiters.leave(ticket));
             }
             let next = core.state.next_event();
             let (until, replaced) = core.waiters.park(ticket, waker, next, now.read());
-            (Look::Wait(until), replaced)
+            (TakeResult::Wait(until), replaced)
         });
         drop(old_waker);
-        look
+        result
     }
 
-    /// A waiter goes away without an item.
+    /// Removes a waiter that got no item.
     pub(crate) fn leave(&self, ticket: &mut Ticket) {
         if ticket.is_some() {
             let waker = self.update(false, |core, _, _| core.waiters.leave(ticket));
@@ -225,69 +224,69 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
     }
 }
 
-/// Looks for letters when it is dropped, which is after the lock was released, though the operation may
-/// have panicked: whoever left something found the lock taken, and does not see to it.
-struct Emptied<'a, T: Hash + Eq + Clone + 'static>(&'a Shared<T>);
+/// Applies buffered operations when dropped, which is after the lock was released, also if the operation
+/// panicked: their producers found the lock taken and have returned.
+struct FlushOnDrop<'a, T: Hash + Eq + Clone + 'static>(&'a Shared<T>);
 
-// === impl Emptied ===
+// === impl FlushOnDrop ===
 
-impl<T: Hash + Eq + Clone + 'static> Drop for Emptied<'_, T> {
+impl<T: Hash + Eq + Clone + 'static> Drop for FlushOnDrop<'_, T> {
     fn drop(&mut self) {
-        self.0.empty_mailbox();
+        self.0.flush();
     }
 }
 
-/// The queue while it is locked. Restores the rules of the waiters when it is dropped.
-struct Roused<'a, T: Hash + Eq + Clone + 'static> {
+/// The locked queue. Restores the invariants of the waiters when dropped.
+struct WakeOnDrop<'a, T: Hash + Eq + Clone + 'static> {
     core: &'a mut Core<T>,
     wakes: &'a mut Wakes,
 }
 
-// === impl Roused ===
+// === impl WakeOnDrop ===
 
-impl<T: Hash + Eq + Clone + 'static> Drop for Roused<'_, T> {
+impl<T: Hash + Eq + Clone + 'static> Drop for WakeOnDrop<'_, T> {
     fn drop(&mut self) {
-        self.core.rouse(self.wakes);
+        self.core.wake_waiters(self.wakes);
     }
 }
 
 // === impl Core ===
 
 impl<T: Hash + Eq + Clone + 'static> Core<T> {
-    /// Applies what others left. Should a key's own code panic, or a limiter's, it costs that add or that
-    /// call, and not whoever is here.
-    fn apply_letters(&mut self, now: &Now, effects: &mut Effects<T>) {
-        while let Some(letter) = self.letters.pop_front() {
-            let ends = match letter {
-                Letter::Add { .. } => None,
-                Letter::Settle { place, .. } => Some(place),
+    /// Applies buffered operations. A panic of a key's own code, or of a limiter, affects only that
+    /// operation.
+    fn apply_deferred(&mut self, now: &Now, effects: &mut Effects<T>) {
+        while let Some(op) = self.ops.pop_front() {
+            let ends = match op {
+                DeferredOp::Add { .. } => None,
+                DeferredOp::Settle { place, .. } => Some(place),
             };
-            let apply = AssertUnwindSafe(|| self.apply(letter, now, effects));
+            let apply = AssertUnwindSafe(|| self.apply(op, now, effects));
             if catch_unwind(apply).is_err()
                 && let Some(place) = ends
             {
-                // Its limiter panicked when it was to forget the failures. The run has ended all the same.
+                // The limiter panicked while it cleared the failures. The run has ended nevertheless.
                 self.state.settle(place, Outcome::Done, now, effects);
             }
         }
     }
 
-    fn apply(&mut self, letter: Letter<T>, now: &Now, effects: &mut Effects<T>) {
-        match letter {
-            Letter::Add {
+    fn apply(&mut self, op: DeferredOp<T>, now: &Now, effects: &mut Effects<T>) {
+        match op {
+            DeferredOp::Add {
                 key,
                 hash,
                 priority,
                 reasons,
             } => {
-                let wish = Wish {
+                let request = AddRequest {
                     priority,
                     reasons,
-                    ..Wish::default()
+                    ..AddRequest::default()
                 };
-                self.state.add(hash, key, &wish, now, effects);
+                self.state.add(hash, key, &request, now, effects);
             }
-            Letter::Settle { place, forget } => {
+            DeferredOp::Settle { place, forget } => {
                 let outcome = if forget {
                     Outcome::Forget
                 } else {
@@ -298,12 +297,13 @@ impl<T: Hash + Eq + Clone + 'static> Core<T> {
         }
     }
 
-    fn rouse(&mut self, wakes: &mut Wakes) {
+    fn wake_waiters(&mut self, wakes: &mut Wakes) {
         if self.waiters.waiting() > 0 {
             let next = self.state.next_event();
-            self.waiters.rouse(self.state.ready.len(), next, wakes);
+            self.waiters
+                .wake_waiters(self.state.ready.len(), next, wakes);
             if self.state.is_closed() {
-                self.waiters.rouse_all(wakes);
+                self.waiters.wake_all(wakes);
             }
         }
         if !self.drains.is_empty() && self.state.is_drained() {
@@ -327,9 +327,9 @@ impl<T: Hash + Eq + Clone + Send + 'static> Gauges for Shared<T> {
                 let took = Duration::from_nanos(now.saturating_sub(flight.started));
                 readings.unfinished += took;
                 readings.longest_running = readings.longest_running.max(took);
-                // Wanted again while in flight: counted as waiting, as the peers do.
+                // An item in flight that was added again counts as queued, as in client-go and controller-runtime.
                 let slot = &state.slots[flight.slot];
-                if slot.place == Place::Dirty {
+                if slot.state == SlotState::Dirty {
                     readings.count(slot.priority);
                 }
             }

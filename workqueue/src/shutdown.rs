@@ -1,4 +1,4 @@
-//! How a queue ends.
+//! Shutdown of a queue.
 
 use std::future::poll_fn;
 use std::hash::Hash;
@@ -7,36 +7,36 @@ use std::time::Duration;
 use crate::queue::Queue;
 use crate::state;
 
-/// What is waited for when a queue shuts down. See [`Queue::shut_down_with`].
+/// Items for which a shutdown waits. See [`Queue::shut_down_with`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Drain {
-    /// Nothing. What is ready is still handed out, if somebody asks.
+    /// None. Ready items are still handed out on request.
     Nothing,
-    /// What is being worked on. Nothing is handed out any more.
+    /// Items in flight. Nothing is handed out any more.
     InFlight,
-    /// And what is ready, and what was added again while it was worked on.
+    /// Also ready items, and items that were added again while in flight.
     #[default]
     Ready,
-    /// And what waits for a time or a token, which comes when it is due.
+    /// Also items that wait for a time or a token, until they are due.
     Delayed,
 }
 
-/// What was left when a queue had shut down.
+/// Items left after a shutdown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Left<T> {
-    /// How many items are still to be handed out, or were to run again after their current run.
+    /// Items still to be handed out, now or after their current run.
     pub ready: usize,
-    /// How many items were dropped while they waited for a time or a token, or wait still.
+    /// Items that were dropped while they waited for a time or a token, or are still waiting.
     pub waiting: usize,
-    /// How many items are being worked on.
+    /// Items in flight.
     pub in_flight: usize,
-    /// Some of them, up to 100: in flight, ready, then what waits.
+    /// Some of their keys, up to 100: in flight, ready, then waiting.
     pub keys: Vec<T>,
 }
 
-/// So many keys are reported.
+/// Maximum number of reported keys.
 const REPORTED: usize = 100;
 
 // === impl Left ===
@@ -52,16 +52,16 @@ impl<T> Left<T> {
 // === impl Queue ===
 
 impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
-    /// Refuses adds from now on and drops what waits for a time. What is ready is still handed
-    /// out; then [`Queue::get`] returns `None`. client-go: `ShutDown`.
+    /// Refuses adds from now on and drops delayed items. Ready items are still handed out; then
+    /// [`Queue::get`] returns `None`. client-go: `ShutDown`.
     ///
     /// Ends a drain that is in progress.
     pub fn shut_down(&self) {
         self.begin_shutdown(Drain::Nothing);
     }
 
-    /// Shuts down and waits until every item that was ready, and every item that was added again
-    /// while it was worked on, has been handed out and settled. client-go: `ShutDownWithDrain`.
+    /// Shuts down and waits until all ready items, and all items that were added again while in flight, have
+    /// been handed out and settled. client-go: `ShutDownWithDrain`.
     ///
     /// As [`Queue::shut_down_with`]`(`[`Drain::Ready`]`, None)`.
     pub async fn shut_down_with_drain(&self) {
@@ -69,12 +69,11 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
         poll_fn(|cx| self.0.poll_drained(cx)).await;
     }
 
-    /// Shuts down, waits for what `drain` says but no longer than `deadline`, and reports what was
-    /// left. Adds are refused from the first poll on, retries and requeues of items in flight too.
+    /// Shuts down, waits as `drain` requires until `deadline` at the latest, and reports the items that are
+    /// left. Adds are refused from the first poll on, and so are retries and requeues of items in flight.
     ///
-    /// When the deadline has passed nothing is handed out any more. Somebody has to work on the
-    /// items: without workers only the deadline, or [`Queue::shut_down`], ends a drain. Dropping the
-    /// future leaves the queue draining.
+    /// After the deadline nothing is handed out. Workers must process the items: without workers only the
+    /// deadline, or [`Queue::shut_down`], ends a drain. Dropping the future leaves the queue draining.
     ///
     /// # Panics
     /// If there is a deadline, and no tokio runtime with time enabled.
@@ -108,7 +107,7 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
         })
     }
 
-    /// Adds are refused. client-go: `ShuttingDown`.
+    /// Whether adds are refused. client-go: `ShuttingDown`.
     #[must_use]
     pub fn is_shutting_down(&self) -> bool {
         self.0.update(false, |core, _, _| {
@@ -116,7 +115,7 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
         })
     }
 
-    /// Returns what was dropped.
+    /// Returns the items that were dropped.
     fn begin_shutdown(&self, drain: Drain) -> Left<T> {
         self.0.update(false, |core, now, effects| {
             let how = match drain {

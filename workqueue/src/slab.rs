@@ -1,40 +1,40 @@
-//! Values in numbered places, kept in blocks: growing moves nothing, and an emptied block is given back.
+//! Values at stable indices, kept in blocks: growing moves nothing, and an empty block is freed.
 //!
-//! A place that is vacated is used again, so numbers stay small; the memory of a crowd that has gone is
-//! held back only by blocks in which somebody still stands.
+//! A vacant index is used again, so indices stay small. After a burst, only blocks that still hold a value
+//! keep their memory.
 
 use std::ops::{Index, IndexMut};
 
-/// No place.
+/// No index.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Places in a block.
+/// Entries in a block.
 const BLOCK: usize = 1024;
 const SHIFT: u32 = BLOCK.trailing_zeros();
-/// Empty blocks whose memory is kept for the next crowd.
+/// Number of empty blocks whose memory is kept for the next burst.
 const KEPT: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Slab<V> {
     blocks: Vec<Block<V>>,
-    /// Blocks that have a vacancy; the last one is used first.
+    /// Blocks with a vacancy; the last one is used first.
     open: Vec<u32>,
     len: usize,
-    /// Blocks that are empty and hold memory.
+    /// Empty blocks that hold memory.
     idle: usize,
 }
 
 #[derive(Debug)]
 struct Block<V> {
     entries: Vec<Entry<V>>,
-    /// Head of the vacant entries, linked; [`NONE`]: only what was never used is vacant.
+    /// Head of the linked list of vacant entries; [`NONE`]: only entries beyond the end are vacant.
     vacant: u32,
     taken: u32,
-    /// It is in the list of open blocks.
+    /// Whether it is in the list of open blocks.
     open: bool,
 }
 
-/// Costs no more than the value if that has a niche, which a test pins for slots and timers.
+/// As large as the value if the value has a niche. A test pins this for slots and timers.
 #[derive(Debug)]
 enum Entry<V> {
     Taken(V),
@@ -156,7 +156,7 @@ impl<V> Slab<V> {
         })
     }
 
-    /// How many values there is memory for.
+    /// Number of values that fit into the allocated memory.
     #[cfg(test)]
     pub(crate) fn capacity(&self) -> usize {
         let blocks = self.blocks.iter();

@@ -1,8 +1,8 @@
-//! Where a key lives: one slot a key, found by its hash, linked into at most one list.
+//! Storage of keys: one slot a key, found by its hash, linked into at most one list.
 //!
-//! The hash is computed once, outside the lock; after that a key is its slot's index. A slot is
-//! kept while its key is wanted, in flight, or something is remembered of it, and is given back after.
-//! It is 48 bytes for a key of two words; what few keys have stands in side tables.
+//! The hash is computed once, outside the lock; after that the index of the slot stands for the key. A slot
+//! is kept while its key is pending or in flight, or has a record, and is freed afterwards. It is 48 bytes
+//! for a key of two words; rare data is kept in side tables.
 
 use std::hash::Hash;
 
@@ -18,25 +18,25 @@ pub(crate) use crate::slab::NONE;
 /// A time that never comes.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Below this many keys in a table, memory is not worth giving back.
+/// Tables with less capacity keep their memory.
 const WORTH_KEEPING: usize = 4096 / TABLES;
 
-/// Where a key stands. Being in flight is kept beside it: a key in flight may be wanted again.
+/// State of a slot. `IN_FLIGHT` is a flag of its own: a key in flight may be pending again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Not wanted. Either in flight, or kept for what is remembered of it.
-    Unwanted,
+pub(crate) enum SlotState {
+    /// Either in flight, or kept for its record.
+    NotPending,
     /// To be handed out: in the list of its priority.
     Ready,
-    /// To be handed out once its current run has ended.
+    /// To be handed out when its current run has ended.
     Dirty,
-    /// Becomes ready, or joins the line, later: it has a timer.
+    /// Ready, or in the token queue, later: it has a timer.
     Waiting,
-    /// Its own back-off has passed; stands in line for a token.
-    InLine,
+    /// Its own back-off has passed; it is in the token queue.
+    AwaitingToken,
 }
 
-/// What is true of a slot besides its place.
+/// Flags of a slot besides its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags(u8);
 
@@ -44,54 +44,53 @@ impl Flags {
     pub(crate) const IN_FLIGHT: Self = Self(1);
     /// In the list of failure records.
     pub(crate) const RECORDED: Self = Self(2);
-    /// What its timer is for is to join the line, not to become ready.
-    pub(crate) const JOINS: Self = Self(4);
-    /// It waits for more than one time: they stand in a side table.
+    /// Its timer moves it to the token queue, instead of making it ready.
+    pub(crate) const TO_TOKEN_QUEUE: Self = Self(4);
+    /// It waits for more than one time: they are in a side table.
     pub(crate) const WAITS_LONG: Self = Self(8);
-    /// The message of its last failure stands in a side table.
+    /// The cause of its last failure is in a side table.
     pub(crate) const EXPLAINED: Self = Self(16);
-    /// It has a double that waits for a time of its own.
-    pub(crate) const DOUBLED: Self = Self(32);
-    /// It is a double: not in the table; its hash is the slot it is the double of.
-    pub(crate) const DOUBLE: Self = Self(64);
-    /// Nothing is left of it: about to be given back, unless it is wanted again before.
+    /// It has a shadow that waits for a time of its own.
+    pub(crate) const HAS_SHADOW: Self = Self(32);
+    /// It is a shadow: not in the hash table; its `hash` is the index of the slot it belongs to.
+    pub(crate) const IS_SHADOW: Self = Self(64);
+    /// Nothing is left of it: about to be freed, unless it is added again before.
     pub(crate) const LEAVING: Self = Self(128);
 }
 
 #[derive(Debug)]
 pub(crate) struct Slot<T> {
     pub(crate) key: T,
-    /// Ready or dirty: since when (nanoseconds of the queue; zero if nobody asked for it).
-    /// Waiting or in line: its timer, or [`NONE`]. Recorded: since when.
+    /// Ready or dirty: since when (nanoseconds of the queue; zero if no option needs it).
+    /// Waiting or in the token queue: its timer, or [`NONE`]. Recorded: since when.
     pub(crate) at: u64,
     links: Links,
     pub(crate) hash: u32,
     pub(crate) priority: i32,
     pub(crate) reasons: ReasonBits,
-    /// Failures in a row. Counts up to 65,535.
+    /// Failures in a row, up to 65,535.
     pub(crate) failures: u16,
-    pub(crate) place: Place,
+    pub(crate) state: SlotState,
     flags: Flags,
 }
 
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     slots: Slab<Slot<T>>,
-    /// By the upper bits of the hash: each grows for itself, so that nobody waits for all to be moved.
+    /// Indexed by the upper bits of the hash. Each grows by itself, so that no operation moves all entries.
     tables: [HashTable<u32>; TABLES],
 }
 
-/// Tables, as a power of two.
+/// Number of tables, as a power of two.
 const TABLE_BITS: u32 = 5;
 const TABLES: usize = 1 << TABLE_BITS;
 
-/// The table in which a hash is.
+/// The table of a hash.
 fn table_of(hash: u32) -> usize {
     (hash >> (u32::BITS - TABLE_BITS)) as usize
 }
 
-/// Spreads 32 bits over the 64 that a table looks at: it takes both ends, and the upper bits are the
-/// same within a table.
+/// Spreads 32 bits over 64: a hash table uses both ends, and the upper bits are equal within one table.
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << (32 + TABLE_BITS) | u64::from(hash)
 }
@@ -114,7 +113,7 @@ impl<T> Slot<T> {
             priority: 0,
             reasons: ReasonBits::default(),
             failures: 0,
-            place: Place::Unwanted,
+            state: SlotState::NotPending,
             flags: Flags::default(),
         }
     }
@@ -165,7 +164,7 @@ impl<T: Hash + Eq> Slots<T> {
             .copied()
     }
 
-    /// The slot of `key`, and whether it is new; a new one is unwanted. Gives the key back when it was
+    /// The slot of `key`, and whether it is new; a new one is not pending. Returns the key if it was
     /// there already, so that it is dropped outside the lock.
     pub(crate) fn find_or_insert(&mut self, hash: u32, key: T) -> (u32, Option<T>) {
         let slots = &self.slots;
@@ -187,17 +186,17 @@ impl<T: Hash + Eq> Slots<T> {
         }
     }
 
-    /// A second slot for the key of slot `of`, which is not found by it.
-    pub(crate) fn insert_double(&mut self, key: T, of: u32) -> u32 {
+    /// Adds a second slot for the key of slot `of`, which a lookup does not find.
+    pub(crate) fn insert_shadow(&mut self, key: T, of: u32) -> u32 {
         let mut slot = Slot::new(key, of);
-        slot.set(Flags::DOUBLE, true);
+        slot.set(Flags::IS_SHADOW, true);
         self.slots.insert(slot)
     }
 
-    /// Vacates a slot and gives back its key. The slot is in no list.
+    /// Frees a slot and returns its key. The slot must not be in a list.
     pub(crate) fn remove(&mut self, index: u32) -> T {
         let slot = self.slots.remove(index);
-        if slot.is(Flags::DOUBLE) {
+        if slot.is(Flags::IS_SHADOW) {
             return slot.key;
         }
         let table = &mut self.tables[table_of(slot.hash)];
@@ -211,14 +210,14 @@ impl<T: Hash + Eq> Slots<T> {
         slot.key
     }
 
-    /// Reads what [`Slots::remove`] needs of the table.
-    pub(crate) fn look_ahead(&self, index: u32) {
+    /// Prefetches the memory that [`Slots::remove`] needs of the table.
+    pub(crate) fn prefetch(&self, index: u32) {
         let hash = self.slots[index].hash;
         let table = &self.tables[table_of(hash)];
         std::hint::black_box(table.find(spread(hash), |&other| other == index));
     }
 
-    /// Makes room for so many keys more.
+    /// Reserves memory for `more` keys.
     pub(crate) fn reserve(&mut self, more: usize) {
         let slots = &self.slots;
         for table in &mut self.tables {
@@ -226,7 +225,7 @@ impl<T: Hash + Eq> Slots<T> {
         }
     }
 
-    /// The slots, to link them.
+    /// The slots, for linking.
     pub(crate) fn slab(&mut self) -> &mut Slab<Slot<T>> {
         &mut self.slots
     }
@@ -235,7 +234,7 @@ impl<T: Hash + Eq> Slots<T> {
         &self.slots
     }
 
-    /// How many keys there is memory for: in slots, in the table.
+    /// Number of keys that fit into the allocated memory: of slots, of the tables.
     #[cfg(test)]
     pub(crate) fn capacity(&self) -> (usize, usize) {
         let tables = self.tables.iter().map(HashTable::capacity);

@@ -1,4 +1,4 @@
-//! What a queue holds at one moment, for people who wonder why nothing happens.
+//! Snapshots of a queue, for debugging.
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -6,33 +6,36 @@ use std::time::Duration;
 use crate::cause::Cause;
 use crate::queue::Queue;
 use crate::reason::Reason;
-use crate::slots::{Flags, Place};
+use crate::slots::{Flags, SlotState};
 use crate::state::{Shutdown, State};
 
-/// What a queue holds at one moment. See [`Queue::snapshot`].
+/// Contents of a queue at one moment. See [`Queue::snapshot`].
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Snapshot<T> {
     /// The name of the queue.
     pub name: String,
-    /// How many items are ready to be handed out.
+    /// Number of ready items.
     pub ready: usize,
-    /// How many items wait for a time.
+    /// Number of items that wait for a time.
     pub waiting: usize,
-    /// How many items have waited for their time and wait for a token.
+    /// Number of items that have waited for their time and wait for a token.
     pub in_line: usize,
-    /// How many items are being worked on.
+    /// Number of items in flight.
     pub in_flight: usize,
-    /// How many keys are known only for their failures, some of which may have expired.
+    /// Number of keys that have failed and not succeeded since: those that wait for their retry, are ready
+    /// or in flight again, and the records.
+    pub failing: usize,
+    /// Number of keys that are kept only for their failures, some of which may have expired.
     pub records: usize,
-    /// How many adds were refused because the queue was shut down.
+    /// Number of adds that were refused because the queue was shut down.
     pub refused: u64,
     /// The queue is shutting down.
     pub shutting_down: bool,
-    /// Items: those in flight, then ready ones by priority, then those in line, then some of those
-    /// that wait, soonest first. At most as many as asked for. In a queue that keeps timers an item
-    /// may be there twice.
+    /// Items: those in flight, then ready ones by priority, then those that wait for a token, then some of
+    /// those that wait for a time, soonest first. At most `limit`. In a queue that keeps timers an item may
+    /// occur twice.
     pub items: Vec<SnapshotItem<T>>,
 }
 
@@ -43,38 +46,38 @@ pub struct Snapshot<T> {
 pub struct SnapshotItem<T> {
     /// The item.
     pub item: T,
-    /// Where it stands.
+    /// The state of the item.
     pub standing: Standing,
-    /// The priority it is wanted with; 0 when it is not wanted.
+    /// Its priority; 0 when it is not pending.
     pub priority: i32,
     /// Failures in a row.
     pub failures: u32,
-    /// Why its last failure was, if the worker said so and it did not succeed since.
+    /// Cause of its last failure, if the worker set one and it did not succeed since.
     pub last_error: Option<Cause>,
-    /// Why it is wanted.
+    /// The reasons of its adds.
     pub reasons: Vec<Reason>,
 }
 
-/// Where an item of a [`Snapshot`] stands.
+/// State of an item of a [`Snapshot`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum Standing {
-    /// Being worked on.
+    /// In flight.
     InFlight {
-        /// For how long. Serialised in seconds.
+        /// Time since the hand-out. Serialised in seconds.
         #[cfg_attr(feature = "serde", serde(serialize_with = "seconds"))]
         running: Duration,
-        /// Added again meanwhile: it runs again after.
+        /// Added again meanwhile: it runs again afterwards.
         again: bool,
     },
     /// To be handed out.
     Ready,
-    /// Waits for its turn to take a token.
+    /// Waits for a token.
     InLine,
     /// Waits for a time.
     Waiting {
-        /// How long from now. Serialised in seconds.
+        /// Time from now. Serialised in seconds.
         #[cfg_attr(feature = "serde", serde(serialize_with = "seconds"))]
         due_in: Duration,
     },
@@ -88,13 +91,13 @@ fn seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok
 // === impl Queue ===
 
 impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
-    /// What the queue holds, with up to 1,000 items: see [`Queue::snapshot_of`].
+    /// The contents of the queue, with up to 1,000 items: see [`Queue::snapshot_of`].
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<T> {
         self.snapshot_of(1000)
     }
 
-    /// What the queue holds, with up to `limit` items. One look under the lock whose cost grows
+    /// The contents of the queue, with up to `limit` items. One operation under the lock whose cost grows
     /// with `limit` and the number of workers, not with the queue.
     #[must_use]
     pub fn snapshot_of(&self, limit: usize) -> Snapshot<T> {
@@ -104,8 +107,9 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
                 name: self.0.name.clone(),
                 ready: state.ready.len(),
                 waiting: state.waiting,
-                in_line: state.line.len(),
+                in_line: state.token_queue.len(),
                 in_flight: state.flights.len(),
+                failing: state.failing,
                 records: state.records.len(),
                 refused: state.refused,
                 shutting_down: state.shutdown != Shutdown::Running,
@@ -124,7 +128,7 @@ fn items<T: Hash + Eq + Clone + 'static>(
     let in_flight = state.flights.iter().map(|flight| {
         let standing = Standing::InFlight {
             running: Duration::from_nanos(now.saturating_sub(flight.started)),
-            again: slots[flight.slot].place == Place::Dirty,
+            again: slots[flight.slot].state == SlotState::Dirty,
         };
         (flight.slot, standing)
     });
@@ -133,20 +137,20 @@ fn items<T: Hash + Eq + Clone + 'static>(
         .iter(slots)
         .map(|index| (index, Standing::Ready));
     let in_line = state
-        .line
+        .token_queue
         .iter(slots)
         .map(|index| (index, Standing::InLine));
     let (timed, _) = state.timers.some(limit);
     let mut waiting: Vec<u32> = timed
         .into_iter()
-        .filter(|&index| slots[index].place == Place::Waiting)
+        .filter(|&index| slots[index].state == SlotState::Waiting)
         .collect();
     waiting.sort_by_key(|&index| state.due(index));
     let waiting = waiting.into_iter().map(|index| {
         let due_in = Duration::from_nanos(state.due(index).saturating_sub(now));
         (index, Standing::Waiting { due_in })
     });
-    // What waits while it is in flight is there as in flight.
+    // An item that waits while in flight is listed as in flight.
     let later = in_line
         .chain(waiting)
         .filter(|(index, _)| !slots[*index].in_flight());
@@ -164,8 +168,8 @@ fn item<T: Hash + Eq + Clone + 'static>(
     standing: Standing,
 ) -> SnapshotItem<T> {
     let slot = &state.slots[index];
-    // A double waits for the key of another slot, which knows the failures.
-    let known = if slot.is(Flags::DOUBLE) {
+    // A shadow belongs to another slot, which has the failures.
+    let known = if slot.is(Flags::IS_SHADOW) {
         slot.hash
     } else {
         index
@@ -173,8 +177,8 @@ fn item<T: Hash + Eq + Clone + 'static>(
     SnapshotItem {
         item: slot.key.clone(),
         standing,
-        priority: match slot.place {
-            Place::Unwanted => 0,
+        priority: match slot.state {
+            SlotState::NotPending => 0,
             _ => slot.priority,
         },
         failures: u32::from(state.slots[known].failures),

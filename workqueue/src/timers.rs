@@ -1,15 +1,15 @@
-//! When waiting items are due: a wheel of coarse buckets, and a heap for the bucket that is now.
+//! Timers of waiting items: a hierarchical timer wheel of coarse buckets, and a heap for the current bucket.
 //!
-//! A timer further away than the current bucket (2²⁰ ns, about a millisecond) is appended to the
-//! bucket of its time: O(1), nothing sorted. A bucket is a plain vector of numbers, for what it costs to
-//! move a crowd is the memory it touches; a timer that is taken back leaves a gap. Buckets of level 0 are one current bucket wide, those
-//! of each further level 64 times as wide; when time comes to one of these, its timers are dealt out
-//! to the levels below, and what is left in a bucket of level 0 goes to the heap, which alone knows
-//! the order to the nanosecond. So a timer is moved a few times at most, however many there are, and
-//! only as many are sorted at a time as are due in the same millisecond. Work is done in steps (one
-//! timer each), so that whoever holds the lock can stop between them.
+//! A timer further away than the current bucket (2²⁰ ns, about a millisecond) is appended to the bucket of
+//! its time: O(1), without sorting. A bucket is a plain vector of indices, because moving many timers costs
+//! the memory that it touches; a removed timer leaves a gap. Buckets of level 0 have the width of the
+//! current bucket, those of each further level are 64 times as wide. When the time of such a bucket comes,
+//! its timers are redistributed to the levels below; those of level 0 go to the heap, which alone has
+//! nanosecond order. So a timer is moved a few times at most, however many there are, and only timers of
+//! the same millisecond are sorted at a time. Work is done in steps of one timer each, so that the caller
+//! can release the lock in between.
 //!
-//! The order is exact: by time, and timers of one time in the order in which they were set.
+//! The order is exact: by time, and timers of the same time in the order in which they were set.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -21,29 +21,29 @@ const FINEST: u32 = 20;
 /// Buckets of a level, as a power of two.
 const BITS: u32 = 6;
 const BUCKETS: usize = 1 << BITS;
-/// So many levels reach over all of 64 bits.
+/// Number of levels that cover all of 64 bits.
 const LEVELS: usize = 8;
 const WIDTH: u64 = 1 << FINEST;
-/// So many timers are looked ahead for.
-const AHEAD: usize = 128;
+/// Number of timers to prefetch for.
+const PREFETCHED: usize = 128;
 
 #[derive(Debug)]
 struct Timer {
     at: u64,
     slot: u32,
-    /// In a bucket: where there. In the heap: the ticket that counts.
+    /// In a bucket: its index. In the heap: its valid ticket.
     position: u32,
     bucket: u16,
-    standing: Standing,
+    state: TimerState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum TimerState {
     InBucket,
     InHeap,
 }
 
-/// A timer in the heap. It is stale when the timer has gone, or has another ticket.
+/// A timer in the heap. It is stale when the timer was removed, or has another ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Soon {
     at: u64,
@@ -58,24 +58,24 @@ struct Bucket {
     gaps: usize,
 }
 
-/// A bucket that time has come to, while its timers are dealt out.
+/// A bucket whose time has come, while its timers are redistributed.
 #[derive(Clone, Copy, Debug)]
 struct Opening {
     level: usize,
     bucket: usize,
     start: u64,
-    /// So many of it are dealt out.
-    dealt: usize,
+    /// Number of timers that were redistributed.
+    moved: usize,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     timers: Slab<Timer>,
-    /// The levels that were needed so far, one after the other.
+    /// The levels in use, one after the other.
     buckets: Vec<Bucket>,
-    /// Which buckets of a level hold timers.
+    /// Bit sets of the buckets of a level that hold timers.
     occupied: [u64; LEVELS],
-    /// A moment that has passed; a timer's level is the highest one at which the two differ.
+    /// A past time; the level of a timer is the highest one at which the two differ.
     position: u64,
     /// Timers before it go to the heap.
     horizon: u64,
@@ -83,18 +83,18 @@ pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<Soon>>,
     last_ticket: u32,
     stale: usize,
-    /// The earliest time in the buckets, or a moment before it, while it is known.
+    /// The earliest time in the buckets, or an earlier one; `None`: unknown.
     earliest: Option<u64>,
 }
 
-/// What [`Timers::step`] did.
+/// Result of [`Timers::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// This slot's timer was due at that time.
+    /// The timer of this slot was due at that time.
     Due((u32, u64)),
-    /// Something was moved; ask again.
+    /// A timer was moved; call again.
     Moved,
-    /// As that; it is the moment to [look ahead](Timers::ahead).
+    /// As above, at the time to [prefetch](Timers::next_slots).
     MovedFirst,
     /// Nothing is due.
     Idle,
@@ -116,7 +116,7 @@ fn shift(level: usize) -> u32 {
     FINEST + BITS * u32::try_from(level).unwrap_or(u32::MAX)
 }
 
-/// The level at which a timer due at `at` stands, seen from `position`, and its bucket there.
+/// The level of a timer due at `at`, relative to `position`, and its bucket.
 fn place(at: u64, position: u64) -> (usize, usize) {
     let differ = at ^ position;
     let level = (63 - (differ | WIDTH).leading_zeros()).saturating_sub(FINEST) / BITS;
@@ -135,7 +135,7 @@ impl Opening {
 // === impl Timers ===
 
 impl Timers {
-    /// How many timers there are.
+    /// Number of timers.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.timers.len()
@@ -150,7 +150,7 @@ impl Timers {
         self.timers[timer].at
     }
 
-    /// Sets a timer for `slot`. `now` is a moment up to which everything due was taken.
+    /// Sets a timer for `slot`. All timers due up to `now` must have been taken.
     pub(crate) fn insert(&mut self, slot: u32, at: u64, now: u64) -> u32 {
         if self.is_empty() && self.opening.is_none() {
             self.move_on(now);
@@ -160,7 +160,7 @@ impl Timers {
             slot,
             position: 0,
             bucket: 0,
-            standing: Standing::InHeap,
+            state: TimerState::InHeap,
         });
         if at < self.horizon {
             self.enter_heap(timer);
@@ -174,18 +174,18 @@ impl Timers {
         timer
     }
 
-    /// Takes back a timer.
+    /// Removes a timer.
     pub(crate) fn remove(&mut self, timer: u32) {
         const SMALL: usize = 64;
         let gone = self.timers.remove(timer);
-        match gone.standing {
-            Standing::InBucket => {
+        match gone.state {
+            TimerState::InBucket => {
                 self.leave_gap(gone.bucket as usize, gone.position as usize);
                 if self.earliest == Some(gone.at) {
                     self.earliest = None;
                 }
             }
-            Standing::InHeap => {
+            TimerState::InHeap => {
                 self.stale += 1;
                 if self.heap.len() > SMALL && self.stale > self.heap.len() / 2 {
                     let timers = &self.timers;
@@ -218,9 +218,9 @@ impl Timers {
         }
     }
 
-    /// Nothing that counts is in the bucket.
+    /// Empties a bucket that holds only gaps.
     fn empty(&mut self, index: usize) {
-        /// Memory for so many is kept, so that a steady flow allocates nothing.
+        /// Capacity that is kept, so that a steady flow allocates nothing.
         const KEPT: usize = 256;
         let bucket = &mut self.buckets[index];
         bucket.timers.clear();
@@ -230,13 +230,13 @@ impl Timers {
     }
 
     fn enter_heap(&mut self, timer: u32) {
-        // The heap empties with each bucket, so tickets start again long before they run out.
+        // The heap empties with each bucket, so tickets start again long before they overflow.
         if self.heap.is_empty() {
             self.last_ticket = 0;
         }
         self.last_ticket += 1;
         let entry = &mut self.timers[timer];
-        entry.standing = Standing::InHeap;
+        entry.state = TimerState::InHeap;
         entry.position = self.last_ticket;
         self.heap.push(Reverse(Soon {
             at: entry.at,
@@ -255,13 +255,13 @@ impl Timers {
                 .resize_with((level + 1) * BUCKETS, Bucket::default);
         }
         let timers = &mut self.buckets[index].timers;
-        entry.standing = Standing::InBucket;
+        entry.state = TimerState::InBucket;
         entry.bucket = u16::try_from(index).unwrap_or(u16::MAX);
         entry.position = u32::try_from(timers.len()).unwrap_or(NONE);
         timers.push(timer);
     }
 
-    /// The first timer of the heap that counts.
+    /// The first valid timer of the heap.
     fn soonest(&mut self) -> Option<Soon> {
         while let Some(&Reverse(soon)) = self.heap.peek() {
             if counts(&self.timers, soon) {
@@ -273,7 +273,7 @@ impl Timers {
         None
     }
 
-    /// The first bucket that holds timers, and when it begins.
+    /// The first bucket that holds timers, and its start.
     fn first_bucket(&self) -> Option<Opening> {
         let level = self.occupied.iter().position(|&buckets| buckets != 0)?;
         let bucket = self.occupied[level].trailing_zeros() as usize;
@@ -286,13 +286,13 @@ impl Timers {
             level,
             bucket,
             start: above | (bucket as u64) << shift,
-            dealt: 0,
+            moved: 0,
         })
     }
 
-    /// When to look again: when the first timer is due, or a moment before that.
+    /// The time of the first timer, or an earlier one.
     pub(crate) fn next(&mut self) -> Option<u64> {
-        /// So many are searched for the earliest; else the bucket's beginning is good enough.
+        /// Buckets up to this size are searched for the earliest timer; otherwise the start of the bucket is used.
         const FEW: usize = 64;
         if self.is_empty() {
             return None;
@@ -316,11 +316,11 @@ impl Timers {
         self.earliest
     }
 
-    /// Does a little of what is due up to `now`, in the order of the times.
+    /// Takes or moves one timer that is due up to `now`, in order of time.
     pub(crate) fn step(&mut self, now: u64) -> Step {
         if let Some(opening) = self.opening {
-            self.deal_out(opening);
-            return if opening.dealt.is_multiple_of(AHEAD) {
+            self.move_timer(opening);
+            return if opening.moved.is_multiple_of(PREFETCHED) {
                 Step::MovedFirst
             } else {
                 Step::Moved
@@ -337,14 +337,14 @@ impl Timers {
         }
         match self.first_bucket() {
             Some(first) if first.start <= now => {
-                // What is set meanwhile for a time before this bucket comes before it.
+                // A timer that is set meanwhile for a time before this bucket comes before it.
                 self.horizon = first.start;
                 self.opening = Some(first);
                 self.earliest = None;
                 Step::Moved
             }
             _ => {
-                // It was the beginning of a bucket whose timers are gone since.
+                // It was the start of a bucket whose timers have been removed since.
                 if self.earliest.is_some_and(|earliest| earliest <= now) {
                     self.earliest = None;
                 }
@@ -354,31 +354,30 @@ impl Timers {
         }
     }
 
-    /// The slots of the timers that are dealt out next, and whether they are due within the millisecond.
+    /// The slots of the timers that are moved next, and whether they are due within the millisecond.
     ///
-    /// In a crowd each of them lies in memory of its own that the processor has to wait for. Whoever
-    /// reads through these together waits for all of it about once.
-    pub(crate) fn ahead(&self) -> (impl Iterator<Item = u32> + '_, bool) {
+    /// In a large queue each of them is a cache miss. Reading them together overlaps these misses.
+    pub(crate) fn next_slots(&self) -> (impl Iterator<Item = u32> + '_, bool) {
         let next = self.opening.map_or(&[][..], |opening| {
             let timers = &self.buckets[opening.index()].timers;
-            &timers[opening.dealt..timers.len().min(opening.dealt + AHEAD)]
+            &timers[opening.moved..timers.len().min(opening.moved + PREFETCHED)]
         });
         let timers = next.iter().filter(|&&timer| timer != NONE);
         let due = self.opening.is_some_and(|opening| opening.level == 0);
         (timers.map(|&timer| self.timers[timer].slot), due)
     }
 
-    /// Deals out one timer of a bucket that time has come to.
-    fn deal_out(&mut self, opening: Opening) {
+    /// Moves one timer of the opened bucket.
+    fn move_timer(&mut self, opening: Opening) {
         let index = opening.index();
-        let dealt = opening.dealt + 1;
-        match self.buckets[index].timers.get(opening.dealt).copied() {
+        let moved = opening.moved + 1;
+        match self.buckets[index].timers.get(opening.moved).copied() {
             None | Some(NONE) => {}
             Some(timer) if opening.level == 0 => self.enter_heap(timer),
             Some(timer) => self.enter_bucket(timer, opening.start),
         }
-        if dealt < self.buckets[index].timers.len() {
-            self.opening = Some(Opening { dealt, ..opening });
+        if moved < self.buckets[index].timers.len() {
+            self.opening = Some(Opening { moved, ..opening });
             return;
         }
         self.empty(index);
@@ -390,7 +389,7 @@ impl Timers {
         }
     }
 
-    /// No timer is due up to `now`.
+    /// Advances to `now`, up to which no timer is due.
     fn move_on(&mut self, now: u64) {
         let position = now & !(WIDTH - 1);
         if position > self.position {
@@ -399,7 +398,7 @@ impl Timers {
         }
     }
 
-    /// Gives back the memory of a crowd.
+    /// Shrinks memory after a burst.
     fn give_back(&mut self) {
         const WORTH_KEEPING: usize = 4096;
         if self.is_empty() {
@@ -415,9 +414,9 @@ impl Timers {
         }
     }
 
-    /// Up to `limit` slots that have a timer, of the earliest buckets, and how many were looked at.
+    /// Up to `limit` slots with a timer, of the earliest buckets, and the number of visited timers.
     pub(crate) fn some(&self, limit: usize) -> (Vec<u32>, usize) {
-        let mut looked_at = 0;
+        let mut visited = 0;
         let soon = self.heap.iter().map(|Reverse(soon)| {
             if counts(&self.timers, *soon) {
                 soon.timer
@@ -433,29 +432,29 @@ impl Timers {
                     .map(move |bucket| level * BUCKETS + bucket)
             })
             .flat_map(|index| {
-                let dealt = self
+                let moved = self
                     .opening
                     .filter(|opening| opening.index() == index)
-                    .map_or(0, |opening| opening.dealt);
-                self.buckets[index].timers[dealt..].iter().copied()
+                    .map_or(0, |opening| opening.moved);
+                self.buckets[index].timers[moved..].iter().copied()
             });
         let slots = soon
             .chain(later)
-            .inspect(|_| looked_at += 1)
+            .inspect(|_| visited += 1)
             .filter(|&timer| timer != NONE)
             .take(limit)
             .map(|timer| self.timers[timer].slot)
             .collect();
-        (slots, looked_at)
+        (slots, visited)
     }
 
-    /// Drops every timer and gives back the slots that had one.
+    /// Removes every timer and returns the slots that had one.
     pub(crate) fn clear(&mut self) -> Vec<u32> {
         let all = std::mem::take(self);
         all.timers.iter().map(|timer| timer.slot).collect()
     }
 
-    /// How many timers there is memory for, in order and in the heap.
+    /// Number of timers that fit into the allocated memory, in order and in the heap.
     #[cfg(test)]
     pub(crate) fn capacity(&self) -> (usize, usize) {
         (self.timers.capacity(), self.heap.capacity())
@@ -465,7 +464,7 @@ impl Timers {
 fn counts(timers: &Slab<Timer>, soon: Soon) -> bool {
     timers
         .get(soon.timer)
-        .is_some_and(|timer| timer.standing == Standing::InHeap && timer.position == soon.ticket)
+        .is_some_and(|timer| timer.state == TimerState::InHeap && timer.position == soon.ticket)
 }
 
 #[cfg(test)]
@@ -527,7 +526,7 @@ mod tests {
                         timers.remove(timer);
                     }
                     6 => {
-                        // Part of the way only; who comes meanwhile is still in order.
+                        // Part of the way only; timers that are set meanwhile are still in order.
                         let later = now + random.below(1 << magnitude);
                         for _ in 0..random.below(10) {
                             if let Step::Due((slot, at)) = timers.step(later) {
@@ -589,8 +588,8 @@ mod tests {
         for slot in 0..100_000_u32 {
             timers.insert(slot, u64::from(100_000 - slot) * WIDTH, 0);
         }
-        let (some, looked_at) = timers.some(10);
-        assert_eq!((some.len(), looked_at), (10, 10));
+        let (some, visited) = timers.some(10);
+        assert_eq!((some.len(), visited), (10, 10));
         assert!(some.iter().all(|&slot| slot >= 100_000 - 64), "{some:?}");
     }
 }

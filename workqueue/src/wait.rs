@@ -1,4 +1,4 @@
-//! Getting items: waiting for them in a task or in a plain thread, one by one or several at once.
+//! Getting items, in a task or in a plain thread, one by one or in batches.
 
 use std::future::poll_fn;
 use std::hash::Hash;
@@ -11,18 +11,18 @@ use tokio::time::{Instant, Sleep};
 use crate::blocking::Parker;
 use crate::item::Item;
 use crate::queue::Queue;
-use crate::shared::{Look, Shared};
+use crate::shared::{Shared, TakeResult};
 use crate::state::{Effects, Now, State, Taken, instant};
 use crate::waiters::Ticket;
 
 // === impl Queue ===
 
 impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
-    /// The next item, when there is one; `None` when the queue is shut down and nothing is left.
+    /// The next item, when there is one; `None` when the queue is shut down and empty.
     ///
-    /// Cancel-safe: dropping the future loses neither an item nor somebody else's wake-up. Whoever
-    /// waits here drives the queue's timers, so a future that is kept but not polled may hold up
-    /// delayed items for as long as every other worker waits too; drop it instead.
+    /// Cancel-safe: dropping the future loses neither an item nor a wake-up of another. The waiting future
+    /// drives the queue's timers, so a future that is kept but not polled may delay items for as long as every
+    /// other worker waits too; drop it instead.
     ///
     /// # Panics
     /// If it has to wait for a time outside a tokio runtime with time enabled
@@ -32,8 +32,8 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
         Some(Item::new(&self.0, taken))
     }
 
-    /// Up to `at_most` items (1 at least): waits for the first, and takes with it what is ready then,
-    /// under one lock. Empty when the queue is shut down and nothing is left.
+    /// Up to `at_most` items (1 at least): waits for the first, and takes those that are ready then under the
+    /// same lock. Empty when the queue is shut down and empty.
     ///
     /// For workers that handle items together. Cancel-safe as [`Queue::get`] is.
     ///
@@ -46,13 +46,13 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
         batch.into_items()
     }
 
-    /// The next item if there is one now.
+    /// The next item, if one is ready now.
     #[must_use]
     pub fn try_get(&self) -> Option<Item<T>> {
         loop {
             let (taken, more_is_due) = self.0.update(true, |core, now, effects| {
                 let taken = core.state.take(now, effects);
-                // What is due counts, however much came due at once.
+                // Due items count as ready, however many became due at once.
                 let more = taken.is_none() && core.state.advance(now.read(), effects);
                 (taken, more)
             });
@@ -84,7 +84,7 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
         &self,
         mut take: impl FnMut(&mut State<T>, &Now, &mut Effects<T>) -> Option<R>,
     ) -> Option<R> {
-        // A queue that is never empty must not keep its worker from yielding.
+        // A worker of a queue that is never empty must yield.
         tokio::task::coop::consume_budget().await;
         let mut waiter = Waiter {
             shared: &self.0,
@@ -104,10 +104,13 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
         };
         Parker::with(|parker| {
             loop {
-                match self.0.look(&mut waiter.ticket, parker.waker(), &mut take) {
-                    Look::Taken(taken) => return Some(taken),
-                    Look::Closed => return None,
-                    Look::Wait(until) => parker.park(until.map(|until| {
+                match self
+                    .0
+                    .poll_take(&mut waiter.ticket, parker.waker(), &mut take)
+                {
+                    TakeResult::Taken(taken) => return Some(taken),
+                    TakeResult::Closed => return None,
+                    TakeResult::Wait(until) => parker.park(until.map(|until| {
                         let now = self.0.now().read();
                         Duration::from_nanos(until.saturating_sub(now))
                     })),
@@ -117,7 +120,7 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
     }
 }
 
-/// Items that were taken together. Should taking one of them panic, those before it are not lost.
+/// Items that were taken together. If taking one of them panics, those before it are not lost.
 struct Batch<'a, T: Hash + Eq + Clone + 'static> {
     shared: &'a std::sync::Arc<Shared<T>>,
     at_most: usize,
@@ -128,7 +131,7 @@ struct Batch<'a, T: Hash + Eq + Clone + 'static> {
 
 impl<'a, T: Hash + Eq + Clone + 'static> Batch<'a, T> {
     fn new(shared: &'a std::sync::Arc<Shared<T>>, at_most: usize) -> Self {
-        /// Memory for so many is taken before the lock is.
+        /// Capacity that is allocated before the lock is taken.
         const USUAL: usize = 256;
         let at_most = at_most.max(1);
         Self {
@@ -165,7 +168,7 @@ impl<T: Hash + Eq + Clone + 'static> Drop for Batch<'_, T> {
     }
 }
 
-/// Somebody who waits. Leaves the waiters when dropped.
+/// A waiting call. Leaves the waiters when dropped.
 struct Waiter<'a, T: Hash + Eq + Clone + 'static> {
     shared: &'a Shared<T>,
     ticket: Ticket,
@@ -180,27 +183,29 @@ impl<T: Hash + Eq + Clone + 'static> Waiter<'_, T> {
         mut sleep: Pin<&mut Option<Sleep>>,
         take: &mut impl FnMut(&mut State<T>, &Now, &mut Effects<T>) -> Option<R>,
     ) -> Poll<Option<R>> {
-        /// After so many looks in a row others get to run.
-        const LOOKS: usize = 16;
-        let mut looks = 0;
+        /// Number of polls in a row before other tasks run.
+        const POLLS: usize = 16;
+        let mut polls = 0;
         loop {
-            match self.shared.look(&mut self.ticket, cx.waker(), &mut *take) {
-                Look::Taken(taken) => return Poll::Ready(Some(taken)),
-                Look::Closed => return Poll::Ready(None),
-                Look::Wait(None) => {
+            match self
+                .shared
+                .poll_take(&mut self.ticket, cx.waker(), &mut *take)
+            {
+                TakeResult::Taken(taken) => return Poll::Ready(Some(taken)),
+                TakeResult::Closed => return Poll::Ready(None),
+                TakeResult::Wait(None) => {
                     sleep.set(None);
                     return Poll::Pending;
                 }
-                // More is due than was moved in one go. The runtime's timers are no help: they round up to a
-                // millisecond.
-                Look::Wait(Some(until)) if until <= self.shared.now().read() => {
-                    looks += 1;
-                    if looks == LOOKS {
+                // More is due than one slice. The runtime's timers do not help: they round up to a millisecond.
+                TakeResult::Wait(Some(until)) if until <= self.shared.now().read() => {
+                    polls += 1;
+                    if polls == POLLS {
                         cx.waker().wake_by_ref();
                         return Poll::Pending;
                     }
                 }
-                Look::Wait(Some(until)) => {
+                TakeResult::Wait(Some(until)) => {
                     let until = within_reach(instant(self.shared.origin, until));
                     if sleep
                         .as_ref()
@@ -227,7 +232,7 @@ impl<T: Hash + Eq + Clone + 'static> Drop for Waiter<'_, T> {
     }
 }
 
-/// The moment up to which to sleep in one go: tokio's timers reach about two years.
+/// The end of one sleep: tokio's timers reach about two years.
 fn within_reach(until: Instant) -> Instant {
     const REACH: Duration = Duration::from_secs(86_400 * 365);
     if until <= Instant::now() + REACH {

@@ -1,16 +1,15 @@
-//! Who waits in `get`, who is to be woken, and who drives the timers.
+//! Waiting calls of `get`: which are notified, and which drives the timers.
 //!
-//! Waiters stand in one list. Two rules hold whenever the queue is unlocked, so no wake-up is lost:
+//! Waiters are in one list. Two invariants hold whenever the queue is unlocked, so no wake-up is lost:
 //!
-//! * As many waiters are *notified* (told to look, not yet seen looking) as there are ready items,
-//!   or none is left to notify.
-//! * If a time is due and someone waits, one waiter is the *driver*: it sleeps until that time. If
-//!   there is no driver, or it sleeps too long, a waiter has been woken to see to it.
+//! * As many waiters are *notified* (woken, not yet polled) as there are ready items, or no waiter is
+//!   left to notify.
+//! * If a timer is set and there are waiters, one waiter is the *driver*: it sleeps until that time. If
+//!   there is no driver, or it sleeps too long, a waiter has been woken to become it.
 //!
-//! [`Waiters::rouse`] restores both from any state, so a waiter that goes away, notified or driving,
-//! only has to be taken out before it is called. A woken waiter is expected to poll or to be
-//! dropped. A driver that does neither holds up the timers only until anyone else looks: an overdue
-//! driver is replaced.
+//! [`Waiters::wake_waiters`] restores both from any state, so a waiter that leaves, notified or driving,
+//! only has to be removed before the call. A woken waiter must be polled or dropped. A driver that is
+//! neither delays the timers only until the next operation: an overdue driver is replaced.
 
 use std::task::Waker;
 
@@ -18,15 +17,15 @@ use crate::slab::NONE;
 
 #[derive(Debug, Default)]
 struct Waiter {
-    /// Taken when it is woken, so that it is woken once.
+    /// Taken on wake-up, so that it is woken once.
     waker: Option<Waker>,
     previous: u32,
     next: u32,
-    state: Standing,
+    state: WaiterState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Standing {
+enum WaiterState {
     #[default]
     Vacant,
     /// In the list.
@@ -41,17 +40,17 @@ pub(crate) struct Waiters {
     vacant: u32,
     head: u32,
     tail: u32,
-    /// How many are in the list.
+    /// Number of waiters in the list.
     waiting: usize,
     notified: usize,
     driver: u32,
     driver_until: u64,
 }
 
-/// A place among the waiters, or none yet.
+/// Index of a waiter, or none yet.
 pub(crate) type Ticket = Option<u32>;
 
-/// Wakers to be woken when the lock is released.
+/// Wakers to wake when the lock is released.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
     first: Option<Waker>,
@@ -71,7 +70,7 @@ impl Wakes {
     }
 }
 
-/// Wakers are woken whatever becomes of the operation they were collected in.
+/// Wakers are woken also if the operation panics.
 impl Drop for Wakes {
     fn drop(&mut self) {
         if let Some(first) = self.first.take() {
@@ -99,23 +98,23 @@ impl Waiters {
         }
     }
 
-    /// How many stand in the list, to be woken.
+    /// Number of waiters in the list that can be woken.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// The waiter has come to look: it is notified no more.
-    pub(crate) fn looks(&mut self, ticket: Ticket) {
+    /// The waiter was polled: it is no longer notified.
+    pub(crate) fn polled(&mut self, ticket: Ticket) {
         if let Some(index) = ticket
-            && self.waiters[index as usize].state == Standing::Notified
+            && self.waiters[index as usize].state == WaiterState::Notified
         {
             self.notified -= 1;
-            // It keeps its turn: whoever was told to look and came too late waits at the front.
+            // It keeps its turn: a notified waiter that finds nothing waits at the front.
             self.link_front(index);
         }
     }
 
-    /// The waiter found nothing and waits on; `next` is when something is due. Returns until when it sleeps if it is
+    /// The waiter found nothing and waits on; `next` is the next timer. Returns the time until which it sleeps if it is
     /// the driver, and the waker that `waker` replaces, to be dropped outside the lock.
     pub(crate) fn park(
         &mut self,
@@ -149,32 +148,32 @@ impl Waiters {
         (until, replaced)
     }
 
-    /// The waiter goes away, with an item or without. To be followed by [`Waiters::rouse`].
-    /// Gives back its waker, to be dropped outside the lock.
+    /// Removes the waiter, with an item or without. [`Waiters::wake_waiters`] must follow.
+    /// Returns its waker, to be dropped outside the lock.
     pub(crate) fn leave(&mut self, ticket: &mut Ticket) -> Option<Waker> {
         let index = ticket.take()?;
         match self.waiters[index as usize].state {
-            Standing::Waits => self.unlink(index),
-            Standing::Notified => self.notified -= 1,
-            Standing::Vacant => return None,
+            WaiterState::Waits => self.unlink(index),
+            WaiterState::Notified => self.notified -= 1,
+            WaiterState::Vacant => return None,
         }
         if self.driver == index {
             self.driver = NONE;
         }
         let waiter = &mut self.waiters[index as usize];
-        waiter.state = Standing::Vacant;
+        waiter.state = WaiterState::Vacant;
         waiter.next = self.vacant;
         self.vacant = index;
         waiter.waker.take()
     }
 
-    /// Restores the two rules: enough waiters notified for `ready` items, and a driver for `next`.
-    pub(crate) fn rouse(&mut self, ready: usize, next: Option<u64>, wakes: &mut Wakes) {
+    /// Restores the invariants: enough waiters notified for `ready` items, and a driver for `next`.
+    pub(crate) fn wake_waiters(&mut self, ready: usize, next: Option<u64>, wakes: &mut Wakes) {
         while self.notified < ready && self.waiting > 0 {
             let index = self.pick();
             self.unlink(index);
             let waiter = &mut self.waiters[index as usize];
-            waiter.state = Standing::Notified;
+            waiter.state = WaiterState::Notified;
             self.notified += 1;
             wakes.push(waiter.waker.take());
         }
@@ -184,19 +183,19 @@ impl Waiters {
                 wakes.push(self.waiters[self.driver as usize].waker.take());
             }
         } else if self.notified == 0 && self.waiting > 0 {
-            // A notified waiter sees to it when it looks; without one, somebody is woken for it.
+            // A notified waiter becomes the driver when it is polled; without one, a waiter is woken for that.
             wakes.push(self.waiters[self.head as usize].waker.take());
         }
     }
 
-    /// Wakes everybody, without counting it as a notification: the queue shuts down.
-    pub(crate) fn rouse_all(&mut self, wakes: &mut Wakes) {
+    /// Wakes all waiters without counting a notification: the queue shuts down.
+    pub(crate) fn wake_all(&mut self, wakes: &mut Wakes) {
         for waiter in &mut self.waiters {
             wakes.push(waiter.waker.take());
         }
     }
 
-    /// Whom to notify: the first who waits, but rather not the driver, who would have to hand over.
+    /// The waiter to notify: the first, but preferably not the driver, which would have to hand over.
     fn pick(&self) -> u32 {
         let next = self.waiters[self.head as usize].next;
         if self.head == self.driver && next != NONE {
@@ -217,7 +216,7 @@ impl Waiters {
         };
         let tail = self.tail;
         let waiter = &mut self.waiters[index as usize];
-        waiter.state = Standing::Waits;
+        waiter.state = WaiterState::Waits;
         waiter.previous = tail;
         waiter.next = NONE;
         if tail == NONE {
@@ -233,7 +232,7 @@ impl Waiters {
     fn link_front(&mut self, index: u32) {
         let head = self.head;
         let waiter = &mut self.waiters[index as usize];
-        waiter.state = Standing::Waits;
+        waiter.state = WaiterState::Waits;
         waiter.previous = NONE;
         waiter.next = head;
         if head == NONE {

@@ -1,4 +1,4 @@
-//! Acting as somebody else: the `Impersonate-*` headers, and who may send them.
+//! Impersonation: the `Impersonate-*` headers, and the rights that they need.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::status::Status;
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const EXTRA: &str = "impersonate-extra-";
 
-/// Whom a request wants to be taken for.
+/// The user that a request impersonates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Impersonation {
     user: String,
@@ -25,10 +25,10 @@ pub(crate) struct Impersonation {
 // === impl Impersonation ===
 
 impl Impersonation {
-    /// What the headers ask for; `None` when they ask for nothing.
+    /// The impersonation in the headers; `None` without any.
     ///
     /// # Errors
-    /// 400 when a group, uid or extra is to be impersonated but no user.
+    /// 400 when a group, uid or extra is impersonated without a user.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Option<Self>, Status> {
         let all = |name: &str| -> Vec<String> {
             let values = headers.get_all(name).iter();
@@ -61,9 +61,9 @@ impl Impersonation {
         Ok(Some(wanted))
     }
 
-    /// The user to go on as, when `user` may impersonate all of it.
+    /// The impersonated user, if `user` may impersonate all parts of it.
     ///
-    /// `request` is what the request wants to do: kube-apiserver 1.36 names its verb and resource in the refusal.
+    /// `request` holds the attributes of the request: kube-apiserver 1.36 names its verb and resource in the refusal.
     ///
     /// # Errors
     /// 403 when a part is not allowed.
@@ -140,7 +140,7 @@ impl Impersonation {
         needed
     }
 
-    /// As Go prints it, for the text of the 400.
+    /// The format of Go, for the text of the 400.
     fn as_go(&self) -> String {
         let list = |values: &[String]| {
             let quoted: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
@@ -168,7 +168,7 @@ impl Impersonation {
     }
 }
 
-/// Keys of extras are percent-encoded where a header's name cannot hold them; wrong encoding is taken as it is.
+/// Decodes a key of an extra, percent-encoded where a header name cannot hold it; an invalid encoding is kept.
 fn unescape(key: &str) -> String {
     let mut bytes = Vec::with_capacity(key.len());
     let mut rest = key.as_bytes();

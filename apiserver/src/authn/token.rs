@@ -14,20 +14,20 @@ use crate::rbac::User;
 /// The issuer of tokens and the audience of this API.
 pub const API_AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
 
-/// What a token says.
+/// The content of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenSpec {
     /// Namespace of the ServiceAccount.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its uid; the token is void for a later account of the same name.
+    /// Its uid; the token is invalid for a later account of the same name.
     pub uid: String,
-    /// Whom the token is for.
+    /// The audiences of the token.
     pub audiences: Vec<String>,
-    /// When it was made.
+    /// Time of issue.
     pub issued: Timestamp,
-    /// When it ends; `None`: never, as of tokens in Secrets.
+    /// Time of expiry; `None`: never, as for tokens in Secrets.
     pub expires: Option<Timestamp>,
     /// A unique id of the token.
     pub id: String,
@@ -46,17 +46,17 @@ pub struct BoundObject {
     pub uid: String,
 }
 
-/// Why a token is not accepted.
+/// The reason why a token is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// No token of this server, or tampered with.
+    /// Not a token of this server, or modified.
     #[error("invalid bearer token")]
     Invalid,
-    /// Its time is over, or has not come.
+    /// Expired, or not valid yet.
     #[error("[invalid bearer token, service account token has expired]")]
     Expired,
-    /// Its ServiceAccount is gone, or another of the same name has come.
+    /// Its ServiceAccount was deleted, or replaced by another of the same name.
     #[error("[invalid bearer token, service account token has been invalidated]")]
     Invalidated,
 }
@@ -152,7 +152,7 @@ impl Signer {
         })
     }
 
-    /// The claims of a token whose signature is right.
+    /// The claims of a token with a valid signature.
     fn claims(&self, token: &str) -> Option<Claims> {
         let (signed, signature) = token.rsplit_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;

@@ -1,4 +1,4 @@
-//! The walk over an object that evaluates its rules, within the object's budget.
+//! Evaluation of the rules of an object, within the object's budget.
 
 use std::sync::Arc;
 
@@ -7,9 +7,11 @@ use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{Context, ExecutionError, Value as CelValue};
 use serde_json::Value;
 
+use super::compile::on_deep_stack;
 use super::meter::{self, Metered, Outcome};
+use super::patterns;
+use super::rule::Rule;
 use super::values::to_cel;
-use super::{Rule, on_deep_stack, patterns};
 use crate::field::{ErrorKind, Errors, FieldError, Path};
 use crate::schema::{Additional, Kind, ListType, Schema, map_key};
 
@@ -17,27 +19,27 @@ pub(super) const NOT_CHECKED: &str = "some validation rules were not checked bec
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// Messages longer than this (in bytes) are not shown. (apiserver: `cel.MaxEvaluatedMessageExpressionSizeBytes`.)
+/// Maximum length of a message in bytes. (apiserver: `cel.MaxEvaluatedMessageExpressionSizeBytes`.)
 const LONGEST_MESSAGE: usize = 5 * 1024;
 
-/// What the rules of a schema say of an object.
+/// The results of the rules of a schema for an object.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// Why it is refused.
+    /// The errors.
     pub(crate) errors: Errors,
-    /// What is wrong and tolerated, as it was so before.
+    /// Broken rules that are tolerated, because they were broken before.
     pub(crate) warnings: Vec<String>,
 }
 
 /// Rules being evaluated for one object.
 struct Evaluation<'a> {
     functions: &'a Context<'a>,
-    /// Units that are left; none when nothing more is evaluated.
+    /// Units that are left; `None` after the end of the evaluation.
     budget: Option<u64>,
     findings: Findings,
 }
 
-/// A value with rules, beside what it was, at a place.
+/// A value with rules, its old value, and its path.
 struct Node<'a> {
     schema: &'a Schema,
     value: &'a Value,
@@ -45,7 +47,7 @@ struct Node<'a> {
     path: &'a Path,
 }
 
-/// Whether an error of schema validation keeps the rules from being evaluated.
+/// Whether an error of schema validation prevents the evaluation of rules.
 pub(crate) fn blocks(error: &FieldError) -> bool {
     matches!(
         error.kind,
@@ -57,12 +59,12 @@ pub(crate) fn blocks(error: &FieldError) -> bool {
     )
 }
 
-/// The note that rules were not evaluated.
+/// The error that rules were not evaluated.
 pub(crate) fn not_checked() -> FieldError {
     FieldError::invalid(&Path::root(), Value::Null, NOT_CHECKED)
 }
 
-/// What the rules of `schema` and below say of `value`, which was `old`.
+/// Evaluates the rules of `schema` and below for `value`, whose old value is `old`.
 pub(crate) fn evaluate(
     schema: &Schema,
     value: &Value,
@@ -132,7 +134,7 @@ impl Evaluation<'_> {
             Value::Array(items) => {
                 let Some(of) = &schema.items else { return };
                 for (index, item) in items.iter().enumerate() {
-                    // Only the items of a map-like list can be told to be what they were.
+                    // Only the items of a map-like list can be matched with their old values.
                     let old = match (schema.list_type, old) {
                         (ListType::Map, Some(Value::Array(before))) => {
                             let key = map_key(schema, item);
@@ -218,7 +220,7 @@ impl Evaluation<'_> {
         self.findings.errors.push(error);
     }
 
-    /// A rule says no.
+    /// Records a broken rule.
     fn refused(&mut self, rule: &Rule, node: &Node<'_>, scope: &Context<'_>) {
         let path = rule
             .field_path
@@ -231,7 +233,7 @@ impl Evaluation<'_> {
                 FieldError::invalid(&path, node.type_name(), why)
             }
         };
-        // Ratcheting: what was wrong and did not change is tolerated.
+        // Ratcheting: a broken rule is tolerated if the value did not change.
         if node.old == Some(node.value) && !rule.transition {
             self.findings.warnings.push(error.to_string());
         } else {
@@ -240,7 +242,7 @@ impl Evaluation<'_> {
     }
 
     /// The message of a failure: the expression's text if it is one usable line, else the fixed one. An error when the
-    /// expression costs too much.
+    /// expression exceeds the cost limit.
     fn message(&mut self, rule: &Rule, scope: &Context<'_>) -> Result<String, String> {
         let Some((text, expression)) = &rule.message_expression else {
             return Ok(rule.message());
@@ -266,8 +268,8 @@ impl Evaluation<'_> {
         }
     }
 
-    /// The value of an expression, at the cost of the budget; none when it cost too much: more than was left of the
-    /// budget (true), or more than a single evaluation may.
+    /// The value of an expression, charged to the budget; `None` when it exceeded the rest of the budget (true), or the
+    /// limit of a single evaluation.
     fn evaluated(
         &mut self,
         expression: &Metered,
@@ -289,7 +291,7 @@ impl Evaluation<'_> {
 // === impl Node ===
 
 impl Node<'_> {
-    /// A rule that cannot be evaluated; the value is shown as the name of its type.
+    /// An error of the evaluation; the value is shown as the name of its type.
     fn broken(&self, detail: String) -> FieldError {
         FieldError::invalid(self.path, self.type_name(), detail)
     }
@@ -299,14 +301,14 @@ impl Node<'_> {
     }
 }
 
-/// A rule that says no. Objects and lists are not repeated in the message.
+/// The error of a broken rule. Objects and lists are not repeated in the message.
 fn failure(rule: &Rule, value: &Value, path: &Path, message: String) -> FieldError {
     let shown = match (rule.kind, value) {
         (ErrorKind::Forbidden | ErrorKind::Required, _)
         | (_, Value::Object(_) | Value::Array(_)) => None,
         (_, value) => Some(value.clone()),
     };
-    // Of a duplicate Kubernetes tells the value only.
+    // For a duplicate Kubernetes reports the value only.
     let message = if rule.kind == ErrorKind::Duplicate {
         String::new()
     } else {
@@ -315,7 +317,7 @@ fn failure(rule: &Rule, value: &Value, path: &Path, message: String) -> FieldErr
     FieldError::new(rule.kind, path, shown, message)
 }
 
-/// Runtime errors in the words of cel-go, as far as they are known.
+/// Runtime errors with the texts of cel-go, as far as they are known.
 fn explain(error: &ExecutionError) -> String {
     match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),

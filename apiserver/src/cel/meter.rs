@@ -1,17 +1,17 @@
-//! What an expression may cost, counted while it is evaluated: no rule keeps the server busy for long, whatever
-//! the object.
+//! The cost of an expression, counted during its evaluation: no rule keeps the server busy for long, whatever the
+//! object.
 //!
 //! The interpreter of the `cel` crate has neither a budget nor a hook for one, so the parsed expression is rewritten
-//! before it is kept:
+//! before it is stored:
 //!
-//! * a loop pays for each step as many units as its body has names, selections and calls;
-//! * texts, lists and objects pay a tenth of their size where a function, an operator or a loop gets (and copies)
-//!   them; functions that combine two of them pay for the product, and those that compile a pattern for that;
+//! * each step of a loop costs as many units as its body has names, selections and calls;
+//! * texts, lists and objects cost a tenth of their size where a function, an operator or a loop gets (and copies)
+//!   them; functions that combine two of them cost the product, and those that compile a pattern cost that;
 //! * `map` and `filter` collect into one list, where the interpreter copies the list for each item, and `a.b` becomes
 //!   `a['b']`, which borrows where the interpreter copies all of `a`'s `b`.
 //!
-//! A unit is about what cel-go counts as one, and the limits are Kubernetes'. The names of the functions put in begin
-//! with `@`, which no expression can write.
+//! A unit is about one unit of cel-go, and the limits are Kubernetes'. The names of the added functions begin
+//! with `@`, which no expression can contain.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ use kube_cel::cel::common::ast::{
 };
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as CelValue};
 
-/// Units that one evaluation of one rule may cost. (apiserver: `cel.PerCallLimit`.)
+/// Limit of one evaluation of one rule, in units. (apiserver: `cel.PerCallLimit`.)
 pub(super) const PER_CALL: u64 = 1_000_000;
 
-/// Units that all rules for one object may cost. (apiserver: `cel.RuntimeCELCostBudget`.)
+/// Limit of all rules for one object, in units. (apiserver: `cel.RuntimeCELCostBudget`.)
 pub(super) const PER_OBJECT: u64 = 10_000_000;
 
-/// What cel-go says of an evaluation that it broke off.
+/// The text of cel-go for an aborted evaluation.
 pub(super) const TOO_COSTLY: &str = "operation cancelled: actual cost limit exceeded";
 
-/// So many bytes, items or fields of a value that is copied cost one unit.
+/// Bytes, items or fields of a copied value that cost one unit.
 const COPIED_PER_UNIT: u64 = 10;
 
-/// Operators that look at their operands without copying them.
+/// Operators that read their operands without a copy.
 const BORROWING: &[&str] = &[
     operators::CONDITIONAL,
     operators::LOGICAL_AND,
@@ -85,30 +85,30 @@ const COLLECT: &str = "@collect";
 const COMBINE: &str = "@combine";
 
 thread_local! {
-    /// What the evaluation that runs on this thread may still spend; none when it wanted more.
+    /// The remaining units of the evaluation on this thread; `None` when it exceeded them.
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// An expression that counts what it costs.
+/// An expression that counts its cost.
 #[derive(Debug)]
 pub(super) struct Metered {
     expression: IdedExpr,
-    /// What everything outside loops costs.
+    /// The cost outside loops.
     base: u64,
 }
 
-/// How an evaluation ended.
+/// The end of an evaluation.
 pub(super) struct Outcome {
-    /// The value, or why there is none; `None` when the evaluation cost too much and was broken off.
+    /// The value or its error; `None` when the evaluation exceeded its limit and was aborted.
     pub(super) result: Option<Result<CelValue, ExecutionError>>,
-    /// The units it cost.
+    /// Its cost in units.
     pub(super) cost: u64,
 }
 
 // === impl Metered ===
 
 impl Metered {
-    /// Rewrites `expression`; as deep as that, so call it where there is stack for it.
+    /// Rewrites `expression`. Recurses as deep as the expression, so call it with enough stack.
     pub(super) fn new(expression: &IdedExpr) -> Self {
         let (expression, base) = rewrite(expression);
         Self { expression, base }
@@ -119,7 +119,7 @@ impl Metered {
         &self.expression
     }
 
-    /// Evaluates the expression, spending no more than `limit`. `context` has the functions of [`add_functions`].
+    /// Evaluates the expression within `limit`. `context` has the functions of [`add_functions`].
     pub(super) fn evaluate(&self, context: &Context<'_>, limit: u64) -> Outcome {
         LEFT.set(limit.checked_sub(self.base));
         let result = context.resolve(&self.expression);
@@ -128,7 +128,7 @@ impl Metered {
                 result: Some(result),
                 cost: limit - left,
             },
-            // An operator may have swallowed the error that ended it, so the result means nothing.
+            // An operator may have swallowed the error of the abort, so the result is invalid.
             None => Outcome {
                 result: None,
                 cost: limit,
@@ -160,7 +160,7 @@ fn combines(call: &CallExpr) -> bool {
     }
 }
 
-/// The expression that counts, and what it costs outside loops.
+/// The counting expression, and its cost outside loops.
 fn rewrite(source: &IdedExpr) -> (IdedExpr, u64) {
     let of = |expr, weight| {
         let id = source.id;
@@ -247,7 +247,7 @@ fn rewrite_call(source: &CallExpr) -> (Expr, u64) {
         };
         return (Expr::Call(call), weight);
     }
-    // The call gets names instead of operands: those are evaluated once, and paid for together.
+    // The call gets names instead of operands, which are evaluated once and charged together.
     let mut names = (0..).map(|number| ided(Expr::Ident(operand_name(number))));
     let inner = CallExpr {
         func_name: name.to_owned(),
@@ -294,7 +294,7 @@ fn rewrite_loop(source: &ComprehensionExpr) -> (Expr, u64) {
     (Expr::Comprehension(Box::new(rewritten)), weight)
 }
 
-/// What `map` and `filter` put into their list for an item, and the condition for it.
+/// The element that `map` and `filter` collect for an item, and its condition.
 fn collects(source: &ComprehensionExpr) -> Option<(&IdedExpr, Option<&IdedExpr>)> {
     let is_result =
         |one: &IdedExpr| matches!(&one.expr, Expr::Ident(name) if *name == source.accu_var);
@@ -341,7 +341,7 @@ fn copied_all(sources: &[IdedExpr]) -> (Vec<IdedExpr>, u64) {
     (rewritten.collect(), weight)
 }
 
-/// The same as [`rewrite`], and its value pays by its size where it may have one.
+/// As [`rewrite`], and charges the size of the value where it may have one.
 fn copied(source: &IdedExpr) -> (IdedExpr, u64) {
     let (rewritten, weight) = rewrite(source);
     let may_be_large = match &source.expr {
@@ -385,7 +385,7 @@ fn operand_name(number: usize) -> String {
 
 // === paying ===
 
-/// Takes `units` from what the evaluation on this thread may spend.
+/// Charges `units` to the evaluation on this thread.
 pub(super) fn pay(units: u64) -> Result<(), ExecutionError> {
     let left = LEFT.get().and_then(|left| left.checked_sub(units));
     LEFT.set(left);
@@ -462,14 +462,14 @@ fn combine(function: &FunctionContext<'_, '_>) -> Result<CelValue, ExecutionErro
     pay(match (named.func_name.as_str(), sizes.as_slice()) {
         // Each item is compared with each.
         ("distinct", [items, ..]) => items.saturating_mul(*items),
-        // In the worst case the new text stands at each place of the whole.
+        // In the worst case the new text replaces each position of the whole.
         ("replace", [whole, _, new, ..]) => whole.saturating_mul(*new),
         (_, sizes) => sizes.iter().copied().fold(1, u64::saturating_mul),
     } / COPIED_PER_UNIT)?;
     scope.resolve(inner)
 }
 
-/// Bytes, items and fields of a value, all the way down.
+/// Bytes, items and fields of a value, recursively.
 fn size(value: &CelValue) -> u64 {
     match value {
         CelValue::String(text) => text.len() as u64,

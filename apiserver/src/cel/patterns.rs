@@ -1,4 +1,4 @@
-//! `matches`, `find` and `findAll`: with patterns as Go reads them, each compiled once and not for each item of a list.
+//! `matches`, `find` and `findAll` with Go's patterns, each compiled once and not for each item of a list.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,10 +11,10 @@ use regex::Regex;
 use super::meter::pay;
 use crate::schema::Pattern;
 
-/// What it costs to compile a pattern.
+/// Cost of compiling a pattern.
 const COMPILATION: u64 = 1000;
 
-/// So many patterns are kept, for each thread.
+/// Number of cached patterns for each thread.
 const KEPT: usize = 128;
 
 thread_local! {
@@ -59,7 +59,7 @@ fn find(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<CelValue,
     Ok(CelValue::String(Arc::new(found)))
 }
 
-/// With a number as the second argument, at most so many; with a negative one, all.
+/// With a number as the second argument, at most that many; with a negative one, all.
 fn find_all(
     This(text): This<Arc<String>>,
     Arguments(arguments): Arguments,
@@ -79,7 +79,7 @@ fn find_all(
 
 #[cfg(test)]
 mod tests {
-    use super::super::compile_then;
+    use super::super::compile::compile_then;
     use super::super::meter::{self, Metered};
     use super::*;
 

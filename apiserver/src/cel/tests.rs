@@ -2,7 +2,7 @@ use super::evaluate::NOT_CHECKED;
 use super::*;
 use crate::field::{Errors, Path, aggregate};
 use crate::schema::{ObjectSchema, Schema};
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn rule(rule: &str, message: &str) -> Value {
     json!([{"rule": rule, "message": message}])

@@ -1,4 +1,4 @@
-//! Values of an object as rules see them.
+//! Values of an object in CEL.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::schema::{Additional, Kind, Schema};
 
-/// Words of the language that a field may be called; CEL sees them as `__word__`.
+/// Words of the language that are valid field names; CEL has them as `__word__`.
 const RESERVED: &[&str] = &[
     "as",
     "break",
@@ -39,7 +39,7 @@ static TO_TIMESTAMP: LazyLock<Option<Program>> =
 static TO_DURATION: LazyLock<Option<Program>> =
     LazyLock::new(|| Program::compile("duration(text)").ok());
 
-/// A value as rules see it: typed by its schema, with field names escaped.
+/// A value in CEL: typed by its schema, with field names escaped.
 pub(super) fn to_cel(value: &Value, schema: &Schema, functions: &Context<'_>) -> CelValue {
     match value {
         Value::Null => CelValue::Null,

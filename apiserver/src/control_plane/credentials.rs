@@ -7,7 +7,10 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use serde_json::{Value, json};
 
-use super::{ADMIN_USER, Error};
+use super::error::Error;
+
+/// The user that [`ControlPlane::client`](super::ControlPlane::client) acts as, of group `system:masters`.
+pub const ADMIN_USER: &str = "reeve-admin";
 
 pub(super) const AUTHORITY_CERTIFICATE: &str = "ca.crt";
 pub(super) const SERVER_CERTIFICATE: &str = "server.crt";
@@ -19,7 +22,7 @@ pub(super) const MANAGER_KUBECONFIG: &str = "kube-controller-manager.kubeconfig"
 
 const MANAGER_USER: &str = "system:kube-controller-manager";
 
-/// What a client needs to come in.
+/// What a client needs to be let in.
 #[derive(Debug)]
 pub(super) struct Credentials {
     /// PEM certificate of the authority.
@@ -120,6 +123,6 @@ pub(super) fn kubeconfig_document(url: &str, authority: &str, user: &str, token:
 }
 
 pub(super) fn kubeconfig(url: &str, authority: &str, user: &str, token: &str) -> String {
-    // JSON is YAML, and every reader of kubeconfigs takes it.
+    // JSON is YAML, and every reader of kubeconfigs accepts it.
     format!("{:#}\n", kubeconfig_document(url, authority, user, token))
 }

@@ -1,4 +1,4 @@
-//! One program of the control plane, which never outlives this process.
+//! A program of the control plane, which never outlives this process.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -6,11 +6,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::Error;
+use super::error::Error;
 
 /// Runs the program (`"$@"`) and kills it when standard input ends. That happens when the [`Process`] is dropped
-/// and also when this process is killed and can drop nothing: the system closes the pipe for it. Then the directory goes,
-/// too, if it holds the file [`REMOVE_AT_EXIT`].
+/// and also when this process is killed and drops nothing: the system closes the pipe. Then the directory is removed,
+/// too, if it contains the file [`REMOVE_AT_EXIT`].
 const GUARD: &str = r#"
 exec 3<&0
 "$@" 3<&- </dev/null &
@@ -24,7 +24,7 @@ kill "$guard" 2>/dev/null
 exit "$code"
 "#;
 
-/// The file whose presence has the directory removed at the end of this process; [`GUARD`] names it, too.
+/// If this file exists, the directory is removed at the end of this process; [`GUARD`] names it, too.
 pub(super) const REMOVE_AT_EXIT: &str = ".remove-at-exit";
 
 const TAIL_BYTES: u64 = 3_000;
@@ -40,7 +40,7 @@ pub(super) struct Process {
 // === impl Process ===
 
 impl Process {
-    /// Starts `command`, in a process group of its own so that Ctrl-C reaches it only through us. Both outputs are
+    /// Starts `command`, in a process group of its own so that Ctrl-C does not reach it directly. Both outputs are
     /// appended to `PROGRAM.log` in `directory`.
     pub(super) fn start(
         program: &'static str,
@@ -78,7 +78,7 @@ impl Process {
         })
     }
 
-    /// The error that says so, when the program has ended by itself.
+    /// The error of a program that has ended by itself; `None` while it runs.
     pub(super) fn ended(&mut self) -> Option<Error> {
         let status = match self.child.try_wait() {
             Ok(None) => return None,
@@ -93,7 +93,7 @@ impl Process {
         })
     }
 
-    /// The error that says that the program did not become ready.
+    /// The error of a program that did not become ready.
     pub(super) fn not_ready(&self, last: String) -> Error {
         Error::NotReady {
             program: self.program,
@@ -119,7 +119,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // The guard kills with signal 9, so this is a matter of milliseconds.
+        // The guard kills with signal 9, so this takes milliseconds.
         if let Err(error) = self.child.wait() {
             tracing::warn!(program = self.program, %error, "cannot wait for a program of the control plane");
         }

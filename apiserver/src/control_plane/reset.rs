@@ -1,7 +1,8 @@
-//! Reset of a control plane: etcd loses every key that came after the start.
+//! Reset of a control plane: etcd deletes every key that was added after the start.
 //!
-//! The keys go from etcd itself, without finalizers, grace periods or namespace controllers, so that a reset takes
-//! milliseconds where a start takes seconds. kube-apiserver and kube-controller-manager see the deletions in their watches.
+//! The keys are deleted in etcd itself, without finalizers, grace periods or namespace controllers, so that a reset
+//! takes milliseconds where a start takes seconds. kube-apiserver and kube-controller-manager see the deletions in
+//! their watches.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,9 +16,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::Error;
+use super::error::Error;
 
-/// Where kube-apiserver keeps its objects.
+/// The prefix of kube-apiserver's objects.
 const ROOT: &str = "/registry/";
 /// The first key after those of [`ROOT`].
 const END: &str = "/registry0";
@@ -28,7 +29,7 @@ const ANSWER_BYTES: usize = 64 << 20;
 
 /// Namespaces whose objects are the control plane's own.
 const OWN_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
-/// Resources that the control plane makes by itself, some of them after its start.
+/// Resources that the control plane creates by itself, some of them after its start.
 const OWN_RESOURCES: [&str; 7] = [
     "apiregistration.k8s.io",
     "flowschemas",
@@ -38,7 +39,7 @@ const OWN_RESOURCES: [&str; 7] = [
     "ranges",
     "servicecidrs",
 ];
-/// Objects of the namespace `default` that the control plane makes again.
+/// Objects of the namespace `default` that the control plane creates again.
 const OWN_NAMES: [&str; 4] = [
     "/default/default",
     "/default/kube-root-ca.crt",
@@ -76,7 +77,7 @@ pub(super) async fn delete_new(etcd_url: &str, baseline: &BTreeSet<String>) -> R
     Ok(())
 }
 
-/// Whether the control plane makes the object of this key by itself.
+/// Whether the control plane creates the object of this key by itself.
 fn is_own(key: &str) -> bool {
     let mut parts = key.trim_start_matches(ROOT).split('/');
     let resource = parts.next().unwrap_or_default();

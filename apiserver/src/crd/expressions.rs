@@ -1,7 +1,7 @@
-//! Looks at an expression before it is ever evaluated: names nobody declares, fields no schema has,
-//! results that are no boolean.
+//! Checks an expression before it is evaluated: undeclared names, fields without a schema, results that are
+//! not a boolean.
 //!
-//! A real server type-checks the whole expression. This finds the usual slips (a misspelt field or
+//! A real server type-checks the whole expression. This check finds common mistakes (a misspelt field or
 //! variable) with the same texts; overloads of operators and unknown functions show only when the
 //! rule is evaluated.
 
@@ -40,13 +40,13 @@ const KNOWN: &[&str] = &[
     "uint",
 ];
 
-/// Names bound by macros, and the schema of what they hold where it is known.
+/// Names bound by macros, and the schemas of their values where known.
 type Bound<'a> = Vec<(&'a str, Option<&'a Value>)>;
 
-/// Fields that every object has at its top, whatever the schema says.
+/// Fields at the top of every object, whatever the schema.
 const OF_EVERY_OBJECT: &[&str] = &["apiVersion", "kind", "metadata"];
 
-/// What is wrong with a rule on values of `schema`, which may be the schema of whole objects.
+/// The error of a rule on values of `schema`, which may be the schema of whole objects.
 pub(super) fn check(rule: &str, schema: &Value, whole: bool) -> Option<String> {
     let program = match compile(rule) {
         Ok(program) => program,
@@ -173,7 +173,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The schema of what an expression yields, where it is a walk from something known.
+    /// The schema of the result of an expression, if it is a path from a known value.
     fn schema_of(&self, expression: &'a IdedExpr, bound: &Bound<'a>) -> Option<&'a Value> {
         match &expression.expr {
             Expr::Ident(name) => {
@@ -192,7 +192,7 @@ impl<'a> Checker<'a> {
             }
             _ => None,
         }
-        // `oldSelf` may be optional; then the walk is through its methods and ends here.
+        // `oldSelf` may be optional; then the path goes through its methods and ends here.
         .filter(|schema| schema.is_object())
     }
 
@@ -207,7 +207,7 @@ impl<'a> Checker<'a> {
             .or_else(|| schema.get("additionalProperties"))
     }
 
-    /// Where a word first stands in the rule.
+    /// The first position of a word in the rule.
     fn word(&self, word: &str) -> Option<usize> {
         let part_of_name = |character: char| character.is_alphanumeric() || character == '_';
         self.rule
@@ -221,7 +221,7 @@ impl<'a> Checker<'a> {
             })
     }
 
-    /// The error as cel-go shows it: place, text, the line and a mark under it.
+    /// The error in the format of cel-go: position, text, the line and a mark under it.
     fn at(&self, place: Option<usize>, wrong: &str) -> String {
         let place = place.unwrap_or_default();
         let before = &self.rule[..place];
@@ -239,7 +239,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Whether fields that the schema does not name cannot be there.
+/// Whether fields that are not in the schema cannot exist.
 fn is_closed(schema: &Value) -> bool {
     schema["type"] == "object"
         && schema.get("additionalProperties").is_none()

@@ -1,8 +1,9 @@
-//! Are the `x-kubernetes-validations` of a schema rules that can be evaluated?
+//! Validation of the `x-kubernetes-validations` of a schema.
 
 use serde_json::{Map, Value};
 
-use super::{expressions, items, member, text};
+use super::expressions;
+use super::fields::{items, member, text};
 use crate::cel;
 use crate::field::{self, ErrorKind, Errors, FieldError, Path};
 
@@ -13,12 +14,12 @@ const REASONS: &[&str] = &[
     "FieldValueRequired",
 ];
 
-/// What is wrong with the rules of a schema and below.
+/// Validates the rules of a schema and below.
 pub(super) fn validate(schema: &Value, path: &Path, errors: &mut Errors) {
     walk(schema, path, true, None, errors);
 }
 
-/// `uncorrelatable` is the list above whose items cannot be told to be what they were.
+/// `uncorrelatable` is the list above whose items cannot be matched with their old values.
 fn walk(
     schema: &Value,
     path: &Path,
@@ -159,7 +160,7 @@ fn validate_rule(
     }
 }
 
-/// An error that shows the whole rule, as the struct a real server has of it.
+/// An error with the whole rule, in the format of a real server's struct.
 fn refused(rule: &Value, path: &Path, why: &str) -> FieldError {
     let quoted = |name: &str| field::json_text(&Value::from(text(rule.get(name))));
     let reason = match text(rule.get("reason")) {
@@ -177,7 +178,7 @@ fn refused(rule: &Value, path: &Path, why: &str) -> FieldError {
     FieldError::new(ErrorKind::Invalid, path, None, detail)
 }
 
-/// The schema a path of fields leads to.
+/// The schema at a path of fields.
 pub(super) fn schema_at<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
     cel::split_field_path(path)
         .into_iter()

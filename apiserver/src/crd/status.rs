@@ -1,14 +1,32 @@
-//! The status of a definition: which of its names are accepted, and whether it is served.
+//! The status of a definition: its accepted names, and whether it is served.
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::{items, storage_versions, text};
+use super::fields::{items, storage_versions, text};
+use crate::meta;
 
-/// The status of `definition` beside the `others` that are stored, at the time `now` (RFC 3339).
+/// The status of a new definition, before its names are checked.
+pub(crate) fn initial_status(definition: &Value) -> Value {
+    let stored: Vec<&Value> = definition["spec"]["versions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|version| version["storage"] == Value::Bool(true))
+        .map(|version| &version["name"])
+        .collect();
+    json!({
+        "conditions": null,
+        "acceptedNames": {"plural": "", "kind": ""},
+        "storedVersions": stored,
+    })
+}
+
+/// The status of `definition` beside the stored `others`, at the time `now` (RFC 3339).
 ///
 /// Names belong to the group: singular, plural and short names among themselves, kind and list kind
-/// among themselves; the first to accept a name has it. A definition is established once all its names
-/// are accepted, and stays so.
+/// among themselves; the first definition with an accepted name keeps it. A definition is established once all
+/// its names are accepted, and stays so.
 pub(crate) fn accept(definition: &Value, others: &[Value], now: &str) -> Value {
     let spec = &definition["spec"];
     let old = &definition["status"];
@@ -107,9 +125,47 @@ pub(crate) fn accept(definition: &Value, others: &[Value], now: &str) -> Value {
     json!({"acceptedNames": accepted, "conditions": conditions, "storedVersions": stored})
 }
 
-/// Whether a status says that the definition is served.
+/// Whether the condition `Established` is true.
 pub(crate) fn is_established(status: &Value) -> bool {
     is_true(items(status, "conditions"), "Established")
+}
+
+/// Sets the condition `Established` to the step before it is true: the definition is being installed.
+pub(crate) fn mark_installing(status: &mut Value) {
+    let conditions = status["conditions"].as_array_mut();
+    for condition in conditions.into_iter().flatten() {
+        if condition["type"] == "Established" {
+            condition["status"] = json!("False");
+            condition["reason"] = json!("Installing");
+        }
+    }
+}
+
+/// Adds the condition that the definition is being deleted.
+pub(crate) fn mark_terminating(definition: &mut Value, now: Timestamp) {
+    set_terminating(
+        definition,
+        now,
+        "True",
+        "InstanceDeletionPending",
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    );
+}
+
+fn set_terminating(
+    definition: &mut Value,
+    now: Timestamp,
+    status: &str,
+    reason: &str,
+    message: &str,
+) {
+    let part = meta::map_at(meta::object_mut(definition), "status");
+    let conditions = meta::list_at(part, "conditions");
+    conditions.retain(|condition| condition["type"] != "Terminating");
+    conditions.push(json!({
+        "type": "Terminating", "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": meta::time(now),
+    }));
 }
 
 /// Names that other definitions of the group have accepted.

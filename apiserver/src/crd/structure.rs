@@ -1,13 +1,14 @@
-//! Is a schema one that a CustomResourceDefinition may have?
+//! Validation of the schema of a CustomResourceDefinition.
 //!
-//! Two passes, as in a real server: what is never supported, and, when there is none of that, what
-//! makes a schema structural.
+//! Two passes, as in a real server: features that are never supported, and, without any of those, the rules
+//! of structural schemas.
 
 use serde_json::{Map, Value};
 
-use super::{member, rules, text};
+use super::fields::{member, text};
+use super::rules;
 use crate::field::{Errors, FieldError, Path};
-use crate::schema::{Pattern, Schema};
+use crate::schema::{Pattern, Schema, errors_of, would_prune};
 
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 
@@ -21,7 +22,7 @@ const UNSUPPORTED: &[&str] = &[
     "dependencies",
 ];
 
-/// Fields that must not stand below `allOf`, `anyOf`, `oneOf` and `not`.
+/// Fields that are not allowed below `allOf`, `anyOf`, `oneOf` and `not`.
 const NOT_IN_COMPOSITION: &[&str] = &[
     "type",
     "title",
@@ -36,7 +37,7 @@ const NOT_IN_COMPOSITION: &[&str] = &[
     "x-kubernetes-validations",
 ];
 
-/// What a node is to the one above it.
+/// The role of a node in the one above it.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Root,
@@ -45,7 +46,7 @@ enum Place {
     Entry,
 }
 
-/// What is wrong with the schema of a version.
+/// Validates the schema of a version.
 pub(super) fn validate(schema: &Value, path: &Path) -> Errors {
     let mut errors = Errors::new();
     supported(schema, path, true, &mut errors);
@@ -370,7 +371,7 @@ fn structural(schema: &Value, place: Place, path: &Path, errors: &mut Errors) {
     });
 }
 
-/// An object's type and metadata are what they are everywhere.
+/// Type and metadata of an object are fixed.
 fn type_and_metadata(properties: Option<&Map<String, Value>>, path: &Path, errors: &mut Errors) {
     let Some(properties) = properties else { return };
     for (name, wanted) in [
@@ -407,7 +408,7 @@ fn type_and_metadata(properties: Option<&Map<String, Value>>, path: &Path, error
     }
 }
 
-/// Below `anyOf` and its like only limits on values may stand.
+/// Below `anyOf` and the like only limits on values are allowed.
 fn in_composition(schema: &Value, path: &Path, int_or_string: bool, errors: &mut Errors) {
     let Value::Object(map) = schema else { return };
     for name in NOT_IN_COMPOSITION {
@@ -442,20 +443,20 @@ fn in_composition(schema: &Value, path: &Path, int_or_string: bool, errors: &mut
 
 // === defaults ===
 
-/// A default must be an object of its own schema.
+/// A default must be a valid object of its own schema.
 fn defaults(schema: &Value, path: &Path, errors: &mut Errors) {
     let Value::Object(map) = schema else { return };
     if let Some(default) = member(map, "default") {
         let path = path.child("default");
         let parsed = Schema::parse(schema);
-        if parsed.would_prune(default) {
+        if would_prune(&parsed, default) {
             errors.push(FieldError::invalid(
                 &path,
                 default.clone(),
                 "must not have unknown fields",
             ));
         } else {
-            for mut error in parsed.errors_of(default) {
+            for mut error in errors_of(&parsed, default) {
                 error.path = match error.path.as_str() {
                     "" => path.clone(),
                     below if below.starts_with('[') => Path::new(&format!("{path}{below}")),

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{items, rules, structure, text};
+use super::fields::{items, text};
+use super::{rules, structure};
 use crate::field::{Errors, FieldError, Path};
 use crate::table::json_path::JsonPath;
 
@@ -17,8 +18,8 @@ const COLUMN_FORMATS: &[&str] = &[
     "int64",
     "password",
 ];
-/// Which parts all versions have in common: a real server judges those once, at the place where they
-/// stood before there were versions (`spec.validation`, `spec.subresources`, …).
+/// The parts that all versions have in common: a real server validates those once, with the paths that they
+/// had before there were versions (`spec.validation`, `spec.subresources`, …).
 pub(super) struct Shared {
     schema: bool,
     subresources: bool,

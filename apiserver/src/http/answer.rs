@@ -36,7 +36,7 @@ pub(crate) fn document(
     bytes(code, encoding.content_type(), content)
 }
 
-/// Already encoded JSON, turned into what was asked for.
+/// Already encoded JSON, converted to the negotiated encoding.
 pub(crate) fn encoded(
     code: u16,
     encoding: Encoding,
@@ -101,7 +101,7 @@ pub(crate) fn warn(response: &mut Response<Body>, warnings: &Warnings) {
     }
 }
 
-/// Sets a header, if its value is one.
+/// Sets a header, if its value is valid.
 pub(crate) fn set(response: &mut Response<Body>, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         response.headers_mut().insert(name, value);

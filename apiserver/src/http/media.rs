@@ -1,8 +1,8 @@
-//! Media types: what a client accepts, and what it sends.
+//! Media types of requests and answers.
 
 use crate::status::Status;
 
-/// How an answer is written.
+/// The encoding of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     /// `application/json`.
@@ -11,7 +11,7 @@ pub(crate) enum Encoding {
     Yaml,
 }
 
-/// What an answer shows of an object.
+/// The shape of an object in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// The object itself.
@@ -22,22 +22,22 @@ pub(crate) enum Shape {
     Table(&'static str),
 }
 
-/// What was agreed on.
+/// The result of the negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Accepted {
-    /// How it is written.
+    /// The encoding.
     pub(crate) encoding: Encoding,
-    /// What is shown.
+    /// The shape.
     pub(crate) shape: Shape,
 }
 
-/// The types an answer can be written in, as a 406 names them.
+/// The types of an answer, in the text of a 406.
 pub(crate) const SERVED: &[&str] = &["application/json", "application/yaml"];
 
 /// The media type of protobuf.
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
-/// The types a body can be read from, as a 415 names them.
+/// The types of a body, in the text of a 415.
 pub(crate) const READ: &[&str] = &["application/json", "application/yaml", PROTOBUF];
 
 /// One media range of an `Accept` header.
@@ -63,7 +63,7 @@ impl Encoding {
 // === impl Range ===
 
 impl<'a> Range<'a> {
-    /// The ranges of a header, best first; equal ones in the order given.
+    /// The ranges of a header, best first; equal ones in their order.
     pub(crate) fn parse_all(header: &'a str) -> Vec<Self> {
         let mut ranges: Vec<Self> = header
             .split(',')
@@ -128,10 +128,10 @@ impl<'a> Range<'a> {
     }
 }
 
-/// What an answer to `accept` will be. `list`: it is a list of objects (a watch shows single ones).
+/// Negotiates the answer to `accept`. `list`: it is a list of objects (a watch shows single ones).
 ///
 /// # Errors
-/// 406 when nothing that is accepted can be served.
+/// 406 when no accepted type can be served.
 pub(crate) fn negotiate(accept: Option<&str>, list: bool, watch: bool) -> Result<Accepted, Status> {
     let accept = accept.map_or("*/*", str::trim);
     let accept = if accept.is_empty() { "*/*" } else { accept };
@@ -147,7 +147,7 @@ pub(crate) fn negotiate(accept: Option<&str>, list: bool, watch: bool) -> Result
         if watch && encoding != Encoding::Json {
             continue;
         }
-        // A watch may be asked for metadata under either name.
+        // A watch may request metadata under either name.
         let shape = range
             .shape(list)
             .or_else(|| watch.then(|| range.shape(!list)).flatten());

@@ -1,4 +1,4 @@
-//! What HTTP says and what is said back: paths, queries, media types, bodies, answers.
+//! The HTTP layer: paths, queries, media types, bodies, answers.
 
 pub(crate) mod answer;
 pub(crate) mod body;

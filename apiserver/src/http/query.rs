@@ -4,15 +4,15 @@ use std::borrow::Cow;
 
 use crate::status::Status;
 
-/// The decoded parameters, in the order given. Empty ones and stray separators are skipped.
+/// The decoded parameters in their order, without empty ones and stray separators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters(Vec<(String, String)>);
 
 // === impl Parameters ===
 
 impl Parameters {
-    /// Reads `a=b&c=d`; `?&a=b` and a bare `?` are fine. A part with a malformed escape is dropped, as
-    /// Go does it.
+    /// Parses `a=b&c=d`; `?&a=b` and a bare `?` are valid. A part with a malformed escape is dropped, as
+    /// in Go.
     pub(crate) fn parse(query: &str) -> Self {
         let pairs = query
             .split('&')
@@ -49,12 +49,12 @@ impl Parameters {
         self.0.iter().any(|(name, _)| name == key)
     }
 
-    /// A boolean as Kubernetes reads them: absent, `false` and `0` are false, anything else is true.
+    /// A boolean in Kubernetes' syntax: absent, `false` and `0` are false, anything else is true.
     pub(crate) fn flag(&self, key: &str) -> bool {
         self.optional_flag(key).unwrap_or(false)
     }
 
-    /// The same, and whether it was there.
+    /// As [`Self::flag`], with `None` if absent.
     pub(crate) fn optional_flag(&self, key: &str) -> Option<bool> {
         self.0
             .iter()
@@ -62,10 +62,10 @@ impl Parameters {
             .map(|(_, value)| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
-    /// `timeout`, which must be a duration as Go writes them (`32s`, `1m30s`).
+    /// Validates `timeout`, which must be a duration in Go's syntax (`32s`, `1m30s`).
     ///
     /// # Errors
-    /// 400 when it is none.
+    /// 400 when it is not.
     pub(crate) fn check_timeout(&self) -> Result<(), Status> {
         match self.get("timeout") {
             Some(text) if !is_duration(text) => Err(Status::bad_request(format!(
@@ -76,10 +76,10 @@ impl Parameters {
         }
     }
 
-    /// A whole number. An empty value is none either.
+    /// An integer. An empty value is invalid, too.
     ///
     /// # Errors
-    /// 400 when it is none.
+    /// 400 when it is invalid.
     pub(crate) fn number(&self, key: &str) -> Result<Option<i64>, Status> {
         self.0
             .iter()

@@ -1,4 +1,4 @@
-//! What a request asks for, read from its method, path and query.
+//! The target of a request, from its method, path and query.
 //!
 //! (apiserver: `request.RequestInfoFactory`.)
 
@@ -8,7 +8,7 @@ use super::query::{Parameters, percent_decode};
 use crate::rbac::Attributes;
 use crate::selector::FieldSelector;
 
-/// What a path names.
+/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Objects: `/api/v1/...`, `/apis/group/version/...`.
@@ -30,22 +30,22 @@ pub(crate) struct ResourcePath {
     pub(crate) resource: String,
     /// Name; empty for a collection.
     pub(crate) name: String,
-    /// The name that a field selector asks for, of a collection; for authorization only.
+    /// For a collection, the name in a field selector; for authorization only.
     pub(crate) selected_name: String,
     /// Subresource; empty for the object itself.
     pub(crate) subresource: String,
     /// Segments after the subresource.
     pub(crate) rest: Vec<String>,
-    /// The verb, as authorization and discovery name it.
+    /// The verb in authorization and discovery.
     pub(crate) verb: &'static str,
 }
 
 // === impl Target ===
 
 impl Target {
-    /// Reads a request.
+    /// Parses a request.
     pub(crate) fn of(method: &Method, path: &str, query: &Parameters) -> Self {
-        // Decoded before it is split, as Go does it: `a%2Fb` is two segments.
+        // Decoded before it is split, as in Go: `a%2Fb` is two segments.
         let path = percent_decode(path);
         let mut parts: Vec<String> = path
             .split('/')
@@ -58,7 +58,7 @@ impl Target {
             _ => return Self::Other(format!("/{}", parts.join("/"))),
         };
         let mut parts = parts.split_off(skip).into_iter().peekable();
-        // The old form of a watch: /api/v1/watch/pods.
+        // The legacy form of a watch: /api/v1/watch/pods.
         let watch_prefix = parts.next_if(|part| part == "watch").is_some();
         let mut parts: Vec<String> = parts.collect();
         let mut target = ResourcePath {
@@ -67,7 +67,7 @@ impl Target {
             ..ResourcePath::default()
         };
         if parts.first().is_some_and(|part| part == "namespaces") && parts.len() > 2 {
-            // `status` and `finalize` below a namespace are its own, all else is inside it.
+            // `status` and `finalize` below a namespace are its subresources, all else is inside it.
             if parts[2] != "status" && parts[2] != "finalize" {
                 target.namespace = parts[1].clone();
                 parts.drain(..2);
@@ -78,16 +78,16 @@ impl Target {
         target.name = parts.next().unwrap_or_default();
         target.subresource = parts.next().unwrap_or_default();
         target.rest = parts.collect();
-        // Below a namespace there are no namespaces: it keeps the one of the path, and is not found.
+        // Below a namespace there are no namespaces: the path keeps its namespace, and is not found.
         if target.resource == "namespaces" && target.group.is_empty() && target.namespace.is_empty()
         {
             target.namespace.clone_from(&target.name);
         }
         let named = !target.name.is_empty();
-        // A named object is read, whatever the query says; only the old path form watches it.
+        // A named object is read, whatever the query; only the legacy path form watches it.
         let watch = watch_prefix || (!named && query.flag("watch"));
         if !named && *method != Method::POST {
-            // A list, watch or deletion of the one object that a field selector names is about that name.
+            // A list, watch or deletion with a field selector for one name has that name.
             let selector = query.get("fieldSelector").unwrap_or_default();
             target.selected_name = FieldSelector::parse(selector)
                 .ok()
@@ -108,7 +108,7 @@ impl Target {
         Self::Resource(target)
     }
 
-    /// What authorization looks at.
+    /// The attributes for authorization.
     pub(crate) fn attributes(&self, method: &Method) -> Attributes {
         match self {
             Self::Resource(path) => Attributes {

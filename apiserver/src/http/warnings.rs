@@ -1,4 +1,4 @@
-//! What an answer warns of, whatever else it says: texts of `Warning` headers, collected while a request is handled.
+//! Warnings of an answer: texts of `Warning` headers, collected while a request is handled.
 //!
 //! (apiserver: `filters.WithWarningRecorder`.)
 
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use http::HeaderValue;
 use parking_lot::Mutex;
 
-/// When all texts together have more characters than this, each is cut and the last are left out.
+/// Maximum length of all texts together, in characters. Beyond it each is cut and the last are left out.
 const LONGEST_TOGETHER: usize = 4 * 1024;
-/// To so many characters.
+/// Length of a cut text, in characters.
 const CUT_TO: usize = 256;
 
 /// The warnings of one request; clones share them.
@@ -19,7 +19,7 @@ pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 // === impl Warnings ===
 
 impl Warnings {
-    /// Warns of `text`, once, however often it is said: a write that is tried again finds the same.
+    /// Adds `text` once: a write that is retried adds it again.
     pub(crate) fn add(&self, text: impl Into<String>) {
         let text = text.into();
         let mut texts = self.0.lock();
@@ -28,14 +28,14 @@ impl Warnings {
         }
     }
 
-    /// Warns of each text.
+    /// Adds each text.
     pub(crate) fn extend(&self, texts: impl IntoIterator<Item = String>) {
         for text in texts {
             self.add(text);
         }
     }
 
-    /// The headers, in the order of the warnings. What cannot stand in a header is left out.
+    /// The headers, in the order of the warnings. Characters that are invalid in a header are left out.
     pub(crate) fn headers(&self) -> Vec<HeaderValue> {
         let texts = self.0.lock();
         let together: usize = texts.iter().map(|text| text.chars().count()).sum();
@@ -44,15 +44,15 @@ impl Warnings {
         } else {
             usize::MAX
         };
-        let mut said = 0;
+        let mut length = 0;
         let mut headers = Vec::new();
         for text in texts.iter() {
-            if said >= LONGEST_TOGETHER {
+            if length >= LONGEST_TOGETHER {
                 break;
             }
             let text: String = text.chars().take(cut_to).collect();
             if let Some(header) = header(&text) {
-                said += text.chars().count();
+                length += text.chars().count();
                 headers.push(header);
             }
         }

@@ -1,15 +1,15 @@
-//! Checks of single built-in kinds that clients run into.
+//! Checks of single built-in kinds that matter to clients.
 
 use serde_json::Value;
 
 use crate::field::{Errors, FieldError, Path};
 
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
-/// Longest reason, action and instance of an Event.
+/// Maximum length of reason, action and instance of an Event.
 const LONGEST: usize = 128;
 const LONGEST_NOTE: usize = 1024;
 
-/// The keys of a ConfigMap or Secret.
+/// Checks the keys of a ConfigMap or Secret.
 pub(crate) fn config_keys(object: &Value, fields: &[&str], errors: &mut Errors) {
     for field in fields {
         for key in object[*field]
@@ -30,7 +30,7 @@ pub(crate) fn config_keys(object: &Value, fields: &[&str], errors: &mut Errors) 
     }
 }
 
-/// The keys that a Secret of a known type must have.
+/// Checks the required keys of a Secret of a known type.
 pub(crate) fn secret(object: &Value, errors: &mut Errors) {
     let needed: &[&str] = match object["type"].as_str().unwrap_or_default() {
         "kubernetes.io/tls" => &["tls.crt", "tls.key"],
@@ -46,7 +46,7 @@ pub(crate) fn secret(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// Data that was declared immutable.
+/// Checks data that was declared immutable.
 pub(crate) fn immutable_data(object: &Value, old: &Value, fields: &[&str], errors: &mut Errors) {
     const TEXT: &str = "field is immutable when `immutable` is set";
     if old["immutable"] != Value::Bool(true) {
@@ -62,7 +62,7 @@ pub(crate) fn immutable_data(object: &Value, old: &Value, fields: &[&str], error
     }
 }
 
-/// An Event in its stored form. `new_form`: it came through events.k8s.io.
+/// Checks an Event in its stored form. `new_form`: it was sent through events.k8s.io.
 pub(crate) fn event(object: &Value, new_form: bool, errors: &mut Errors) {
     let text = |field: &str| object[field].as_str().unwrap_or_default();
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -129,7 +129,7 @@ pub(crate) fn event(object: &Value, new_form: bool, errors: &mut Errors) {
     }
 }
 
-/// The numbers of a Lease.
+/// Checks the numbers of a Lease.
 pub(crate) fn lease(object: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     if let Some(seconds) = object["spec"]["leaseDurationSeconds"]
@@ -154,7 +154,7 @@ pub(crate) fn lease(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// The rules of a Role or ClusterRole.
+/// Checks the rules of a Role or ClusterRole.
 pub(crate) fn role(object: &Value, errors: &mut Errors) {
     for (at, rule) in object["rules"].as_array().into_iter().flatten().enumerate() {
         let path = Path::new("rules").index(at);
@@ -190,7 +190,7 @@ pub(crate) fn role(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// The role and the subjects of a RoleBinding or ClusterRoleBinding.
+/// Checks the role and the subjects of a RoleBinding or ClusterRoleBinding.
 pub(crate) fn new_binding(object: &Value, errors: &mut Errors) {
     let path = Path::new("roleRef");
     let kind = object["roleRef"]["kind"].as_str().unwrap_or_default();
@@ -241,7 +241,7 @@ pub(crate) fn new_binding(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// A binding keeps its role.
+/// The role of a binding is immutable.
 pub(crate) fn binding(object: &Value, old: &Value, errors: &mut Errors) {
     if object["roleRef"] != old["roleRef"] {
         let reference = &object["roleRef"];

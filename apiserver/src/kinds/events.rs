@@ -17,7 +17,7 @@ const RENAMED: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
-/// From events.k8s.io/v1 to the stored form.
+/// Converts events.k8s.io/v1 to the stored form.
 pub(crate) fn to_core(mut event: Value) -> Value {
     let map = object_mut(&mut event);
     for (core, new) in RENAMED {
@@ -28,7 +28,7 @@ pub(crate) fn to_core(mut event: Value) -> Value {
     event
 }
 
-/// From the stored form to events.k8s.io/v1.
+/// Converts the stored form to events.k8s.io/v1.
 pub(crate) fn from_core(mut event: Value) -> Value {
     let map = object_mut(&mut event);
     for (core, new) in RENAMED {
@@ -36,7 +36,7 @@ pub(crate) fn from_core(mut event: Value) -> Value {
             map.insert((*new).to_owned(), value);
         }
     }
-    // In this form they are left out when empty.
+    // This form leaves them out when empty.
     map.retain(|name, value| {
         !(matches!(
             name.as_str(),
@@ -46,7 +46,7 @@ pub(crate) fn from_core(mut event: Value) -> Value {
     event
 }
 
-/// Fields that an Event always has, as Go writes it.
+/// Sets the fields that an Event always has in Go.
 pub(crate) fn default(event: &mut Value, new_form: bool) {
     let map = object_mut(event);
     let name = |core: &'static str| -> &'static str {

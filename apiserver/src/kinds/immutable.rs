@@ -1,4 +1,4 @@
-//! What an update of a Pod, StatefulSet or Job may not change.
+//! Immutable fields of Pods, StatefulSets and Jobs.
 //!
 //! (kubernetes: `ValidatePodUpdate`, `ValidateStatefulSetUpdate`, `ValidateJobSpecUpdate`.)
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use crate::field::{Errors, FieldError, Path};
 
 const IMMUTABLE: &str = "field is immutable";
-/// The fields of a Pod's spec that an update may change, as a real server lists them.
+/// The mutable fields of a Pod's spec, in the text of a real server.
 const POD_UPDATES: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 const STATEFUL_SET_UPDATES: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
-/// The fields of a StatefulSet's spec that an update may change.
+/// The mutable fields of a StatefulSet's spec.
 const STATEFUL_SET_MUTABLE: &[&str] = &[
     "replicas",
     "ordinals",
@@ -20,7 +20,7 @@ const STATEFUL_SET_MUTABLE: &[&str] = &[
     "persistentVolumeClaimRetentionPolicy",
     "minReadySeconds",
 ];
-/// The fields of a Job's spec that no update may change, beside the template and the completions.
+/// The immutable fields of a Job's spec, besides the template and the completions.
 const JOB_IMMUTABLE: &[&str] = &[
     "completionMode",
     "podFailurePolicy",
@@ -29,7 +29,7 @@ const JOB_IMMUTABLE: &[&str] = &[
     "successPolicy",
 ];
 
-/// Whether two values mean the same: an empty map or list is as good as none.
+/// Whether two values are equivalent: an empty map or list equals a missing one.
 pub(crate) fn is_same(new: &Value, old: &Value) -> bool {
     match (new, old) {
         (Value::Object(new), Value::Object(old)) => new.keys().chain(old.keys()).all(|name| {
@@ -52,14 +52,14 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// Refuses a field that is not what it was.
+/// Refuses a changed field.
 pub(crate) fn field(new: &Value, old: &Value, path: &Path, errors: &mut Errors) {
     if !is_same(new, old) {
         errors.push(FieldError::invalid(path, new.clone(), IMMUTABLE));
     }
 }
 
-/// Refuses changes of a Pod's spec but for the few that are allowed.
+/// Refuses changes of a Pod's spec except for the mutable fields.
 pub(crate) fn pod(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let (new, old) = (&new["spec"], &old["spec"]);
@@ -87,7 +87,7 @@ pub(crate) fn pod(new: &Value, old: &Value, errors: &mut Errors) {
     }
     only_added_tolerations(new, old, &path, errors);
     only_removed_gates(new, old, &path, errors);
-    // What may change is made equal; what differs then may not.
+    // The mutable fields are made equal; any remaining difference is an error.
     let mut rest = new.clone();
     for list in ["containers", "initContainers"] {
         let images: Vec<Value> = items(old, list).map(|one| one["image"].clone()).collect();
@@ -104,7 +104,7 @@ pub(crate) fn pod(new: &Value, old: &Value, errors: &mut Errors) {
         restore(&mut rest, old, grace);
     }
     if count(old, "schedulingGates") > 0 {
-        // A Pod that waits may be sent elsewhere; a real server checks that this only narrows the choice.
+        // The scheduling of a gated Pod may change; a real server checks that this only narrows the choice.
         restore(&mut rest, old, "nodeSelector");
         restore(&mut rest, old, "affinity");
     }
@@ -117,7 +117,7 @@ pub(crate) fn pod(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// The first levels of two objects that differ.
+/// The names of the top-level fields of two objects that differ.
 fn changed_fields<'a>(new: &'a Value, old: &'a Value) -> Vec<&'a str> {
     let fields = |value: &'a Value| {
         value
@@ -136,7 +136,7 @@ fn changed_fields<'a>(new: &'a Value, old: &'a Value) -> Vec<&'a str> {
     changed
 }
 
-/// The deadline may be set and may shrink. Says whether to go on.
+/// The deadline may be set and may shrink. Returns whether to continue.
 fn deadline(new: &Value, old: &Value, path: &Path, errors: &mut Errors) -> bool {
     let path = path.child("activeDeadlineSeconds");
     let field = "activeDeadlineSeconds";
@@ -201,7 +201,7 @@ fn only_removed_gates(new: &Value, old: &Value, path: &Path, errors: &mut Errors
     }
 }
 
-/// Refuses changes of a StatefulSet's spec but for the few that are allowed.
+/// Refuses changes of a StatefulSet's spec except for the mutable fields.
 pub(crate) fn stateful_set(new: &Value, old: &Value, errors: &mut Errors) {
     let mut rest = new["spec"].clone();
     for field in STATEFUL_SET_MUTABLE {
@@ -215,7 +215,7 @@ pub(crate) fn stateful_set(new: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Refuses changes of what makes a Job the Job it is.
+/// Refuses changes of a Job's immutable fields.
 pub(crate) fn job(new: &Value, old_job: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let (new, old) = (&new["spec"], &old_job["spec"]);
@@ -228,7 +228,7 @@ pub(crate) fn job(new: &Value, old_job: &Value, errors: &mut Errors) {
     );
     let mut template = old["template"].clone();
     if old["suspend"] == true && old_job["status"]["startTime"].is_null() {
-        // A Job that has not started may still be sent elsewhere, and be given more or less.
+        // The scheduling and the resources of a Job that has not started may change.
         template = with_scheduling_of(template, &new["template"]);
     }
     field(&new["template"], &template, &path.child("template"), errors);
@@ -251,7 +251,7 @@ fn completions(new: &Value, old: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-/// `template` with what decides where its Pods run, and with what resources, taken from `new`.
+/// `template` with the scheduling and the resources of its Pods taken from `new`.
 fn with_scheduling_of(mut template: Value, new: &Value) -> Value {
     let taken = [
         ("metadata", "labels"),

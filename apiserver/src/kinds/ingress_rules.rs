@@ -1,4 +1,4 @@
-//! What an Ingress may say.
+//! Validation of Ingresses.
 //!
 //! (kubernetes: `ValidateIngressSpec` in `pkg/apis/networking/validation/validation.go`.)
 
@@ -8,7 +8,7 @@ use super::pod_spec::port_number;
 use crate::field::{Errors, FieldError, Path};
 use crate::names;
 
-/// What a path of type Exact or Prefix may not have in it, nor at its end.
+/// Sequences that a path of type Exact or Prefix may neither contain nor end with.
 const NOT_IN_PATHS: &[&str] = &["//", "/./", "/../", "%2f", "%2F"];
 const NOT_AT_THE_END: &[&str] = &["/..", "/."];
 
@@ -50,7 +50,7 @@ pub(crate) fn validate(object: &Value, errors: &mut Errors) {
     for (at, tls) in spec["tls"].as_array().into_iter().flatten().enumerate() {
         let path = path.child("tls").index(at).child("hosts");
         for (at, name) in tls["hosts"].as_array().into_iter().flatten().enumerate() {
-            // An address will do here, as it has the form of a name; no name at all will not.
+            // An address is valid here, as it has the form of a name; an empty name is not.
             host_name(name.as_str().unwrap_or_default(), &path.index(at), errors);
         }
     }

@@ -1,6 +1,6 @@
-//! What a Pod's spec may say, alone or in the template of a workload.
+//! Validation of a Pod's spec, alone or in the template of a workload.
 //!
-//! The checks that clients meet most, in the order and the words of a real server. Left out: volume sources,
+//! The most frequent checks, in the order and with the texts of a real server. Left out: volume sources,
 //! security contexts, affinity, topology spread, DNS configuration, lifecycle hooks, host port conflicts, device and
 //! claim references. (kubernetes: `ValidatePodSpec` in `pkg/apis/core/validation/validation.go`.)
 
@@ -23,11 +23,11 @@ const VALUE_SOURCES: &[&str] = &[
     "secretKeyRef",
     "fileKeyRef",
 ];
-/// What a probe can do.
+/// The actions of a probe.
 const HANDLERS: &[&str] = &["exec", "httpGet", "tcpSocket", "grpc"];
 
 /// Checks the spec of a Pod, or of a template, at `path`. `claims`: the claims of a StatefulSet, whose volumes its
-/// Pods get beside their own.
+/// Pods get besides their own.
 pub(crate) fn validate(spec: &Value, claims: &Value, path: &Path, errors: &mut Errors) {
     let mut volumes = volumes(spec, path, errors);
     let claims = claims.as_array().into_iter().flatten();
@@ -72,7 +72,7 @@ pub(crate) fn validate(spec: &Value, claims: &Value, path: &Path, errors: &mut E
     );
 }
 
-/// Refuses a number below zero.
+/// Refuses a negative number.
 pub(crate) fn not_negative(number: &Value, path: &Path, errors: &mut Errors) {
     if let Some(number) = number.as_i64().filter(|&number| number < 0) {
         errors.push(FieldError::invalid(path, number, NOT_NEGATIVE));
@@ -88,14 +88,14 @@ pub(crate) fn one_of(value: &Value, path: &Path, allowed: &[&str], errors: &mut 
     }
 }
 
-/// Refuses a number that is no port.
+/// Refuses a number that is not a port.
 pub(crate) fn port_number(number: i64, path: &Path, errors: &mut Errors) {
     if !(1..=65535).contains(&number) {
         errors.push(FieldError::invalid(path, number, BETWEEN_PORTS));
     }
 }
 
-/// Refuses what is neither a port nor the name of one.
+/// Refuses a value that is neither a port nor the name of one.
 pub(crate) fn port(value: &Value, path: &Path, errors: &mut Errors) {
     match value {
         Value::String(name) => {
@@ -107,7 +107,7 @@ pub(crate) fn port(value: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-/// Refuses keys and values that are no labels.
+/// Refuses keys and values that are not valid labels.
 pub(crate) fn labels(labels: &Value, path: &Path, errors: &mut Errors) {
     for (key, value) in labels.as_object().into_iter().flatten() {
         for problem in names::qualified_name(key) {
@@ -120,7 +120,7 @@ pub(crate) fn labels(labels: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-/// A text that may be absent.
+/// Checks an optional text.
 fn text(map: &Value, field: &str, path: &Path, rule: fn(&str) -> Vec<String>, errors: &mut Errors) {
     let text = map[field].as_str().unwrap_or_default();
     if text.is_empty() {
@@ -131,7 +131,7 @@ fn text(map: &Value, field: &str, path: &Path, rule: fn(&str) -> Vec<String>, er
     }
 }
 
-/// A name that must be there.
+/// Checks a required name.
 fn name(map: &Value, path: &Path, errors: &mut Errors) {
     let name = map["name"].as_str().unwrap_or_default();
     if name.is_empty() {
@@ -320,7 +320,7 @@ fn mounts(one: &Value, volumes: &BTreeSet<&str>, path: &Path, errors: &mut Error
     }
 }
 
-/// The requests and limits of a container.
+/// Checks the requests and limits of a container.
 fn resources(resources: &Value, path: &Path, errors: &mut Errors) {
     let quantity = |list: &str, name: &str| resources[list][name].as_str();
     for list in ["limits", "requests"] {
@@ -333,7 +333,7 @@ fn resources(resources: &Value, path: &Path, errors: &mut Errors) {
             let Some(limit) = quantity("limits", name).filter(|_| list == "requests") else {
                 continue;
             };
-            // Of other resources than these there is never more than there is.
+            // Other resources than these cannot be overcommitted.
             let is_native = !name.contains('/') || name.contains("kubernetes.io/");
             let is_divisible = is_native && !name.starts_with("hugepages-");
             let problem = match compare_quantities(amount, limit) {
@@ -438,7 +438,7 @@ fn probe(probe: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-/// The tolerations of a Pod.
+/// Checks the tolerations of a Pod.
 pub(crate) fn tolerations(spec: &Value, path: &Path, errors: &mut Errors) {
     for (at, toleration) in items(spec, "tolerations") {
         let path = path.child("tolerations").index(at);

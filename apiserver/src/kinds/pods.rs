@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::meta;
 
-/// Completes a Pod's own fields, beside those it shares with templates.
+/// Sets defaults of a Pod's own fields, besides those it shares with templates.
 pub(crate) fn default_pod(object: &mut Value) {
     let spec = meta::map_at(meta::object_mut(object), "spec");
     default_spec(spec);
@@ -32,7 +32,7 @@ pub(crate) fn default_pod(object: &mut Value) {
     }
 }
 
-/// Completes the template of a workload.
+/// Sets defaults of the template of a workload.
 pub(crate) fn default_template(template: &mut Value) {
     default_spec(meta::map_at(meta::object_mut(template), "spec"));
 }
@@ -83,7 +83,7 @@ fn default_downward_files(files: &mut Map<String, Value>) {
     }
 }
 
-/// References to fields and resources, of a variable or a file.
+/// Sets defaults of references to fields and resources, of a variable or a file.
 fn default_references(holder: &mut Map<String, Value>) {
     if let Some(field) = holder.get_mut("fieldRef").and_then(Value::as_object_mut) {
         put(field, "apiVersion", "v1");
@@ -96,7 +96,7 @@ fn default_references(holder: &mut Map<String, Value>) {
     }
 }
 
-/// Completes a claim that stands in a template.
+/// Sets defaults of a claim in a template.
 pub(crate) fn default_claim(claim: &mut Map<String, Value>) {
     put(claim, "metadata", json!({}));
     let spec = meta::map_at(claim, "spec");

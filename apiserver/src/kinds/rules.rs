@@ -1,40 +1,40 @@
-//! What is special about a built-in kind: defaults, immutable parts, deletion.
+//! Special rules of built-in kinds: defaults, immutable parts, deletion.
 
 use jiff::Timestamp;
 use parking_lot::MutexGuard;
 use serde_json::{Value, json};
 
 use super::pods::{self, put};
-use super::{checks, events, immutable, ingress_rules, pod_spec, service_rules};
+use super::{checks, events, immutable, ingress_rules, namespaces, pod_spec, service_rules};
 use super::{services, workload_rules, workloads, zeros};
 use crate::core::Core;
 use crate::crd;
+use crate::definitions;
 use crate::field::{Errors, FieldError, Path};
-use crate::lifecycle::{definitions, namespaces};
 use crate::meta;
+use crate::request::Request;
 use crate::resource::ResourceInfo;
 use crate::schema::{Additional, Schema};
 use crate::status::{GroupResource, Status};
 use crate::store::Object;
-use crate::verbs::Request;
 
 /// Namespaces that cannot be deleted.
 const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Which kind, for `match`.
+/// Group and plural of the kind, for `match`.
 fn kind(info: &ResourceInfo) -> (&str, &str) {
     (info.group.as_str(), info.plural.as_str())
 }
 
-/// Completes an object before it is checked and stored.
+/// Sets the defaults of an object before it is checked and stored.
 pub(crate) fn default(request: &Request, object: &mut Value) {
     if !request.info.custom
         && let Some(schema) = request.info.structural()
     {
         let versions = object["spec"].get("versions").cloned();
         drop_empty(schema.root(), object);
-        // Of a definition Go writes this list also when it is empty.
+        // Go writes this list of a definition also when it is empty.
         if let (Some(versions), "customresourcedefinitions") = (versions, kind(&request.info).1)
             && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
         {
@@ -42,7 +42,7 @@ pub(crate) fn default(request: &Request, object: &mut Value) {
         }
     }
     match kind(&request.info) {
-        ("", "namespaces") => namespace(object),
+        ("", "namespaces") => namespaces::default(object),
         ("apiextensions.k8s.io", "customresourcedefinitions") => crd::default(object),
         ("", "secrets") => secret(object),
         ("", "services") => services::default(object),
@@ -59,16 +59,16 @@ pub(crate) fn default(request: &Request, object: &mut Value) {
     }
 }
 
-/// Excludes other writes that allocate, until the guard is dropped; nothing for a kind that has nothing to allocate.
+/// Excludes other writes that allocate until the guard is dropped; `None` for a kind that allocates nothing.
 pub(crate) fn allocation<'a>(core: &'a Core, request: &Request) -> Option<MutexGuard<'a, ()>> {
     let allocates = kind(&request.info) == ("", "services") && request.subresource.is_empty();
     allocates.then(|| core.service_allocation.lock())
 }
 
-/// Gives an object what only one object can have. The caller holds [`allocation`].
+/// Allocates the values that are unique to one object. The caller holds [`allocation`].
 ///
 /// # Errors
-/// 422 for what another object has; 500 when nothing is left.
+/// 422 for a value that another object has; 500 when no value is left.
 pub(crate) fn allocate(
     core: &Core,
     request: &Request,
@@ -83,7 +83,7 @@ pub(crate) fn allocate(
     }
 }
 
-/// Empty maps and lists are not stored, nor are zeros that mean nothing, as Go's `omitempty` has it.
+/// Removes empty maps and lists, and zeros without a meaning, as Go's `omitempty` does.
 fn drop_empty(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -116,8 +116,8 @@ fn drop_empty(schema: &Schema, value: &mut Value) {
     }
 }
 
-/// The status of a new object of a kind that has the subresource: custom resources lose what the
-/// client sent.
+/// Sets the status of a new object of a kind with the subresource: custom resources lose the status
+/// that the client sent.
 fn initial_status(request: &Request, object: &mut Value) {
     let class = pods::qos_class(object);
     let status = match kind(&request.info) {
@@ -126,7 +126,7 @@ fn initial_status(request: &Request, object: &mut Value) {
         ("", "services") | ("networking.k8s.io", "ingresses") => json!({"loadBalancer": {}}),
         ("", "nodes") => return,
         ("apps" | "batch", plural) => workloads::initial_status(plural),
-        ("apiextensions.k8s.io", _) => definitions::initial_status(object),
+        ("apiextensions.k8s.io", _) => crd::initial_status(object),
         _ => {
             meta::object_mut(object).remove("status");
             return;
@@ -135,7 +135,7 @@ fn initial_status(request: &Request, object: &mut Value) {
     meta::object_mut(object).insert("status".to_owned(), status);
 }
 
-/// What a change may not touch is taken from the `old` object, before defaults fill in what is left out.
+/// Restores the fields that an update may not change from the `old` object, before defaults are set.
 pub(crate) fn before_update(request: &Request, old: &Value, new: &mut Value) {
     match kind(&request.info) {
         ("", "services") => services::keep(old, new),
@@ -148,7 +148,7 @@ pub(crate) fn before_update(request: &Request, old: &Value, new: &mut Value) {
     }
 }
 
-/// Whether the rules of the kind are about nothing but its spec.
+/// Whether the rules of the kind check its spec only.
 fn has_checked_spec(info: &ResourceInfo) -> bool {
     matches!(
         kind(info),
@@ -156,7 +156,7 @@ fn has_checked_spec(info: &ResourceInfo) -> bool {
     )
 }
 
-/// A stored object in the form in which it would be stored now: an earlier release kept more words for the same.
+/// A stored object in the form in which it would be stored now: an earlier release kept fields that are dropped now.
 fn canonical(request: &Request, stored: &Value) -> Value {
     let mut object = stored.clone();
     if let Some(schema) = request.info.structural() {
@@ -166,12 +166,12 @@ fn canonical(request: &Request, stored: &Value) -> Value {
     object
 }
 
-/// Checks of the kind.
+/// Checks an object by the rules of its kind.
 pub(crate) fn validate(request: &Request, object: &Value, old: Option<&Value>) -> Errors {
     let mut errors = Errors::new();
     let (group, _) = kind(&request.info);
     if request.subresource == "status" && group != "apiextensions.k8s.io" {
-        // The spec is what it was, and was checked when it was written.
+        // The spec did not change, and was checked when it was written.
         if kind(&request.info) == ("", "services") {
             service_rules::status(object, &mut errors);
         }
@@ -251,7 +251,7 @@ pub(crate) fn validate(request: &Request, object: &Value, old: Option<&Value>) -
     errors
 }
 
-/// What follows from a write that was stored; `new` is `None` for a removal.
+/// Applies the effects of a stored write; `new` is `None` for a removal.
 pub(crate) fn after_write(
     core: &Core,
     info: &ResourceInfo,
@@ -279,7 +279,7 @@ pub(crate) fn may_delete(request: &Request) -> Result<(), Status> {
     Ok(())
 }
 
-/// Whether nothing of the kind's own keeps a terminating object.
+/// Whether the rules of the kind let a terminating object be removed.
 pub(crate) fn may_go(info: &ResourceInfo, object: &Value) -> bool {
     match kind(info) {
         ("", "namespaces") => object["spec"]["finalizers"]
@@ -289,7 +289,7 @@ pub(crate) fn may_go(info: &ResourceInfo, object: &Value) -> bool {
     }
 }
 
-/// Seconds an object is given to end by itself: Pods only, when they run on a node.
+/// The grace period in seconds: more than 0 only for a Pod that runs on a node.
 pub(crate) fn grace_period(info: &ResourceInfo, object: &Value, asked: Option<i64>) -> i64 {
     if !ends_gracefully(info) {
         return 0;
@@ -311,17 +311,17 @@ pub(crate) fn grace_period(info: &ResourceInfo, object: &Value, asked: Option<i6
         .max(0)
 }
 
-/// Whether objects of the kind are told to end before they go.
+/// Whether objects of the kind have a grace period before they are removed.
 pub(crate) fn ends_gracefully(info: &ResourceInfo) -> bool {
     kind(info) == ("", "pods")
 }
 
-/// A finalizer that the server sets when deletion is asked for.
+/// A finalizer that the server sets on a request for deletion.
 pub(crate) fn finalizer_on_deletion(info: &ResourceInfo) -> Option<&'static str> {
     (info.storage == definitions::STORAGE).then_some(definitions::CLEANUP)
 }
 
-/// Marks an object of a kind that does it in its own way; says whether it did.
+/// Marks an object as deleted if its kind has a way of its own; returns whether it has.
 pub(crate) fn mark_deleted(info: &ResourceInfo, object: &mut Value, now: Timestamp) -> bool {
     let is_definition = info.storage == definitions::STORAGE;
     let is_namespace = kind(info) == ("", "namespaces");
@@ -330,7 +330,7 @@ pub(crate) fn mark_deleted(info: &ResourceInfo, object: &mut Value, now: Timesta
     }
     meta::metadata_mut(object).insert("deletionTimestamp".to_owned(), meta::time(now).into());
     if is_definition {
-        definitions::mark_terminating(object, now);
+        crd::mark_terminating(object, now);
     } else {
         meta::map_at(meta::object_mut(object), "status")
             .insert("phase".to_owned(), "Terminating".into());
@@ -338,26 +338,13 @@ pub(crate) fn mark_deleted(info: &ResourceInfo, object: &mut Value, now: Timesta
     true
 }
 
-/// What a new object gets whatever the client says.
+/// Sets the fields of a new object that the client cannot choose.
 pub(crate) fn before_create(request: &Request, object: &mut Value) {
     if request.info.status {
         initial_status(request, object);
     }
     if kind(&request.info) == ("", "namespaces") {
-        let spec = meta::map_at(meta::object_mut(object), "spec");
-        let finalizers = meta::list_at(spec, "finalizers");
-        if !finalizers.iter().any(|one| one == namespaces::FINALIZER) {
-            finalizers.push(namespaces::FINALIZER.into());
-        }
-    }
-}
-
-fn namespace(object: &mut Value) {
-    let name = meta::text(object, "name").to_owned();
-    meta::map_at(meta::object_mut(object), "spec");
-    if !name.is_empty() {
-        let labels = meta::map_at(meta::metadata_mut(object), "labels");
-        labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
+        namespaces::add_finalizer(object);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a Service may say, and what its updates may change.
+//! Validation of Services and of their updates.
 //!
 //! (kubernetes: `validateService` in `pkg/apis/core/validation/validation.go`.)
 
@@ -11,7 +11,7 @@ use super::services::is_accessible;
 use crate::field::{Errors, FieldError, Path};
 use crate::names;
 
-/// How long a client may be sent to the same address.
+/// Limits of the session affinity.
 const AFFINITY_SECONDS: std::ops::RangeInclusive<i64> = 1..=86_400;
 
 /// Checks a Service.
@@ -85,7 +85,7 @@ pub(crate) fn status(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// The cluster address stays while there is one.
+/// A cluster address is immutable while it exists.
 pub(crate) fn kept_address(object: &Value, old: &Value, errors: &mut Errors) {
     let external = |service: &Value| service["spec"]["type"] == "ExternalName";
     let (new, old_address) = (&object["spec"]["clusterIP"], &old["spec"]["clusterIP"]);
@@ -152,7 +152,7 @@ fn ports(spec: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-/// Ports and node ports: where they may stand, and each once.
+/// Checks ports and node ports: where they are allowed, and that each occurs once.
 fn numbers(spec: &Value, kind: &str, path: &Path, errors: &mut Errors) {
     let path = path.child("ports");
     let (mut known, mut known_nodes) = (BTreeSet::new(), BTreeSet::new());

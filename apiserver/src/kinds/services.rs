@@ -1,4 +1,4 @@
-//! Services: cluster addresses, node ports and the defaults clients look at.
+//! Services: cluster addresses, node ports and defaults.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -8,21 +8,21 @@ use serde_json::{Map, Value, json};
 use crate::core::Core;
 use crate::field::{FieldError, Path, quote};
 use crate::meta;
+use crate::request::Request;
 use crate::status::Status;
 use crate::store::Key;
-use crate::verbs::Request;
 
-/// The cluster addresses are those of 10.96.0.0/16; the first ten are given only by name.
+/// The cluster addresses are those of 10.96.0.0/16; the first ten must be requested explicitly.
 const FIRST_IN_RANGE: u32 = 0x0a60_0001;
 const FIRST_ADDRESS: u32 = 0x0a60_000a;
 const LAST_ADDRESS: u32 = 0x0a60_fffe;
 const NODE_PORTS: std::ops::RangeInclusive<u64> = 30_000..=32_767;
-/// How long a client is sent to the same address, if the Service does not say.
+/// How long a client is sent to the same address by default.
 const AFFINITY_SECONDS: u64 = 10_800;
 
-/// Says which Services can have certain fields.
+/// Whether a Service can have certain fields.
 type Needs = fn(&Value) -> bool;
-/// Fields that not every Service can have; those of one row go together.
+/// Fields of certain Services only; those of one row belong together.
 ///
 /// (kubernetes: `dropTypeDependentFields` in `pkg/registry/core/service/strategy.go`.)
 const DEPENDENT: &[(Needs, &[&str])] = &[
@@ -35,7 +35,7 @@ const DEPENDENT: &[(Needs, &[&str])] = &[
     (is_accessible, &["externalTrafficPolicy"]),
 ];
 
-/// Completes a Service, but for what [`allocate`] chooses.
+/// Completes a Service, except the values that [`allocate`] chooses.
 pub(crate) fn default(object: &mut Value) {
     let kind = object["spec"]["type"]
         .as_str()
@@ -98,7 +98,7 @@ pub(crate) fn default(object: &mut Value) {
     }
 }
 
-/// The configuration goes with the affinity.
+/// The configuration is removed with the affinity.
 fn default_affinity(spec: &mut Map<String, Value>) {
     if spec["sessionAffinity"] == "None" {
         spec.remove("sessionAffinityConfig");
@@ -111,11 +111,11 @@ fn default_affinity(spec: &mut Map<String, Value>) {
     }
 }
 
-/// Chooses the addresses and node ports that are not named, and claims those that are. The caller holds
+/// Chooses missing addresses and node ports, and claims the given ones. The caller holds
 /// [`Core::service_allocation`] until the Service is stored, so that no other write chooses the same.
 ///
 /// # Errors
-/// 422 for what another Service has, or what no Service can have; 500 when none is left.
+/// 422 for a value that another Service has or that no Service can have; 500 when none is left.
 pub(crate) fn allocate(
     core: &Core,
     request: &Request,
@@ -139,7 +139,7 @@ fn is_load_balancer(service: &Value) -> bool {
     service["spec"]["type"] == "LoadBalancer"
 }
 
-/// Whether a Service can be reached from outside of the cluster.
+/// Whether a Service is reachable from outside the cluster.
 pub(crate) fn is_accessible(service: &Value) -> bool {
     let spec = &service["spec"];
     match spec["type"].as_str() {
@@ -223,7 +223,7 @@ fn allocate_address(core: &Core, request: &Request, object: &mut Value) -> Resul
                     ),
                 );
             }
-            // A dry run claims nothing, and so finds nothing taken.
+            // A dry run claims nothing, so it finds no conflict.
             if !request.dry_run && taken().contains(&address) {
                 return refuse(
                     &path,
@@ -334,8 +334,8 @@ fn node_ports(service: &Value) -> BTreeSet<u64> {
     ports.map(node_port).filter(|&port| port != 0).collect()
 }
 
-/// Takes off what only the former type has, where the update left it as it was; an update that leaves out the addresses
-/// or the node ports keeps them.
+/// Removes the fields that only the former type has and that the update did not change; an update that leaves out the
+/// addresses or the node ports keeps them.
 pub(crate) fn keep(old: &Value, new: &mut Value) {
     for (needs, fields) in DEPENDENT {
         let same = |field: &&str| old["spec"].get(*field) == new["spec"].get(*field);
@@ -346,7 +346,7 @@ pub(crate) fn keep(old: &Value, new: &mut Value) {
     }
     match (has_node_ports(old), has_node_ports(new)) {
         (true, true) => keep_node_ports(old, new),
-        // Ports may go with the type; one that comes is refused.
+        // Ports may be removed with the type; a new one is refused.
         (true, false) if node_ports(new).is_subset(&node_ports(old)) => {
             for port in ports_mut(new) {
                 meta::object_mut(port).remove("nodePort");
@@ -377,7 +377,7 @@ fn keep_address(old: &Value, new: &mut Value) {
     } else if is != old["spec"]["clusterIP"]
         && new["spec"]["clusterIPs"] == old["spec"]["clusterIPs"]
     {
-        // Named anew by the one field only: the other follows, and the check refuses the change.
+        // Only one of the two fields has a new value: the other follows, and the check refuses the change.
         new["spec"]["clusterIPs"] = json!([is]);
     }
 }

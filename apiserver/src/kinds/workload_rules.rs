@@ -1,4 +1,4 @@
-//! What Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs may say, and what their updates may change.
+//! Validation of Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs, and of their updates.
 //!
 //! (kubernetes: `pkg/apis/apps/validation`, `pkg/apis/batch/validation`.)
 
@@ -23,7 +23,7 @@ pub(crate) fn validate(plural: &str, object: &Value, old: Option<&Value>, errors
         _ => {
             job(spec, &path, errors);
             if old.is_some() {
-                // A real server checks an update twice, and says it twice.
+                // A real server checks an update twice, and reports errors twice.
                 job(spec, &path, errors);
             }
         }
@@ -68,7 +68,7 @@ fn replica_set(spec: &Value, path: &Path, errors: &mut Errors) {
     for field in ["replicas", "minReadySeconds"] {
         not_negative(&spec[field], &path.child(field), errors);
     }
-    // The real server says so, too, of a ReplicaSet.
+    // A real server uses this text for a ReplicaSet, too.
     selector(spec, Some("deployment"), path, errors);
     template(spec, "ReplicaSet", path, errors);
 }
@@ -203,7 +203,7 @@ fn job(spec: &Value, path: &Path, errors: &mut Errors) {
     labels_match(spec, path, errors);
 }
 
-/// The selector, which must be there and select the template. `kind`: in whose words.
+/// The selector, which is required and must select the template. `kind`: the kind in the texts.
 fn selector(spec: &Value, kind: Option<&str>, path: &Path, errors: &mut Errors) {
     let selector = &spec["selector"];
     if selector.is_null() {
@@ -243,7 +243,7 @@ fn labels_match(spec: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-/// Whether a selector, in the form of an object, selects these labels. Without one nothing is selected.
+/// Whether a selector, in the form of an object, selects these labels. A missing selector selects nothing.
 fn matches(selector: &Value, labels: &Value) -> bool {
     if selector.is_null() {
         return false;

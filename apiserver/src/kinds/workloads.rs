@@ -1,13 +1,13 @@
 //! Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs: defaults.
 //!
-//! Nothing acts on them here: a Deployment makes no ReplicaSet, a Job no Pod.
+//! No controller acts on them: a Deployment creates no ReplicaSet, a Job no Pod.
 
 use serde_json::{Map, Value, json};
 
 use super::pods::{self, put};
 use crate::meta;
 
-/// Completes a workload of this plural.
+/// Sets the defaults of a workload of this plural.
 pub(crate) fn default(plural: &str, object: &mut Value) {
     let is_new = meta::text(object, "resourceVersion").is_empty();
     let labelled = plural == "jobs" && labels(object.pointer("/spec/template")).is_some();

@@ -1,7 +1,7 @@
-//! Fields that Go leaves out when they are false, zero or empty: `omitempty` on what is no pointer.
+//! Fields that Go leaves out when they are false, zero or empty: `omitempty` on non-pointers.
 //!
-//! A client that sends `"hostNetwork": false` and one that sends nothing mean the same, and a real server stores the
-//! same. The rows are read off the types of Kubernetes 1.36 (`k8s.io/api`), for the kinds this server knows.
+//! `"hostNetwork": false` and a missing field are equivalent, and a real server stores the same. The rows come from
+//! the types of Kubernetes 1.36 (`k8s.io/api`), for the kinds of this server.
 
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! Garbage collection by owner references.
 //!
-//! A dependent goes when all its owners are gone, judged by uid. While one of them lives, references to
+//! A dependent is deleted when all its owners are gone, by uid. While one of them lives, references to
 //! owners that are absent, or wait for this dependent, are dropped. An object that waits with
-//! `foregroundDeletion` goes after the dependents that block it; one with `orphan` leaves its dependents
+//! `foregroundDeletion` is removed after the dependents that block it; one with `orphan` leaves its dependents
 //! without the reference. A reference that cannot be resolved (a kind that is not served, or a namespaced
 //! kind named by a cluster-scoped object) protects its object.
 //! (kubernetes: `pkg/controller/garbagecollector`.)
@@ -11,17 +11,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::internal_request;
+use super::internal::internal_request;
 use crate::core::Core;
 use crate::meta;
 use crate::resource::ResourceInfo;
-use crate::store::{CommitError, Expected, Key, Object};
+use crate::store::{Chore, CommitError, Expected, Key, Object};
 use crate::verbs::delete::{self, Options, Propagation};
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What a reference points at.
+/// The target of a reference.
 enum Owner {
     Absent,
     Present,
@@ -34,19 +34,29 @@ enum Owner {
 /// The source of the events about owner references.
 const REPORTER: &str = "garbage-collector-controller";
 
-/// An owner went, or one of its dependents did.
-pub(crate) fn owner_changed(core: &Core, uid: &str) {
+/// Works off a chore about owners and dependents; others are not the collector's.
+pub(super) fn act(core: &Core, chore: Chore) {
+    match chore {
+        Chore::Owner(uid) => owner_changed(core, &uid),
+        Chore::Dependent(storage, key) => references_changed(core, &storage, &key),
+        Chore::Finalize(storage, key) => finalize(core, &storage, &key),
+        Chore::Namespace(_) | Chore::Definition(_) => {}
+    }
+}
+
+/// Checks the dependents of an owner that is gone, and an owner that waits for a dependent that is gone.
+fn owner_changed(core: &Core, uid: &str) {
     for (storage, key) in core.store.owned_by(uid) {
         check_owners(core, &storage, &key);
     }
-    // Whoever waits for dependents with this uid may go on.
+    // An object that waits for its dependents may go on.
     if let Some((storage, key)) = core.store.waiting_owner(uid) {
         finalize(core, &storage, &key);
     }
 }
 
-/// An object was written whose references are new.
-pub(crate) fn references_changed(core: &Core, storage: &str, key: &Key) {
+/// Checks the owners of an object whose references are new.
+fn references_changed(core: &Core, storage: &str, key: &Key) {
     if !core.options.garbage_collection {
         return;
     }
@@ -55,7 +65,7 @@ pub(crate) fn references_changed(core: &Core, storage: &str, key: &Key) {
 }
 
 /// Records a Warning event when an owner lives in another namespace than the object that names it: such a
-/// reference never holds. Only the first one is reported.
+/// reference is never valid. Only the first one is reported.
 fn report_owner_elsewhere(core: &Core, storage: &str, key: &Key) {
     let (Some(object), Some(info)) = (
         core.store.get(storage, key.as_str()),
@@ -94,7 +104,7 @@ fn report_owner_elsewhere(core: &Core, storage: &str, key: &Key) {
     record_warning(core, &info, &object, "OwnerRefInvalidNamespace", &message);
 }
 
-/// Records a Warning event about an object, as a controller's recorder does.
+/// Records a Warning event for an object, as a controller's recorder does.
 fn record_warning(core: &Core, info: &ResourceInfo, about: &Object, reason: &str, message: &str) {
     let Some(events) = core.registry.find("", "v1", "events") else {
         return;
@@ -131,7 +141,7 @@ fn record_warning(core: &Core, info: &ResourceInfo, about: &Object, reason: &str
 }
 
 /// Deletes an object whose owners are all gone.
-pub(crate) fn check_owners(core: &Core, storage: &str, key: &Key) {
+fn check_owners(core: &Core, storage: &str, key: &Key) {
     if !core.options.garbage_collection {
         return;
     }
@@ -142,7 +152,7 @@ pub(crate) fn check_owners(core: &Core, storage: &str, key: &Key) {
     let Some(references) = references.filter(|references| !references.is_empty()) else {
         return;
     };
-    // Deletion does not turn back: what is left is done when the object is gone.
+    // A deletion is not undone: what is left follows when the object is gone.
     if object.is_terminating() {
         return;
     }
@@ -163,7 +173,7 @@ pub(crate) fn check_owners(core: &Core, storage: &str, key: &Key) {
         return;
     };
     if present {
-        // With its reference left in place, an owner that waits for this object would never go.
+        // With its reference left in place, an owner that waits for this object would never be removed.
         if !droppable.is_empty() {
             drop_references(core, &info, &object, &droppable);
         }
@@ -196,7 +206,7 @@ fn remove(
         propagation,
         ..Options::default()
     };
-    // Gone already, or replaced by another of the name: nothing left to do.
+    // An object that is gone, or replaced by another one of its name, needs nothing.
     if let Err(status) = delete::delete(core, &request, &options) {
         tracing::debug!(%status, object = %object.key(), "not collected");
     }
@@ -269,8 +279,8 @@ fn drop_references(core: &Core, info: &Arc<ResourceInfo>, object: &Arc<Object>, 
     }
 }
 
-/// Goes on with an object that waits on one of the collector's finalizers.
-pub(crate) fn finalize(core: &Core, storage: &str, key: &Key) {
+/// Removes a finalizer of the collector if the object need not wait any more.
+fn finalize(core: &Core, storage: &str, key: &Key) {
     if !core.options.garbage_collection {
         return;
     }
@@ -317,7 +327,7 @@ fn blocks(dependent: &Object, uid: &str) -> bool {
         })
 }
 
-/// Removes a finalizer; the object goes with its last one.
+/// Removes a finalizer; with the last one the object is removed.
 pub(super) fn drop_finalizer(core: &Core, storage: &str, object: &Object, finalizer: &str) {
     let Some(info) = core.registry.of_storage(storage) else {
         return;
@@ -341,7 +351,7 @@ pub(super) fn drop_finalizer(core: &Core, storage: &str, object: &Object, finali
         Ok(_) => {}
         Err(status) if status.code == 404 => {}
         Err(status) => {
-            tracing::warn!(%status, object = %key, finalizer, "the finalizer could not be removed");
+            tracing::warn!(%status, object = %key, finalizer, "could not remove the finalizer");
         }
     }
 }

@@ -1,30 +1,28 @@
-//! Namespaces: given their first ServiceAccount, emptied when they terminate, then gone.
+//! Namespaces: created with a ServiceAccount, emptied when they terminate, then removed.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::internal_request;
+use super::internal::internal_request;
 use crate::core::Core;
+use crate::kinds::NAMESPACE_FINALIZER;
 use crate::meta;
 use crate::status::GroupResource;
 use crate::store::{Chore, CommitError, Expected, Key, Object};
 use crate::verbs::delete::{self, Options, Propagation};
 
-/// The entry of `spec.finalizers` that stands for the contents of the namespace.
-pub(crate) const FINALIZER: &str = "kubernetes";
-
 /// Namespaces every cluster has.
 const INITIAL: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// What is left in a namespace: objects by resource, and how many wait for each finalizer.
+/// The rest of a namespace: objects by resource, and their number for each finalizer.
 #[derive(Default)]
 pub(super) struct Left {
     resources: BTreeMap<String, usize>,
     finalizers: BTreeMap<String, usize>,
 }
 
-/// Makes the namespaces that every cluster has.
+/// Creates the namespaces that every cluster has.
 pub(crate) fn create_initial(core: &Core) {
     let Some(info) = core.registry.of_storage("namespaces") else {
         return;
@@ -36,13 +34,13 @@ pub(crate) fn create_initial(core: &Core) {
         let request = internal_request(core, &info, &Key::from(*name));
         let namespace = json!({"metadata": {"name": name}});
         if let Err(status) = crate::verbs::create::create(core, &request, namespace) {
-            tracing::warn!(%status, name, "the namespace could not be made");
+            tracing::warn!(%status, name, "could not create the namespace");
         }
     }
 }
 
-/// Looks after a namespace that was written, or in which something was removed.
-pub(crate) fn look_after(core: &Core, name: &str) {
+/// Brings a namespace to the state that it asks for: its ServiceAccount, or its end.
+pub(crate) fn process(core: &Core, name: &str) {
     let Some(namespace) = core.store.get("namespaces", name) else {
         core.store.set_terminating(name, false);
         return;
@@ -54,7 +52,7 @@ pub(crate) fn look_after(core: &Core, name: &str) {
     }
 }
 
-/// Every namespace has a ServiceAccount `default`.
+/// Creates the ServiceAccount `default` of a namespace.
 fn create_account(core: &Core, namespace: &str) {
     let key = Key::new(Some(namespace), "default");
     let Some(info) = core.registry.of_storage("serviceaccounts") else {
@@ -66,11 +64,11 @@ fn create_account(core: &Core, namespace: &str) {
     let request = internal_request(core, &info, &key);
     let account = json!({"metadata": {"name": "default", "namespace": namespace}});
     if let Err(status) = crate::verbs::create::create(core, &request, account) {
-        tracing::debug!(%status, namespace, "no default ServiceAccount");
+        tracing::debug!(%status, namespace, "could not create the default ServiceAccount");
     }
 }
 
-/// Deletes what is in a terminating namespace; when nothing is left, the namespace goes.
+/// Deletes the objects of a terminating namespace, and removes it when nothing is left.
 fn empty(core: &Core, namespace: &Object) {
     let name = namespace.name();
     core.store.set_terminating(name, true);
@@ -78,14 +76,15 @@ fn empty(core: &Core, namespace: &Object) {
     finish(core, namespace, &left);
 }
 
-/// Says what is left in the namespace, or lets it go. Another one of its name, made meanwhile, stays as it is.
+/// Writes what is left in the namespace to its status, or removes it. A namespace of the same name that was created
+/// meanwhile stays as it is.
 pub(super) fn finish(core: &Core, namespace: &Object, left: &Left) {
     let name = namespace.name();
     loop {
         let current = core.store.get("namespaces", name);
         let same = current.filter(|current| current.uid() == namespace.uid());
         let Some(current) = same.filter(|current| current.is_terminating()) else {
-            // Whatever has the name now has, or makes, a chore of its own.
+            // A namespace that has the name now gets a chore of its own.
             core.store.set_terminating(name, false);
             core.store.add_chore(Chore::Namespace(name.to_owned()));
             return;
@@ -122,13 +121,13 @@ pub(super) fn finish(core: &Core, namespace: &Object, left: &Left) {
     }
 }
 
-/// Takes the namespace controller's finalizer off; those of others stay.
+/// Removes the namespace controller's finalizer; others stay.
 fn drop_own_finalizer(namespace: &mut Value) {
     let spec = meta::map_at(meta::object_mut(namespace), "spec");
     let Some(finalizers) = spec.get_mut("finalizers").and_then(Value::as_array_mut) else {
         return;
     };
-    finalizers.retain(|finalizer| finalizer != FINALIZER);
+    finalizers.retain(|finalizer| finalizer != NAMESPACE_FINALIZER);
     if finalizers.is_empty() {
         spec.remove("finalizers");
     }
@@ -154,7 +153,7 @@ fn delete_contents(core: &Core, name: &str) -> Left {
                 && let Err(status) = delete::delete(core, &request, &options)
                 && status.code != 404
             {
-                tracing::warn!(%status, object = %object.key(), "not deleted with its namespace");
+                tracing::warn!(%status, object = %object.key(), "could not delete an object with its namespace");
             }
             let Some(kept) = core.store.get(&storage, object.key().as_str()) else {
                 continue;
@@ -175,7 +174,7 @@ fn delete_contents(core: &Core, name: &str) -> Left {
     left
 }
 
-/// Says what keeps a namespace. (kubernetes: `pkg/controller/namespace/deletion/status_condition_utils.go`.)
+/// Sets the conditions that name what keeps a namespace. (kubernetes: `pkg/controller/namespace/deletion/status_condition_utils.go`.)
 fn set_conditions(namespace: &mut Value, left: &Left, now: &str) {
     let counted = |what: &BTreeMap<String, usize>, between: &str| {
         let parts: Vec<String> = what

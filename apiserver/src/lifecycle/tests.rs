@@ -1,15 +1,19 @@
 //! The background task when the disk is full, when the server ends, and when other threads write.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use reeve_clock::Clock;
 use serde_json::{Value, json};
 
-use super::*;
+use super::internal::internal_request;
+use super::namespaces;
+use super::task::{RETRY_AFTER, act};
+use crate::core::Core;
+use crate::definitions;
 use crate::meta;
 use crate::server::ApiServer;
-use crate::store::Expected;
+use crate::store::{Chore, Expected, Key};
 
 /// Whatever hangs is given up after this.
 const HANGS: Duration = Duration::from_secs(60);

@@ -1,13 +1,13 @@
-//! JSON patch, RFC 6902, with the leniencies of the library that real servers use.
+//! JSON patch, RFC 6902, with the leniencies of the library of real servers.
 //!
 //! A `replace` of an absent member adds it, a `copy` of an absent one writes null, negative indexes
 //! count from the end, and a missing value is null. (evanphx/json-patch v4.)
 
 use serde_json::Value;
 
-use super::Error;
+use super::error::Error;
 
-/// One operation, not yet judged: whether its parts make sense is found out when it is applied.
+/// One operation; its parts are validated when it is applied.
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     operator: Option<String>,
@@ -82,10 +82,10 @@ fn apply_one(document: &mut Value, operation: &Operation) -> Result<(), String> 
     }
 }
 
-/// The container a pointer ends in, and the key in it.
+/// The container of a pointer's target, and the key in it.
 fn container<'a>(document: &'a mut Value, path: &str) -> Result<(&'a mut Value, String), String> {
     let missing = || format!("path {path}: missing value");
-    // Whatever stands before the first slash is ignored, as real servers do.
+    // Text before the first slash is ignored, as in real servers.
     let (_, path_in) = path.split_once('/').ok_or_else(missing)?;
     let mut parts: Vec<String> = path_in
         .split('/')

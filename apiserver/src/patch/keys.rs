@@ -1,9 +1,9 @@
-//! Which lists of which types a strategic merge patch merges, and by which key.
+//! The lists that a strategic merge patch merges, by type, and their keys.
 //!
 //! The rows are the `x-kubernetes-patch-strategy` and `-merge-key` marks of a real server's OpenAPI
-//! documents for the kinds this server knows (1.36; they have not changed in years).
+//! documents for the kinds of this server (1.36; they have not changed in years).
 
-/// A type as far as patches care; lists of any other type are replaced as a whole.
+/// A type for patches; lists of any other type are replaced as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
     /// Nothing below has a list that merges.
@@ -50,19 +50,19 @@ pub(super) enum Kind {
     CustomResourceDefinition,
 }
 
-/// How a field is merged, and the type below it.
+/// The merge strategy of a field, and the type below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Field {
     pub(super) strategy: Strategy,
     pub(super) of: Type,
 }
 
-/// How a list or map of a patch meets the one of the object.
+/// The merge strategy of a list or map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Strategy {
     /// Maps merge, lists are replaced.
     Default,
-    /// A map is replaced too.
+    /// A map is replaced, too.
     Replace,
     /// A list of objects merges by this key.
     MergeBy(&'static str),
@@ -102,7 +102,7 @@ pub(super) fn of_kind(group: &str, kind: &str) -> Type {
 // === impl Type ===
 
 impl Type {
-    /// What is known of the field `name` of this type.
+    /// The rule for the field `name` of this type.
     pub(super) fn field(self, name: &str) -> Field {
         use Strategy::{MergeBy, MergeSet, Replace};
         let plain = |strategy| Field {

@@ -1,19 +1,19 @@
-//! Strategic merge patch: lists merge by key, and directives say what merging cannot.
+//! Strategic merge patch: lists merge by key, and directives for the rest.
 //!
 //! `$patch: delete|replace|merge`, `$retainKeys`, `$setElementOrder/<list>` and
 //! `$deleteFromPrimitiveList/<list>`. (apimachinery: `util/strategicpatch`.)
 
 use serde_json::{Map, Value};
 
+use super::error::{Error, go_map, no_merge_key, unknown_directive};
 use super::keys::{Field, Strategy, Type};
-use super::{Error, go_map, no_merge_key, unknown_directive};
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ELEMENT_ORDER: &str = "$setElementOrder/";
 const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList/";
 
-/// `original` with `patch` merged into it; both are objects of type `of`.
+/// Merges `patch` into `original`; both are objects of type `of`.
 pub(super) fn apply(of: Type, original: &Value, patch: Value) -> Result<Value, Error> {
     let original = match original {
         Value::Object(map) => map.clone(),
@@ -77,7 +77,7 @@ fn merge_map(
     Ok(original)
 }
 
-/// `$retainKeys` lists every key that stays; keys set by the patch must be among them.
+/// `$retainKeys` lists every key to keep; keys set by the patch must be among them.
 fn retain_keys(
     original: &mut Map<String, Value>,
     patch: &mut Map<String, Value>,
@@ -103,7 +103,7 @@ fn retain_keys(
     Ok(())
 }
 
-/// `$setElementOrder/<list>` says in which order the items of the patch stand in the result.
+/// `$setElementOrder/<list>` is the order of the patch's items in the result.
 fn set_element_orders(
     of: Type,
     original: &mut Map<String, Value>,
@@ -265,7 +265,7 @@ fn merge_by_key(
     in_order(field.strategy, merged, &plain, &old)
 }
 
-/// Items named in `order` in that order, the others where they stood among them in `live`.
+/// Items in `order` in that order, the others in their order in `live`.
 fn in_order(
     strategy: Strategy,
     items: Vec<Value>,
@@ -303,7 +303,7 @@ fn in_order(
     Ok(ordered)
 }
 
-/// What makes an item of a merging list itself: its merge key, or its value.
+/// The identity of an item of a merging list: its merge key, or its value.
 fn identity(strategy: Strategy, item: &Value) -> Result<Value, Error> {
     match strategy {
         Strategy::MergeBy(key) => item
@@ -314,7 +314,7 @@ fn identity(strategy: Strategy, item: &Value) -> Result<Value, Error> {
     }
 }
 
-/// The value without maps that carry a directive; none when it is one itself.
+/// The value without maps that carry a directive; `None` when it is one itself.
 fn without_directives(value: Value) -> Option<Value> {
     Some(match value {
         Value::Object(map) => {

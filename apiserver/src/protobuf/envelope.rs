@@ -7,10 +7,10 @@ use super::message::Reader;
 use super::table::Table;
 use super::wire::{Fields, Wire};
 
-/// What every body begins with.
+/// The prefix of every body.
 const PREFIX: &[u8] = b"k8s\0";
 
-/// What the envelope holds.
+/// The content of the envelope.
 #[derive(Default)]
 struct Envelope<'a> {
     api_version: String,
@@ -18,11 +18,11 @@ struct Envelope<'a> {
     object: &'a [u8],
 }
 
-/// Reads a body as the JSON object that it stands for, with `apiVersion` and `kind`; where the envelope names none, they
-/// are the `expected` ones.
+/// Decodes a body to the equivalent JSON object, with `apiVersion` and `kind`; a missing one in the envelope is the
+/// `expected` one.
 ///
 /// # Errors
-/// For a body that is no such object, and for a kind that the table does not have.
+/// For a body that is not such an object, and for a kind that is not in the table.
 pub(crate) fn decode(body: &[u8], expected: (&str, &str)) -> Result<Value, Error> {
     if body.is_empty() {
         return Err(Error::Empty);
@@ -78,7 +78,7 @@ impl<'a> Envelope<'a> {
                 }
                 (1, _) => "TypeMeta",
                 (2, _) => "Raw",
-                // contentEncoding and contentType mean nothing in requests.
+                // contentEncoding and contentType have no meaning in requests.
                 _ => continue,
             };
             return Err(Error::WrongType {

@@ -1,20 +1,20 @@
-//! Why a body cannot be read, in the words of Kubernetes' decoders where they have some.
+//! Errors of decoding a body, with the texts of Kubernetes' decoders where they have some.
 
-/// Why a body cannot be read.
+/// Error of decoding a body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
     /// There is no body.
     #[error("empty data")]
     Empty,
-    /// It is something else.
+    /// It has another format.
     #[error(
         "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
     )]
     Prefix,
-    /// It is nothing but the prefix.
+    /// It has only the prefix.
     #[error("empty body")]
     EmptyBody,
-    /// The table has no such kind.
+    /// The kind is not in the table.
     #[error("no fields are known of kind {kind:?} in version {api_version:?}")]
     UnknownKind {
         /// Group and version.
@@ -22,14 +22,14 @@ pub(crate) enum Error {
         /// The kind.
         kind: String,
     },
-    /// The object in the envelope cannot be read.
+    /// The object in the envelope is invalid.
     #[error("{error}")]
     Object {
         /// Group and version.
         api_version: String,
         /// The kind.
         kind: String,
-        /// Why.
+        /// The cause.
         error: Box<Error>,
     },
     /// It ends within a field.
@@ -41,7 +41,7 @@ pub(crate) enum Error {
     /// A length has more than 63 bits.
     #[error("proto: negative length found during unmarshaling")]
     Length,
-    /// A field has no number.
+    /// A field without a number.
     #[error("proto: {message}: illegal tag {number} (wire type {tag})")]
     Tag {
         /// The message without its package.
@@ -51,30 +51,30 @@ pub(crate) enum Error {
         /// The whole tag.
         tag: u64,
     },
-    /// A group ends that never began.
+    /// A group end without a start.
     #[error("proto: {0}: wiretype end group for non-group")]
     EndGroup(String),
-    /// One of the two values that stand for no type.
+    /// One of the two values without a type.
     #[error("proto: illegal wireType {0}")]
     IllegalType(u8),
-    /// A field is written as another type than its own.
+    /// A field has another wire type than its own.
     #[error("proto: wrong wireType = {found} for field {field}")]
     WrongType {
         /// The type on the wire.
         found: u8,
-        /// The field as Go names it.
+        /// The name of the field in Go.
         field: String,
     },
     /// Objects nest too deep.
     #[error("exceeded max depth")]
     Depth,
-    /// It has more values than a body of the largest size in JSON could reasonably have.
+    /// It has more values than a JSON body of the maximum size could reasonably have.
     #[error("the object has more than {0} values")]
     TooMany(usize),
-    /// Text that should be JSON is none.
+    /// A JSON text is invalid.
     #[error("{0}")]
     Json(String),
-    /// A number that JSON does not have.
+    /// A number that JSON cannot represent.
     #[error("json: unsupported value: {0}")]
     Number(&'static str),
     /// A time before the year 0 or after 9999.

@@ -1,9 +1,9 @@
-//! From the fields on the wire to the members of a JSON object.
+//! Conversion of the fields on the wire to the members of a JSON object.
 //!
 //! | on the wire | in JSON |
 //! |---|---|
-//! | a field that is not a pointer | left out when it is empty and `omitempty`, else there, zero where nothing is written |
-//! | a pointer | there when it is written, a zero too |
+//! | a field that is not a pointer | left out when it is empty and `omitempty`, else present, zero without a value on the wire |
+//! | a pointer | present when it is on the wire, a zero too |
 //! | a message written twice | one message with the fields of both (the later of two values) |
 //! | a list in pieces, or numbers packed into one | one list |
 //! | unknown fields | left out |
@@ -17,17 +17,17 @@ use super::wire::{Fields, Wire, varint};
 use super::{Error, special};
 use crate::json_text;
 
-/// How deep messages may nest: a list of texts in the innermost one is then as deep as values of JSON bodies may be.
+/// Maximum depth of messages: a list of texts in the innermost one is then as deep as values of JSON bodies may be.
 pub(super) const MAX_DEPTH: usize = json_text::MAX_DEPTH - 2;
 
-/// How many values one body may become. The largest body, of 3 MiB, has fewer in any real object; one that is made of
-/// the shortest fields alone would fill hundreds of megabytes.
+/// Maximum number of values of a body. The largest body, of 3 MiB, has fewer in any real object; one of the shortest
+/// fields alone would fill hundreds of megabytes.
 pub(super) const MAX_VALUES: usize = 500_000;
 
 /// Reads one body.
 pub(super) struct Reader {
     table: &'static Table,
-    /// How many values may still come.
+    /// Number of values that are left.
     left: usize,
 }
 
@@ -41,10 +41,10 @@ impl Reader {
         }
     }
 
-    /// Reads the whole object.
+    /// Decodes the whole object.
     ///
     /// # Errors
-    /// For bytes that are no such message, and for one that is too large.
+    /// For bytes that are not such a message, and for one that is too large.
     pub(super) fn object(
         &mut self,
         message: &Message,
@@ -123,7 +123,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The value of a field that has one, from everything that was written of it.
+    /// The value of a singular field, from all its occurrences.
     fn single(
         &mut self,
         field: &Field,
@@ -139,7 +139,7 @@ impl Reader {
             | Type::IntOrString
             | Type::Texts => self.composed(field.of, &pieces(field, values)?, depth + 1),
             _ => {
-                // All are read, so that a wrong one is refused; the last counts.
+                // All are decoded, so that an invalid one is refused; the last counts.
                 let mut last = zero(field.of);
                 for (_, value) in values {
                     last = scalar(field, *value)?;
@@ -203,7 +203,7 @@ impl Reader {
         Ok(items)
     }
 
-    /// Numbers without tags, one after the other.
+    /// Numbers without tags, in sequence.
     fn unpack(
         &mut self,
         field: &Field,
@@ -245,7 +245,7 @@ impl Reader {
                     _ => {}
                 }
             }
-            // Of a message written twice in one entry the later counts; of a missing value, zero.
+            // For a message written twice in one entry the later counts; for a missing value, zero.
             let last = written.last().copied();
             let value = match (field.of, last) {
                 (Type::Bytes, None) => Value::String(String::new()),
@@ -287,7 +287,7 @@ fn scalar(field: &Field, value: Wire<'_>) -> Result<Value, Error> {
     }
 }
 
-/// Go writes a whole number without a point, so that it is read as an integer.
+/// Go writes an integral number without a point, so that it is read as an integer.
 fn double(number: f64) -> Result<Value, Error> {
     let number_of = |number| Number::from_f64(number).map(Value::Number);
     #[allow(clippy::cast_possible_truncation, reason = "it is whole and in range")]
@@ -310,7 +310,7 @@ fn is_negative_zero(number: f64) -> bool {
     number == 0.0 && number.is_sign_negative()
 }
 
-/// What a field that is not a pointer holds when nothing is written.
+/// The value of a non-pointer field without a value on the wire.
 fn zero(of: Type) -> Value {
     match of {
         Type::Text => Value::String(String::new()),
@@ -322,7 +322,7 @@ fn zero(of: Type) -> Value {
     }
 }
 
-/// Whether `omitempty` leaves a value out: never one that is a struct in Go.
+/// Whether `omitempty` leaves a value out: never for a struct in Go.
 fn is_empty(of: Type, value: &Value) -> bool {
     match of {
         Type::Text | Type::Bool | Type::Int32 | Type::Int64 | Type::Double => *value == zero(of),
@@ -331,14 +331,14 @@ fn is_empty(of: Type, value: &Value) -> bool {
     }
 }
 
-/// A packed list of no numbers is no list.
+/// A packed list without numbers is not a list.
 fn is_empty_list(field: &Field, value: &Value) -> bool {
     field.shape == Shape::Repeated
         && field.omit_empty
         && value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// The field that a union is written as.
+/// Replaces the object of a union by its chosen field.
 fn choose(union: Union, mut object: Map<String, Value>) -> Value {
     let mut take = |name: &str| object.remove(name).unwrap_or_default();
     let is_filled = |list: &Value| list.as_array().is_some_and(|list| !list.is_empty());

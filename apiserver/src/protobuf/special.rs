@@ -1,6 +1,6 @@
-//! Types with a form of their own in JSON.
+//! Types with a JSON form of their own.
 //!
-//! Each takes the pieces of one message, as they were written one after the other.
+//! Each function takes the pieces of one message, in the order of the wire.
 
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
@@ -32,7 +32,7 @@ fn moment(
     pieces: &[&[u8]],
     text: impl Fn(i64, i32) -> Result<String, Error>,
 ) -> Result<Value, Error> {
-    // Go reads a time as a whole: of several, the last counts.
+    // Go replaces a time as a whole: the last of several counts.
     let mut moment = Value::Null;
     for piece in pieces {
         let (mut seconds, mut nanoseconds) = (0, 0);
@@ -63,7 +63,7 @@ fn moment(
 
 fn date_time(seconds: i64, nanoseconds: i32) -> Result<DateTime, Error> {
     let epoch = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
-    // Nanoseconds beyond a second, or below none, carry.
+    // Nanoseconds beyond a second, or below zero, carry.
     let carried = seconds.checked_add(i64::from(nanoseconds.div_euclid(1_000_000_000)));
     let since =
         carried.map(|seconds| SignedDuration::new(seconds, nanoseconds.rem_euclid(1_000_000_000)));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// The text that `tools/protobuf` writes; its head explains it.
+/// The output of `tools/protobuf`; its head explains it.
 const TEXT: &str = include_str!("table.txt");
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| {
@@ -28,7 +28,7 @@ pub(super) struct Message {
     pub(super) fields: Vec<Field>,
 }
 
-/// What a message is in JSON that is written as one of its fields.
+/// The JSON form of a message that is written as one of its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Union {
     /// A schema or a list of them.
@@ -43,7 +43,7 @@ pub(super) enum Union {
 #[derive(Debug)]
 pub(super) struct Field {
     pub(super) number: u32,
-    /// In JSON; none of a message whose fields stand among those of the outer one.
+    /// In JSON; `None` for a message whose fields are inlined in the outer one.
     pub(super) name: Option<&'static str>,
     pub(super) shape: Shape,
     pub(super) of: Type,
@@ -51,10 +51,10 @@ pub(super) struct Field {
     pub(super) omit_zero: bool,
 }
 
-/// How many values a field has.
+/// The number of values of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// One, which is zero when it is not written.
+    /// One, zero if it is not on the wire.
     Plain,
     /// One or none.
     Pointer,
@@ -109,10 +109,10 @@ impl Table {
         &self.messages[index]
     }
 
-    /// Reads a table.
+    /// Parses a table.
     ///
     /// # Errors
-    /// The first line that is not understood.
+    /// The first invalid line.
     pub(super) fn parse(text: &'static str) -> Result<Self, String> {
         let lines = || text.lines().filter(|line| !line.starts_with('#'));
         let described = lines().filter(|line| !line.starts_with("= "));
@@ -213,7 +213,7 @@ impl Field {
         (is_known && !(is_message && field.omit_zero)).then_some(field)
     }
 
-    /// As Go names it, nearly always.
+    /// The name in Go, with few exceptions.
     pub(super) fn go_name(&self) -> String {
         let name = match self.name {
             None => "embedded message",

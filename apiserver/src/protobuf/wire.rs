@@ -2,7 +2,7 @@
 
 use super::Error;
 
-/// One field's value as the wire has it.
+/// The value of a field on the wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wire<'a> {
     Varint(u64),
@@ -23,7 +23,7 @@ pub(super) struct Fields<'a> {
 // === impl Wire ===
 
 impl Wire<'_> {
-    /// The number that stands for the type on the wire.
+    /// The number of the wire type.
     pub(super) fn number(self) -> u8 {
         match self {
             Self::Varint(_) => 0,
@@ -45,7 +45,7 @@ impl<'a> Fields<'a> {
     /// The next field: its number and its value; `None` at the end.
     ///
     /// # Errors
-    /// For anything that is no field.
+    /// For anything that is not a field.
     pub(super) fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, Error> {
         if self.bytes.is_empty() {
             return Ok(None);
@@ -100,7 +100,7 @@ fn value<'a>(bytes: &mut &'a [u8], tag: u64) -> Result<Wire<'a>, Error> {
     }
 }
 
-/// Passes over what is left of a group, and the groups within.
+/// Skips the rest of a group, and the groups within.
 fn skip_group(bytes: &mut &[u8]) -> Result<(), Error> {
     let mut open = 1usize;
     while open > 0 {

@@ -1,7 +1,7 @@
-//! The roles and bindings that every cluster has from the start.
+//! The roles and bindings of every cluster.
 //!
-//! Those for people and for discovery; the real server also has one for each of its own controllers, which nobody
-//! uses here.
+//! Those for users and for discovery. The real server also has one for each of its own controllers, which do not run
+//! here.
 
 use serde_json::{Value, json};
 

@@ -19,7 +19,7 @@ pub struct Rule {
     pub resources: Vec<String>,
     /// Names; empty allows all, requests without a name included.
     pub resource_names: Vec<String>,
-    /// Paths that are no resources; a `*` at the end stands for anything.
+    /// Paths without resources; a `*` at the end matches anything.
     #[serde(rename = "nonResourceURLs")]
     pub non_resource_urls: Vec<String>,
 }
@@ -64,13 +64,13 @@ struct RoleRef {
     name: String,
 }
 
-/// Is handed who grants a rule, and the rule or what kept it from being found; answers whether to go on.
+/// Gets the binding that grants a rule, and the rule or why it was not found; returns whether to go on.
 type Visitor<'a> = &'a mut dyn FnMut(&dyn Fn() -> String, Result<&Rule, String>) -> bool;
 
 // === impl Policy ===
 
 impl Policy {
-    /// A policy of these stored objects. What does not parse is left out: it allows nothing.
+    /// A policy of these stored objects. An invalid object is left out: it allows nothing.
     ///
     /// The rules of a ClusterRole with an `aggregationRule` are those of the roles it selects, as the controller
     /// manager would write them into it (see [`aggregated_rules`](Self::aggregated_rules)).
@@ -113,15 +113,15 @@ impl Policy {
         policy
     }
 
-    /// What the controller manager writes into `role`'s `rules`: the rules of every other ClusterRole that its
+    /// The `rules` that the controller manager writes into `role`: the rules of every other ClusterRole that its
     /// `aggregationRule` selects, in order of name, without repetitions. `None` when it has no such rule.
     #[must_use]
     pub fn aggregated_rules(role: &Value, cluster_roles: &[&Value]) -> Option<Vec<Rule>> {
-        // `admin` aggregates `edit`, which aggregates `view`: deeper than that nobody goes.
+        // `admin` aggregates `edit`, which aggregates `view`: 8 is deeper than any real role.
         aggregate(role, cluster_roles, 8)
     }
 
-    /// Whether `user` may do it.
+    /// Whether `user` may perform the request.
     #[must_use]
     pub fn authorize(&self, user: &User, attributes: &Attributes) -> Decision {
         if user.is_in(MASTERS) {
@@ -153,7 +153,7 @@ impl Policy {
         }
     }
 
-    /// Every rule that applies to `user` in `namespace` (cluster-wide ones included), and what was wrong on the way.
+    /// Every rule that applies to `user` in `namespace` (cluster-wide ones included), and the errors of bindings.
     #[must_use]
     pub fn rules_for(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
         let mut rules = Vec::new();
@@ -179,7 +179,7 @@ impl Policy {
     }
 
     /// Whether the rules that `user` holds in `namespace` cover all of `rules` (kube: `confirmNoEscalation`).
-    /// The uncovered ones are returned, split up to one verb, group, resource and name each.
+    /// Returns the uncovered ones, split up to one verb, group, resource and name each.
     #[must_use]
     pub fn uncovered(&self, user: &User, namespace: &str, rules: &[Rule]) -> Vec<Rule> {
         if user.is_in(MASTERS) {
@@ -195,7 +195,7 @@ impl Policy {
         uncovered
     }
 
-    /// Hands each rule that applies to `visitor` until it answers `false`.
+    /// Calls `visitor` with each applicable rule until it returns `false`.
     fn visit(&self, user: &User, namespace: &str, visitor: Visitor<'_>) {
         for binding in &self.cluster_role_bindings {
             let Some(subject) = binding.subject_of(user, "") else {
@@ -289,7 +289,7 @@ fn aggregate(role: &Value, cluster_roles: &[&Value], depth_left: u8) -> Option<V
     Some(rules)
 }
 
-/// As utilerrors.Aggregate prints: one alone as it is, several in brackets, repetitions left out.
+/// In the format of utilerrors.Aggregate: a single one as it is, several in brackets, without repetitions.
 fn joined(errors: &[String]) -> String {
     let mut distinct: Vec<&str> = Vec::new();
     for error in errors {
@@ -303,7 +303,7 @@ fn joined(errors: &[String]) -> String {
     }
 }
 
-/// A `LabelSelector` object against the labels of `object`.
+/// Matches a `LabelSelector` object with the labels of `object`.
 fn selects(selector: &Value, object: &Value) -> bool {
     let label = |key: &str| {
         object
@@ -344,7 +344,7 @@ fn selects(selector: &Value, object: &Value) -> bool {
 // === impl Binding ===
 
 impl Binding {
-    /// The first subject that is `user`. Service accounts without a namespace are of the binding's own.
+    /// The first subject that matches `user`. Service accounts without a namespace are of the binding's own.
     fn subject_of(&self, user: &User, namespace: &str) -> Option<&Subject> {
         self.subjects
             .iter()
@@ -388,7 +388,7 @@ impl Binding {
 // === impl Rule ===
 
 impl Rule {
-    /// Whether the rule allows it.
+    /// Whether the rule allows the request.
     #[must_use]
     pub fn allows(&self, attributes: &Attributes) -> bool {
         if !has(&self.verbs, &attributes.verb) {
@@ -494,7 +494,7 @@ fn url_matches(pattern: &str, path: &str) -> bool {
     }
 }
 
-/// Whether `user` is a service account, and of which namespace and name.
+/// The namespace and name of the service account `user`, if it is one.
 #[must_use]
 pub(crate) fn service_account_of(user: &str) -> Option<(&str, &str)> {
     let rest = user.strip_prefix("system:serviceaccount:")?;
@@ -502,7 +502,7 @@ pub(crate) fn service_account_of(user: &str) -> Option<(&str, &str)> {
     (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
 }
 
-/// The groups every service account of `namespace` is in.
+/// The groups of every service account of `namespace`.
 pub(crate) fn service_account_groups(namespace: &str) -> [String; 2] {
     [
         SERVICE_ACCOUNTS.to_owned(),

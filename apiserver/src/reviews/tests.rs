@@ -60,9 +60,10 @@ fn a_review_that_asks_nothing_or_two_things_is_invalid() {
         both.message,
         r#".authorization.k8s.io "" is invalid: spec.nonResourceAttributes: Invalid value: {"Path":"/x","Verb":"get"}: cannot be specified in combination with resourceAttributes"#
     );
-    let nobody = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "configmaps"}}});
+    let without_user =
+        json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "configmaps"}}});
     assert!(
-        subject_access_review(&nobody, None)
+        subject_access_review(&without_user, None)
             .unwrap_err()
             .message
             .contains("at least one of user or group")

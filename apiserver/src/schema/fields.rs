@@ -1,9 +1,10 @@
-//! What a decoder says of a body: types that do not fit, fields nobody knows, fields given twice.
+//! Errors of decoding a body: types that do not fit, unknown fields, repeated fields.
 //!
-//! Custom resources and built-in kinds are decoded by different code in a real server, and it shows
-//! in texts and order; both are imitated here.
+//! Custom resources and built-in kinds are decoded by different code in a real server, with
+//! different texts and order; both are imitated here.
 
-use super::{Additional, Kind, Schema, format, is_type_or_metadata, meta};
+use super::node::{Additional, Kind, Schema, is_type_or_metadata};
+use super::{format, meta};
 use crate::json_text::{Node, join};
 
 // === custom resources ===
@@ -147,7 +148,7 @@ fn embedded_metadata(
     }
 }
 
-/// Custom resources are decoded untyped, but for their metadata and that of embedded objects.
+/// Custom resources are decoded untyped, except for their metadata and that of embedded objects.
 pub(super) fn metadata_error(root: &Schema, body: &Node) -> Option<String> {
     let Node::Object(members) = body else {
         return None;
@@ -171,7 +172,7 @@ pub(super) fn metadata_error(root: &Schema, body: &Node) -> Option<String> {
 
 // === built-in kinds ===
 
-/// Unknown and repeated fields as the typed decoder meets them, in the order of the text.
+/// Unknown and duplicate fields in the order of the typed decoder, which is that of the text.
 pub(super) fn strict_errors_in_order(root: &Schema, body: &Node) -> Vec<String> {
     let mut found = Vec::new();
     strict(root, body, "", &mut found);
@@ -216,13 +217,13 @@ fn strict(schema: &Schema, node: &Node, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The first value whose type does not fit a Go type.
+/// The first value that does not fit a Go type.
 pub(super) fn decode_error(root: &Schema, body: &Node) -> Option<String> {
     let name = root.go_type.as_deref().map_or("", short);
     decode(root, body, &Place::top(name))
 }
 
-/// Where the typed decoder is: the struct whose field is read, and the fields' names so far.
+/// The position of the typed decoder: the struct whose field is read, and the fields' names so far.
 struct Place<'a> {
     of: &'a str,
     path: String,
@@ -249,7 +250,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Go's name of the struct that a field comes from, where a struct has another one inlined.
+/// The Go name of the struct of a field that is inlined in another one.
 fn inlined(of: &str, field: &str) -> Option<&'static str> {
     match (of, field) {
         ("Probe", "exec" | "httpGet" | "tcpSocket" | "grpc") => Some("ProbeHandler"),

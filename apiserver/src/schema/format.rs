@@ -1,7 +1,7 @@
-//! The string formats that validation knows; any other is not checked.
+//! The string formats that validation supports; others are not checked.
 //!
 //! Lenient and strict in the same places as a real server: `01.2.3.4` is an IPv4 address, `1 day` a
-//! duration, the empty string no date. (kube-openapi: `pkg/validation/strfmt`.)
+//! duration, the empty string not a date. (kube-openapi: `pkg/validation/strfmt`.)
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use regex::Regex;
 
 use crate::field::quote;
 
-/// Whether `text` has the form `format` asks for. Unknown formats accept everything.
+/// Whether `text` has the given `format`. Unknown formats accept everything.
 pub(super) fn is_valid(format: &str, text: &str) -> bool {
     match format {
         "date-time" | "datetime" => is_date_time(text),
@@ -82,7 +82,7 @@ fn is_duration(text: &str) -> bool {
     })
 }
 
-/// Leading zeros are allowed in the numbers of an IPv4 address, as Go once did.
+/// Leading zeros are allowed in the numbers of an IPv4 address, as in old versions of Go.
 fn is_address(text: &str) -> bool {
     let sloppy = |text: &str| {
         let parts: Vec<&str> = text.split('.').collect();
@@ -177,7 +177,7 @@ fn is_mac(text: &str) -> bool {
     grouped(':', 2, &[6, 8, 20]) || grouped('-', 2, &[6, 8, 20]) || grouped('.', 4, &[3, 4, 10])
 }
 
-/// Where standard base64 with padding is broken, as Go's decoder tells it.
+/// Where standard base64 with padding is broken, as Go's decoder reports it.
 pub(super) fn base64_error(text: &str) -> Option<usize> {
     let (mut count, mut padding) = (0, 0);
     for (index, byte) in text.bytes().enumerate() {
@@ -199,7 +199,7 @@ pub(super) fn base64_error(text: &str) -> Option<usize> {
     }
 }
 
-/// Why a time cannot be read, as Go's `time.Parse` tells it; with `micro` it must have six digits
+/// Why a time cannot be read, as Go's `time.Parse` reports it; with `micro` it must have six digits
 /// after the second, else it may have any number of them.
 pub(super) fn time_error(text: &str, micro: bool) -> Option<String> {
     let layout = if micro {
@@ -280,7 +280,7 @@ fn digits(text: &str, length: usize) -> Option<u32> {
         .flatten()
 }
 
-/// A time in UTC, with microseconds or none, as Go's types are written; none when it is no time.
+/// A time in UTC, with microseconds or none, in the format of Go's types; `None` when it is invalid.
 pub(super) fn canonical_time(text: &str, micro: bool) -> Option<String> {
     let time: Timestamp = text.parse().ok()?;
     let format = if micro {
@@ -305,7 +305,7 @@ pub(super) fn is_quantity(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What kube-apiserver 1.36 accepts and refuses.
+    /// As in kube-apiserver 1.36.
     #[test]
     fn formats_accept_what_a_real_server_accepts() {
         let cases = [
@@ -376,7 +376,7 @@ mod tests {
         }
     }
 
-    /// As kube-apiserver 1.36 tells it.
+    /// As kube-apiserver 1.36 reports it.
     #[test]
     fn broken_base64_is_located() {
         let cases = [
@@ -398,7 +398,7 @@ mod tests {
         }
     }
 
-    /// As kube-apiserver 1.36 tells it.
+    /// As kube-apiserver 1.36 reports it.
     #[test]
     fn times_are_refused_in_the_words_of_go() {
         let at = |micro: bool, text: &str, rest: &str, element: &str| {

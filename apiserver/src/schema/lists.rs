@@ -4,11 +4,11 @@
 
 use serde_json::{Map, Value};
 
-use super::{Additional, ListType, Schema, is_type_or_metadata};
+use super::node::{Additional, ListType, Schema, is_type_or_metadata};
 use crate::field::{Errors, FieldError, Path};
 use crate::names;
 
-/// Items that stand twice in a list that is a set or a map; each repeated one is named once.
+/// Duplicate items of a list that is a set or a map; each is reported once.
 pub(super) fn duplicate_errors(schema: &Schema, object: &Value) -> Errors {
     let mut errors = Errors::new();
     walk_lists(schema, object, &Path::root(), &mut errors);
@@ -75,7 +75,7 @@ pub(crate) fn map_key(schema: &Schema, item: &Value) -> Value {
     Value::Object(key)
 }
 
-/// What is wrong with `apiVersion` and `kind` of embedded objects, and the names in their metadata.
+/// Errors of `apiVersion` and `kind` of embedded objects, and of the names in their metadata.
 pub(super) fn embedded_errors(schema: &Schema, object: &Value) -> Errors {
     let mut errors = Errors::new();
     walk_embedded(schema, object, &Path::root(), &mut errors);

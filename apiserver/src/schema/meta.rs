@@ -1,10 +1,10 @@
-//! The schema of ObjectMeta, the one part every kind shares.
+//! The schema of ObjectMeta, which every kind shares.
 
 use std::sync::LazyLock;
 
 use serde_json::json;
 
-use super::{Additional, Schema};
+use super::node::{Additional, Schema};
 
 static OBJECT_META: LazyLock<Schema> = LazyLock::new(|| {
     let text = json!({"type": "string"});

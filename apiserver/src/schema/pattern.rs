@@ -1,15 +1,15 @@
-//! `pattern`: regular expressions as Go reads them, told to the engine we have.
+//! `pattern`: Go's regular expressions, translated for the `regex` crate.
 //!
 //! The two languages look alike and differ in details that schemas meet: in Go `\d`, `\w` and `\s` are ASCII, a `{`
 //! that counts nothing and a `[` inside a class are themselves, a count ends at 1000, and nothing is repeated twice.
-//! What Go cannot read is refused in its words. (Go: `regexp/syntax`.)
+//! An expression that Go cannot read is refused with Go's text. (Go: `regexp/syntax`.)
 
 use regex::Regex;
 
-/// A `pattern`, and the expression when it can be read.
+/// A `pattern`, and its expression if it is valid.
 #[derive(Debug)]
 pub(crate) struct Pattern {
-    /// As it was written.
+    /// The original text.
     pub(crate) text: String,
     expression: Option<Regex>,
 }
@@ -22,21 +22,21 @@ const NAMED_CLASSES: &[&str] = &[
     "space", "upper", "word", "xdigit",
 ];
 
-/// Reads a pattern and writes the same for the engine.
+/// Parses a pattern and writes the equivalent for the engine.
 struct Translator<'a> {
     whole: &'a str,
     rest: &'a str,
     out: String,
-    /// Of each group that is open, the outermost first: what may be repeated in it.
+    /// For each open group, the outermost first: what may be repeated in it.
     groups: Vec<Group>,
-    /// Where the repetition before this place began.
+    /// The start of the repetition before this position.
     last_repetition: Option<&'a str>,
 }
 
-/// The alternative being read of a group.
+/// The current alternative of a group.
 #[derive(Default)]
 struct Group {
-    /// The product of nested counts of what stands before; none when nothing does.
+    /// The product of nested counts of the element before; `None` without one.
     before: Option<u32>,
     /// The largest product in the group.
     largest: u32,
@@ -47,7 +47,7 @@ type Result<T> = std::result::Result<T, String>;
 // === impl Pattern ===
 
 impl Pattern {
-    /// Reads a pattern. One that cannot be read matches everything; definitions with such are refused.
+    /// Parses a pattern. An invalid one matches everything; definitions with such are refused.
     pub(crate) fn new(text: &str) -> Self {
         Self {
             text: text.to_owned(),
@@ -58,7 +58,7 @@ impl Pattern {
     /// The expression of a pattern.
     ///
     /// # Errors
-    /// What Go, or our engine, says of one that it cannot read.
+    /// The error of Go, or of our engine, for an invalid one.
     pub(crate) fn compile(text: &str) -> Result<Regex> {
         Regex::new(&translate(text)?).map_err(|error| error.to_string())
     }
@@ -70,7 +70,7 @@ impl Pattern {
             .is_none_or(|expression| expression.is_match(text))
     }
 
-    /// What Go's `regexp.Compile` says of a pattern that it cannot read.
+    /// The error of Go's `regexp.Compile` for an invalid pattern.
     pub(crate) fn error(text: &str) -> Option<String> {
         translate(text).err()
     }
@@ -120,7 +120,7 @@ impl<'a> Translator<'a> {
         }
     }
 
-    /// What was read since `start`.
+    /// The text read since `start`.
     fn since(&self, start: &'a str) -> &'a str {
         &start[..start.len() - self.rest.len()]
     }
@@ -133,7 +133,7 @@ impl<'a> Translator<'a> {
         &mut self.groups[last]
     }
 
-    /// Something that can be repeated stands here.
+    /// Records an element that can be repeated.
     fn one(&mut self, count: u32) {
         let group = self.group();
         group.before = Some(count);
@@ -200,7 +200,7 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
-    /// Behind a repetition that began at `start`, and multiplies by `count` what stands before.
+    /// Ends a repetition that began at `start`, and multiplies the element before by `count`.
     fn repetition(
         &mut self,
         start: &'a str,
@@ -226,8 +226,8 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
-    /// `{2}`, `{2,}` or `{2,3}`: the count that matters for the size. None when it is no count, and none inside when
-    /// it is one that may not be.
+    /// `{2}`, `{2,}` or `{2,3}`: the count that determines the size. `None` when it is not a count, `Some(None)` when
+    /// the count is not allowed.
     fn count(&mut self) -> Option<Option<u32>> {
         self.next();
         let least = self.digits()?;
@@ -248,7 +248,7 @@ impl<'a> Translator<'a> {
         Some(valid.then_some(most.unwrap_or(least)))
     }
 
-    /// A number without a leading zero; a large one is some number that is too large.
+    /// A number without a leading zero; a large one becomes some number that is too large.
     fn digits(&mut self) -> Option<u32> {
         let end = self
             .rest
@@ -278,7 +278,7 @@ impl<'a> Translator<'a> {
             if !valid {
                 return Err(error("invalid named capture", self.since(start)));
             }
-            // Nothing is captured, so names may be there twice, as in Go.
+            // Nothing is captured, so names may occur twice, as in Go.
             self.out.push_str("(?:");
             self.groups.push(Group::default());
             return Ok(());
@@ -291,7 +291,7 @@ impl<'a> Translator<'a> {
                 Some('-') if !negative => (negative, flagged) = (true, false),
                 Some(end @ (':' | ')')) if flagged || !negative => {
                     let written = self.since(start);
-                    // The engine does not know `(?)`.
+                    // The engine does not support `(?)`.
                     if written != "(?)" {
                         self.out.push_str(written);
                     }
@@ -344,7 +344,7 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
-    /// `\d` and its kin, or `\pL`, as they stand inside a class; none when no such is here.
+    /// `\d` and the like, or `\pL`, in the form for a class; `None` when there is none here.
     fn shared_class(&mut self) -> Result<Option<String>> {
         for (written, meant) in [
             ("\\d", "0-9"),
@@ -392,7 +392,7 @@ impl<'a> Translator<'a> {
         Ok(Some(class))
     }
 
-    /// The character that a backslash and what follows stand for.
+    /// The character of an escape sequence.
     fn escaped(&mut self) -> Result<char> {
         let start = self.rest;
         self.next();
@@ -510,7 +510,7 @@ impl<'a> Translator<'a> {
 mod tests {
     use super::*;
 
-    /// Texts of kube-apiserver 1.36, beside those in the conformance record.
+    /// Texts of kube-apiserver 1.36, besides those in the conformance record.
     #[test]
     fn what_go_cannot_read_is_refused_in_its_words() {
         let cases = [

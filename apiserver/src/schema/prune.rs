@@ -1,12 +1,13 @@
-//! Removing what a schema does not know, and adding what it knows better.
+//! Pruning: fields that a schema does not have are removed. Defaulting: absent fields are set.
 //!
 //! (apiextensions-apiserver: `schema/pruning`, `schema/defaulting`.)
 
 use serde_json::{Map, Number, Value};
 
-use super::{Additional, Kind, Schema, format, is_type_or_metadata, meta, quantity};
+use super::node::{Additional, Kind, Schema, is_type_or_metadata};
+use super::{format, meta, quantity};
 
-/// Prunes a whole object; its `apiVersion` and `kind` stay, its metadata keeps what ObjectMeta has.
+/// Prunes a whole object; `apiVersion`, `kind` and the fields of ObjectMeta stay.
 pub(super) fn prune_object(root: &Schema, object: &mut Value) {
     let Value::Object(map) = object else { return };
     if let Some(metadata) = map.get_mut("metadata") {
@@ -15,6 +16,13 @@ pub(super) fn prune_object(root: &Schema, object: &mut Value) {
     }
     prune_map(root, true, map);
     prune_embedded_metadata(root, object);
+}
+
+/// Whether pruning would remove something from a value of `schema`.
+pub(crate) fn would_prune(schema: &Schema, value: &Value) -> bool {
+    let mut pruned = value.clone();
+    prune(schema, &mut pruned);
+    pruned != *value
 }
 
 /// Prunes a value below the top.
@@ -55,7 +63,7 @@ fn prune_map(schema: &Schema, embedded: bool, map: &mut Map<String, Value>) {
     });
 }
 
-/// Below a node that preserves unknown fields, only what has a schema is pruned.
+/// Below a node that preserves unknown fields, only values with a schema are pruned.
 fn prune_preserved(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -79,7 +87,7 @@ fn prune_preserved(schema: &Schema, value: &mut Value) {
     }
 }
 
-/// Where nothing is specified, no field of any object below is known.
+/// Removes all fields of all objects below: nothing is specified there.
 fn prune_all(value: &mut Value) {
     match value {
         Value::Object(map) => map.clear(),
@@ -113,7 +121,7 @@ fn prune_embedded_metadata(schema: &Schema, value: &mut Value) {
     }
 }
 
-/// Sets what has a default and is absent, or null where null may not be.
+/// Sets the default of each field that is absent, or null where null is forbidden.
 pub(super) fn set_defaults(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -289,7 +297,7 @@ pub(super) fn canonical_quantities(schema: &Schema, value: &mut Value, of_list: 
     }
 }
 
-/// Numbers without a fraction become integers, as Go writes them (`2.0` is stored as `2`).
+/// Converts numbers without a fraction to integers, as in Go (`2.0` is stored as `2`).
 pub(super) fn integral_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {

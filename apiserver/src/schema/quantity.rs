@@ -1,4 +1,4 @@
-//! Quantities in the form a real server stores: `1000m` is `1`, `1024Mi` is `1Gi`, the number `1` is the text `1`.
+//! Quantities in the stored form of a real server: `1000m` is `1`, `1024Mi` is `1Gi`, the number `1` is the text `1`.
 //!
 //! (apimachinery: `pkg/api/resource/quantity.go`.)
 
@@ -23,10 +23,10 @@ const BINARY: &[&str] = &["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 const NANO: i32 = -9;
 /// In lists of resources, finer values than this are rounded up.
 const MILLI: i32 = -3;
-/// So many digits surely fit into 64 bits.
+/// Number of digits that always fit into 64 bits.
 const FAST_DIGITS: usize = 18;
 
-/// How a quantity was written, and so how it is written again.
+/// The form of a quantity, which its canonical text keeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Decimal,
@@ -41,17 +41,17 @@ struct Amount {
     scale: i32,
 }
 
-/// A quantity as it was written.
+/// A parsed quantity.
 struct Written {
     negative: bool,
     form: Form,
     amount: Amount,
-    /// It is short and canonical enough to keep its very text.
+    /// Whether it is short and canonical enough to keep its text.
     keeps: bool,
 }
 
-/// The canonical form of `text`; `None` when it is no quantity, or one with more digits than are counted here, which
-/// stays as it is. `of_list`: it stands in a list of resources.
+/// The canonical form of `text`; `None` when it is not a quantity, or one with more digits than supported, which
+/// is kept as it is. `of_list`: it is in a list of resources.
 pub(super) fn canonical(text: &str, of_list: bool) -> Option<String> {
     let Written {
         negative,
@@ -75,7 +75,7 @@ pub(super) fn canonical(text: &str, of_list: bool) -> Option<String> {
     })
 }
 
-/// The order of two quantities; `None` when one of them is none, or has more digits than are counted here.
+/// The order of two quantities; `None` when one of them is invalid, or has more digits than supported.
 pub(crate) fn compare(left: &str, right: &str) -> Option<Ordering> {
     let value = |text: &str| {
         let mut written = read(text)?;
@@ -150,7 +150,7 @@ impl Amount {
         Some(())
     }
 
-    /// Binary quantities end where 64 bits do.
+    /// Limits binary quantities to 64 bits.
     fn cap(&mut self) {
         let largest = i128::from(i64::MAX);
         if self.integer().is_none_or(|value| value > largest) && self.scale >= 0 {
@@ -161,7 +161,7 @@ impl Amount {
         }
     }
 
-    /// The value, where it is a whole number.
+    /// The value, if it is an integer.
     fn integer(&self) -> Option<i128> {
         let power = 10_i128.checked_pow(self.scale.unsigned_abs())?;
         if self.scale >= 0 {

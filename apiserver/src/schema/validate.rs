@@ -5,11 +5,13 @@
 
 use serde_json::{Number, Value};
 
+use super::format;
+use super::limits::Bound;
 use super::lists::map_key;
-use super::{Additional, Bound, Kind, ListType, Schema, format, is_type_or_metadata};
+use super::node::{Additional, Kind, ListType, Schema, is_type_or_metadata};
 use crate::field::{Errors, FieldError, Path, quote};
 
-/// Errors of one node and below, and how much was looked at: composition shows the errors of the
+/// Errors of one node and below, and the number of visited nodes: composition shows the errors of the
 /// alternative that got furthest.
 #[derive(Default)]
 struct Outcome {
@@ -17,15 +19,15 @@ struct Outcome {
     visited: usize,
 }
 
-/// A value beside what it was, at a place.
+/// A value, its old value, and its path.
 struct Node<'a> {
     value: &'a Value,
-    /// The value before the update, where the two belong together.
+    /// The value before the update, if the two correspond.
     old: Option<&'a Value>,
     path: String,
 }
 
-/// What is wrong with `object`; with `old`, unchanged values are not judged.
+/// What is wrong with `object`; with `old`, unchanged values are not checked.
 pub(super) fn validate(schema: &Schema, object: &Value, old: Option<&Value>) -> Errors {
     let node = Node {
         value: object,
@@ -33,6 +35,11 @@ pub(super) fn validate(schema: &Schema, object: &Value, old: Option<&Value>) -> 
         path: String::new(),
     };
     check(schema, &node, true).errors
+}
+
+/// What is wrong with a value of `schema`.
+pub(crate) fn errors_of(schema: &Schema, value: &Value) -> Errors {
+    validate(schema, value, None)
 }
 
 fn check(schema: &Schema, node: &Node<'_>, root: bool) -> Outcome {
@@ -51,7 +58,7 @@ fn check(schema: &Schema, node: &Node<'_>, root: bool) -> Outcome {
         outcome.enumeration(schema, node);
         outcome.object(schema, node, root);
     }
-    // Ratcheting: what was wrong and did not change does not stand in the way of other changes.
+    // Ratcheting: an invalid value that did not change does not prevent other changes.
     if node.old == Some(node.value) {
         outcome.errors.clear();
     }
@@ -103,7 +110,7 @@ impl Outcome {
             .push(FieldError::invalid(&node.path(), value, detail));
     }
 
-    /// An error the validator cannot place; Kubernetes prints it at `<nil>`.
+    /// An error without a path; Kubernetes prints it at `<nil>`.
     fn unplaced(&mut self, detail: String) {
         self.errors
             .push(FieldError::invalid(&Path::root(), "", detail));
@@ -416,8 +423,8 @@ fn is_multiple(number: &Number, factor: f64) -> bool {
     (ratio - ratio.round()).abs() < 1e-9
 }
 
-/// Whether a number lies beyond a bound, and the bound as the message shows it. Against an integer
-/// a bound counts without its fraction, as in a real server.
+/// Whether a number is beyond a bound, and the bound as in the message. For an integer
+/// the fraction of a bound is ignored, as in a real server.
 fn compare(number: &Number, bound: Bound, beyond: fn(f64, f64) -> bool) -> (bool, String) {
     let value = number.as_f64().unwrap_or_default();
     let limit = if number.is_f64() {

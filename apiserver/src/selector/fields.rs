@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::Error;
 
-/// What fields an object must have. Empty selects everything.
+/// Requirements on the fields of an object. Empty selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldSelector {
     terms: Vec<FieldTerm>,
@@ -16,7 +16,7 @@ pub(crate) struct FieldSelector {
 pub(crate) struct FieldTerm {
     /// Name of the field, such as `metadata.name`.
     pub(crate) field: String,
-    /// The text it must equal, or must not.
+    /// The text to compare with.
     pub(crate) value: String,
     /// False for `!=`.
     pub(crate) equal: bool,
@@ -27,7 +27,7 @@ impl FieldSelector {
     /// Reads the text form, `metadata.name=x,status.phase!=Running`.
     ///
     /// # Errors
-    /// The part that is no comparison, or an escape that means nothing.
+    /// The part that is not a comparison, or an invalid escape.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let mut parts = split_terms(text);
         parts.sort_unstable();
@@ -57,7 +57,7 @@ impl FieldSelector {
         &self.terms
     }
 
-    /// The one value a field must equal, if the selector says so (`metadata.name=x`).
+    /// The one value that a field must equal, if there is one (`metadata.name=x`).
     pub(crate) fn required_value(&self, field: &str) -> Option<&str> {
         self.terms
             .iter()
@@ -65,7 +65,7 @@ impl FieldSelector {
             .map(|term| term.value.as_str())
     }
 
-    /// Whether fields found by `get` match; an absent field is the empty text.
+    /// Whether the fields returned by `get` match; an absent field is the empty text.
     pub(crate) fn matches<'a>(&self, get: impl Fn(&str) -> Cow<'a, str>) -> bool {
         self.terms
             .iter()
@@ -138,7 +138,7 @@ fn unescape(value: &str) -> Result<String, Error> {
                     )));
                 }
             },
-            // The number is not a slip: Kubernetes prints the code point.
+            // The number is correct: Kubernetes prints the code point.
             ',' | '=' => {
                 return Err(Error(format!(
                     "invalid field selector: unescaped character in value: {}",

@@ -10,7 +10,7 @@ use super::text::Parser;
 use crate::field::quote;
 use crate::names;
 
-/// What labels an object must carry. Empty selects everything.
+/// Requirements on the labels of an object. Empty selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -21,13 +21,13 @@ pub(crate) struct LabelSelector {
 pub(crate) struct Requirement {
     /// The label's key.
     pub(crate) key: String,
-    /// What must hold of its value.
+    /// The requirement on its value.
     pub(crate) operator: Operator,
     /// The values of the operator, in order; empty for the two existence operators.
     pub(crate) values: BTreeSet<String>,
 }
 
-/// What a requirement asks of a label.
+/// The operator of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operator {
     /// `in`, and `=`, `==` with one value.
@@ -50,7 +50,7 @@ impl LabelSelector {
     /// Reads the text form, `app=x,tier in (a,b),!old`.
     ///
     /// # Errors
-    /// What stands where something else was expected, or which key or value is malformed.
+    /// The unexpected token, or the malformed key or value.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let requirements = Parser::new(text).parse()?;
         Ok(Self { requirements })
@@ -107,7 +107,7 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
-    /// Whether labels found by `get` match.
+    /// Whether the labels returned by `get` match.
     pub(crate) fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements
             .iter()
@@ -135,7 +135,7 @@ impl fmt::Display for LabelSelector {
 
 // === impl Requirement ===
 
-/// How a requirement was written: decides which rule on the number of values it is judged by.
+/// The notation of a requirement: decides the rule for its number of values.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Written {
     Set,

@@ -9,7 +9,7 @@ mod text;
 pub(crate) use fields::FieldSelector;
 pub(crate) use labels::LabelSelector;
 
-/// A selector that cannot be read; the text is what a real server answers with 400.
+/// A selector that cannot be parsed; the text is that of a real server's 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Error(String);

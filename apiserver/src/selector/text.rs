@@ -25,7 +25,7 @@ enum Token {
     Open,
 }
 
-/// `in` and `notin` are words of the language only right after a key; elsewhere they are values.
+/// `in` and `notin` are keywords only right after a key; elsewhere they are values.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     AfterKey,
@@ -186,7 +186,7 @@ impl Parser {
                     }
                 }
                 (Token::Comma, _) => {
-                    // An empty place between commas is the empty value: `(,a)`, `(a,)`, `(a,,b)`.
+                    // An empty item between commas is the empty value: `(,a)`, `(a,)`, `(a,,b)`.
                     if values.is_empty() {
                         values.insert(String::new());
                     }

@@ -1,30 +1,17 @@
-//! What writes leave to do for the background task: deletions to finish, owners and namespaces to look at.
+//! The chores of the background task: deletions to finish, owners and namespaces to look at.
 
 use std::collections::BTreeSet;
 
 use tokio::time::timeout_at;
 
-use super::{Key, Store};
-
-/// Work for the background task that finishes deletions.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Chore {
-    /// The owner of this uid went, or waits for its dependents: look at them.
-    Owner(String),
-    /// An object that names owners: are they there?
-    Dependent(String, Key),
-    /// An object that waits on a finalizer of the garbage collector.
-    Finalize(String, Key),
-    /// A namespace that is new, or terminates and lost something.
-    Namespace(String),
-    /// A CustomResourceDefinition that terminates, by its storage.
-    Definition(String),
-}
+use super::chore::Chore;
+use super::object::Key;
+use super::objects::Store;
 
 // === impl Store ===
 
 impl Store {
-    /// Waits for work for the background task, and takes all of it: none when only upkeep is due.
+    /// Waits for chores and takes all of them; returns none when only upkeep is due.
     pub(crate) async fn next_chores(&self) -> Vec<Chore> {
         loop {
             let waiting = self.chores.notified();
@@ -43,13 +30,13 @@ impl Store {
         }
     }
 
-    /// The work there is for the background task, without waiting.
+    /// Takes all chores, without waiting.
     pub(crate) fn take_chores(&self) -> Vec<Chore> {
         let taken = std::mem::take(&mut self.state.write().chores);
         taken.into_iter().collect()
     }
 
-    /// The work there is about owners and their dependents.
+    /// Takes the chores about owners and their dependents.
     pub(crate) fn take_owner_chores(&self) -> Vec<Chore> {
         let is_about_owners =
             |chore: &Chore| matches!(chore, Chore::Owner(_) | Chore::Dependent(..));
@@ -61,13 +48,13 @@ impl Store {
         taken.into_iter().collect()
     }
 
-    /// Adds work for the background task.
+    /// Adds a chore.
     pub(crate) fn add_chore(&self, chore: Chore) {
         self.state.write().chores.insert(chore);
         self.chores.notify_one();
     }
 
-    /// The objects that name `uid` as an owner.
+    /// The objects with `uid` as an owner.
     pub(crate) fn owned_by(&self, uid: &str) -> Vec<(String, Key)> {
         let state = self.state.read();
         state
@@ -82,7 +69,7 @@ impl Store {
         self.state.read().waiting.get(uid).cloned()
     }
 
-    /// Says whether removals in `namespace` wake the background task.
+    /// Sets whether removals in `namespace` wake the background task.
     pub(crate) fn set_terminating(&self, namespace: &str, terminating: bool) {
         let mut state = self.state.write();
         if terminating {
@@ -92,7 +79,7 @@ impl Store {
         }
     }
 
-    /// Says whether removals in `storage` wake the background task.
+    /// Sets whether removals in `storage` wake the background task.
     pub(crate) fn set_ending(&self, storage: &str, ending: bool) {
         let mut state = self.state.write();
         if ending {

@@ -14,11 +14,11 @@ pub(crate) struct Key(Arc<str>);
 /// An object as stored: immutable, shared, without `apiVersion` and `kind`.
 ///
 /// Those two differ between the versions of one resource (and between core and events.k8s.io Events),
-/// and the items of lists of built-ins have none; so they are put in front when an object is sent.
+/// and the items of lists of built-ins have none; so they are added when an object is sent.
 pub(crate) struct Object {
-    /// Filled from `last` on demand in a removal; always there otherwise.
+    /// Set from `last` on demand in a removal; always set otherwise.
     value: OnceLock<Value>,
-    /// Of a removal: the last stored state, which differs in its version only.
+    /// For a removal: the last stored state, which differs in its version only.
     last: Option<Arc<Object>>,
     version: u64,
     weight: usize,
@@ -101,7 +101,7 @@ impl Object {
         }
     }
 
-    /// An object that is not stored (a dry run); it keeps the version it names, if any.
+    /// An object that is not stored (a dry run); it keeps its version, if any.
     pub(crate) fn draft(mut value: Value) -> Self {
         if let Some(map) = value.as_object_mut() {
             map.remove("apiVersion");
@@ -110,7 +110,7 @@ impl Object {
         Self::stored(value)
     }
 
-    /// An object read back from disk, at the version it names.
+    /// An object read back from disk, with its version.
     pub(crate) fn stored(value: Value) -> Self {
         let version = value["metadata"]["resourceVersion"]
             .as_str()
@@ -119,7 +119,7 @@ impl Object {
         Self::of(value, version)
     }
 
-    /// The content of `last` with another version, as a DELETED event carries it. Nothing is copied until it is read.
+    /// The content of `last` with another version, for a DELETED event. Nothing is copied until it is read.
     pub(crate) fn at_version(last: &Arc<Self>, version: u64) -> Self {
         Self {
             value: OnceLock::new(),
@@ -142,7 +142,7 @@ impl Object {
         value
     }
 
-    /// The content but for the version.
+    /// The content except for the version.
     fn base(&self) -> &Value {
         match &self.last {
             Some(last) => last.value(),
@@ -155,7 +155,7 @@ impl Object {
         self.value.get().is_some()
     }
 
-    /// About how many bytes of memory the content takes.
+    /// The approximate size of the content in memory, in bytes.
     pub(crate) fn weight(&self) -> usize {
         self.weight
     }
@@ -200,7 +200,7 @@ impl Object {
         Key::new(Some(self.namespace()), self.name())
     }
 
-    /// Deletion was asked for.
+    /// Whether deletion was requested.
     pub(crate) fn is_terminating(&self) -> bool {
         self.text("deletionTimestamp").is_some()
     }
@@ -214,7 +214,7 @@ impl Object {
             .filter_map(Value::as_str)
     }
 
-    /// It waits for the garbage collector.
+    /// Whether it waits for the garbage collector.
     pub(crate) fn has_collector_finalizer(&self) -> bool {
         self.finalizers()
             .any(|finalizer| finalizer == "orphan" || finalizer == "foregroundDeletion")
@@ -251,7 +251,7 @@ fn set_version(value: &mut Value, version: u64) {
     }
 }
 
-/// About how many bytes of memory `value` takes: its texts, and its nodes with their share of the maps.
+/// The approximate size of `value` in memory: its texts, and its nodes with their share of the maps.
 fn weight(value: &Value) -> usize {
     const NODE: usize = size_of::<Value>();
     NODE + match value {

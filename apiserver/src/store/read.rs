@@ -1,61 +1,13 @@
-//! Reading: objects now and as they were, and the events that lead from one version to the next.
+//! Reads: objects now and at earlier versions, and the events between versions.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{Event, Key, Object, Store};
-
-/// A part of the past that is asked for and gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum HistoryError {
-    /// Events after `oldest` only are kept.
-    #[error("version {asked} is older than {oldest}")]
-    TooOld {
-        /// What was asked for.
-        asked: u64,
-        /// The oldest version from which history is whole.
-        oldest: u64,
-    },
-    /// The version lies in the future.
-    #[error("version {asked} is above {current}")]
-    TooNew {
-        /// What was asked for.
-        asked: u64,
-        /// The current version.
-        current: u64,
-    },
-    /// The resource is no longer there.
-    #[error("the resource has no table")]
-    NoTable,
-}
-
-/// Some objects of a resource as they were at one version.
-#[derive(Debug)]
-pub(crate) struct Page {
-    /// The version they were read at.
-    pub(crate) version: u64,
-    /// In the order of their keys.
-    pub(crate) objects: Vec<Arc<Object>>,
-    /// The key to go on after, when more remain.
-    pub(crate) last: Option<Key>,
-    /// How many more remain, whether the filter accepts them or not.
-    pub(crate) remaining: usize,
-}
-
-/// Which objects of a resource are wanted.
-pub(crate) struct Query<'a> {
-    /// Keys that start with this: `namespace/`, or everything.
-    pub(crate) prefix: &'a str,
-    /// Keys after this one.
-    pub(crate) after: Option<&'a str>,
-    /// Read as of this version; `None` is now.
-    pub(crate) at: Option<u64>,
-    /// At most this many; `None` is all.
-    pub(crate) limit: Option<usize>,
-    /// Only objects that this accepts.
-    pub(crate) accept: &'a dyn Fn(&Object) -> bool,
-}
+use super::object::Object;
+use super::objects::Store;
+use super::query::{HistoryError, Page, Query};
+use super::table::Event;
 
 // === impl Store ===
 
@@ -71,7 +23,7 @@ impl Store {
             .cloned()
     }
 
-    /// The object of `key` as it was at `version`.
+    /// The object of `key` at `version`.
     pub(crate) fn get_at(
         &self,
         storage: &str,
@@ -93,7 +45,7 @@ impl Store {
         })
     }
 
-    /// Every object of a resource whose key starts with `prefix`, with the version read at.
+    /// Every object of a resource whose key starts with `prefix`, with the version of the read.
     pub(crate) fn list(&self, storage: &str, prefix: &str) -> (u64, Vec<Arc<Object>>) {
         let query = Query {
             prefix,
@@ -108,7 +60,7 @@ impl Store {
         }
     }
 
-    /// How many objects a resource has.
+    /// Number of objects of a resource.
     #[cfg(test)]
     pub(crate) fn count(&self, storage: &str) -> usize {
         let state = self.state.read();
@@ -118,7 +70,7 @@ impl Store {
             .map_or(0, |table| table.objects.len())
     }
 
-    /// The objects that `query` asks for.
+    /// The objects that match `query`.
     pub(crate) fn page(&self, storage: &str, query: &Query<'_>) -> Result<Page, HistoryError> {
         let state = self.state.read();
         let table = state.tables.get(storage).ok_or(HistoryError::NoTable)?;
@@ -132,7 +84,7 @@ impl Store {
         table.page(version, query)
     }
 
-    /// Follows a resource: the receiver changes with each of its events, and fails when it goes.
+    /// Follows a resource: the receiver changes with each of its events, and fails when the resource is removed.
     pub(crate) fn follow(&self, storage: &str) -> Option<watch::Receiver<u64>> {
         let state = self.state.read();
         state
@@ -148,7 +100,7 @@ impl Store {
         table.check_start(version)
     }
 
-    /// At most `limit` events after `cursor`, with the version up to which nothing else happened.
+    /// At most `limit` events after `cursor`, with the version up to which they are complete.
     pub(crate) fn events_after(
         &self,
         storage: &str,

@@ -1,26 +1,27 @@
-//! What the lock of the store guards: tables, the index of owners, and work for the background task.
+//! The state under the store's lock: tables, the index of owners, and chores of the background task.
 
 use std::collections::{BTreeSet, HashMap};
 use tokio::time::Instant;
 
+use super::chore::Chore;
+use super::object::{Key, Object};
 use super::persist::{Frozen, Log, PersistError};
 use super::table::Table;
-use super::{Chore, Key, Object};
 
-/// Where Events are stored.
+/// The storage of Events.
 pub(super) const EVENTS: &str = "events";
 
-/// Everything that one write changes at once.
+/// The state that one write changes.
 pub(super) struct State {
     pub(super) revision: u64,
     pub(super) tables: HashMap<String, Table>,
-    /// The last events of resources that are gone, and since when, for watches that have not seen them yet.
+    /// The last events of removed resources, with the time of removal, for watches that have not received them yet.
     pub(super) retired: HashMap<String, (Instant, Table)>,
     /// Events by the time of their last write.
     pub(super) ages: Ages,
-    /// When the store needs upkeep next.
+    /// The time of the next upkeep.
     pub(super) upkeep_at: Option<Instant>,
-    /// Nothing is written any more.
+    /// Whether writes are refused.
     pub(super) closed: bool,
     /// Dependents by the uid of an owner they name.
     pub(super) owned: HashMap<String, BTreeSet<(String, Key)>>,
@@ -32,7 +33,7 @@ pub(super) struct State {
     /// Resources whose definition is being deleted: a removal wakes the task.
     pub(super) ending: BTreeSet<String>,
     pub(super) log: Option<Log>,
-    /// Writes fail as on a full disk.
+    /// Whether writes fail as on a full disk.
     #[cfg(test)]
     pub(super) broken: bool,
 }
@@ -47,7 +48,7 @@ pub(super) struct Ages {
 // === impl State ===
 
 impl State {
-    /// Nothing yet.
+    /// An empty state.
     pub(super) fn new(revision: u64) -> Self {
         Self {
             revision,
@@ -67,8 +68,8 @@ impl State {
         }
     }
 
-    /// Whether objects may be created in `namespace`: it is there, and is not being deleted. A store without
-    /// namespaces takes everything.
+    /// Whether objects may be created in `namespace`: it exists, and is not being deleted. Always true in a store
+    /// without namespaces.
     pub(super) fn takes_new_objects(&self, namespace: &str) -> bool {
         let Some(namespaces) = self.tables.get("namespaces") else {
             return true;
@@ -80,7 +81,7 @@ impl State {
                 .is_some_and(|found| !found.is_terminating())
     }
 
-    /// Keeps the index of owners, and notes what the background task must look at.
+    /// Updates the index of owners, and adds chores for the background task.
     pub(super) fn note(
         &mut self,
         storage: &str,
@@ -103,7 +104,7 @@ impl State {
                 if owned.is_empty() {
                     self.owned.remove(*uid);
                 }
-                // An owner that waits for this dependent may go on.
+                // An owner that waits for this dependent may continue.
                 self.chores.insert(Chore::Owner((*uid).to_owned()));
             }
         }
@@ -159,7 +160,7 @@ impl State {
         }
     }
 
-    /// Everything as it is now. Objects are shared, not copied.
+    /// The current objects. They are shared, not copied.
     fn freeze(&self) -> Frozen {
         let tables = self.tables.iter();
         Frozen {
@@ -170,14 +171,14 @@ impl State {
         }
     }
 
-    /// Starts to write a snapshot beside the writes that go on.
+    /// Starts to write a snapshot while other writes continue.
     pub(super) fn snapshot(&mut self) {
         let frozen = self.freeze();
         if let Some(log) = &mut self.log
             && let Err(error) = log.begin_snapshot(frozen)
         {
-            // The logs still hold everything; a later write tries again.
-            tracing::warn!(%error, "could not write the snapshot of the store; the log grows on");
+            // The logs still hold everything; a later write retries.
+            tracing::warn!(%error, "could not write the snapshot of the store: the log keeps growing");
         }
     }
 
@@ -194,7 +195,7 @@ impl State {
         }
     }
 
-    /// Writes everything to disk and lets go of the directory.
+    /// Writes everything to disk and releases the directory.
     pub(super) fn close(&mut self) -> Result<(), PersistError> {
         self.closed = true;
         match self.log.take() {
@@ -207,7 +208,7 @@ impl State {
 // === impl Ages ===
 
 impl Ages {
-    /// The object was written now, or removed.
+    /// Records that the object was written now, or removed.
     fn note(&mut self, key: &Key, stays: bool) {
         if let Some(time) = self.times.remove(key) {
             self.by_time.remove(&(time, key.clone()));
@@ -224,7 +225,7 @@ impl Ages {
         self.times.len().max(self.by_time.len())
     }
 
-    /// When the object was written that was not for the longest time.
+    /// The oldest time of a last write.
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.by_time.first().map(|(time, _)| *time)
     }

@@ -7,16 +7,18 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{History, HistoryError, Key, Object, Page, Query};
+use super::history::History;
+use super::object::{Key, Object};
+use super::query::{HistoryError, Page, Query};
 
-/// What a write did.
+/// The effect of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The object is new.
     Added,
-    /// It was there already.
+    /// It existed already.
     Modified,
-    /// It is gone.
+    /// It was removed.
     Deleted,
 }
 
@@ -25,35 +27,35 @@ pub(crate) enum Change {
 pub(crate) struct Event {
     /// The write's version.
     pub(crate) version: u64,
-    /// When it happened.
+    /// The time of the write.
     pub(crate) at: Instant,
-    /// Whose.
+    /// The object's key.
     pub(crate) key: Key,
-    /// What happened.
+    /// The effect.
     pub(crate) change: Change,
-    /// The object after it; of a removal the last state, at the removal's version.
+    /// The object after it; for a removal the last state, at the removal's version.
     pub(crate) object: Arc<Object>,
     /// The object before it.
     pub(crate) previous: Option<Arc<Object>>,
 }
 
-/// A ring that shrinks keeps room for so many events.
+/// Capacity that a shrinking ring keeps.
 const SPARE_EVENTS: usize = 1024;
 
-/// The objects of one resource and its recent past.
+/// The objects of one resource and its recent history.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) objects: BTreeMap<Key, Arc<Object>>,
     events: VecDeque<Event>,
-    /// About how many bytes the events hold that the objects do not.
+    /// Approximate size of the events without the objects, in bytes.
     held: usize,
-    /// Every event after this version is in the ring: who has seen all up to here can go on.
+    /// Every event after this version is in the ring: a watch that has seen all events up to here can go on.
     dropped: u64,
     /// The oldest version that a watch can start from.
     pub(super) oldest: u64,
     /// The oldest version that can be read.
     compacted: u64,
-    /// No object can be added any more.
+    /// Whether no object can be added any more.
     pub(super) sealed: bool,
     pub(super) signal: watch::Sender<u64>,
 }
@@ -61,7 +63,7 @@ pub(super) struct Table {
 // === impl Event ===
 
 impl Event {
-    /// About how many bytes it holds that the objects do not: a state is in the ring once, as the one before the next.
+    /// Its approximate size without the objects: a state is in the ring once, as the one before the next.
     fn weight(&self) -> usize {
         let previous = self.previous.as_ref().map_or(0, |object| object.weight());
         size_of::<Self>() + self.key.as_str().len() + previous
@@ -98,7 +100,7 @@ impl Table {
         self.prune(now, history);
     }
 
-    /// Forgets the events that are too many, too large together, or too old at `now`.
+    /// Drops events beyond the limits of number, size and age at `now`.
     pub(super) fn prune(&mut self, now: Instant, history: &History) {
         while let Some(first) = self.events.front() {
             let old = now.saturating_duration_since(first.at) >= history.age;
@@ -126,7 +128,7 @@ impl Table {
             .send_modify(|published| *published = version.max(*published));
     }
 
-    /// How many events are kept, and about how many bytes they hold.
+    /// The number of kept events, and their approximate size in bytes.
     #[cfg(test)]
     pub(super) fn ring(&self) -> (usize, usize) {
         (self.events.len(), self.held)
@@ -137,7 +139,7 @@ impl Table {
         self.compacted = self.compacted.max(version);
     }
 
-    /// Forgets events up to and including `version`.
+    /// Drops events up to and including `version`.
     pub(super) fn forget(&mut self, version: u64) {
         while let Some(first) = self.events.front()
             && first.version <= version
@@ -166,7 +168,7 @@ impl Table {
         Ok(self.events.range(start..).take(limit).cloned().collect())
     }
 
-    /// What the keys with `prefix` that changed since `version` were then.
+    /// The states at `version` of the keys with `prefix` that changed since.
     pub(super) fn undo_to(
         &self,
         version: u64,
@@ -187,7 +189,7 @@ impl Table {
         Ok(undone)
     }
 
-    /// The objects that `query` asks for, as they were at `version`.
+    /// The objects that match `query`, as they were at `version`.
     pub(super) fn page(&self, version: u64, query: &Query<'_>) -> Result<Page, HistoryError> {
         let undone = if query.at.is_some() {
             self.undo_to(version, query.prefix)?
@@ -212,7 +214,7 @@ impl Table {
         };
         let limit = query.limit.unwrap_or(usize::MAX);
         loop {
-            // The state of the past wins where both know a key.
+            // Where both have a key, the state of the past wins.
             let take_past = match (current.peek(), past.peek()) {
                 (None, None) => break,
                 (Some(_), None) => false,
@@ -237,7 +239,7 @@ impl Table {
                 page.objects.push(object.clone());
             }
         }
-        // What remains may not be selected: as with etcd, that is found out on the next page.
+        // The rest may not be selected: as with etcd, that shows on the next page.
         if page.remaining > 0 {
             page.last = page.objects.last().map(|object| object.key());
         }
@@ -252,7 +254,7 @@ fn not_before(asked: u64, oldest: u64) -> Result<(), HistoryError> {
     Ok(())
 }
 
-/// Raises what `sender` says to `version`. Writers publish after they let go of the lock, in any order.
+/// Raises the value of `sender` to `version`. Writers publish after they release the lock, in any order.
 pub(super) fn publish(sender: &watch::Sender<u64>, version: u64) {
     sender.send_if_modified(|published| {
         let newer = *published < version;

@@ -1,20 +1,22 @@
-//! What time alone does to the store: history that is too old is forgotten, and Events expire.
+//! Changes by time alone: history that is too old is removed, and Events expire.
 //!
-//! Writes prune the ring of their own resource. A resource that is written no more needs the background task for
-//! that; the store knows when, and wakes the task only if there is something to do.
+//! Writes prune the ring of their own resource. A resource without further writes needs the background task for
+//! that; the store computes when, and wakes the task only if upkeep is due.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::object::Key;
+use super::objects::Store;
 use super::state::{EVENTS, State};
-use super::{Expected, Store};
+use super::write::Expected;
 
-/// Upkeep does not come more often.
+/// The shortest time between two upkeeps.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// Events expired at once; the others follow at the next upkeep.
+/// Maximum number of Events expired at once; the others follow at the next upkeep.
 const EXPIRED_AT_ONCE: usize = 1_000;
-/// Resources that are gone and whose last events are kept.
+/// The number of removed resources whose last events are kept.
 const MAX_RETIRED: usize = 100;
 
 // === impl Store ===
@@ -40,7 +42,7 @@ impl Store {
         for (key, version) in self.forget_the_old(now) {
             let expected = Expected::Version(version);
             if let Err(error) = self.commit(EVENTS, key.as_str(), expected, None) {
-                tracing::debug!(%error, %key, "the Event was not removed: it is tried again");
+                tracing::debug!(%error, %key, "could not remove an expired Event: it is retried");
             }
         }
         let mut guard = self.state.write();
@@ -51,8 +53,8 @@ impl Store {
         }
     }
 
-    /// Forgets old history; returns the Events that expired.
-    fn forget_the_old(&self, now: Instant) -> Vec<(super::Key, u64)> {
+    /// Drops old history; returns the expired Events.
+    fn forget_the_old(&self, now: Instant) -> Vec<(Key, u64)> {
         let mut guard = self.state.write();
         let state = &mut *guard;
         for table in state.tables.values_mut() {
@@ -76,7 +78,7 @@ impl Store {
             .collect()
     }
 
-    /// When there is something to do by time.
+    /// When upkeep is due next.
     fn next_upkeep(&self, state: &State) -> Option<Instant> {
         let rings = state.tables.values();
         let rings = rings.filter_map(|table| table.prune_due(&self.history));
@@ -89,7 +91,7 @@ impl Store {
         Some(state.ages.oldest()? + self.event_ttl?)
     }
 
-    /// Plans upkeep after a write of `storage`; `true` when the background task must learn of an earlier time.
+    /// Plans upkeep after a write of `storage`; `true` when the background task must wake earlier.
     pub(super) fn plan_upkeep(&self, state: &mut State, storage: &str) -> bool {
         let table = state.tables.get(storage);
         let pruned = table.and_then(|table| table.prune_due(&self.history));
@@ -104,7 +106,7 @@ impl Store {
         true
     }
 
-    /// Keeps the last events of a resource that is gone, for a while.
+    /// Keeps the last events of a removed resource for a while.
     pub(super) fn retire(&self, state: &mut State, storage: &str) {
         let Some(mut table) = state.tables.remove(storage) else {
             return;

@@ -1,4 +1,4 @@
-//! Writing: one object at a time, if it is still what the writer believes.
+//! Writing: one object at a time, if it is still at the version that the writer has read.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,29 +6,30 @@ use std::sync::atomic::Ordering;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::persist::Log;
-use super::table::publish;
-use super::{Change, Event, Key, Object, PersistError, Store};
+use super::object::{Key, Object};
+use super::objects::Store;
+use super::persist::{Log, PersistError};
+use super::table::{Change, Event, publish};
 
-/// What must hold in the store for a write to happen.
+/// The precondition of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// There is no object of the key, and its namespace, if it has one, takes new objects.
+    /// No object has the key, and its namespace, if it has one, accepts new objects.
     Absent,
     /// The object is at this version.
     Version(u64),
 }
 
-/// Why nothing was written.
+/// The reason why nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommitError {
-    /// What was expected did not hold: somebody else wrote first.
+    /// The expectation did not hold: another write came first.
     #[error("the object changed meanwhile")]
     Raced,
-    /// The namespace of a new object is not there, or is being deleted.
+    /// The namespace of a new object does not exist, or is being deleted.
     #[error("the namespace takes no new objects")]
     Namespace,
-    /// The resource is no longer there.
+    /// The resource does not exist any more.
     #[error("the resource {0} has no table")]
     NoTable(String),
     /// The server is shutting down.

@@ -12,7 +12,7 @@ pub(super) type Compute = fn(&Value, Timestamp) -> Value;
 
 pub(super) const NONE: &str = "<none>";
 
-/// The columns of a built-in kind; of one without its own, the age.
+/// The columns of a built-in kind; the age for a kind without its own.
 pub(crate) fn columns(group: &str, kind: &str) -> Vec<Column> {
     let age = || text("Age", age);
     let template = || vec![wide("Containers", container_names), wide("Images", images)];

@@ -1,8 +1,8 @@
-//! Durations as kubectl shows them: two units at most, coarser as they grow.
+//! Durations in kubectl's format: two units at most, coarser as they grow.
 
 use jiff::SignedDuration;
 
-/// `90s`, `2m5s`, `3h`, `2d4h`, `400d`, `3y12d`. Slightly negative is `0s`, clocks differ; more is
+/// `90s`, `2m5s`, `3h`, `2d4h`, `400d`, `3y12d`. Slightly negative is `0s`, because clocks differ; more is
 /// `<invalid>`. (apimachinery: `duration.HumanDuration`.)
 pub(crate) fn human(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();

@@ -1,4 +1,4 @@
-//! The JSONPath that columns, selectable fields and scale paths are written in.
+//! The JSONPath of columns, selectable fields and scale paths.
 //!
 //! Fields (`.a`, `.a\.b`, `['a.b']`), positions (`[0]`, `[-1]`), slices, `[*]`, filters
 //! (`[?(@.type=="Ready")]`) and `..`. (client-go: `util/jsonpath`, what fits a single path.)
@@ -11,7 +11,7 @@ pub(crate) struct JsonPath {
     steps: Vec<Step>,
 }
 
-/// A path that cannot be read.
+/// An invalid path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Error(String);
@@ -25,7 +25,7 @@ enum Step {
     /// Every value at and below this one.
     Descend,
     Filter(Vec<Step>, Comparison, Value),
-    /// `[?(@.a)]`: the field is there.
+    /// `[?(@.a)]`: the field exists.
     Exists(Vec<Step>),
 }
 
@@ -42,10 +42,10 @@ enum Comparison {
 // === impl JsonPath ===
 
 impl JsonPath {
-    /// Reads a path of the CRD form: it starts with a dot or a bracket, braces are allowed around it.
+    /// Parses a path of the CRD form: it starts with a dot or a bracket, braces are allowed around it.
     ///
     /// # Errors
-    /// What cannot stand where it does.
+    /// The unexpected character.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let inner = text.trim();
         let inner = inner
@@ -58,17 +58,17 @@ impl JsonPath {
         })
     }
 
-    /// Everything the path leads to, in order.
+    /// All values at the path, in order.
     pub(crate) fn find<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
         walk(&self.steps, value)
     }
 
-    /// The first thing the path leads to.
+    /// The first value at the path.
     pub(crate) fn first<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         self.find(value).into_iter().next()
     }
 
-    /// The fields' names when the path is nothing but fields (`.spec.replicas`).
+    /// The fields' names when the path consists of fields only (`.spec.replicas`).
     pub(crate) fn fields(&self) -> Option<Vec<&str>> {
         self.steps
             .iter()
@@ -217,7 +217,7 @@ fn steps(text: &str) -> Result<Vec<Step>, Error> {
     Ok(found)
 }
 
-/// A field's name up to the next dot or bracket; a backslash takes the next character as it is.
+/// A field's name up to the next dot or bracket; a backslash escapes the next character.
 fn field(text: &str) -> Result<(String, &str), Error> {
     let mut name = String::new();
     let mut escaped = false;
@@ -250,7 +250,7 @@ fn checked(name: String, rest: &str) -> Result<(String, &str), Error> {
     Ok((name, rest))
 }
 
-/// What stands in the bracket `text` starts with, and what follows it.
+/// The content of the bracket at the start of `text`, and the rest.
 fn bracket(text: &str) -> Result<(&str, &str), Error> {
     let mut depth = 0_usize;
     let mut quote = None;

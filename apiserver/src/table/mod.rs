@@ -1,4 +1,4 @@
-//! Objects as rows: what `kubectl get` prints.
+//! Objects as rows, for `kubectl get`.
 //!
 //! A server computes the cells; the client only aligns them. (apiserver: `tableconvertor`,
 //! kubernetes: `pkg/printers/internalversion`, apiextensions-apiserver: `tableconvertor`.)
@@ -19,7 +19,7 @@ use crate::field::quote;
 use crate::resource::{Column, ColumnSource};
 use json_path::JsonPath;
 
-/// What a row carries beside its cells.
+/// The content of a row besides its cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum IncludeObject {
     /// Nothing.
@@ -31,7 +31,7 @@ pub(crate) enum IncludeObject {
     Object,
 }
 
-/// Turns objects of one resource into rows. Make one per answer; paths are parsed once.
+/// Converts objects of one resource to rows. Make one per answer; paths are parsed once.
 #[derive(Debug)]
 pub(crate) struct Rows<'a> {
     columns: Vec<(&'a Column, Option<JsonPath>)>,
@@ -42,7 +42,7 @@ pub(crate) struct Rows<'a> {
 // === impl IncludeObject ===
 
 impl IncludeObject {
-    /// Reads the query parameter `includeObject`; empty is the default.
+    /// Parses the query parameter `includeObject`; empty is the default.
     ///
     /// # Errors
     /// The text of the 400.
@@ -62,7 +62,7 @@ impl IncludeObject {
 // === impl Rows ===
 
 impl<'a> Rows<'a> {
-    /// Rows of `columns`; when none of them is called `Name`, that one comes first.
+    /// Rows of `columns`; a column `Name` is added at the front if there is none.
     pub(crate) fn new(columns: &'a [Column], now: Timestamp) -> Self {
         Self {
             named: columns.iter().any(|column| column.name == "Name"),
@@ -196,7 +196,7 @@ pub(crate) fn custom_columns(version: &Value) -> Vec<Column> {
         .collect()
 }
 
-/// What a column says of itself; of the age, what every object's metadata says.
+/// The description of a column; for the age, that of every object's metadata.
 fn description(column: &Column) -> &str {
     match column.name.as_str() {
         "Age" if column.description.is_empty() => {
@@ -206,7 +206,7 @@ fn description(column: &Column) -> &str {
     }
 }
 
-/// A found value as a cell of a column's type; nothing found is null.
+/// A value as a cell of a column's type; a missing one is null.
 fn cell(kind: &str, found: Option<&Value>, now: Timestamp) -> Value {
     let Some(found) = found else {
         return Value::Null;
@@ -232,7 +232,7 @@ fn cell(kind: &str, found: Option<&Value>, now: Timestamp) -> Value {
     }
 }
 
-/// How long ago `time` was, as a person says it.
+/// The time since `time`, in words.
 fn since(time: Timestamp, now: Timestamp) -> String {
     duration::human(now.duration_since(time))
 }

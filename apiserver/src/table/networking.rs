@@ -1,4 +1,4 @@
-//! The columns of Services, Ingresses and their kin.
+//! The columns of Services, Ingresses and related kinds.
 
 use jiff::Timestamp;
 use serde_json::Value;

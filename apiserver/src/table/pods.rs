@@ -1,11 +1,11 @@
-//! The columns of Pods: their status is read from their containers.
+//! The columns of Pods: their status is computed from their containers.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{count, since};
 
-/// What a Pod's row tells of its containers.
+/// What a Pod's row shows of its containers.
 struct Summary {
     status: String,
     ready: usize,
@@ -82,7 +82,7 @@ fn summarise(pod: &Value) -> Summary {
     summary
 }
 
-/// Looks at the init containers; true when one of them is still at work or failed.
+/// Summarises the init containers; true when one of them is still running or failed.
 fn initialise(pod: &Value, summary: &mut Summary) -> bool {
     let containers = items(&pod["spec"]["initContainers"]);
     let is_sidecar = |name: &Value| {

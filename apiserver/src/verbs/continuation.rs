@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::json_text;
 use crate::status::Status;
 
-/// Where a list goes on.
+/// The position of a continued list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Continuation {
-    /// The version of the first page; `None` goes on with whatever is there now.
+    /// The version of the first page; `None` continues with the current state.
     pub(crate) version: Option<u64>,
-    /// The last key of the page before, without the prefix of the collection.
+    /// The last key of the previous page, without the prefix of the collection.
     pub(crate) after: String,
 }
 
@@ -29,7 +29,7 @@ const FORM: &str = "meta.k8s.io/v1";
 // === impl Continuation ===
 
 impl Continuation {
-    /// The text a client sends back.
+    /// The text for clients.
     pub(crate) fn encode(&self) -> String {
         let token = Token {
             v: FORM.to_owned(),
@@ -41,10 +41,10 @@ impl Continuation {
         URL_SAFE_NO_PAD.encode(serde_json::to_string(&token).unwrap_or_default())
     }
 
-    /// Reads what a client sent back.
+    /// Decodes the text of a client.
     ///
     /// # Errors
-    /// 400 when it is no token of ours.
+    /// 400 when it is not a token of this server.
     pub(crate) fn decode(text: &str) -> Result<Self, Status> {
         let refuse = |why: String| {
             Status::bad_request(format!(

@@ -1,4 +1,4 @@
-//! From the version of a request to the version that objects are stored in, and back.
+//! Conversion between the version of a request and the storage version.
 
 use serde_json::Value;
 
@@ -6,10 +6,10 @@ use crate::resource::ResourceInfo;
 use crate::status::Status;
 use crate::store::Object;
 
-/// Brings an object into the form it is stored in: what only the request's version knows goes.
+/// Converts an object to its stored form: fields of only the request's version are removed.
 ///
 /// # Errors
-/// 500 when a webhook would have to do that.
+/// 500 when this requires a webhook.
 pub(crate) fn to_stored(info: &ResourceInfo, object: &mut Value) -> Result<(), Status> {
     if info.unconvertible_up_to == u64::MAX {
         return Err(failed(info));
@@ -24,7 +24,7 @@ pub(crate) fn to_stored(info: &ResourceInfo, object: &mut Value) -> Result<(), S
 /// Whether a stored object can be shown in the version of `info`.
 ///
 /// # Errors
-/// 500 when a webhook would have to convert it, as a real server answers that cannot reach the webhook.
+/// 500 when this requires a webhook, as in a real server that cannot reach the webhook.
 pub(crate) fn check(info: &ResourceInfo, object: &Object) -> Result<(), Status> {
     if object.version() <= info.unconvertible_up_to {
         return Err(failed(info));

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::present::is_new_event;
-use super::{Request, Written, conversion, metadata, prepare};
+use super::{Written, conversion, metadata, prepare};
 use crate::core::Core;
+use crate::definitions;
 use crate::escalation;
 use crate::kinds::{events, rules};
-use crate::lifecycle::definitions;
 use crate::meta;
+use crate::request::Request;
 use crate::status::Status;
 use crate::store::{CommitError, Expected, Key, Object};
 
-/// How often a generated name is tried.
+/// Maximum number of tries of a generated name.
 const GENERATED_NAME_TRIES: usize = 8;
 
 /// Stores a new object.
@@ -85,7 +86,7 @@ fn store(core: &Core, request: &Request, mut object: Value) -> Result<Arc<Object
             Ok(stored)
         }
         Err(CommitError::Raced) => Err(Status::already_exists(request.resource(), &name)),
-        // It was there, and went while this request was read and checked.
+        // The namespace was removed while this request was read and checked.
         Err(error @ CommitError::Namespace) => {
             check_namespace(core, request, &name)?;
             Err(commit_status(error))
@@ -94,7 +95,7 @@ fn store(core: &Core, request: &Request, mut object: Value) -> Result<Arc<Object
     }
 }
 
-/// What a write that the store refused is answered with.
+/// The answer to a write that the store refused.
 pub(crate) fn commit_status(error: CommitError) -> Status {
     match error {
         CommitError::NoTable(_) => Status::no_such_resource(),
@@ -102,7 +103,7 @@ pub(crate) fn commit_status(error: CommitError) -> Status {
     }
 }
 
-/// A definition that is going takes no new objects.
+/// A definition that is being deleted accepts no new objects.
 fn check_definition(core: &Core, request: &Request, name: &str) -> Result<(), Status> {
     let terminating = request.info.custom
         && core
@@ -119,7 +120,7 @@ fn check_definition(core: &Core, request: &Request, name: &str) -> Result<(), St
     Ok(())
 }
 
-/// The namespace must be there, and must not be going. (apiserver: admission plugin NamespaceLifecycle.)
+/// The namespace must exist and must not be terminating. (apiserver: admission plugin NamespaceLifecycle.)
 fn check_namespace(core: &Core, request: &Request, name: &str) -> Result<(), Status> {
     if !request.info.namespaced {
         return Ok(());

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::create::commit_status;
 use super::list;
 use super::present::ListMeta;
-use super::{Request, Written, conversion};
+use super::{Written, conversion};
 use crate::core::Core;
 use crate::field::{FieldError, Path, quote};
 use crate::http::media;
@@ -17,11 +17,12 @@ use crate::json_text;
 use crate::kinds::rules;
 use crate::meta;
 use crate::protobuf;
+use crate::request::Request;
 use crate::resource::ResourceInfo;
 use crate::status::{GroupResource, Status, success};
 use crate::store::{CommitError, Expected, Object};
 
-/// What a DELETE asks for.
+/// Delete options: grace, propagation and preconditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) grace_period_seconds: Option<i64>,
@@ -31,30 +32,30 @@ pub(crate) struct Options {
     pub(crate) dry_run: bool,
 }
 
-/// What becomes of the objects that name this one as their owner.
+/// What happens to the dependents of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Propagation {
     /// They stay, without the reference.
     Orphan,
-    /// They go after it.
+    /// They are deleted after it.
     Background,
-    /// They go before it.
+    /// They are deleted before it.
     Foreground,
 }
 
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// Of a kind that orphans by default. (kubernetes: `pkg/registry/batch/job/storage`.)
+/// The warning for a kind that orphans by default. (kubernetes: `pkg/registry/batch/job/storage`.)
 const ORPHANS_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
 // === impl Options ===
 
 impl Options {
-    /// Reads the options from the body or, where that is empty, from the query.
+    /// Reads the options from the body or, if that is empty, from the query.
     ///
     /// # Errors
-    /// 400 for what cannot be read, 415 for a body of another type, 422 for values that are none.
+    /// 400 for a malformed body, 415 for a body of another type, 422 for invalid values.
     pub(crate) fn read(
         query: &Parameters,
         content_type: Option<&str>,
@@ -146,7 +147,7 @@ impl Options {
     }
 }
 
-/// The body must be what it should be, where it says what it is.
+/// The type of the body, if it has one, must be DeleteOptions.
 fn check_type(options: &Value) -> Result<(), Status> {
     let kind = options["kind"].as_str().unwrap_or("DeleteOptions");
     let version = options["apiVersion"].as_str().unwrap_or("v1");
@@ -163,7 +164,7 @@ fn check_type(options: &Value) -> Result<(), Status> {
 /// Deletes the named object.
 ///
 /// # Errors
-/// 404; 403 for what may not be deleted; 409 for a precondition that does not hold.
+/// 404; 403 for an object that may not be deleted; 409 for a precondition that does not hold.
 pub(crate) fn delete(core: &Core, request: &Request, options: &Options) -> Result<Written, Status> {
     let info = &request.info;
     let key = request.key();
@@ -224,7 +225,7 @@ fn warn_of_orphans(request: &Request, options: &Options) {
     }
 }
 
-/// The object as it waits to be deleted; `None` when it goes at once.
+/// The object, marked as terminating; `None` when it is removed at once.
 fn mark(request: &Request, current: &Object, options: &Options) -> Option<Value> {
     let info = &request.info;
     let mut marked = current.value().clone();
@@ -273,7 +274,7 @@ fn mark(request: &Request, current: &Object, options: &Options) -> Option<Value>
     Some(marked)
 }
 
-/// An explicit propagation overrides the collector's finalizers that are there already, and those override the
+/// An explicit propagation overrides existing finalizers of the collector, and those override the
 /// default of the kind.
 fn finalizers_for(
     info: &ResourceInfo,
@@ -302,7 +303,7 @@ fn check_preconditions(
     current: &Object,
     options: &Options,
 ) -> Result<(), Status> {
-    // Here the real server names the kind where the resource should stand.
+    // The real server names the kind here, where the resource is expected.
     let kind = GroupResource {
         group: &request.info.group,
         resource: &request.info.kind,
@@ -336,7 +337,7 @@ fn check_preconditions(
 
 fn gone(request: &Request, removed: &Arc<Object>) -> Written {
     if rules::ends_gracefully(&request.info) && !removed.is_terminating() {
-        // The answer shows how it ended; what watchers see is the last stored state.
+        // The answer shows the end of the object; watchers see the last stored state.
         let mut ended = removed.value().clone();
         let generation = meta::generation(&ended);
         let metadata = meta::metadata_mut(&mut ended);
@@ -352,10 +353,10 @@ fn gone(request: &Request, removed: &Arc<Object>) -> Written {
     Written::document(200, success(request.resource(), &request.name, uid))
 }
 
-/// Deletes every object that a list of the same query would show; answers that list.
+/// Deletes every object that a list of the same query would return; returns that list.
 ///
 /// # Errors
-/// Those of the list; objects that went meanwhile are no error.
+/// Those of the list; an object that is gone meanwhile is not an error.
 pub(crate) async fn delete_collection(
     core: &Core,
     request: &Request,
@@ -371,7 +372,7 @@ pub(crate) async fn delete_collection(
             ..request.clone()
         };
         match delete(core, &one, options) {
-            // Shown as it was listed, whatever became of it.
+            // The answer shows the object as it was listed.
             Ok(_) => deleted.push(object),
             Err(status) if status.code == 404 => {}
             Err(status) => return Err(status),

@@ -1,21 +1,22 @@
-//! LIST: of everything, of pages that agree with each other, at an exact version.
+//! LIST: of everything, of consistent pages, at an exact version.
 
 use std::sync::Arc;
 
 use super::continuation::Continuation;
+use super::conversion;
 use super::present::ListMeta;
-use super::read::{resource_version, wait_for};
+use super::read::{history_status, resource_version, wait_for};
 use super::selection::Selection;
-use super::{Request, conversion, history_status};
 use crate::core::Core;
 use crate::field::{FieldError, Path};
+use crate::request::Request;
 use crate::status::Status;
 use crate::store::{HistoryError, Key, Object, Query};
 
-/// What a page that can no longer be served is told. (apiserver: `storage.NewExpired…`.)
+/// The message for a page that cannot be served any more. (apiserver: `storage.NewExpired…`.)
 const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-/// How `resourceVersion` and `resourceVersionMatch` are to be read.
+/// The meaning of `resourceVersion` and `resourceVersionMatch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     /// The newest state.
@@ -24,11 +25,11 @@ enum At {
     NotOlderThan(u64),
     /// Exactly this.
     Exactly(u64),
-    /// Anything that is there; the limit does not count.
+    /// Any state; the limit does not count.
     Any,
 }
 
-/// The objects asked for, with the metadata of their list.
+/// The objects of the request, with the metadata of their list.
 ///
 /// # Errors
 /// 400, 410, 422 and 504 of the rules for versions and pages.

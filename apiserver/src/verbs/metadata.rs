@@ -1,17 +1,17 @@
-//! The rules for `metadata`: names, labels, annotations, finalizers, owners; and what the server sets.
+//! The rules of `metadata`: names, labels, annotations, finalizers, owners; and the fields that the server sets.
 
 use serde_json::Value;
 
-use super::Request;
 use crate::core::Core;
+use crate::definitions;
 use crate::field::{ErrorKind, Errors, FieldError, Path, json_text};
-use crate::lifecycle::{definitions, versions};
 use crate::meta;
 use crate::names;
+use crate::request::Request;
 use crate::resource::{Generation, ResourceInfo};
 use crate::status::Status;
 
-/// All annotations together, keys and values, in bytes.
+/// Maximum size of all annotations together, keys and values, in bytes.
 const LARGEST_ANNOTATIONS: usize = 256 * 1024;
 
 /// The rule for the names of a resource's objects.
@@ -30,7 +30,7 @@ pub(crate) fn validate(info: &ResourceInfo, object: &Value) -> Errors {
     let mut errors = Errors::new();
     let generate_name = meta::text(object, "generateName");
     if !generate_name.is_empty() {
-        // What is generated from it must be a name.
+        // A generated name must be valid.
         for problem in name_problems(info, &format!("{}a", generate_name.trim_end_matches('-'))) {
             errors.push(FieldError::invalid(
                 &path.child("generateName"),
@@ -55,7 +55,7 @@ pub(crate) fn validate(info: &ResourceInfo, object: &Value) -> Errors {
     errors
 }
 
-/// Built-in kinds refuse finalizers without a domain; of custom ones [`warnings`] says so.
+/// Built-in kinds refuse finalizers without a domain; for custom ones [`warnings`] has a warning.
 fn validate_finalizers(info: &ResourceInfo, object: &Value, path: &Path, errors: &mut Errors) {
     let path = path.child("finalizers");
     let finalizers = meta::strings(object, "finalizers");
@@ -110,10 +110,10 @@ fn shown_owners(owners: &Value) -> String {
     format!("[{}]", owners.collect::<Vec<_>>().join(","))
 }
 
-/// What is allowed but not wise.
+/// Warnings about allowed but unwise metadata.
 pub(crate) fn warnings(info: &ResourceInfo, object: &Value) -> Vec<String> {
     if info.storage == definitions::STORAGE {
-        return versions::warning(object).into_iter().collect();
+        return definitions::warning(object).into_iter().collect();
     }
     if !info.custom {
         return Vec::new();
@@ -193,7 +193,7 @@ fn validate_parts(object: &Value, path: &Path, errors: &mut Errors) {
     }
 }
 
-/// Sets what the server sets at creation, whatever the client sent.
+/// Sets the fields that the server sets at creation; values of the client are overwritten.
 pub(crate) fn fill_new(core: &Core, request: &Request, object: &mut Value) {
     let info = &request.info;
     let metadata = meta::metadata_mut(object);
@@ -208,14 +208,14 @@ pub(crate) fn fill_new(core: &Core, request: &Request, object: &mut Value) {
     }
     metadata.insert("uid".to_owned(), meta::uid(&core.clock).into());
     metadata.insert("creationTimestamp".to_owned(), request.time().into());
-    // Where nothing is counted, what the client says stays: a real server does not look.
+    // A kind without generations keeps the client's value, as on a real server.
     if info.generation != Generation::None {
         metadata.insert("generation".to_owned(), 1.into());
     }
     tidy(object);
 }
 
-/// Carries over what only the server may change. (apiserver: `rest.BeforeUpdate`.)
+/// Carries over the fields that only the server may change. (apiserver: `rest.BeforeUpdate`.)
 pub(crate) fn carry_over(old: &Value, new: &mut Value) {
     for field in [
         "uid",
@@ -238,7 +238,7 @@ pub(crate) fn carry_over(old: &Value, new: &mut Value) {
     tidy(new);
 }
 
-/// Drops parts of `metadata` that say nothing, as encoding a real object would.
+/// Drops empty parts of `metadata`, as encoding a Go object does.
 pub(crate) fn tidy(object: &mut Value) {
     let metadata = meta::metadata_mut(object);
     for field in ["labels", "annotations"] {
@@ -276,12 +276,12 @@ pub(crate) fn validate_update(old: &Value, new: &Value) -> Errors {
             ),
         ));
     }
-    // A real server checks twice, and says it twice.
+    // A real server checks twice, and returns the error twice.
     errors.extend_from_within(..);
     errors
 }
 
-/// Deletion cannot be asked for by an update.
+/// An update cannot request deletion.
 pub(crate) fn refuse_deletion_by_update(
     request: &Request,
     old: &Value,

@@ -3,12 +3,13 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{Request, Written, metadata, prepare, update};
+use super::{Written, metadata, prepare, update};
 use crate::core::Core;
 use crate::field::{FieldError, Path};
 use crate::http::media;
 use crate::meta;
 use crate::patch::{self, Format};
+use crate::request::Request;
 use crate::status::{Details, Status};
 
 const JSON: &str = "application/json-patch+json";
@@ -19,7 +20,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 /// Changes the named object by a patch.
 ///
 /// # Errors
-/// 415 for a type of patch the resource does not take; 400 for one that cannot be read; 422 for one
+/// 415 for a type of patch that the resource does not accept; 400 for a malformed one; 422 for one
 /// that cannot be applied; and those of an update.
 pub(crate) fn patch(
     core: &Core,
@@ -65,7 +66,7 @@ pub(crate) fn patch(
     })
 }
 
-/// A patched built-in that is of another kind cannot be decoded: the patch is at fault.
+/// A patched built-in object of another kind cannot be decoded: the patch is at fault.
 fn unpatchable(request: &Request, shown: &str, status: Status) -> Status {
     if request.info.custom {
         return status;
@@ -78,7 +79,7 @@ fn unpatchable(request: &Request, shown: &str, status: Status) -> Status {
     Status::invalid("", "", "", &[error])
 }
 
-/// To a patch, another uid is no precondition but a wrong field.
+/// For a patch, another uid is not a precondition but a wrong field.
 fn refuse_other_uid(request: &Request, old: &Value, new: &Value) -> Result<(), Status> {
     let uid = meta::text(new, "uid");
     if uid.is_empty() || uid == meta::text(old, "uid") {
@@ -113,7 +114,7 @@ pub(crate) fn apply(
 /// The format of a patch.
 ///
 /// # Errors
-/// 415 naming the types that the resource takes; 422 for an apply without a manager.
+/// 415 naming the types that the resource accepts; 422 for an apply without a manager.
 pub(crate) fn format(request: &Request, content_type: Option<&str>) -> Result<Format, Status> {
     let essence = media::essence(content_type.unwrap_or_default());
     if essence == APPLY && request.query.get("fieldManager").is_none() {
@@ -140,7 +141,7 @@ pub(crate) fn format(request: &Request, content_type: Option<&str>) -> Result<Fo
             );
             Err(status)
         }
-        // Another type does not even reach the handler of a built-in kind.
+        // Another type does not reach the handler of a built-in kind.
         None if !request.info.custom => {
             let mut status =
                 Status::unsupported_media_type(accepted).with_details(Details::default());
@@ -151,7 +152,7 @@ pub(crate) fn format(request: &Request, content_type: Option<&str>) -> Result<Fo
     }
 }
 
-/// A JSON object as Go prints a map.
+/// A JSON object in the format of a Go map.
 fn go_map(body: &Bytes) -> String {
     fn print(value: &Value, out: &mut String) {
         match value {

@@ -1,10 +1,10 @@
-//! From the bytes of a request to an object that may be stored: decoding, unknown fields, defaults,
+//! Conversion of the bytes of a request to an object to store: decoding, unknown fields, defaults,
 //! checks.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{FieldValidation, Request, metadata, scale};
+use super::{metadata, replicas};
 use crate::core::Core;
 use crate::field::{FieldError, Path, quote};
 use crate::http::media;
@@ -12,13 +12,14 @@ use crate::json_text::{self, Node};
 use crate::kinds::rules;
 use crate::meta;
 use crate::protobuf;
+use crate::request::{FieldValidation, Request};
 use crate::status::Status;
 
-/// Reads an object from the body of a POST or PUT. Unknown and repeated fields are gone from it, with
-/// a warning each where the client wants them.
+/// Reads an object from the body of a POST or PUT. Unknown and repeated fields are dropped, each with
+/// a warning if `fieldValidation` asks for it.
 ///
 /// # Errors
-/// 415 for a type that is neither JSON nor YAML nor protobuf; 400 for what cannot be read, for another type of
+/// 415 for a type that is neither JSON nor YAML nor protobuf; 400 for a malformed body, for another type of
 /// object, and with `fieldValidation=Strict` for unknown and repeated fields.
 pub(crate) fn decode(
     core: &Core,
@@ -46,7 +47,7 @@ pub(crate) fn decode(
     if let Some(error) = schema.decode_error(&node) {
         return Err(refuse(&error));
     }
-    // In protobuf a field without a name cannot be told from one of a newer version.
+    // In protobuf an unknown field has no name, and may be one of a newer version.
     let is_named = content_type.map(media::essence).as_deref() != Some(media::PROTOBUF);
     if request.validation != FieldValidation::Ignore && is_named {
         let errors = schema.strict_errors(&node);
@@ -62,7 +63,7 @@ pub(crate) fn decode(
     Ok(object)
 }
 
-/// A custom resource must say what it is.
+/// The error for a custom resource without kind.
 fn without_kind(request: &Request, body: &Bytes) -> Status {
     let info = &request.info;
     let missing = format!(
@@ -85,7 +86,7 @@ fn without_kind(request: &Request, body: &Bytes) -> Status {
     })
 }
 
-/// The beginning of a body, as texts show it; in hexadecimal when it is no object.
+/// The beginning of a body, as texts show it; in hexadecimal unless it is a JSON object.
 fn snippet(body: &[u8]) -> String {
     const SHOWN: usize = 30;
     if body.is_empty() {
@@ -133,7 +134,7 @@ pub(crate) fn read(
         media::PROTOBUF => Node::from_value(&read_protobuf(request, body)?),
         _ => return Err(Status::unsupported_media_type(media::READ)),
     };
-    // Go reads null as nothing at all.
+    // Go reads null as an empty object.
     let node = match node {
         Node::Null => Node::Object(Vec::new()),
         node => node,
@@ -149,8 +150,8 @@ pub(crate) fn read(
     Ok((value, node))
 }
 
-/// Reads a body in protobuf as the JSON object that it stands for. A real server breaks the connection where a custom
-/// resource comes in protobuf; here it is 415.
+/// Decodes a body in protobuf to the equivalent JSON object. A real server breaks the connection for a custom
+/// resource in protobuf; here it is 415.
 fn read_protobuf(request: &Request, body: &Bytes) -> Result<Value, Status> {
     let info = &request.info;
     let version = info.api_version();
@@ -191,10 +192,10 @@ fn read_protobuf(request: &Request, body: &Bytes) -> Result<Value, Status> {
     })
 }
 
-/// Gives an object the type of its resource; another one is refused.
+/// Sets the type of an object to that of its resource; another one is refused.
 ///
 /// # Errors
-/// 400 when it names another.
+/// 400 when it has another.
 pub(crate) fn settle_type(
     core: &Core,
     request: &Request,
@@ -224,7 +225,7 @@ pub(crate) fn settle_type(
     Ok(())
 }
 
-/// What an object of another type is told: Go's decoder has its own words for built-in kinds.
+/// The error for an object of another type: Go's decoder has texts of its own for built-in kinds.
 fn other_type(core: &Core, request: &Request, found: &str, kind: &str, name: &str) -> Status {
     let info = &request.info;
     let expected = info.api_version();
@@ -268,7 +269,7 @@ fn other_type(core: &Core, request: &Request, found: &str, kind: &str, name: &st
     ))
 }
 
-/// Drops what the resource does not have from the result of a patch; says so, or refuses.
+/// Drops unknown fields from the result of a patch, with a warning or an error as `fieldValidation` asks.
 ///
 /// # Errors
 /// 422 for values of a wrong type, and with `fieldValidation=Strict` for unknown fields.
@@ -307,7 +308,7 @@ pub(crate) fn prune_patched(
     Ok(())
 }
 
-/// Makes an object complete: defaults of its schema and of its kind.
+/// Sets the defaults of an object: of its schema and of its kind.
 pub(crate) fn default(request: &Request, object: &mut Value) {
     if let Some(schema) = request.info.structural() {
         schema.default(object);
@@ -318,7 +319,7 @@ pub(crate) fn default(request: &Request, object: &mut Value) {
 /// Checks a new object, or a changed one against the `old`.
 ///
 /// # Errors
-/// 422 naming every field at fault.
+/// 422 with every invalid field.
 pub(crate) fn validate(
     request: &Request,
     object: &Value,
@@ -329,7 +330,7 @@ pub(crate) fn validate(
         errors.extend(metadata::validate_update(old, object));
     }
     if let Some(schema) = request.info.structural() {
-        let of_scale = scale::validate(&request.info, object);
+        let of_scale = replicas::validate(&request.info, object);
         let mut warnings = Vec::new();
         errors = schema.validate(object, old, errors, of_scale, &mut warnings);
         request.warnings.extend(warnings);

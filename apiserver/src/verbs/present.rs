@@ -1,4 +1,4 @@
-//! How stored objects are shown: with `apiVersion` and `kind` in front, or as metadata, or as rows.
+//! Presentation of stored objects: with `apiVersion` and `kind`, or as metadata, or as rows.
 
 use std::sync::Arc;
 
@@ -67,8 +67,8 @@ impl Presenter {
         value
     }
 
-    /// The object in the form of this version: of Events, the fields of their group; of custom resources, what the
-    /// schema knows, completed with the defaults of the version that it is stored in.
+    /// The object in the form of this version: of Events, the fields of their group; of custom resources, the
+    /// fields of the schema, completed with the defaults of the version that it is stored in.
     fn converted(&self, object: &Object) -> Value {
         let mut value = object.value().clone();
         if is_new_event(&self.info) {
@@ -122,7 +122,7 @@ impl Presenter {
         out.freeze()
     }
 
-    /// Appends one object; in a Table watch, columns are said with the first one only.
+    /// Appends one object; in a Table watch, only the first one carries the columns.
     pub(crate) fn write_one(
         &self,
         object: &Object,
@@ -155,7 +155,7 @@ impl Presenter {
                 let table = self.table(objects, version, true, meta.to_value());
                 out.extend_from_slice(table.to_string().as_bytes());
             }
-            // As a real server has it: no objects in this shape are `null`, not a list.
+            // As on a real server: no objects in this shape are `null`, not a list.
             Shape::Metadata(version) if objects.is_empty() => {
                 let list = json!({
                     "kind": "PartialObjectMetadataList",
@@ -188,7 +188,7 @@ impl Presenter {
                     if at > 0 {
                         out.extend_from_slice(b",");
                     }
-                    // Items of lists of built-ins carry no type of their own.
+                    // Items of lists of built-ins carry no type.
                     self.write_one(object, self.info.custom, true, &mut out);
                 }
                 out.extend_from_slice(b"]}");

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{Request, conversion, history_status};
+use super::conversion;
 use crate::core::Core;
 use crate::field::quote;
+use crate::request::Request;
 use crate::status::Status;
-use crate::store::Object;
+use crate::store::{HistoryError, Object};
 
-/// How long a read waits for a version from the future.
+/// Time limit of waiting for a future version.
 pub(crate) const VERSION_WAIT: Duration = Duration::from_secs(3);
 
 /// The named object.
@@ -27,7 +28,7 @@ pub(crate) async fn get(core: &Core, request: &Request) -> Result<Arc<Object>, S
     find(core, request)
 }
 
-/// The named object as it is now, or as a stale replica has it.
+/// The current object, or that of a stale replica.
 pub(crate) fn find(core: &Core, request: &Request) -> Result<Arc<Object>, Status> {
     let key = request.key();
     let found = match request.stale {
@@ -42,10 +43,10 @@ pub(crate) fn find(core: &Core, request: &Request) -> Result<Arc<Object>, Status
     Ok(found)
 }
 
-/// Reads a `resourceVersion`.
+/// Parses a `resourceVersion`.
 ///
 /// # Errors
-/// 400 when it is no number.
+/// 400 when it is not a number.
 pub(crate) fn resource_version(text: Option<&str>) -> Result<Option<u64>, Status> {
     text.map(|text| {
         text.parse().map_err(|_| {
@@ -72,5 +73,18 @@ pub(crate) async fn wait_for(core: &Core, version: u64) -> Result<(), Status> {
             version,
             core.store.revision(),
         )),
+    }
+}
+
+/// The answer to a read of a version that the store does not have.
+pub(crate) fn history_status(error: HistoryError) -> Status {
+    match error {
+        HistoryError::TooOld { .. } => {
+            Status::expired("The resourceVersion for the provided list is too old.")
+        }
+        HistoryError::TooNew { asked, current } => {
+            Status::too_large_resource_version(asked, current)
+        }
+        HistoryError::NoTable => Status::no_such_resource(),
     }
 }

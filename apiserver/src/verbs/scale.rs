@@ -4,11 +4,13 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::patch::{apply, format};
-use super::{Content, Request, Written, read, update};
+use super::replicas::{at, set};
+use super::{Content, Written, read, update};
 use crate::core::Core;
-use crate::field::{Errors, FieldError, Path};
+use crate::field::{FieldError, Path};
 use crate::meta;
-use crate::resource::{ResourceInfo, Scale};
+use crate::request::Request;
+use crate::resource::Scale;
 use crate::status::Status;
 use crate::store::Object;
 
@@ -41,7 +43,7 @@ pub(crate) fn show(scale: &Scale, object: &Object) -> Value {
         "spec": {},
         "status": {"replicas": replicas(&scale.status_replicas)},
     });
-    // Zero is left out, as encoding the Go type does.
+    // Zero is left out, as in the encoding of the Go type.
     let wanted = replicas(&scale.spec_replicas);
     if wanted != 0 {
         shown["spec"]["replicas"] = json!(wanted);
@@ -167,99 +169,4 @@ fn write(
         content: Content::Document(document),
         ..written
     })
-}
-
-/// What is wrong with the replicas of an object that can be scaled.
-pub(crate) fn validate(info: &ResourceInfo, object: &Value) -> Errors {
-    let Some(scale) = info.scale.as_ref().filter(|_| info.custom) else {
-        return Errors::new();
-    };
-    let mut errors = Errors::new();
-    for path in [&scale.spec_replicas, &scale.status_replicas] {
-        let field = Path::new(path);
-        let found = match reach(object, path) {
-            Ok(Some(found)) => found,
-            Ok(None) => continue,
-            Err(other) => {
-                let detail = format!(
-                    "{path} accessor error: {} is of the type {}, expected map[string]interface{{}}",
-                    shown(other),
-                    go_type(other)
-                );
-                errors.push(FieldError::invalid(&field, 0, detail));
-                continue;
-            }
-        };
-        match found.as_i64() {
-            Some(replicas) if replicas < 0 => {
-                errors.push(FieldError::invalid(
-                    &field,
-                    replicas,
-                    "should be a non-negative integer",
-                ));
-            }
-            Some(_) => {}
-            None => errors.push(FieldError::invalid(
-                &field,
-                0,
-                format!(
-                    "{path} accessor error: {} is of the type {}, expected int64",
-                    shown(found),
-                    go_type(found)
-                ),
-            )),
-        }
-    }
-    errors
-}
-
-/// What is at `path`; `Err` with what stands in the way, where an object should.
-fn reach<'a>(value: &'a Value, path: &str) -> Result<Option<&'a Value>, &'a Value> {
-    let mut at = value;
-    for field in path.trim_start_matches('.').split('.') {
-        match at {
-            Value::Object(map) => match map.get(field) {
-                Some(found) => at = found,
-                None => return Ok(None),
-            },
-            Value::Null => return Ok(None),
-            other => return Err(other),
-        }
-    }
-    Ok(Some(at))
-}
-
-fn shown(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::String(_) => "string",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "float64",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-        Value::Null => "<nil>",
-    }
-}
-
-fn at<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    path.trim_start_matches('.')
-        .split('.')
-        .try_fold(value, |value, field| value.get(field))
-}
-
-fn set(value: &mut Value, path: &str, to: Value) {
-    let mut map = meta::object_mut(value);
-    let mut fields = path.trim_start_matches('.').split('.').peekable();
-    while let Some(field) = fields.next() {
-        if fields.peek().is_none() {
-            map.insert(field.to_owned(), to);
-            return;
-        }
-        map = meta::map_at(map, field);
-    }
 }

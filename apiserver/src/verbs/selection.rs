@@ -1,4 +1,4 @@
-//! Which objects a list, a watch or a deletion of many is about.
+//! The objects that a list, a watch or a deletion of many selects.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Selection {
     /// Reads `labelSelector` and `fieldSelector`. A `name` from the path narrows it to one object.
     ///
     /// # Errors
-    /// 400 for what cannot be read and for fields that cannot be selected.
+    /// 400 for malformed selectors and for fields that cannot be selected.
     pub(crate) fn of(
         info: &Arc<ResourceInfo>,
         query: &Parameters,
@@ -80,7 +80,7 @@ fn selectable(info: &ResourceInfo, field: &str) -> bool {
             .any(|known| known.name == field)
 }
 
-/// Kinds with fields of their own have other words for a field they do not have.
+/// Kinds with selectable fields have another text for an unknown field.
 fn unsupported(info: &ResourceInfo, field: &str) -> Status {
     if info.custom || !info.selectable_fields.is_empty() {
         return Status::bad_request(format!("field label not supported: {field}"));

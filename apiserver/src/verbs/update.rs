@@ -1,4 +1,4 @@
-//! PUT, and the loop that PUT, PATCH and the subresources share: read, change, check, write.
+//! PUT, and the loop of PUT, PATCH and the subresources: read, change, check, write.
 
 use std::sync::Arc;
 
@@ -6,22 +6,23 @@ use serde_json::Value;
 
 use super::create::commit_status;
 use super::present::{Presenter, is_new_event};
-use super::{Request, Written, conversion, metadata, prepare};
+use super::{Written, conversion, metadata, prepare};
 use crate::core::Core;
 use crate::escalation;
 use crate::field::{FieldError, Path};
 use crate::http::media::Shape;
 use crate::kinds::{events, rules};
 use crate::meta;
+use crate::request::Request;
 use crate::resource::{Generation, ResourceInfo, StatusUpdate};
 use crate::status::Status;
 use crate::store::{CommitError, Expected, Object};
 use crate::table::IncludeObject;
 
-/// How often a write is tried again when others write in between and the client named no version.
+/// How often a write is tried again after a race if the client named no version.
 const TRIES: usize = 50;
 
-/// The wanted object, given the current one with its type.
+/// Returns the new object for the current one with its type.
 pub(crate) type Change<'a> = &'a dyn Fn(&Value) -> Result<Value, Status>;
 
 /// Replaces an object by `body`; creates it where the resource allows that.
@@ -43,7 +44,7 @@ pub(crate) fn replace(core: &Core, request: &Request, mut body: Value) -> Result
     change(core, request, &|_| Ok(body.clone()))
 }
 
-/// The body of a PUT must name the object that the path names.
+/// Checks that the body of a PUT has the name in the path.
 ///
 /// # Errors
 /// 400 when it does not.
@@ -64,10 +65,10 @@ pub(crate) fn check_name(request: &Request, body: &Value) -> Result<(), Status> 
     Ok(())
 }
 
-/// Changes the named object by `change`, trying again when others write in between.
+/// Changes the named object by `change`, and tries again after a race.
 ///
 /// # Errors
-/// 404 when it is absent; 409 when it is not what the writer believed; 422 for what is invalid.
+/// 404 when it is absent; 409 when it is at another version than the client's; 422 when it is invalid.
 pub(crate) fn change(
     core: &Core,
     request: &Request,
@@ -98,7 +99,7 @@ pub(crate) fn change(
     Err(Status::modified(request.resource(), &request.name))
 }
 
-/// The object to store for what is wanted, all rules applied; in its stored form.
+/// The object to store, in its stored form, after all rules.
 fn settle(
     core: &Core,
     request: &Request,
@@ -166,7 +167,7 @@ fn write(
         core.store
             .commit(&info.storage, key.as_str(), expected, None)?;
         rules::after_write(core, info, Some(current), None);
-        // The last state was never stored without its finalizer; the answer shows it without, at the version it had.
+        // The last state was never stored without its finalizer; the answer shows it without, at its old version.
         return Ok(Arc::new(Object::new(new, current.version())));
     }
     let stored = core
@@ -196,7 +197,7 @@ fn check_preconditions(request: &Request, current: &Object, new: &Value) -> Resu
         if request.info.unconditional_update {
             return Ok(());
         }
-        // Here the real server names the resource where the kind should stand.
+        // The real server names the resource here, where the kind is expected.
         let resource = request.resource();
         return Err(Status::invalid(
             resource.group,
@@ -221,7 +222,7 @@ fn check_preconditions(request: &Request, current: &Object, new: &Value) -> Resu
     Ok(())
 }
 
-/// Where a real server keeps objects of a resource in etcd; some texts show it.
+/// The path of a resource's objects in a real server's etcd; some texts show it.
 fn storage_path(info: &ResourceInfo) -> String {
     if info.custom {
         format!("{}/{}", info.group, info.plural)
@@ -230,7 +231,7 @@ fn storage_path(info: &ResourceInfo) -> String {
     }
 }
 
-/// The old object with the new status, and with as much of the new metadata as the kind lets through.
+/// The old object with the new status, and with the new metadata that the kind accepts.
 fn with_new_status(info: &ResourceInfo, old: &Value, new: &Value) -> Value {
     let mut object = old.clone();
     set_status(&mut object, new.get("status").cloned());

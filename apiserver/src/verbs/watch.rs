@@ -1,8 +1,8 @@
 //! WATCH: events read from the store's ring by a cursor, framed one JSON object a line.
 //!
-//! Nothing is queued for a watcher: its stream looks into the ring when the socket has room, so no
+//! Nothing is queued for a watcher: its stream reads the ring when the socket has room, so no
 //! event can be dropped on the way, and memory does not grow with slow readers. One that is so slow
-//! that the ring no longer holds its place is closed, and resumes (or learns that it cannot).
+//! that the ring no longer holds its place is closed, and resumes (or gets 410).
 
 use std::io;
 use std::sync::Arc;
@@ -13,23 +13,24 @@ use futures::Stream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
+use super::conversion;
 use super::list::options_invalid;
 use super::present::Presenter;
 use super::read::{resource_version, wait_for};
 use super::selection::Selection;
-use super::{Request, conversion};
 use crate::core::Core;
 use crate::field::{FieldError, Path};
+use crate::request::Request;
 use crate::status::Status;
 use crate::store::{Change, Event, HistoryError, Object};
 
 /// Time between bookmarks.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// A last bookmark comes this long before the stream ends.
+/// The time from the last bookmark to the end of the stream.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// A stream without `timeoutSeconds` ends after this and up to as much again.
+/// Minimum duration of a stream without `timeoutSeconds`; up to as much is added at random.
 const SHORTEST_DEFAULT: Duration = Duration::from_secs(1800);
-/// Events framed at once.
+/// Maximum number of events framed at once.
 const BATCH: usize = 256;
 
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -44,21 +45,21 @@ pub(crate) struct Watch {
     follow: watch::Receiver<u64>,
     closing: watch::Receiver<u64>,
     initial: std::vec::IntoIter<Arc<Object>>,
-    /// The end of the initial events is still to be announced, at this version.
+    /// The version of the bookmark that ends the initial events, if it is still to be sent.
     end_of_initial: Option<u64>,
-    /// Everything up to this version was seen.
+    /// All events up to this version were read.
     cursor: u64,
     bookmarks: bool,
     next_bookmark: Instant,
     deadline: Instant,
-    /// Said instead of everything else.
+    /// Sent in place of all events.
     error: Option<Status>,
     started: bool,
     columns_said: bool,
     ended: bool,
 }
 
-/// How a watch starts.
+/// The start of a watch.
 struct Start {
     cursor: u64,
     initial: Vec<Arc<Object>>,
@@ -96,8 +97,8 @@ pub(crate) async fn watch(core: &Arc<Core>, request: &Request) -> Result<Watch, 
                     .into_iter()
                     .filter(|object| selection.matches(object))
                     .collect(),
-                // Servers that offer streaming lists end the old kind of start with this bookmark too.
-                end_of_initial: (bookmarks && core.streaming_lists(request)).then_some(at),
+                // Servers with streaming lists end the legacy kind of start with this bookmark, too.
+                end_of_initial: (bookmarks && core.streaming_lists()).then_some(at),
             }
         }
         (_, version) => {
@@ -171,7 +172,7 @@ fn check(core: &Core, request: &Request) -> Result<(), Status> {
                 "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
             ));
         }
-        if !core.streaming_lists(request) {
+        if !core.streaming_lists() {
             errors.push(FieldError::forbidden(
                 &Path::new("sendInitialEvents"),
                 "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
@@ -234,7 +235,7 @@ impl Watch {
         }
     }
 
-    /// The frames that can be written now; ends the watch when its time is over.
+    /// The frames that can be sent now; ends the watch when its time is over.
     fn ready(&mut self) -> Bytes {
         let mut out = BytesMut::new();
         if self.closing.has_changed().unwrap_or(true) {
@@ -300,7 +301,7 @@ impl Watch {
         out.freeze()
     }
 
-    /// Bookmarks come each minute, and one shortly before the end.
+    /// A bookmark is sent each minute, and one shortly before the end.
     fn plan_bookmark(&mut self, now: Instant) {
         if !self.bookmarks {
             self.next_bookmark = self.deadline;
@@ -317,7 +318,7 @@ impl Watch {
         };
     }
 
-    /// What this watch sees of an event: objects enter and leave a selection.
+    /// Writes an event for this watch: objects enter and leave a selection.
     fn event(&mut self, event: &Event, out: &mut BytesMut) {
         if !event.key.as_str().starts_with(&self.prefix) {
             return;
@@ -334,7 +335,7 @@ impl Watch {
             (Some(_), false) if event.change == Change::Deleted => {
                 self.frame("DELETED", &event.object, out);
             }
-            // It left the selection: what was seen last, at the version of leaving.
+            // It left the selection: the last visible state, at the version of leaving.
             (Some(previous), false) => {
                 let left = Object::at_version(previous, event.version);
                 self.frame("DELETED", &left, out);
@@ -364,7 +365,7 @@ fn too_old(asked: u64, oldest: u64) -> Status {
     Status::expired(format!("too old resource version: {asked} ({oldest})"))
 }
 
-/// The one frame that tells of an error.
+/// The frame of an error, the only one of its stream.
 fn failure(status: &Status, out: &mut BytesMut) {
     out.extend_from_slice(b"{\"type\":\"ERROR\",\"object\":");
     out.extend_from_slice(status.to_value().to_string().as_bytes());

@@ -14,8 +14,9 @@ use super::tests::Cluster;
 use super::wire_tests::tiers;
 use super::*;
 use crate::Client;
-use crate::client::writes::{Effect, Notes, Write};
-use crate::client::{GroupKind, Patch, Reading, WriteOptions};
+use crate::client::{CachedError, GroupKind, Patch, WriteOptions};
+use crate::own_writes::Reading;
+use crate::own_writes::effect::{Effect, Notes, Write};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -94,15 +95,15 @@ async fn what_is_read_and_written_in_one_namespace_does_not_wait_for_another() {
     assert!(maps.get(&a).await.unwrap().is_some());
     assert_eq!(maps.list(Some("blue")).await.unwrap().len(), 1);
     assert_eq!(start.elapsed(), Duration::ZERO, "blue is filled");
-    // Of one that is not cached, the answer is known too.
+    // The answer for a namespace that is not cached is known, too.
     let none = maps.get(&ObjectKey::namespaced("green", "a")).await;
     assert!(matches!(
         none.unwrap_err(),
-        crate::client::Error::Unread(ReadError::Namespace { .. })
+        CachedError::Unread(ReadError::Namespace { .. })
     ));
     assert_eq!(start.elapsed(), Duration::ZERO, "green is not cached");
 
-    // It leaves the selection: the watch of its own namespace says so.
+    // The object leaves the selection: the watch of its own namespace shows that.
     let patch = Patch::merge(json!({"metadata": {"labels": {"tier": "back"}}}));
     client
         .patch::<ConfigMap, _>(&a, WriteOptions::new(), patch)
@@ -113,7 +114,7 @@ async fn what_is_read_and_written_in_one_namespace_does_not_wait_for_another() {
     let waited = start.elapsed();
     assert!(waited < Duration::from_secs(1), "{waited:?}");
 
-    // All of them are not to be had.
+    // Not all of them are readable.
     let all = maps.wait_at_most(SOON);
     assert!(all.list(None).await.is_err());
     assert_eq!(start.elapsed().saturating_sub(waited), SOON);
@@ -153,7 +154,7 @@ async fn what_ends_an_object_is_noted_as_its_end() {
         after: Some(state.clone()),
     };
     assert_eq!(effects(), [gone]);
-    // Its controller has not let go of it.
+    // Its controller still holds it.
     let green = ObjectKey::cluster("green");
     client.delete::<Namespace>(&green, &params).await.unwrap();
     assert!(matches!(effects()[..], [Effect::Version { .. }]));

@@ -1,4 +1,4 @@
-//! A kind that cannot be cached costs who reads it, and says why.
+//! A kind that cannot be cached stops its readers, and reports the cause.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -48,22 +48,22 @@ async fn a_kind_that_is_refused_is_named_with_its_cause_and_the_others_are_read(
     let maps = caches.keep(&View::<ConfigMap>::typed()).unwrap();
     let secrets = caches.keep(&View::<Secret>::typed()).unwrap();
     caches.start();
-    // The start does not wait for what fails.
+    // The start does not wait for failing kinds.
     let before = tokio::time::Instant::now();
     caches.settled(LONG).await;
     assert!(before.elapsed() < SOON);
     assert_eq!(maps.list().unwrap().len(), 6);
-    let told = [
+    let reported = [
         caches.check().unwrap_err(),
         secrets.list().unwrap_err().to_string(),
         secrets.wait_synced(SOON).await.unwrap_err().to_string(),
     ];
-    for told in told {
+    for reported in reported {
         assert!(
-            told.contains("secrets: failing") && told.contains("no right to it"),
-            "{told}"
+            reported.contains("secrets: failing") && reported.contains("no right to it"),
+            "{reported}"
         );
-        assert!(!told.contains("configmaps"), "{told}");
+        assert!(!reported.contains("configmaps"), "{reported}");
     }
     let metrics = cluster.metrics.encode();
     let failures = metrics
@@ -97,7 +97,7 @@ async fn a_namespace_that_is_refused_leaves_the_others_readable() {
     caches.stop().await;
 }
 
-/// ConfigMaps as somebody wrongly imagines them.
+/// A wrong model of ConfigMaps.
 #[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
 struct Wrong {
     metadata: ObjectMeta,
@@ -149,8 +149,8 @@ async fn an_object_that_does_not_decode_is_counted_and_the_rest_is_read() {
         let own = KindOptions::new().form(form);
         let caches = cluster.caches_with(CacheOptions::new().for_kind::<Wrong>(own));
         let view = View::<Wrong>::typed();
-        let told = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&told);
+        let reported = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&reported);
         let handler = caches.add_handler(&view, "handler", move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
         });
@@ -159,7 +159,7 @@ async fn an_object_that_does_not_decode_is_counted_and_the_rest_is_read() {
         wrong.wait_synced(SOON).await.unwrap();
         sleep(SOON).await;
         assert_eq!(wrong.list().unwrap().len(), 6, "{form:?}");
-        assert_eq!(told.load(Ordering::Relaxed), 6, "{form:?}");
+        assert_eq!(reported.load(Ordering::Relaxed), 6, "{form:?}");
         let health = wrong.health().unwrap();
         let counted = health.quarantined_count + usize::try_from(health.unreadable).unwrap();
         assert_eq!(counted, 1, "{form:?}");
@@ -188,8 +188,8 @@ async fn an_object_that_is_no_such_type_is_counted_once_in_a_store_of_another() 
         .unwrap();
     caches.start();
     let view = View::<Wrong>::typed();
-    let told = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&told);
+    let reported = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&reported);
     let handler = caches.add_handler(&view, "handler", move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
     });
@@ -197,7 +197,7 @@ async fn an_object_that_is_no_such_type_is_counted_once_in_a_store_of_another() 
     wrong.wait_synced(SOON).await.unwrap();
     sleep(SOON).await;
     let unreadable = || wrong.health().unwrap().unreadable;
-    assert_eq!(told.load(Ordering::Relaxed), 6);
+    assert_eq!(reported.load(Ordering::Relaxed), 6);
     for _ in 0..2 {
         assert_eq!(wrong.list().unwrap().len(), 6);
         let key = ObjectKey::namespaced("red", "odd");
@@ -239,7 +239,7 @@ async fn a_kind_that_is_not_there_yet_attaches_and_readiness_minds_only_if_it_is
     });
     caches.start();
     sleep(LONG).await;
-    assert_eq!(caches.check(), Ok(()), "nobody needs it");
+    assert_eq!(caches.check(), Ok(()), "it is not needed");
     let needed = caches.watch(&view, true).unwrap();
     let problem = caches.check().unwrap_err();
     assert!(problem.starts_with("widgets.example.com: "), "{problem}");
@@ -292,7 +292,7 @@ async fn a_namespace_that_comes_has_a_while_before_readiness_minds() {
     assert!(problem.contains("configmaps in red: "), "{problem}");
     caches.stop().await;
 
-    // One that never was filled has none.
+    // A cache that never was filled has none.
     let both = CacheOptions::new()
         .in_namespace("blue", Selected::new())
         .in_namespace("red", Selected::new());
@@ -313,7 +313,7 @@ async fn an_informer_that_ended_is_no_ready_cache() {
     caches.start();
     maps.wait_synced(SOON).await.unwrap();
     assert_eq!(caches.check(), Ok(()));
-    // However it comes about.
+    // Whatever the cause.
     caches.stop().await;
     assert_eq!(caches.check(), Err("configmaps: stopped".to_owned()));
 }

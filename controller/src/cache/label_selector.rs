@@ -1,14 +1,14 @@
-//! Label selectors as kubectl writes them: terms joined by commas, of the forms `a`, `!a`, `a=b`, `a==b`, `a!=b`,
-//! `a in (b,c)`, `a notin (b,c)`.
+//! Label selectors in kubectl's syntax: terms joined by commas, of the forms `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a in
+//! (b,c)`, `a notin (b,c)`.
 
 use std::collections::BTreeSet;
 
 use kube_core::{Expression, Selector};
 
-/// What follows the name of a label in a term, and the rest of the text.
+/// The part of a term after the name of a label, and the rest of the text.
 type Term<'a> = (Expression, &'a str);
 
-/// Reads a selector; the empty text selects everything.
+/// Parses a selector; the empty text selects everything.
 pub(super) fn parse(text: &str) -> Result<Selector, String> {
     let mut selector = Selector::default();
     let mut rest = text.trim();
@@ -49,7 +49,7 @@ fn label_name(text: &str) -> Result<(&str, &str), String> {
     Ok(text.split_at(end))
 }
 
-/// The term that begins with the label `name`, of which `text` is what comes after the name.
+/// The term that begins with the label `name`; `text` is the part after the name.
 fn term<'a>(name: &str, text: &'a str) -> Result<Term<'a>, String> {
     for operator in ["==", "!=", "="] {
         if let Some(text) = text.strip_prefix(operator) {
@@ -94,7 +94,7 @@ fn label_value(text: &str) -> Result<(&str, &str), String> {
     if value.chars().all(legal) && value.len() <= 63 {
         Ok((value, rest))
     } else {
-        Err(format!("{value:?} is no value of a label"))
+        Err(format!("{value:?} is not a valid label value"))
     }
 }
 

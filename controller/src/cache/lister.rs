@@ -13,18 +13,18 @@ use super::View;
 use super::slot::Slot;
 use super::store::{Query, Store};
 
-/// Reads the objects of a kind, as `V`, from the manager's cache. Cheap to clone; while there is one, the kind stays
-/// cached. What is returned is shared: clone an object to change it.
+/// Reads the objects of a kind, as `V`, from the manager's cache. Cheap to clone; while one exists, the kind stays
+/// cached. The returned objects are shared: clone one to change it.
 ///
 /// A read has an answer only once the cache was filled: before that every read is [`ReadError::NotSynced`] with the
-/// cause, so that "there is none" is never said of what is not known yet (controller-runtime: `ErrCacheNotStarted`,
+/// cause, so that an object of unknown state is never reported as missing (controller-runtime: `ErrCacheNotStarted`,
 /// and blocking reads).
 pub struct Lister<V> {
     slot: Arc<Slot>,
     view: View<V>,
 }
 
-/// A read that has no answer. That an object does not exist is an answer.
+/// A read without an answer. The absence of an object is an answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -41,10 +41,10 @@ pub enum ReadError {
     NotSynced {
         /// The kind.
         kind: String,
-        /// What it waits for.
+        /// The cause.
         cause: String,
     },
-    /// The namespace is not watched, so nothing is known of it.
+    /// The namespace is not watched, so its objects are unknown.
     #[error(
         "{kind} is not cached in the namespace {namespace:?}, only in {cached:?}: add it to the namespaces of the \
          CacheOptions, or at run time with Caches::namespaces"
@@ -52,7 +52,7 @@ pub enum ReadError {
     Namespace {
         /// The kind.
         kind: String,
-        /// The namespace that was asked for.
+        /// The requested namespace.
         namespace: String,
         /// The namespaces that are cached.
         cached: Vec<String>,
@@ -60,7 +60,7 @@ pub enum ReadError {
     /// There is no such index.
     #[error(transparent)]
     Index(#[from] indexer::Error),
-    /// The stored form does not hold what was asked for, or the object does not decode.
+    /// The stored form does not hold the requested data, or the object does not decode.
     #[error(transparent)]
     View(#[from] ViewError),
 }
@@ -72,11 +72,11 @@ impl<V: 'static> Lister<V> {
         Self { slot, view }
     }
 
-    /// The object with this key, or `None` if there is none. For a kind without namespaces, that of the key means
-    /// nothing.
+    /// The object with this key, or `None` if there is none. For a kind without namespaces, the namespace of the key is
+    /// ignored.
     ///
     /// # Errors
-    /// [`ReadError`]; that the object is not there is none.
+    /// [`ReadError`]; a missing object is not an error.
     pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<V>>, ReadError> {
         self.get_named(key.namespace.as_deref(), &key.name)
     }
@@ -100,7 +100,7 @@ impl<V: 'static> Lister<V> {
 
     /// Every object that is cached, in the order of the keys.
     ///
-    /// What cannot be decoded is left out, as it is from a store of types; [`Lister::health`] counts it.
+    /// Skips objects that do not decode, as a store of types does; [`Lister::health`] counts them.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -126,7 +126,7 @@ impl<V: 'static> Lister<V> {
         self.find(Some(namespace), &Query::Namespace(namespace))
     }
 
-    /// The objects whose labels satisfy `labels`, of one namespace or of all that are cached. A label that has an
+    /// The objects whose labels satisfy `labels`, of one namespace or of all that are cached. A label with an
     /// index ([`Caches::add_label_index`](super::Caches::add_label_index)) is looked up there.
     ///
     /// # Errors
@@ -140,11 +140,11 @@ impl<V: 'static> Lister<V> {
     }
 
     /// The objects whose labels and fields satisfy both selectors, of one namespace or of all that are cached. Fields
-    /// but name and namespace are known by an index that is called as the field
+    /// other than name and namespace need an index with the name of the field
     /// ([`Caches::add_index`](super::Caches::add_index)).
     ///
     /// # Errors
-    /// As [`Lister::list`], and for a field that is not known, with those that are.
+    /// As [`Lister::list`], and for a field without an index; the error names those with one.
     pub fn select_fields(
         &self,
         namespace: Option<&str>,
@@ -162,7 +162,7 @@ impl<V: 'static> Lister<V> {
     /// The objects that have `value` in the index called `name`.
     ///
     /// # Errors
-    /// As [`Lister::list`], and for an index that does not exist, with those that do.
+    /// As [`Lister::list`], and for an index that does not exist; the error names those that do.
     pub fn by_index(&self, name: &str, value: &str) -> Result<Vec<Arc<V>>, ReadError> {
         self.find(None, &Query::Index { name, value })
     }
@@ -185,7 +185,7 @@ impl<V: 'static> Lister<V> {
         self.find(namespace, &query)
     }
 
-    /// How many objects are stored.
+    /// The number of stored objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slot.store().map_or(0, |store| store.len())
@@ -197,7 +197,7 @@ impl<V: 'static> Lister<V> {
         self.len() == 0
     }
 
-    /// The version of the store's content: everything up to it is there. Empty before the first list.
+    /// The version of the store's content, which includes every change up to it. Empty before the first list.
     #[must_use]
     pub fn resource_version(&self) -> ResourceVersion {
         let store = self.slot.store();
@@ -210,7 +210,7 @@ impl<V: 'static> Lister<V> {
         self.slot.store().is_some_and(|store| store.has_synced())
     }
 
-    /// Waits until the cache is filled, at most for `limit`. Before the manager runs it waits for that, too.
+    /// Waits until the cache is filled, at most for `limit`. Before the manager runs it waits for the start, too.
     ///
     /// # Errors
     /// [`ReadError::NotSynced`] with the cause.
@@ -222,8 +222,8 @@ impl<V: 'static> Lister<V> {
         }
     }
 
-    /// Whether the cache can say what is in `namespace`, or in all that is watched; true, too, of a namespace that is
-    /// not watched, for that is an answer.
+    /// Whether the cache can answer for `namespace`, or for all that is watched; true, too, for a namespace that is not
+    /// watched, because that is an answer.
     pub(crate) fn answers(&self, namespace: Option<&str>) -> bool {
         let (Some(store), scope) = (self.slot.store(), self.scope(namespace)) else {
             return false;
@@ -234,7 +234,7 @@ impl<V: 'static> Lister<V> {
         }
     }
 
-    /// Waits until it can, at most for `limit`. What it waited for in vain, the next read tells.
+    /// Waits until it can, at most for `limit`. After a timeout the next read returns the cause.
     pub(crate) async fn wait_to_answer(&self, namespace: Option<&str>, limit: Duration) {
         let answers = async {
             let store = self.slot.made().await;
@@ -246,13 +246,13 @@ impl<V: 'static> Lister<V> {
         let _ = tokio::time::timeout(limit, answers).await;
     }
 
-    /// For a kind without namespaces a namespace means nothing.
+    /// A namespace is ignored for a kind without namespaces.
     fn scope(&self, namespace: Option<&str>) -> Option<Scope> {
         let namespace = namespace.filter(|_| self.slot.kind.is_namespaced())?;
         Some(Scope::namespace(namespace))
     }
 
-    /// How the cache is doing; `None` before the manager has started it.
+    /// The health of the cache; `None` before the manager has started it.
     #[must_use]
     pub fn health(&self) -> Option<CacheHealth> {
         self.slot.store().map(|store| store.health())

@@ -1,11 +1,10 @@
-//! Caches: what a manager knows of the cluster, one store a kind, filled and kept up to date by one informer.
+//! Caches: a manager's view of the cluster, one store a kind, filled and kept up to date by one informer.
 
 mod caches;
 #[cfg(test)]
 mod client_tests;
 #[cfg(test)]
 mod health_tests;
-mod kind;
 mod label_selector;
 mod lister;
 mod options;
@@ -20,13 +19,14 @@ mod view;
 #[cfg(test)]
 mod wire_tests;
 
-pub(crate) use caches::{Asked, Asking};
-pub use caches::{CacheError, Caches, NotCached};
-pub use kind::{Kind, Kinds};
+pub use caches::{CacheError, Caches, IndexError, NotCached};
+pub(crate) use caches::{LONGEST_PAUSE, Rank};
 pub use lister::{Lister, ReadError};
 pub use options::{CacheOptions, KindOptions, Selected};
+pub use reeve_client::{Kind, Kinds};
 pub use registration::Registration;
 pub use resolve::{OptionsError, Resolved, resolve};
 pub use store::StoreForm;
+pub(crate) use store::{Query, Store, scope_of};
 pub use sync::{NotSynced, Unsynced};
 pub use view::View;

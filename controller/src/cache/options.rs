@@ -1,4 +1,4 @@
-//! What is cached of which kind, where, and how.
+//! The kinds, places and forms of the cached objects.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ use super::store::{Make, StoreForm, make};
 use super::view::{Need, View};
 use super::{Kind, OptionsError};
 use crate::client::Object;
-use crate::manager::FOR_EVER;
+use reeve_clock::LONGEST;
 
-/// What the caches of a manager hold: which namespaces, which objects, how much of each, in which form. Unless said
-/// otherwise all of every kind that is watched, as its type, without `managedFields`.
+/// The content of a manager's caches: which namespaces, which objects, how much of each, in which form. By default all
+/// objects of every watched kind, as its type, without `managedFields`.
 ///
 /// ```
 /// # use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
@@ -28,7 +28,7 @@ use crate::manager::FOR_EVER;
 ///     .in_namespace("blue", Selected::new().labels("tier=front"))
 ///     // and Secrets only where they are labelled,
 ///     .for_kind::<Secret>(KindOptions::new().labels("app=web"))
-///     // ConfigMaps from everywhere, whatever is said above,
+///     // ConfigMaps from everywhere, whatever the options above,
 ///     .for_kind::<ConfigMap>(KindOptions::new().in_every_namespace())
 ///     // and Pods, which are many, as their JSON without their status.
 ///     .for_kind::<Pod>(KindOptions::new().form(StoreForm::Compact).skip([".status".parse()?]));
@@ -45,12 +45,12 @@ use crate::manager::FOR_EVER;
 /// 3. the entry of the namespace in these options ([`CacheOptions::in_namespace`]);
 /// 4. these options.
 ///
-/// Not said is inherited; said to be everything (`labels("")`, `fields("")`, `skip([])`, `no_transform`) is not. Form,
+/// An unset option is inherited; one set to all (`labels("")`, `fields("")`, `skip([])`, `no_transform`) is not. Form,
 /// resync and decoded objects belong to the store of a kind, and are those of the kind's options, else of these.
 ///
-/// Which namespaces: those of the kind's options if they name any or say every one, else those of these options, else
-/// every one. For a kind without namespaces those of these options mean nothing, and those of its own are an error.
-/// [`resolve`](super::resolve()) is the function; [`Caches::resolved`](super::Caches::resolved) gives the outcome.
+/// The namespaces are those of the kind's options if they name any or set every one, else those of these options, else
+/// every one. For a kind without namespaces those of these options are ignored, and those of its own are an error.
+/// [`resolve`](super::resolve()) is the function; [`Caches::resolved`](super::Caches::resolved) returns the result.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct CacheOptions {
@@ -61,7 +61,7 @@ pub struct CacheOptions {
     pub(super) kinds: Vec<(Which, KindOptions)>,
 }
 
-/// What is cached of one kind; what is not said is as for all kinds. See [`CacheOptions`] for what counts.
+/// The cache options of one kind; an unset option is that of all kinds. See [`CacheOptions`] for the precedence.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct KindOptions {
@@ -71,7 +71,7 @@ pub struct KindOptions {
     pub(super) decoded: Option<NonZeroUsize>,
 }
 
-/// Which objects of a place, and what of each; what is not said is inherited.
+/// The selected objects of a place, and the part of each; an unset option is inherited.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct Selected {
@@ -81,14 +81,14 @@ pub struct Selected {
     pub(super) transform: Option<Transform>,
 }
 
-/// What belongs to the store of a kind as a whole.
+/// The options of a kind's store as a whole.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StoreOptions {
     pub(super) form: Option<StoreForm>,
     pub(super) resync: Option<Option<Duration>>,
 }
 
-/// The namespaces of a kind, and what is selected from each.
+/// The namespaces of a kind, and the selection from each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Namespaces {
     /// None, and no others, stands for every namespace watched as one.
@@ -100,20 +100,20 @@ pub(super) struct Namespaces {
 #[derive(Clone, Debug)]
 pub(super) enum Which {
     Typed(Kind),
-    /// Whether it is in namespaces is known when it is watched.
+    /// Whether it has namespaces is decided when it is watched.
     Named(GroupVersionKind),
 }
 
 /// Changes every object before it is stored.
 #[derive(Clone)]
 pub(super) enum Transform {
-    /// Said not to be.
+    /// Set to none.
     None,
     Metadata(Arc<dyn Fn(&mut ObjectMeta) + Send + Sync>),
     Typed(Typed),
 }
 
-/// A change of objects of one type, with what makes a store of that type.
+/// A change of objects of one type, with the constructor of a store of that type.
 #[derive(Clone)]
 pub(super) struct Typed {
     pub(super) model: TypeId,
@@ -135,51 +135,51 @@ impl CacheOptions {
     }
 
     /// Caches namespaced kinds in this namespace, with a watch of its own, and so only in those that are named. May be
-    /// said many times (controller-runtime: `DefaultNamespaces`). They can be changed at run time with
-    /// [`Caches::namespaces`](super::Caches::namespaces).
+    /// called many times (controller-runtime: `DefaultNamespaces`). [`Caches::namespaces`](super::Caches::namespaces)
+    /// changes them at run time.
     pub fn in_namespace(mut self, name: impl Into<Arc<str>>, selected: Selected) -> Self {
         add_namespace(&mut self.namespaces, name.into(), selected);
         self
     }
 
-    /// Caches namespaced kinds in all namespaces that are not named, too, with one watch that leaves out the named
-    /// ones by `metadata.namespace!=…` (controller-runtime: the key `AllNamespaces` of `DefaultNamespaces`).
+    /// Caches namespaced kinds in all namespaces that are not named, too, with one watch that excludes the named ones
+    /// by `metadata.namespace!=…` (controller-runtime: the key `AllNamespaces` of `DefaultNamespaces`).
     pub fn in_all_others(mut self, selected: Selected) -> Self {
         self.namespaces.get_or_insert_default().others = Some(selected);
         self
     }
 
-    /// Label selector, field selector, skipped paths and transform of all kinds that say nothing else.
+    /// Label selector, field selector, skipped paths and transform of all kinds without their own.
     pub fn selected(mut self, selected: Selected) -> Self {
         self.selected = selected;
         self
     }
 
-    /// How often each handler that does not say otherwise is shown every object again, ±10 % at random for each kind,
-    /// so that they do not all come at once. Default: never; zero is never, too (controller-runtime: `SyncPeriod`, 10 h).
+    /// The interval at which a handler without its own gets every object again, ±10 % at random for each kind, so that
+    /// they do not all come at once. Default: never; zero is never, too (controller-runtime: `SyncPeriod`, 10 h).
     pub fn resync(mut self, period: Duration) -> Self {
-        self.store.resync = Some((!period.is_zero()).then_some(period.min(FOR_EVER)));
+        self.store.resync = Some((!period.is_zero()).then_some(period.min(LONGEST)));
         self
     }
 
-    /// How objects are stored. Default: as the type, or as metadata where nobody asks for more.
+    /// The form of the stored objects. Default: the type, or metadata where no view needs more.
     pub fn form(mut self, form: StoreForm) -> Self {
         self.store.form = Some(form);
         self
     }
 
-    /// For how long a kind that nobody uses any more stays cached; 30 s unless said.
+    /// The time that an unused kind stays cached; default 30 s.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = Some(linger);
         self
     }
 
-    /// What is particular to kind `K`. Said again, it replaces what was said (controller-runtime: `ByObject`).
+    /// The options of kind `K`. A second call replaces them (controller-runtime: `ByObject`).
     pub fn for_kind<K: Object>(self, options: KindOptions) -> Self {
         self.with(Which::Typed(Kind::of::<K>()), options)
     }
 
-    /// What is particular to a kind that is known only when the program runs.
+    /// The options of a kind known only when the program runs.
     pub fn for_gvk(self, gvk: GroupVersionKind, options: KindOptions) -> Self {
         self.with(Which::Named(gvk), options)
     }
@@ -191,7 +191,7 @@ impl CacheOptions {
         self
     }
 
-    /// What is particular to a kind.
+    /// The options of a kind.
     pub(super) fn of(&self, kind: &Kind) -> Option<&KindOptions> {
         let gvk = kind.gvk();
         let mut kinds = self.kinds.iter();
@@ -199,14 +199,14 @@ impl CacheOptions {
         Some(options)
     }
 
-    /// The form that is named for a kind. A change of a type needs the type.
+    /// The form set for a kind. A change of a type needs the type.
     pub(super) fn form_of(&self, kind: &Kind) -> Option<StoreForm> {
         let own = self.of(kind).and_then(|options| options.store.form);
         own.or_else(|| self.typed(kind).map(|_| StoreForm::Typed))
             .or(self.store.form)
     }
 
-    /// The change of a type that is named for a kind.
+    /// The change of a type that is set for a kind.
     pub(super) fn typed(&self, kind: &Kind) -> Option<&Typed> {
         match &self.of(kind)?.selected.transform {
             Some(Transform::Typed(typed)) => Some(typed),
@@ -219,7 +219,7 @@ impl CacheOptions {
         own.or(self.store.resync).flatten()
     }
 
-    /// The namespaces that the options name for a kind: its own, else those for all.
+    /// The namespaces in the options of a kind: its own, else those for all.
     ///
     /// # Errors
     /// For namespaces of a kind that has none.
@@ -247,7 +247,7 @@ impl KindOptions {
         Self::default()
     }
 
-    /// Caches the kind in this namespace, and so only in those that are named here, whatever is said for all kinds.
+    /// Caches the kind in this namespace, and so only in those named here, whatever the options for all kinds.
     pub fn in_namespace(mut self, name: impl Into<Arc<str>>, selected: Selected) -> Self {
         add_namespace(&mut self.namespaces, name.into(), selected);
         self
@@ -259,27 +259,27 @@ impl KindOptions {
         self
     }
 
-    /// Caches the kind in every namespace, as one, whatever is said for all kinds (controller-runtime: an empty map
-    /// `Namespaces`).
+    /// Caches the kind in every namespace, as one, regardless of the options for all kinds (controller-runtime: an
+    /// empty map `Namespaces`).
     pub fn in_every_namespace(mut self) -> Self {
         self.namespaces = Some(Namespaces::default());
         self
     }
 
-    /// A label selector as kubectl writes it; `""` selects all.
+    /// A label selector in kubectl's syntax; `""` selects all.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.selected = self.selected.labels(selector);
         self
     }
 
-    /// A field selector as kubectl writes it, of fields that the server knows for the kind; `""` selects all. With
-    /// `metadata.namespace=x` alone only that namespace is asked for.
+    /// A field selector in kubectl's syntax, of fields that the server supports for the kind; `""` selects all. With
+    /// `metadata.namespace=x` alone, requests are for that namespace only.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.selected = self.selected.fields(selector);
         self
     }
 
-    /// What is left out of every object, as bytes, before it is decoded.
+    /// Skips these paths of every object, as bytes, before it is decoded.
     pub fn skip(mut self, paths: impl IntoIterator<Item = SkipPath>) -> Self {
         self.selected = self.selected.skip(paths);
         self
@@ -294,10 +294,10 @@ impl KindOptions {
         self
     }
 
-    /// Changes every object before it is stored, once. The kind is stored as `K` then, so `K` is to be the type of
+    /// Changes every object once before it is stored. The kind is stored as `K` then, so `K` has to be the type of
     /// [`CacheOptions::for_kind`], or [`DynamicObject`](kube_core::DynamicObject) through
-    /// [`KindOptions::transform_dynamic`]. It has to come to the same for the same object, and should leave the name,
-    /// namespace, uid, resourceVersion, labels and owners as they are.
+    /// [`KindOptions::transform_dynamic`]. It must return the same for the same object, and should keep the name,
+    /// namespace, uid, resourceVersion, labels and owners.
     pub fn transform<K: Object>(
         mut self,
         transform: impl Fn(&mut K) + Send + Sync + 'static,
@@ -328,19 +328,19 @@ impl KindOptions {
         self
     }
 
-    /// Changes no object of the kind, whatever is said for all kinds.
+    /// Changes no object of the kind, regardless of the options for all kinds.
     pub fn no_transform(mut self) -> Self {
         self.selected = self.selected.no_transform();
         self
     }
 
-    /// How often handlers are shown every object again. See [`CacheOptions::resync`].
+    /// The interval at which handlers get every object again. See [`CacheOptions::resync`].
     pub fn resync(mut self, period: Duration) -> Self {
-        self.store.resync = Some((!period.is_zero()).then_some(period.min(FOR_EVER)));
+        self.store.resync = Some((!period.is_zero()).then_some(period.min(LONGEST)));
         self
     }
 
-    /// How objects are stored.
+    /// The form of the stored objects.
     pub fn form(mut self, form: StoreForm) -> Self {
         self.store.form = Some(form);
         self
@@ -361,27 +361,27 @@ impl Selected {
         Self::default()
     }
 
-    /// A label selector as kubectl writes it; `""` selects all.
+    /// A label selector in kubectl's syntax; `""` selects all.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.labels = Some(selector.into());
         self
     }
 
-    /// A field selector as kubectl writes it, of fields that the server knows for the kind; `""` selects all.
+    /// A field selector in kubectl's syntax, of fields that the server supports for the kind; `""` selects all.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
         self.fields = Some(selector.into());
         self
     }
 
-    /// What is left out of every object, as bytes, before it is decoded. `.metadata.managedFields` always is.
+    /// Skips these paths of every object, as bytes, before it is decoded. `.metadata.managedFields` always is skipped.
     pub fn skip(mut self, paths: impl IntoIterator<Item = SkipPath>) -> Self {
         self.skip = Some(paths.into_iter().collect());
         self
     }
 
-    /// Changes the metadata of every object before it is stored, once. It has to come to the same for the same object,
-    /// and should leave the name, namespace, uid, resourceVersion, labels and owners as they are. A kind that is stored
-    /// as [`StoreForm::Compact`] cannot be changed, only skipped from.
+    /// Changes the metadata of every object once before it is stored. It must return the same for the same object, and
+    /// should keep the name, namespace, uid, resourceVersion, labels and owners. A kind stored as
+    /// [`StoreForm::Compact`] cannot be changed, only skipped from.
     pub fn transform_metadata(
         mut self,
         transform: impl Fn(&mut ObjectMeta) + Send + Sync + 'static,
@@ -390,7 +390,7 @@ impl Selected {
         self
     }
 
-    /// Changes no object, whatever would be inherited.
+    /// Changes no object, in place of an inherited transform.
     pub fn no_transform(mut self) -> Self {
         self.transform = Some(Transform::None);
         self
@@ -418,12 +418,12 @@ impl fmt::Debug for Selected {
 // === impl Namespaces ===
 
 impl Namespaces {
-    /// Whether it stands for every namespace watched as one, with nothing particular to any.
+    /// Whether it is every namespace watched as one, without options for any.
     pub(super) fn is_every(&self) -> bool {
         self.named.is_empty() && self.others.is_none()
     }
 
-    /// What is said of the place: a namespace, or all others.
+    /// The options of the place: a namespace, or all others.
     pub(super) fn entry(&self, namespace: Option<&str>) -> Option<&Selected> {
         match namespace {
             Some(name) => self.named.get(name),
@@ -451,7 +451,7 @@ impl Which {
 // === impl Transform ===
 
 impl PartialEq for Transform {
-    /// Functions are equal if they are the same.
+    /// Functions are equal if they are identical.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::None, Self::None) => true,

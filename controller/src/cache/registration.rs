@@ -8,8 +8,8 @@ use reeve_informer::CacheHealth;
 use super::slot::Interest;
 use super::store::{Handle, Store};
 
-/// A handler that is registered. Dropping it takes the handler away.
-#[must_use = "dropping it takes the handler away"]
+/// A registered handler. Dropping it removes the handler.
+#[must_use = "dropping it removes the handler"]
 pub struct Registration {
     store: Arc<dyn Store>,
     handle: Box<dyn Handle>,
@@ -30,28 +30,28 @@ impl Registration {
     /// Whether the handler has seen every object of the first list.
     #[must_use]
     pub fn has_synced(&self) -> bool {
-        // What the handler reads may be missing an index till then.
+        // An index that the handler reads may be missing until then.
         self.interest.slot().store().is_some() && self.handle.has_synced()
     }
 
-    /// Returns when the handler has seen every object of the first list.
+    /// Waits until the handler has seen every object of the first list.
     pub async fn wait_synced(&self) {
         self.interest.slot().made().await;
         self.handle.synced().await;
     }
 
-    /// How the informer of the kind is doing.
+    /// The health of the kind's informer.
     #[must_use]
     pub fn health(&self) -> CacheHealth {
         self.store.health()
     }
 
-    /// Takes the handler away, and returns when it does not run any more.
+    /// Removes the handler, and waits until it does not run any more.
     pub async fn remove(&self) {
         self.handle.remove().await;
     }
 
-    /// Removes the handler, and does not wait: a callback may run still.
+    /// Removes the handler without waiting: a callback may still run.
     pub(crate) fn unregister(&self) {
         self.handle.unregister();
     }

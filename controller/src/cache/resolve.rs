@@ -1,4 +1,4 @@
-//! From the options to what is asked of the server: one pure function.
+//! From the options to the parameters of the requests: one pure function.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use super::options::{Namespaces, Selected, Transform, Which};
 use super::store::{StoreForm, Transforms};
 use super::{CacheOptions, Kind, label_selector};
 
-/// What is cached of a kind in one place.
+/// The cached selection of a kind in one place.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Resolved {
-    /// What is asked of the server.
+    /// The selection of the requests.
     pub selection: Selection,
-    /// What is left out of each object, beside `managedFields`.
+    /// The skipped paths of each object, beside `managedFields`.
     pub skip: Vec<SkipPath>,
-    /// What changes each object.
+    /// The transform of each object.
     pub(super) transform: Option<Transform>,
 }
 
-/// Options that do not fit together, or a kind.
+/// Options that contradict each other, or the kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
-    /// Namespaces are named for a kind that has none.
+    /// The options name namespaces for a kind that has none.
     #[error(
         "the cache options of {kind} name namespaces, and the kind has none: remove in_namespace and in_all_others \
          from its KindOptions; a label or field selector chooses among its objects"
@@ -34,55 +34,55 @@ pub enum OptionsError {
         /// The kind.
         kind: String,
     },
-    /// A namespace has no name, or one that no namespace can have.
+    /// A namespace has an empty or invalid name.
     #[error(
-        "the cache options of {of} name the namespace {namespace:?}, which no namespace can be called"
+        "the cache options of {of} name the namespace {namespace:?}, which is not a valid name"
     )]
     Namespace {
-        /// Which options.
+        /// The kind of the options.
         of: String,
         /// The name.
         namespace: String,
     },
-    /// A label selector cannot be read.
+    /// A label selector is invalid.
     #[error("the cache options of {of} have the label selector {selector:?}: {problem}")]
     Labels {
-        /// Which options.
+        /// The kind of the options.
         of: String,
         /// The selector.
         selector: String,
-        /// What is wrong.
+        /// The cause.
         problem: String,
     },
-    /// A field selector cannot be read.
+    /// A field selector is invalid.
     #[error("the cache options of {of} have the field selector {selector:?}: {problem}")]
     Fields {
-        /// Which options.
+        /// The kind of the options.
         of: String,
         /// The selector.
         selector: String,
-        /// What is wrong.
+        /// The cause.
         problem: String,
     },
-    /// A transform is to change what is not decoded when it is stored.
+    /// A transform needs objects that are not decoded when they are stored.
     #[error(
         "the cache options of {of} store {form:?} and have a transform, which needs the object decoded: store it as \
-         StoreForm::Typed, skip paths instead, or say no_transform for it"
+         StoreForm::Typed, skip paths instead, or set no_transform for it"
     )]
     Transform {
-        /// Which options.
+        /// The kind of the options.
         of: String,
         /// The form.
         form: StoreForm,
     },
 }
 
-/// What is cached of `kind` in `scope`: a namespace that is watched by itself, or [`Scope::Cluster`] for all that are
-/// watched as one, which are all but those of `named`. See [`CacheOptions`] for the table.
+/// The cached selection of `kind` in `scope`: a namespace that is watched by itself, or [`Scope::Cluster`] for all that
+/// are watched as one, which are all but those of `named`. See [`CacheOptions`] for the table.
 ///
-/// A field selector with `metadata.namespace=x` and all namespaces as one come to that namespace.
+/// A field selector with `metadata.namespace=x` in all namespaces as one resolves to that namespace.
 ///
-/// It decides nothing about whether the namespace is watched at all: that may change at run time.
+/// It does not decide whether the namespace is watched at all: that may change at run time.
 ///
 /// # Errors
 /// [`OptionsError::ClusterScoped`].
@@ -97,7 +97,7 @@ pub fn resolve(
     if !kind.is_namespaced() || *scope != Scope::Cluster || !named.is_empty() {
         return Ok(place);
     }
-    // The path says it, for which a Role of the namespace is enough.
+    // The path selects the namespace, for which a Role of the namespace is enough.
     let term = terms(&selection.fields).find_map(|term| equal_to(term, "metadata.namespace"));
     if let Some(name) = term.map(Arc::<str>::from) {
         selection.fields = without_namespace(&selection.fields, &name);
@@ -106,7 +106,7 @@ pub fn resolve(
     Ok(place)
 }
 
-/// As [`resolve`], where that it is watched in `scope` is decided.
+/// As [`resolve`], for a kind that is known to be watched in `scope`.
 pub(super) fn place(
     options: &CacheOptions,
     kind: &Kind,
@@ -119,7 +119,7 @@ pub(super) fn place(
     };
     let own = options.of(kind);
     let in_force = options.namespaces_of(kind)?;
-    // What is said of all others is not said of every namespace as one.
+    // The options of all others are not those of every namespace as one.
     let has_entries = match namespace {
         Some(_) => kind.is_namespaced(),
         None => in_force.is_some_and(|namespaces| !namespaces.is_every()),
@@ -134,14 +134,14 @@ pub(super) fn place(
         entry_of(options.namespaces.as_ref()),
         Some(options.selected.clone()),
     ];
-    let mut said = Selected::default();
+    let mut merged = Selected::default();
     for level in levels.into_iter().flatten() {
-        said.labels = said.labels.or(level.labels);
-        said.fields = said.fields.or(level.fields);
-        said.skip = said.skip.or(level.skip);
-        said.transform = said.transform.or(level.transform);
+        merged.labels = merged.labels.or(level.labels);
+        merged.fields = merged.fields.or(level.fields);
+        merged.skip = merged.skip.or(level.skip);
+        merged.transform = merged.transform.or(level.transform);
     }
-    let fields = said.fields.unwrap_or_default();
+    let fields = merged.fields.unwrap_or_default();
     let mut fields = terms(&fields).collect::<Vec<_>>().join(",");
     if kind.is_namespaced() {
         match scope {
@@ -150,25 +150,25 @@ pub(super) fn place(
                 let others = named
                     .iter()
                     .map(|name| format!("metadata.namespace!={name}"));
-                let said = terms(&fields).map(str::to_owned);
-                fields = said.chain(others).collect::<Vec<_>>().join(",");
+                let own = terms(&fields).map(str::to_owned);
+                fields = own.chain(others).collect::<Vec<_>>().join(",");
             }
         }
     }
     Ok(Resolved {
         selection: Selection {
             scope: scope.clone(),
-            labels: said.labels.unwrap_or_default(),
+            labels: merged.labels.unwrap_or_default(),
             fields,
         },
-        skip: said.skip.unwrap_or_default(),
-        transform: said
+        skip: merged.skip.unwrap_or_default(),
+        transform: merged
             .transform
             .filter(|transform| *transform != Transform::None),
     })
 }
 
-/// The terms of a field selector, as they stand.
+/// The terms of a field selector, unparsed.
 pub(super) fn terms(fields: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     let parts = fields.split(move |character| {
@@ -179,23 +179,23 @@ pub(super) fn terms(fields: &str) -> impl Iterator<Item = &str> {
     parts.filter(|term| !term.is_empty())
 }
 
-/// A field selector without the term that the path says, too.
+/// The field selector without the term that the path covers, too.
 fn without_namespace(fields: &str, name: &str) -> String {
     let rest = terms(fields).filter(|term| equal_to(term, "metadata.namespace") != Some(name));
     rest.collect::<Vec<_>>().join(",")
 }
 
-/// What a term says that `field` is equal to: `field=value` or `field==value`.
+/// The value of a term `field=value` or `field==value`.
 pub(super) fn equal_to<'a>(term: &'a str, field: &str) -> Option<&'a str> {
     let value = term.strip_prefix(field)?.strip_prefix('=')?;
     Some(value.strip_prefix('=').unwrap_or(value))
 }
 
 impl CacheOptions {
-    /// Whether the options can be read and fit together, as far as that is known before a kind is watched.
+    /// Whether the options are valid and consistent, as far as that is known before a kind is watched.
     ///
     /// # Errors
-    /// The first that is wrong.
+    /// The first error.
     pub fn validate(&self) -> Result<(), OptionsError> {
         let all = || "all kinds".to_owned();
         check(&all, &self.selected, self.namespaces.as_ref())?;
@@ -227,7 +227,7 @@ impl CacheOptions {
             .map(|name| (Arc::clone(name), of(&Scope::Namespace(Arc::clone(name)))))
             .collect();
         let whole = of(&Scope::Cluster);
-        // A namespace without a name, for one of which nothing is said.
+        // A namespace with an empty name, which has no options of its own.
         let unnamed = of(&Scope::namespace(""));
         let all = named.values().chain([&whole, &unnamed]);
         all.flatten().next()?;
@@ -243,7 +243,7 @@ impl CacheOptions {
         }))
     }
 
-    /// Whether the options fit a kind.
+    /// Whether the options are valid for a kind.
     pub(super) fn validate_for(&self, kind: &Kind) -> Result<(), OptionsError> {
         let namespaces = self.namespaces_of(kind)?;
         let form = self.form_of(kind).unwrap_or(StoreForm::Typed);

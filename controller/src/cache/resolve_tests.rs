@@ -1,4 +1,4 @@
-//! The precedence table case by case, and by chance against a slow reference.
+//! The precedence table case by case, and at random against a slow reference.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ fn changed() -> Selected {
 }
 
 /// `labels|fields|skipped|transform`.
-fn told(options: &CacheOptions, kind: &Kind, scope: &Scope) -> String {
+fn outcome(options: &CacheOptions, kind: &Kind, scope: &Scope) -> String {
     let resolved = resolve(options, kind, scope, &none()).unwrap();
     format!(
         "{}|{}|{}|{}",
@@ -256,7 +256,7 @@ fn each_setting_comes_from_the_nearest_level_that_names_it() {
             "|second=1|0|false",
         ),
     ] {
-        assert_eq!(told(&options, &maps(), &scope), wanted, "{case}");
+        assert_eq!(outcome(&options, &maps(), &scope), wanted, "{case}");
     }
 }
 
@@ -287,7 +287,7 @@ fn a_kind_without_namespaces_has_no_entries_and_may_not_name_any() {
         .for_kind::<Node>(every)
         .validate()
         .unwrap();
-    // Of a kind by name this is known when it is watched.
+    // For a kind by name this is known when it is watched.
     let gvk = GroupVersionKind::gvk("example.com", "v1", "Widget");
     let widget = Kind::cluster_scoped(ApiResource::from_gvk_with_plural(&gvk, "widgets"));
     let own = KindOptions::new().in_namespace("red", Selected::new());
@@ -373,7 +373,7 @@ fn selectors_and_names_that_cannot_be_read_are_named_with_whose_they_are() {
         ),
         (
             of_maps(KindOptions::new().labels("app=wéb")),
-            "the cache options of ConfigMap (v1) have the label selector \"app=wéb\": \"wéb\" is no value of a label",
+            "the cache options of ConfigMap (v1) have the label selector \"app=wéb\": \"wéb\" is not a valid label value",
         ),
         (
             of_maps(KindOptions::new().labels("app in (a,b")),
@@ -392,11 +392,11 @@ fn selectors_and_names_that_cannot_be_read_are_named_with_whose_they_are() {
         ),
         (
             CacheOptions::new().in_namespace("", Selected::new()),
-            "the cache options of all kinds name the namespace \"\", which no namespace can be called",
+            "the cache options of all kinds name the namespace \"\", which is not a valid name",
         ),
         (
             CacheOptions::new().in_namespace("Red", Selected::new()),
-            "the cache options of all kinds name the namespace \"Red\", which no namespace can be called",
+            "the cache options of all kinds name the namespace \"Red\", which is not a valid name",
         ),
         (
             of_maps(
@@ -405,7 +405,7 @@ fn selectors_and_names_that_cannot_be_read_are_named_with_whose_they_are() {
                     .transform_metadata(|_| {}),
             ),
             "the cache options of ConfigMap (v1) store Compact and have a transform, which needs the object decoded: \
-             store it as StoreForm::Typed, skip paths instead, or say no_transform for it",
+             store it as StoreForm::Typed, skip paths instead, or set no_transform for it",
         ),
         (
             of_maps(
@@ -414,7 +414,7 @@ fn selectors_and_names_that_cannot_be_read_are_named_with_whose_they_are() {
                     .transform(|_: &mut ConfigMap| {}),
             ),
             "the cache options of ConfigMap (v1) store Metadata and have a transform, which needs the object decoded: \
-             store it as StoreForm::Typed, skip paths instead, or say no_transform for it",
+             store it as StoreForm::Typed, skip paths instead, or set no_transform for it",
         ),
     ] {
         assert_eq!(options.validate().unwrap_err().to_string(), wanted);
@@ -462,23 +462,23 @@ fn form_and_resync_are_those_of_the_kind_before_those_of_all() {
     );
 }
 
-// === By chance ===
+// === At random ===
 
-/// What may be said at one level.
+/// The options of one level.
 #[derive(Clone, Debug)]
 struct Said {
     labels: Option<String>,
     fields: Option<String>,
-    /// How many paths.
+    /// The number of paths.
     skipped: Option<usize>,
-    /// What the transform writes; `Some(None)` is said to be none.
+    /// The text that the transform writes; `Some(None)` is set to none.
     transform: Option<Option<i64>>,
 }
 
-/// What is said of namespaces; "*" is all others.
+/// The options of namespaces; "*" is all others.
 type Places = Option<BTreeMap<String, Said>>;
 
-/// What is said of the store: its form, and the seconds of its resync.
+/// The options of the store: its form, and the seconds of its resync.
 type Stored = (Option<StoreForm>, Option<u64>);
 
 #[derive(Clone, Debug)]
@@ -492,17 +492,17 @@ struct Level {
 struct Model {
     all: Level,
     own: Option<Level>,
-    /// What is watched by itself beside all others.
+    /// The namespaces watched by themselves beside all others.
     excluded: BTreeSet<Arc<str>>,
 }
 
-/// A field that comes to the options is to come to the model, too: this does not compile until it is named here.
+/// A field added to the options has to be added to the model, too: this does not compile until it is named here.
 fn every_field_is_in_the_model(options: &CacheOptions) {
     let CacheOptions {
         selected,
         namespaces,
         store,
-        // Of all kinds, and of nothing else.
+        // Options of all kinds, and no others.
         linger: _,
         kinds,
     } = options;
@@ -524,7 +524,7 @@ fn every_field_is_in_the_model(options: &CacheOptions) {
             selected: _,
             namespaces: _,
             store: _,
-            // Of the kind, and of nothing else.
+            // Options of the kind, and no others.
             decoded: _,
         } = own;
     }
@@ -639,16 +639,16 @@ fn built(model: &Model) -> CacheOptions {
     options
 }
 
-/// What is cached in one place: scope, labels, the terms of the fields, how many paths are skipped, what the transform
-/// writes.
+/// The cached selection of one place: scope, labels, the terms of the fields, the number of skipped paths, the text of
+/// the transform.
 type Outcome = (Scope, String, Vec<String>, usize, Option<i64>);
 
-/// The table, read aloud.
+/// The precedence table as code.
 fn reference(model: &Model, place: &str) -> Outcome {
     let own = model.own.as_ref();
     let own_places = own.and_then(|own| own.places.clone());
     let in_force = own_places.clone().or_else(|| model.all.places.clone());
-    // Every namespace as one is no place that anything could be said of.
+    // Every namespace as one is a place without options.
     let every = in_force.is_none_or(|places| places.is_empty());
     let mut levels: Vec<Said> = Vec::new();
     if !(place == "*" && every) {
@@ -686,7 +686,7 @@ fn reference(model: &Model, place: &str) -> Outcome {
         let excluded = model.excluded.iter();
         fields.extend(excluded.map(|name| format!("metadata.namespace!={name}")));
     } else {
-        // What the path says is not said again.
+        // The path's namespace is not repeated.
         for name in ["red", "blue"] {
             let terms = [
                 format!("metadata.namespace={name}"),
@@ -702,7 +702,7 @@ fn reference(model: &Model, place: &str) -> Outcome {
     (scope, labels, fields, skipped, transform)
 }
 
-/// As many cases as `PROPTEST_CASES` says, else `default`.
+/// The number of cases in `PROPTEST_CASES`, else `default`.
 fn cases(default: u32) -> ProptestConfig {
     let config = ProptestConfig::default();
     match std::env::var_os("PROPTEST_CASES") {
@@ -738,8 +738,8 @@ proptest! {
                 meta.generation.unwrap()
             });
             let fields = terms(&fields).map(str::to_owned).collect();
-            let told: Outcome = (scope, labels, fields, skip.len(), mark);
-            prop_assert_eq!(told, reference(&model, place), "in {}", place);
+            let found: Outcome = (scope, labels, fields, skip.len(), mark);
+            prop_assert_eq!(found, reference(&model, place), "in {}", place);
         }
         let (form, resync) = model.all.stored;
         let own = model.own.map_or((None, None), |own| own.stored);

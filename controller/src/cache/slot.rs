@@ -1,4 +1,4 @@
-//! A place for the store of a kind: who asked for it, and the store once it is made.
+//! The slot of a kind's store: its users, and the store once it is made.
 
 use std::any::TypeId;
 use std::fmt;
@@ -13,30 +13,30 @@ use super::store::{Make, Store, StoreForm};
 use super::view::Need;
 use super::{Kind, View};
 
-/// Until its store is made, it gathers what those who ask need; the store is made to serve them all. It lives as long
-/// as somebody uses it, and the informer of the store for a while longer.
-pub(super) struct Slot {
-    pub(super) kind: Kind,
-    asked: Mutex<Asked>,
+/// Until its store is made, it collects the needs of its users, so that the store serves them all. It lives as long as
+/// it is used, and the informer of the store for a while longer.
+pub(crate) struct Slot {
+    pub(crate) kind: Kind,
+    needs: Mutex<Needs>,
     store: OnceLock<Arc<dyn Store>>,
     /// The store has the indexes of its kind, so it may be read.
     indexed: AtomicBool,
     made: watch::Sender<bool>,
-    /// How many cannot do without.
+    /// The number of users that require the kind.
     required: AtomicUsize,
 }
 
-/// The most that was asked for.
+/// The greatest need so far.
 #[derive(Clone, Copy)]
-struct Asked {
+struct Needs {
     need: Need,
     model: TypeId,
     make: Make,
-    /// The options say the type.
+    /// The options set the type.
     fixed: bool,
 }
 
-/// The use of a kind by one controller or other. The kind is cached for as long as it is held.
+/// The use of a kind by a controller or another user. The kind is cached for as long as it is held.
 pub(crate) struct Interest {
     slot: Arc<Slot>,
     required: bool,
@@ -45,11 +45,11 @@ pub(crate) struct Interest {
 // === impl Slot ===
 
 impl Slot {
-    /// For a view; or, if the options say of which type the store has to be, for that.
+    /// For a view; or for the type of the store, if the options set one.
     pub(super) fn new<V>(view: &View<V>, typed: Option<&Typed>) -> Self {
-        let asked = typed.map_or_else(
-            || Asked::of(view),
-            |typed| Asked {
+        let needs = typed.map_or_else(
+            || Needs::of(view),
+            |typed| Needs {
                 need: typed.need,
                 model: typed.model,
                 make: typed.make,
@@ -58,7 +58,7 @@ impl Slot {
         );
         Self {
             kind: view.kind.clone(),
-            asked: Mutex::new(asked),
+            needs: Mutex::new(needs),
             store: OnceLock::new(),
             indexed: AtomicBool::new(false),
             made: watch::Sender::new(false),
@@ -72,18 +72,18 @@ impl Slot {
         self.store.get().filter(|_| indexed)
     }
 
-    /// The store, once it is made. An index may be missing still.
-    pub(super) fn bare(&self) -> Option<&Arc<dyn Store>> {
+    /// The store, once it is made. It may still lack an index.
+    pub(crate) fn bare(&self) -> Option<&Arc<dyn Store>> {
         self.store.get()
     }
 
-    /// The store has its indexes.
+    /// Marks that the store has its indexes.
     pub(super) fn mark_indexed(&self) {
         self.indexed.store(true, Ordering::Release);
         self.made.send_replace(true);
     }
 
-    /// Waits for the store to be made, and to have its indexes.
+    /// Waits until the store is made and has its indexes.
     pub(super) async fn made(&self) -> Arc<dyn Store> {
         let mut made = self.made.subscribe();
         loop {
@@ -95,7 +95,7 @@ impl Slot {
         }
     }
 
-    /// Whether what was asked for so far gives the view, too.
+    /// Whether the needs so far give the view, too.
     pub(super) fn serves<V>(&self, view: &View<V>) -> bool {
         match self.bare() {
             Some(store) => {
@@ -107,54 +107,54 @@ impl Slot {
                 }
             }
             None => {
-                let asked = *self.asked.lock();
-                asked.serves(view)
+                let needs = *self.needs.lock();
+                needs.serves(view)
             }
         }
     }
 
-    /// Sees to it that the store that is made will give the view; false if that cannot be.
+    /// Extends the needs so that the store will give the view; false if that is impossible.
     pub(super) fn absorb<V>(&self, view: &View<V>) -> bool {
         if self.bare().is_some() {
             return self.serves(view);
         }
-        let mut asked = self.asked.lock();
-        if asked.fixed {
-            return asked.serves(view);
+        let mut needs = self.needs.lock();
+        if needs.fixed {
+            return needs.serves(view);
         }
-        if asked.need == Need::Typed && view.need == Need::Typed && asked.model != view.model {
+        if needs.need == Need::Typed && view.need == Need::Typed && needs.model != view.model {
             return false;
         }
-        if view.need > asked.need {
-            *asked = Asked::of(view);
+        if view.need > needs.need {
+            *needs = Needs::of(view);
         }
         true
     }
 
-    /// Makes the store, unless it is made: in the form that `configured` names, else in the least that serves. It is
-    /// shown when [`Slot::mark_indexed`] is said.
+    /// Makes the store, unless it is made: in the form of `configured`, else in the least that serves. It is readable
+    /// after [`Slot::mark_indexed`].
     pub(super) fn make(
         &self,
         configured: Option<StoreForm>,
         make: impl FnOnce(Make, StoreForm) -> Arc<dyn Store>,
     ) -> &Arc<dyn Store> {
-        let asked = *self.asked.lock();
+        let needs = *self.needs.lock();
         self.store.get_or_init(|| {
-            let form = configured.unwrap_or(match asked.need {
+            let form = configured.unwrap_or(match needs.need {
                 Need::Metadata => StoreForm::Metadata,
                 Need::Dynamic | Need::Typed => StoreForm::Typed,
             });
-            make(asked.make, form)
+            make(needs.make, form)
         })
     }
 
-    /// Whether somebody cannot do without the kind.
+    /// Whether a user requires the kind.
     pub(super) fn is_required(&self) -> bool {
         self.required.load(Ordering::Relaxed) > 0
     }
 }
 
-impl Asked {
+impl Needs {
     fn of<V>(view: &View<V>) -> Self {
         Self {
             need: view.need,
@@ -164,10 +164,10 @@ impl Asked {
         }
     }
 
-    /// Whether a store that is made now gives the view.
+    /// Whether a store made now gives the view.
     fn serves<V>(&self, view: &View<V>) -> bool {
         match view.need {
-            // As of the store that is made: of a dynamic object any type can be read.
+            // As with the made store: any type can be read from a dynamic object.
             Need::Typed => self.need >= Need::Dynamic && view.reads(self.model),
             need => self.need >= need,
         }

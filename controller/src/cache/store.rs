@@ -1,4 +1,4 @@
-//! The store of a kind, its form erased: an informer, and what is asked of it by whoever does not know its type.
+//! The store of a kind, its form erased: an informer, with the operations that do not need its type.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -27,30 +27,30 @@ use super::resolve::{equal_to, terms};
 use super::view::Row;
 use crate::client::key_of;
 
-/// How many unreadable versions are remembered as told; past it the oldest may be told again.
-const TOLD: NonZeroUsize = NonZeroUsize::new(4096).expect("more than none");
+/// The number of unreadable versions that are remembered as logged; past it the oldest may be logged again.
+const LOGGED: NonZeroUsize = NonZeroUsize::new(4096).expect("more than none");
 
-/// What a store keeps of each object.
+/// The stored part of each object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreForm {
     /// The Rust type: reads are free.
     Typed,
-    /// The JSON as it came: the least memory that holds everything; each read decodes. See
+    /// The received JSON: the least memory that holds everything; each read decodes. See
     /// [`Compact`](reeve_informer::Compact).
     Compact,
-    /// Metadata only, and no more is asked of the server.
+    /// Metadata only, and requests are for metadata only.
     Metadata,
 }
 
-/// Makes the store of a kind, of the Rust type that the maker was written for.
+/// Makes the store of a kind, of the maker's Rust type.
 pub(super) type Make = fn(&Kind, &Making<'_>) -> Arc<dyn Store>;
 
-/// How a store is made.
+/// The parameters of a store.
 pub(super) struct Making<'a> {
     pub(super) factory: &'a InformerFactory,
     pub(super) form: StoreForm,
-    /// What is selected of all namespaces as one, for the name of the informer.
+    /// The selection of all namespaces as one, for the name of the informer.
     pub(super) selection: Selection,
     pub(super) namespaces: Option<NamespaceSet>,
     pub(super) within: Select,
@@ -59,25 +59,25 @@ pub(super) struct Making<'a> {
     pub(super) decoded: Option<NonZeroUsize>,
 }
 
-/// What is selected from a scope.
+/// The selection of a scope.
 pub(super) type Select = Arc<dyn Fn(&Scope) -> Within + Send + Sync>;
 /// The transform for objects of a namespace.
 pub(super) type Transforms = Arc<dyn Fn(Option<&str>) -> Option<Transform> + Send + Sync>;
 
-/// A handler of a store whose form it does not know.
-pub(super) type RowHandler = Box<dyn Fn(Event<dyn Row>) + Send + Sync>;
+/// A handler of a store of unknown form.
+pub(crate) type RowHandler = Box<dyn Fn(Event<dyn Row>) + Send + Sync>;
 /// The values of an entry in an index.
-pub(super) type RowIndex = Arc<dyn Fn(&dyn Row) -> IndexValues + Send + Sync>;
+pub(crate) type RowIndex = Arc<dyn Fn(&dyn Row) -> IndexValues + Send + Sync>;
 
 /// An informer of any form.
-pub(super) trait Store: Send + Sync {
+pub(crate) trait Store: Send + Sync {
     fn form(&self) -> StoreForm;
-    /// The Rust type that is stored, or that is decoded from what is.
+    /// The Rust type that is stored, or that stored objects are decoded to.
     fn model(&self) -> TypeId;
     fn health(&self) -> CacheHealth;
     /// Whether all of `scope` is watched.
     fn covers(&self, scope: &Scope) -> bool;
-    /// Whether an object of this key would be in it, as far as the key tells.
+    /// Whether an object of this key would be in it, judged by the key.
     fn may_hold(&self, key: &ObjectKey) -> bool;
     /// Whether the label selector for the place of the key selects these labels.
     fn selects(&self, key: &ObjectKey, labels: &BTreeMap<String, String>) -> bool;
@@ -88,7 +88,7 @@ pub(super) trait Store: Send + Sync {
     /// Waits for the first lists of `scope`; false if the informer stopped before, or does not watch there.
     fn synced_in(&self, scope: Scope) -> BoxFuture<'_, bool>;
     fn resource_version(&self) -> ResourceVersion;
-    /// How far the store has come in `scope`; empty before its first list.
+    /// The version of the store in `scope`; empty before its first list.
     fn resource_version_in(&self, scope: &Scope) -> ResourceVersion;
     fn len(&self) -> usize;
     fn get(&self, key: KeyRef<'_>) -> Option<Arc<dyn Row>>;
@@ -96,14 +96,14 @@ pub(super) trait Store: Send + Sync {
     fn add_index(&self, name: Arc<str>, function: RowIndex) -> Result<(), indexer::Error>;
     fn add_label_index(&self, label: Arc<str>) -> Result<(), indexer::Error>;
     fn add_handler(&self, handler: RowHandler, options: HandlerOptions) -> Box<dyn Handle>;
-    /// Counts and logs, once, that an entry cannot be read as a type that is not the store's.
+    /// Counts and logs, once, an entry that cannot be read as a type other than the store's.
     fn unreadable(&self, row: &dyn Row, error: &ViewError);
     /// The [`SharedInformer`].
     fn informer(&self) -> &dyn Any;
 }
 
-/// Which objects.
-pub(super) enum Query<'a> {
+/// The objects to find.
+pub(crate) enum Query<'a> {
     Select {
         namespace: Option<&'a str>,
         labels: &'a Selector,
@@ -122,12 +122,12 @@ pub(super) enum Query<'a> {
     Namespace(&'a str),
 }
 
-/// A handler that is registered.
-pub(super) trait Handle: Send + Sync {
+/// A registered handler.
+pub(crate) trait Handle: Send + Sync {
     fn has_synced(&self) -> bool;
     fn synced(&self) -> BoxFuture<'_, ()>;
     fn unregister(&self);
-    /// As `unregister`, and returns when the handler does not run any more.
+    /// As `unregister`, and waits until the handler does not run any more.
     fn remove(&self) -> BoxFuture<'_, ()>;
 }
 
@@ -137,15 +137,15 @@ struct Held<S: Stored> {
     form: StoreForm,
     model: TypeId,
     within: Select,
-    /// The fields that are selected of all that is watched as one.
+    /// The fields selected of all that is watched as one.
     fields: String,
     /// The labels, too.
     labels: Selector,
-    /// What was told to be unreadable: which object at which version.
-    told: Mutex<LruCache<(ObjectKey, String), ()>>,
+    /// The unreadable objects that were logged, by version.
+    logged: Mutex<LruCache<(ObjectKey, String), ()>>,
 }
 
-/// Makes the store of a kind, of the Rust type `K` or of what is decoded as it.
+/// Makes the store of a kind, of the Rust type `K` or of objects decoded as it.
 pub(super) fn make<K>(kind: &Kind, making: &Making<'_>) -> Arc<dyn Store>
 where
     K: Resource + Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
@@ -206,7 +206,7 @@ fn held<K: 'static, S: Stored>(
         fields: all.fields,
         labels: selector(&all.labels),
         within: Arc::clone(&making.within),
-        told: Mutex::new(LruCache::new(TOLD)),
+        logged: Mutex::new(LruCache::new(LOGGED)),
     })
 }
 
@@ -225,13 +225,13 @@ fn transforming<S: Stored + Resource>(builder: Builder<S>, transforms: Transform
     })
 }
 
-/// A label selector of the options, which was checked when they were given.
+/// A label selector of the options, validated there.
 fn selector(text: &str) -> Selector {
     label_selector::parse(text).unwrap_or_default()
 }
 
-/// Where an object of this key is.
-pub(super) fn scope_of(key: &ObjectKey) -> Scope {
+/// The scope of an object of this key.
+pub(crate) fn scope_of(key: &ObjectKey) -> Scope {
     match &key.namespace {
         Some(namespace) => Scope::Namespace(Arc::clone(namespace)),
         None => Scope::Cluster,
@@ -248,7 +248,7 @@ fn erased<S: Stored>(objects: Vec<Arc<S>>) -> Vec<Arc<dyn Row>> {
 }
 
 impl<S: Stored> Held<S> {
-    /// Whether the namespace of the key has a watch of its own, which may select otherwise.
+    /// Whether the namespace of the key has a watch of its own, which may have another selection.
     fn watches_by_itself(&self, key: &ObjectKey) -> bool {
         let namespaces = self.informer.namespaces();
         key.namespace
@@ -287,7 +287,7 @@ impl<S: Stored> Store for Held<S> {
             let mut wanted = terms(fields).filter_map(|term| equal_to(term, field));
             wanted.all(|wanted| Some(wanted) == value)
         };
-        // A write to many has no name.
+        // A write to many objects has no name.
         (key.name.is_empty() || allow("metadata.name", Some(&key.name)))
             && allow("metadata.namespace", key.namespace.as_deref())
     }
@@ -369,7 +369,7 @@ impl<S: Stored> Store for Held<S> {
         Box::new(match self.informer.add_handler(shown, options) {
             Ok(handle) => Some(handle),
             Err(stopped) => {
-                tracing::debug!(%stopped, "a handler comes too late");
+                tracing::debug!(%stopped, "could not add a handler");
                 None
             }
         })
@@ -381,7 +381,7 @@ impl<S: Stored> Store for Held<S> {
         };
         let key = key_of(&meta);
         let version = meta.resource_version.clone().unwrap_or_default();
-        if self.told.lock().put((key.clone(), version), ()).is_none() {
+        if self.logged.lock().put((key.clone(), version), ()).is_none() {
             self.informer.report_unreadable(key.as_ref(), error);
         }
     }
@@ -403,7 +403,7 @@ impl<S: Stored> Handle for Option<HandlerHandle<S>> {
                 None => false,
             };
             if !synced {
-                // The informer has stopped: so will whoever waits.
+                // The informer has stopped: the waiter will stop, too.
                 std::future::pending::<()>().await;
             }
         }

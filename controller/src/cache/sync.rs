@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::Kind;
 use super::caches::{Caches, LOOK};
 use super::slot::Slot;
-use crate::manager::FOR_EVER;
+use reeve_clock::LONGEST;
 
 /// Some caches are not filled.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -19,32 +19,32 @@ pub struct NotSynced(pub Vec<Unsynced>);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Unsynced {
-    /// Of which kind.
+    /// The kind.
     pub kind: Kind,
-    /// Why, as far as it is known; it names the kind: `secrets in red: failing 4 times since …: 403 …`.
+    /// The cause, as far as it is known; it names the kind: `secrets in red: failing 4 times since …: 403 …`.
     pub cause: String,
 }
 
 // === impl Caches ===
 
 impl Caches {
-    /// Waits until every kind that is watched or kept is cached, at most for `limit`; before the manager runs it waits for
-    /// that, too. A kind that the server does not have is not waited for if all who watch it can do without (client-go:
-    /// `WaitForCacheSync`, which says no more than false).
+    /// Waits until every kind that is watched or kept is cached, at most for `limit`; before the manager runs it waits
+    /// for the start, too. A kind that the server does not have is not waited for if no watch requires it (client-go:
+    /// `WaitForCacheSync`, which returns no cause).
     ///
-    /// Reconcilers need not wait: the workers of a controller start when the kinds that it watches are cached. This is for
-    /// what reads the caches beside them. [`Lister::wait_synced`](super::Lister::wait_synced) waits for one kind.
+    /// Reconcilers need not wait: the workers of a controller start when the kinds that it watches are cached. This is
+    /// for other readers of the caches. [`Lister::wait_synced`](super::Lister::wait_synced) waits for one kind.
     ///
     /// # Errors
-    /// Which are not, and why.
+    /// The caches that are not filled, and the causes.
     pub async fn wait_synced(&self, limit: Duration) -> Result<(), NotSynced> {
-        let end = Instant::now() + limit.min(FOR_EVER);
+        let end = Instant::now() + limit.min(LONGEST);
         loop {
             let slots = self.slots();
             let Some(slot) = slots.iter().find(|slot| slot.unsynced().is_some()) else {
                 return Ok(());
             };
-            // One after the other; looked at now and then, for a kind may be let go of or be found missing.
+            // One after the other, with repeated checks, because a kind may be released or be found missing.
             let synced = async { slot.made().await.synced().await };
             let look = (Instant::now() + LOOK).min(end);
             if timeout_at(look, synced).await == Ok(false) {
@@ -67,7 +67,7 @@ impl Caches {
 // === impl Slot ===
 
 impl Slot {
-    /// Why it is not filled, if it is not and should be.
+    /// The cause, if it is not filled and should be.
     fn unsynced(&self) -> Option<Unsynced> {
         let cause = match self.store() {
             None => format!("{}: not started", self.kind),
@@ -120,7 +120,7 @@ mod tests {
             .resource("secrets")
             .status(403, "no right to it");
         cluster.server.faults().add(refusal);
-        // Who waits before the start waits for the start.
+        // A wait before the start includes the start.
         let (early, later) = (caches.clone(), caches.clone());
         let waits = tokio::spawn(async move { early.wait_synced(Duration::MAX).await });
         sleep(SOON).await;

@@ -58,7 +58,7 @@ impl Cluster {
         self.client.create(&map).await.unwrap();
     }
 
-    /// How many watches of ConfigMaps were begun.
+    /// The number of watches of ConfigMaps that began.
     pub(super) fn watches(&self) -> usize {
         self.server.requests().count("watch", "configmaps")
     }
@@ -76,7 +76,7 @@ async fn one_store_and_one_watch_serve_every_view_of_a_kind() {
     cluster.create("a").await;
     let caches = cluster.caches();
     let kind = Kind::of::<ConfigMap>();
-    // Metadata is asked for first, and the form is decided when all were heard.
+    // Metadata is requested first, and the form is decided after all requests.
     let metadata = caches
         .keep(&View::<PartialObjectMeta<ConfigMap>>::metadata())
         .unwrap();
@@ -102,7 +102,7 @@ async fn one_store_and_one_watch_serve_every_view_of_a_kind() {
     let object = metadata.list().unwrap().remove(0);
     assert_eq!(object.metadata.name.as_deref(), Some("a"));
     assert_eq!(object.types.as_ref().unwrap().api_version, "v1");
-    // As the type that Rust code may also name: the same view.
+    // A dynamic view of a type that Rust code may also name: the same view.
     let named = caches.lister::<PartialObjectMeta<ConfigMap>>().unwrap();
     assert_eq!(named.list().unwrap().len(), 1);
     caches.stop().await;
@@ -118,8 +118,8 @@ async fn metadata_alone_is_asked_for_and_stored_as_metadata() {
         .unwrap();
     caches.start();
     metadata.wait_synced(SOON).await.unwrap();
-    assert!(caches.lister::<ConfigMap>().is_err(), "nobody watches it");
-    // Who wants more later gets it, from a second store.
+    assert!(caches.lister::<ConfigMap>().is_err(), "it is not watched");
+    // A later view with a greater need gets it, from a second store.
     let typed = caches.keep(&View::<ConfigMap>::typed()).unwrap();
     typed.wait_synced(SOON).await.unwrap();
     assert!(typed.get(&key("a")).unwrap().unwrap().data.is_some());
@@ -132,8 +132,8 @@ async fn handlers_are_told_through_their_views() {
     let cluster = Cluster::start().await;
     cluster.create("a").await;
     let caches = cluster.caches();
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let typed = Arc::clone(&told);
+    let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+    let typed = Arc::clone(&reported);
     let typed = caches
         .add_handler(
             &View::<ConfigMap>::typed(),
@@ -144,7 +144,7 @@ async fn handlers_are_told_through_their_views() {
             },
         )
         .unwrap();
-    let metadata = Arc::clone(&told);
+    let metadata = Arc::clone(&reported);
     let metadata = caches
         .add_handler(
             &View::<PartialObjectMeta<ConfigMap>>::metadata(),
@@ -155,7 +155,7 @@ async fn handlers_are_told_through_their_views() {
             },
         )
         .unwrap();
-    let dynamic = Arc::clone(&told);
+    let dynamic = Arc::clone(&reported);
     let dynamic = caches
         .add_handler(
             &View::dynamic(&Kind::of::<ConfigMap>()),
@@ -175,10 +175,10 @@ async fn handlers_are_told_through_their_views() {
     drop(typed);
     cluster.create("c").await;
     sleep(SOON).await;
-    let mut told = told.lock().clone();
-    told.sort();
+    let mut reported = reported.lock().clone();
+    reported.sort();
     assert_eq!(
-        told,
+        reported,
         [
             "dynamic \"a\"",
             "dynamic \"b\"",
@@ -228,9 +228,9 @@ async fn an_informer_of_another_form_is_not_kept() {
     caches.start();
     let refused = caches.informer::<ConfigMap>().map(drop).unwrap_err();
     assert!(matches!(refused, CacheError::OtherForm { .. }), "{refused}");
-    assert!(caches.lister::<ConfigMap>().is_err(), "nobody uses it");
+    assert!(caches.lister::<ConfigMap>().is_err(), "it is not used");
     assert_eq!(caches.check(), Ok(()), "nor misses it");
-    // What is kept is kept once, and let go of once.
+    // A kept kind is kept once, and released once.
     let view = View::<ConfigMap>::typed();
     for _ in 0..3 {
         caches.keep(&view).unwrap();
@@ -273,7 +273,7 @@ async fn the_function_of_an_index_may_use_the_caches() {
     };
     caches.add_index(&view, "state", named).unwrap();
     assert_eq!(lister.by_index("state", "cached").unwrap().len(), 1);
-    // One that is refused does not stand in the way of another.
+    // A refused one does not affect another.
     assert!(caches.add_index(&view, "state", |_| Vec::new()).is_err());
     assert_eq!(lister.by_index("state", "cached").unwrap().len(), 1);
     caches.stop().await;
@@ -329,6 +329,14 @@ async fn an_index_may_be_added_again_if_it_is_certainly_the_same() {
         caches.add_label_index(view.kind(), "app").unwrap();
         let added = caches.add_index(&view, "captured", capturing(&captured));
         assert_eq!(added.is_ok(), round == 0, "what it captured may differ");
+        if let Err(error) = added {
+            let text = error.to_string();
+            assert!(
+                text.contains("ConfigMap") && text.contains("\"captured\""),
+                "{text}"
+            );
+            assert!(text.contains("closure that captures nothing"), "{text}");
+        }
         caches.start();
         lister.wait_synced(SOON).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! How a reader sees a kind, whatever the form it is stored in.
+//! A reader's view of a kind, independent of the stored form.
 
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
@@ -13,25 +13,25 @@ use super::Kind;
 use super::store::{Make, Store, make};
 use crate::client::Object;
 
-/// A kind as a reader or a handler wants to see it: its objects as `V`.
+/// The form in which a reader or a handler gets a kind: its objects as `V`.
 ///
 /// All views of a kind share one store and one watch where the store's form allows:
 ///
 /// | stored as | [typed](View::typed) | [dynamic](View::dynamic) | [metadata](View::metadata) |
 /// |---|---|---|---|
-/// | the type | shared, free | converted through JSON on each read: what the type does not know is absent | cloned on each read |
+/// | the type | shared, free | converted through JSON on each read: fields outside the type are absent | cloned on each read |
 /// | [compact](super::StoreForm::Compact) | decoded on each read, or from its cache | decoded on each read, all fields | decoded on each read |
 /// | a dynamic object | converted through JSON on each read | shared, free | cloned on each read |
 /// | [metadata](super::StoreForm::Metadata) | refused | refused | shared, free |
 ///
-/// Which form a kind gets: the one that [`CacheOptions`](super::CacheOptions) name, else the least that serves all
-/// who asked before the start. Where a store that runs cannot serve who comes later (metadata only, and now the type
-/// is wanted), the kind gets a second store and a second watch, and a log line says which option avoids that.
+/// The form of a kind is that of [`CacheOptions`](super::CacheOptions), else the least that serves all views requested
+/// before the start. Where a running store cannot serve a later view (metadata only, and now the type is needed), the
+/// kind gets a second store and a second watch, and a log line names the option that avoids that.
 pub struct View<V> {
     pub(super) kind: Kind,
     pub(super) need: Need,
     pub(super) make: Make,
-    /// The Rust type that the made store is of.
+    /// The Rust type of the store.
     pub(super) model: TypeId,
     convert: Convert<V>,
     lend: Lend<V>,
@@ -39,21 +39,21 @@ pub struct View<V> {
 
 /// Makes an object of an entry.
 type Convert<V> = fn(&Kind, Arc<dyn Row>) -> Result<Arc<V>, ViewError>;
-/// Shows an object that is made of an entry, or is one.
+/// Lends an object that is made of an entry, or is one.
 type Lend<V> = fn(&Kind, &dyn Row, &mut dyn FnMut(&V)) -> Result<(), ViewError>;
 
-/// How much of an object a view needs. In the order of what is more.
+/// The part of an object that a view needs, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Need {
     Metadata,
-    /// All of it, as whatever type.
+    /// All of it, as any type.
     Dynamic,
     /// All of it, as the view's type.
     Typed,
 }
 
 /// An entry of a store, its form erased.
-pub(super) trait Row: Send + Sync + 'static {
+pub(crate) trait Row: Send + Sync + 'static {
     fn metadata(&self) -> Result<Cow<'_, ObjectMeta>, ViewError>;
     fn dynamic(&self) -> Result<DynamicObject, ViewError>;
     fn any(&self) -> &dyn Any;
@@ -86,7 +86,7 @@ impl<K: Object> View<K> {
     pub fn typed() -> Self {
         Self {
             kind: Kind::of::<K>(),
-            // `PartialObjectMeta<T>` is a type like another, of which the server sends no more than metadata.
+            // `PartialObjectMeta<T>` is a type like another, for which the server sends metadata only.
             need: if K::metadata_api() {
                 Need::Metadata
             } else {
@@ -117,7 +117,7 @@ impl<K: Object> View<K> {
 }
 
 impl<K: Object> View<PartialObjectMeta<K>> {
-    /// No more of the objects than their metadata. If nobody needs more, no more is asked of the server, nor stored.
+    /// Only the metadata of the objects. If no view needs more, requests and the store are limited to it.
     #[must_use]
     pub fn metadata() -> Self {
         Self::metadata_as(Kind::of::<K>(), make::<K>)
@@ -125,7 +125,7 @@ impl<K: Object> View<PartialObjectMeta<K>> {
 }
 
 impl View<PartialObjectMeta<DynamicObject>> {
-    /// No more of the objects than their metadata, of a kind that is known when the program runs.
+    /// Only the metadata of the objects, of a kind known when the program runs.
     #[must_use]
     pub fn metadata_of(kind: &Kind) -> Self {
         Self::metadata_as(kind.clone(), make::<DynamicObject>)
@@ -161,7 +161,7 @@ where
 }
 
 impl View<DynamicObject> {
-    /// The objects without a Rust type, of a kind that is known when the program runs.
+    /// The objects without a Rust type, of a kind known when the program runs.
     #[must_use]
     pub fn dynamic(kind: &Kind) -> Self {
         Self {
@@ -199,18 +199,18 @@ impl<V> View<V> {
         model == self.model || model == TypeId::of::<DynamicObject>()
     }
 
-    /// The object as the view shows it.
+    /// The object in the view's form.
     pub(super) fn of(&self, row: Arc<dyn Row>) -> Result<Arc<V>, ViewError> {
         (self.convert)(&self.kind, row)
     }
 
-    /// The object of a row of `store` as the view shows it. One that cannot be shown so is counted there.
+    /// The object of a row of `store` in the view's form. The store counts objects that do not convert.
     pub(super) fn of_store(
         &self,
         store: &dyn Store,
         row: Arc<dyn Row>,
     ) -> Result<Arc<V>, ViewError> {
-        // A store of the type has counted what is none.
+        // A store of the type has counted those that do not decode.
         if self.need != Need::Typed || store.model() == self.model {
             return self.of(row);
         }
@@ -221,7 +221,7 @@ impl<V> View<V> {
         shown
     }
 
-    /// Shows `read` the object.
+    /// Calls `read` with the object.
     pub(super) fn show(&self, row: &dyn Row, read: &mut dyn FnMut(&V)) -> Result<(), ViewError> {
         (self.lend)(&self.kind, row, read)
     }
@@ -259,12 +259,12 @@ fn partial<K>(kind: &Kind, metadata: ObjectMeta) -> PartialObjectMeta<K> {
 
 fn dynamic(kind: &Kind, row: &dyn Row) -> Result<DynamicObject, ViewError> {
     let mut object = row.dynamic()?;
-    // Items of lists come without.
+    // Items of lists come without types.
     object.types.get_or_insert_with(|| types(kind));
     Ok(object)
 }
 
-/// A type from a store of another one, through JSON.
+/// An object from a store of another type, through JSON.
 fn from_row<K: Object>(kind: &Kind, row: &dyn Row) -> Result<K, ViewError> {
     let undecodable = |error: serde_json::Error| ViewError::Undecodable {
         view: "type",

@@ -1,4 +1,4 @@
-//! What is asked of the server is what the options come to.
+//! The requests to the server follow the options.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn line(path: &str, labels: &str, fields: &str) -> String {
     format!("{path} labels={labels} fields={fields}")
 }
 
-/// What the lists and watches of a kind asked for.
+/// The parameters of the lists and watches of a kind.
 pub(super) fn sent(cluster: &Cluster, kind: &Kind) -> BTreeSet<String> {
     let requests = cluster.server.requests().all();
     let asked = requests.iter().filter(|request| {
@@ -71,7 +71,7 @@ pub(super) fn sent(cluster: &Cluster, kind: &Kind) -> BTreeSet<String> {
         .collect()
 }
 
-/// What they ask for by the options.
+/// Their parameters by the options.
 pub(super) fn wanted(caches: &Caches, kind: &Kind) -> BTreeSet<String> {
     let endpoint = Endpoint::for_type::<kube_core::DynamicObject>(kind.resource());
     let places = caches.resolved(kind).unwrap();
@@ -296,7 +296,7 @@ async fn lists_and_watches_ask_for_what_the_options_come_to_and_the_store_holds_
         let lister = caches.keep(&View::<ConfigMap>::typed()).unwrap();
         caches.start();
         lister.wait_synced(SOON).await.unwrap();
-        // Something changes, and every watch is begun anew.
+        // An object changes, and every watch begins again.
         tokio::time::sleep(SOON).await;
         cluster.server.close_watches();
         tokio::time::sleep(SOON).await;
@@ -325,7 +325,7 @@ async fn kinds_without_namespaces_are_cached_whole_beside_those_of_some_namespac
     let whole = line("/api/v1/nodes", "", "");
     assert_eq!(sent(&cluster, &kind), BTreeSet::from([whole]));
     assert_eq!(wanted(&caches, &kind), sent(&cluster, &kind));
-    // The namespace of the key means nothing.
+    // The namespace of the key is ignored.
     let key = reeve_informer::ObjectKey::namespaced("red", "n");
     assert!(nodes.get(&key).unwrap().is_some());
     assert_eq!(nodes.list().unwrap().len(), 1);
@@ -366,8 +366,8 @@ async fn namespaces_change_while_handlers_watch() {
         .for_kind::<ConfigMap>(KindOptions::new());
     let caches = cluster.caches_with(options);
     let view = View::<ConfigMap>::typed();
-    let told = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
-    let noted = std::sync::Arc::clone(&told);
+    let reported = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let noted = std::sync::Arc::clone(&reported);
     let handler = caches
         .add_handler(&view, "handler", move |event| {
             let sign = match &event {
@@ -379,9 +379,9 @@ async fn namespaces_change_while_handlers_watch() {
         })
         .unwrap();
     let take = || {
-        let mut told = std::mem::take(&mut *told.lock());
-        told.sort();
-        told.join(" ")
+        let mut reported = std::mem::take(&mut *reported.lock());
+        reported.sort();
+        reported.join(" ")
     };
     caches.start();
     handler.wait_synced().await;
@@ -396,7 +396,7 @@ async fn namespaces_change_while_handlers_watch() {
         maps.namespace("blue"),
         Err(ReadError::Namespace { .. })
     ));
-    // What the options say of it holds when it comes back.
+    // Its options hold when it comes back.
     assert!(namespaces.insert("blue"));
     maps.wait_synced(SOON).await.unwrap();
     tokio::time::sleep(SOON).await;
@@ -487,7 +487,7 @@ async fn forms_convert_for_readers_or_fail_with_the_option() {
         if form == StoreForm::Metadata {
             assert_eq!(
                 typed.unwrap_err().to_string(),
-                "the options store only metadata of ConfigMap (v1), and all of it is asked for: store it as \
+                "the options store only metadata of ConfigMap (v1), but all of it is requested: store it as \
                  StoreForm::Typed or StoreForm::Compact in CacheOptions, or watch its metadata"
             );
             assert!(dynamic.is_err());

@@ -1,4 +1,4 @@
-//! How long failed requests wait by default.
+//! The default back-off of failed requests.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use reeve_workqueue::{Delay, Failure, ItemExponentialFailure, RateLimiter};
 
 use crate::reconcile::{OUTAGE, RATE_LIMITED, RequestKey};
 
-/// The longest back-off of a request after an [outage](crate::reconcile::Error::outage), by default. A server that is
-/// back after hours of failure is used again within a minute.
+/// The longest default back-off of a request after an [outage](crate::reconcile::Error::outage). A server that
+/// recovers after hours is used again within a minute.
 pub const OUTAGE_BACK_OFF: Duration = Duration::from_secs(60);
 
-/// 5 ms · 2ⁿ up to 1000 s after failures of the request's own, as in controller-runtime, and up to
-/// [`OUTAGE_BACK_OFF`] after outages. Outages do not lengthen the back-off of failures that follow them.
+/// 5 ms · 2ⁿ: up to 1000 s after failures of the request itself, as in controller-runtime, and up to
+/// [`OUTAGE_BACK_OFF`] after outages. Outages do not lengthen the back-off of later failures.
 pub(super) struct BackOff<R> {
     own: ItemExponentialFailure,
-    /// How many failures of an item in a row were outages.
+    /// Outages among an item's failures in a row.
     outages: Mutex<HashMap<R, u32>>,
 }
 

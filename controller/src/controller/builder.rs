@@ -1,4 +1,4 @@
-//! How a controller is put together.
+//! The builder of a controller.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,23 +21,23 @@ use crate::predicate::{Filter, Predicate};
 use crate::reconcile::{Error, Reconciler, Request, RequestKey};
 use crate::source::Source;
 
-/// What is wrong with a controller.
+/// An error of building a controller.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
     /// It has no name.
-    #[error("a controller needs a name")]
+    #[error("controller has no name")]
     NoName,
-    /// Nothing would ever ask it to reconcile.
+    /// Without a watch or a source it would never reconcile.
     #[error(
-        "the controller {0} watches nothing: say for_kind, owns, watches or watches_source before complete"
+        "controller {0} watches nothing; call for_kind, owns, watches or watches_source before complete"
     )]
     NoWatch(String),
     /// It has no workers.
-    #[error("the controller {0} needs at least one worker")]
+    #[error("controller {0} has no workers; set at least one")]
     NoWorkers(String),
-    /// It is to run on every replica, and to have a lease.
-    #[error("the controller {0} has a lease and no leader election: say one of them")]
+    /// A lease of its own contradicts a run on every replica.
+    #[error("controller {0} has a lease but no leader election; set one of them only")]
     LeaseWithoutElection(String),
 }
 
@@ -45,7 +45,7 @@ pub enum BuildError {
 #[derive(Clone, Copy, Debug)]
 pub enum NoWatch {}
 
-/// The type of a builder that is for a kind: there is one at most.
+/// The type of a builder for a kind, of which there is one at most.
 #[derive(Clone, Copy, Debug)]
 pub enum OneKind {}
 
@@ -54,12 +54,12 @@ type Open<R, K> = Box<dyn FnOnce(Vec<Box<dyn Predicate<K>>>, bool) -> AnyWatch<R
 /// Sets up the queue's limiter.
 type Limit<R> = Box<dyn FnOnce(reeve_workqueue::Builder<R>) -> reeve_workqueue::Builder<R> + Send>;
 
-/// Puts a controller together. `K` is the type of the last watch, to which [`Builder::with_predicate`] applies; `F`
-/// says whether it is for a kind ([`Builder::for_kind`]).
+/// Builds a controller. `K` is the type of the last watch, to which [`Builder::with_predicate`] applies; `F` is
+/// [`OneKind`] if it is for a kind ([`Builder::for_kind`]).
 ///
-/// What cannot be does not compile: two kinds to be for, [`Builder::owns`] without one, either of them with requests
-/// that are not object keys, a predicate of another type than the watch, what is said of a watch before there is one, a
-/// reconciler twice or none.
+/// Invalid combinations do not compile: a second [`Builder::for_kind`], [`Builder::owns`] without one, either of them
+/// with requests that are not object keys, a predicate of another type than the watch, options of a watch before the
+/// first watch, two reconcilers or none.
 #[must_use = "a builder does nothing until `complete` is called and the controller is added to a manager"]
 pub struct Builder<R: RequestKey, K = NoWatch, F = NoWatch> {
     name: String,
@@ -74,7 +74,7 @@ pub struct Builder<R: RequestKey, K = NoWatch, F = NoWatch> {
     marker: PhantomData<fn() -> F>,
 }
 
-/// What was said, and `None` where the manager's [`Defaults`](super::Defaults) count.
+/// The settings of the builder; `None` where the manager's [`Defaults`](super::Defaults) apply.
 pub(super) struct Settings<R> {
     pub(super) workers: Option<usize>,
     pub(super) timeout: Option<Duration>,
@@ -135,7 +135,7 @@ impl<K: 'static> Builder<Request, K, NoWatch> {
 }
 
 impl<K: 'static> Builder<Request, K, OneKind> {
-    /// Watches the objects of kind `N` and requests the object of the kind of [`Builder::for_kind`] that controls each
+    /// Watches the objects of kind `N` and requests each one's controller of the kind of [`Builder::for_kind`]
     /// (controller-runtime: `Owns`).
     pub fn owns<N: Object>(self) -> Builder<Request, N, OneKind> {
         self.owns_view(View::<N>::typed())
@@ -155,26 +155,26 @@ impl<K: 'static> Builder<Request, K, OneKind> {
     }
 
     fn owner(&self) -> ForOwner {
-        // There is one: the type says so.
+        // The type `OneKind` guarantees a kind.
         match &self.kind {
             Some(kind) => for_owner_of(kind),
-            None => unreachable!("a builder for a kind knows the kind"),
+            None => unreachable!("a builder of type OneKind has a kind"),
         }
     }
 }
 
-/// What is said of the last watch.
+/// Options of the last watch.
 impl<R: RequestKey, K: Watched, F> Builder<R, K, F> {
-    /// Handles only events of the last named kind that `predicate` allows. Several must all allow it.
+    /// Handles only events of the last watch that `predicate` allows. With several predicates, all must allow an event.
     pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self {
         self.predicates.push(Box::new(predicate));
         self
     }
 
-    /// Starts without the last named kind while the server does not have it, as before its CRD is installed, and takes
-    /// its objects up when it appears. A kind that is there and cannot be read is waited for all the same.
+    /// Starts without the kind of the last watch while the server does not have it, as before its CRD is installed, and
+    /// follows its objects when it appears. The start still waits for a kind that exists and cannot be read.
     ///
-    /// A server that lacks the kind is asked again with growing delays, a minute at most.
+    /// The kind is checked again with growing delays, a minute at most.
     pub fn optional(mut self) -> Self {
         self.optional = true;
         self
@@ -198,8 +198,8 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     }
 
     /// As [`Builder::watches_view`], in another cluster
-    /// ([`Manager::add_cluster`](crate::Manager::add_cluster)). Requests do not tell clusters apart unless they are of a
-    /// type that does.
+    /// ([`Manager::add_cluster`](crate::Manager::add_cluster)). Requests do not distinguish clusters unless their type
+    /// does.
     pub fn watches_in<V: Watched>(
         self,
         cluster: &Cluster,
@@ -210,8 +210,8 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         self.watches_with(view, handler, Some(caches))
     }
 
-    /// Handles only events that `filter` allows, of every kind that is watched, whether it was named before or after;
-    /// not the requests of [`Builder::watches_source`]. Several must all allow it, and the predicates of the watch
+    /// Handles only events that `filter` allows, of all watches, added before or after; it does not apply to
+    /// [`Builder::watches_source`]. All filters and the predicates of the watch must allow an event
     /// (controller-runtime: `WithEventFilter`).
     pub fn with_event_filter(mut self, filter: impl Filter) -> Self {
         self.filters.push(Box::new(filter));
@@ -221,20 +221,19 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     /// Takes requests from a source, too: a [`source::channel`](crate::source::channel), a timer, any stream, or a
     /// [`Source`] that may fail. Predicates do not apply to it, and the queue holds each request once.
     ///
-    /// It is read while this replica leads, or from the start with [`Builder::warm_up`]. A standby takes nothing from
-    /// it, so that a full channel holds up its sender ([more](crate::source#on-a-standby)).
+    /// The source is read while this replica leads, or from the start with [`Builder::warm_up`]. A standby does not
+    /// read it, so a full channel blocks its sender ([more](crate::source#on-a-standby)).
     ///
-    /// A stream that ends, fails or panics degrades this controller, which says so in readiness
-    /// ([how](crate::source#when-a-source-fails)). Of one whose end is no fault, that is to be said:
-    /// `Source::from(stream).finite()`.
+    /// A stream that ends, fails or panics degrades this controller, which readiness reports
+    /// ([how](crate::source#when-a-source-fails)). If its end is not a fault, use `Source::from(stream).finite()`.
     pub fn watches_source(mut self, source: impl Into<Source<R>>) -> Self {
         self.sources.push(source.into());
         self
     }
 
-    /// Registers the handlers and reads the sources at the start and not when this replica leads, so that a standby has
-    /// its queue filled when it takes over (controller-runtime: `EnableWarmup`); as the manager's [`Defaults`](super::Defaults) say, or not.
-    /// Without leader election it changes nothing.
+    /// Registers the handlers and reads the sources at the start and not when this replica leads, so that the queue of
+    /// a standby is filled when it takes over (controller-runtime: `EnableWarmup`). Default: that of the manager's
+    /// [`Defaults`](super::Defaults), else off. Without leader election it has no effect.
     ///
     /// The queue of a standby then grows with the number of objects, each once, and with every distinct request of a
     /// source: not for a source of messages that only one replica gets.
@@ -243,27 +242,29 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         self
     }
 
-    /// Reconciles this many requests at once; as the manager's [`Defaults`](super::Defaults) say, or 1. One request is never reconciled twice at once.
+    /// Reconciles this many requests at once, never one request twice. Default: the manager's
+    /// [`Defaults`](super::Defaults), else 1.
     pub fn workers(mut self, workers: usize) -> Self {
         self.settings.workers = Some(workers);
         self
     }
 
-    /// Cuts a reconcile off after this long, and tries it again; no limit unless said.
+    /// Drops a reconcile after this time, and tries it again. Default: the manager's [`Defaults`](super::Defaults),
+    /// else no limit.
     pub fn reconcile_timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = Some(timeout);
         self
     }
 
-    /// How long a request waits for the caches to show what its last reconcile wrote, [`OWN_WRITES_TIMEOUT`] unless
-    /// said; after that it is reconciled all the same, and counted. Zero does not wait at all. Writes to [another
-    /// cluster](crate::Context::client_of) are waited for in its caches.
+    /// Limits the wait of a request for the caches to show the writes of its last reconcile. Default:
+    /// [`OWN_WRITES_TIMEOUT`]. After that it is reconciled all the same, and counted. Zero does not wait at all. Writes
+    /// to [another cluster](crate::Context::client_of) are awaited in its caches.
     ///
-    /// An object that a reconcile made may be deleted before any watch tells of it: when lists are made again, neither
-    /// its creation nor its deletion is an event. So each written object that the cache does not hold although it has
-    /// come to the version of the write is asked for at the server, once, eight a second at most. Is it gone, the
-    /// request is reconciled again, for the reason "own object gone". That needs the right to `get` the kind, and is
-    /// not done with a time-out of zero.
+    /// An object that a reconcile created may be deleted before any watch shows it: after a new list, neither its
+    /// creation nor its deletion is an event. So each written object that the cache does not hold, although the cache
+    /// has reached the version of the write, is read from the server once. These reads and those after lost answers are
+    /// queued, at most eight a second for each cluster. If the object is gone, the request is reconciled again, with
+    /// the reason "own object gone". This needs the right to `get` the kind. A time-out of zero turns it off.
     pub fn own_writes_timeout(mut self, timeout: Duration) -> Self {
         self.settings.own_writes = (!timeout.is_zero()).then_some(timeout);
         self
@@ -275,46 +276,49 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         self
     }
 
-    /// Runs on the leader only, also where the manager's [`Defaults`](super::Defaults) say every replica
-    /// (controller-runtime: `NeedLeaderElection`). Of this and [`Builder::without_leader_election`] the last one counts.
+    /// Runs on the leader only, also if the manager's [`Defaults`](super::Defaults) set every replica
+    /// (controller-runtime: `NeedLeaderElection`). The last call of this and [`Builder::without_leader_election`]
+    /// counts.
     pub fn with_leader_election(mut self) -> Self {
         self.settings.needs_leader_election = Some(true);
         self
     }
 
-    /// Leads by a lease of its own instead of the manager's, so that replicas share the work: one leads this
-    /// controller, another that. No two controllers of a manager may have leases of one name. Whatever the manager's
-    /// [`Defaults`](super::Defaults) say, it then runs on the leader only.
+    /// Uses a lease of its own instead of the manager's, so that replicas share the work: one leads this controller,
+    /// another that. No two controllers of a manager may have leases of one name. It then runs on the leader only,
+    /// regardless of the manager's [`Defaults`](super::Defaults).
     ///
-    /// Stopped alone, the controller gives its lease up, and another replica leads it. When it loses the lease, what its
-    /// workers are at is dropped at once, and it stands by and contends again, its caches warm, while the other
+    /// Stopped alone, the controller releases its lease, and another replica leads it. When it loses the lease, its
+    /// running reconciles are dropped at once, and it stands by and contends again, its caches warm, while the other
     /// controllers go on; losing the manager's lease ends the manager. Meanwhile its sources are not read, unless it
-    /// [warms up](Builder::warm_up). When it leads again it is told of every object.
-    /// Meanwhile its queue keeps what was not done, for no watch names the requests of sources and timers again; so
-    /// `workqueue_depth` of a standby is what it would begin with.
+    /// [warms up](Builder::warm_up). When it leads again, its handlers receive every object.
+    /// Its queue keeps the open requests meanwhile, because no watch delivers those of sources and timers again; so
+    /// `workqueue_depth` of a standby counts the requests that it would begin with.
     pub fn lease(mut self, options: leader_election::Options) -> Self {
         self.settings.lease = Some(options);
         self
     }
 
-    /// Sets how long failed requests wait. The default is 5 ms · 2ⁿ for each request by itself: up to 1000 s after its
-    /// own errors ([`ItemExponentialFailure`](reeve_workqueue::ItemExponentialFailure); controller-runtime with its priority queue), and up to
-    /// [`OUTAGE_BACK_OFF`](super::OUTAGE_BACK_OFF), a minute, after [outages](Error::outage), so that a server that comes
-    /// back after hours is used again within a minute. Outages do not lengthen the back-off of later errors.
+    /// Sets the back-off of failed requests. The default is 5 ms · 2ⁿ for each request by itself: up to 1000 s after
+    /// its own errors ([`ItemExponentialFailure`](reeve_workqueue::ItemExponentialFailure); controller-runtime with its
+    /// priority queue), and up to [`OUTAGE_BACK_OFF`](super::OUTAGE_BACK_OFF), a minute, after
+    /// [outages](Error::outage), so that a server that recovers after hours is used again within a minute. Outages do
+    /// not lengthen the back-off of later errors.
     ///
-    /// A limiter that is set here decides alone. [`Failure::cause`](reeve_workqueue::Failure::cause) tells it `outage` and
-    /// `rate limited` from other errors. [`reeve_workqueue::default_controller_rate_limiter`] adds a bucket of ten retries
-    /// a second for all requests together, as client-go has it: for reconciles that must not overrun what they all call.
+    /// A limiter that is set here replaces the default. [`Failure::cause`](reeve_workqueue::Failure::cause)
+    /// distinguishes `outage` and `rate limited` from other errors.
+    /// [`reeve_workqueue::default_controller_rate_limiter`] adds client-go's bucket of ten retries a second for all
+    /// requests together, for reconciles that must not overrun a common service.
     pub fn rate_limiter(mut self, limiter: impl RateLimiter<R>) -> Self {
         self.settings.limit = Some(Box::new(move |queue| queue.rate_limiter(limiter)));
         self
     }
 
-    /// Reconciles one request no more often than every `interval`, whatever asks for it: the first change is handled at
-    /// once, those that come within `interval` of that together at its end. None unless said; zero is none. For work
-    /// that is expensive, not for work that is urgent.
+    /// Reconciles one request at most once every `interval`, from any source: the first change is handled at once,
+    /// changes within `interval` of that together at its end. Default: zero, no interval. For work that is expensive,
+    /// not for work that is urgent.
     ///
-    /// It counts from the begin of one reconcile to that of the next, so retries and
+    /// The interval counts from the begin of one reconcile to that of the next, so retries and
     /// [`Outcome::requeue_after`](crate::Outcome::requeue_after) wait that long at least, too
     /// ([`reeve_workqueue::Builder::min_interval`]). A request that is held back because its
     /// [own writes](Builder::own_writes_timeout) are not shown yet waits for those alone when the interval is over.
@@ -323,45 +327,44 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
         self
     }
 
-    /// Gives a request up that has failed more often than this in a row: after the first try and `retries` more it is
-    /// left alone until something changes, its failures are forgotten, and `told` is called with it and the last error.
-    /// Never unless said. An [`Outcome::retry`](crate::Outcome::retry) counts as a failure, but never is the last.
+    /// Gives up a request that has failed more than `retries` times in a row: it is not tried again until something
+    /// changes, its failures are forgotten, and `on_give_up` is called with it and the last error. Default: never. An
+    /// [`Outcome::retry`](crate::Outcome::retry) counts as a failure, but is never the last.
     ///
-    /// Only failures count that may be the request's fault. Not counted is an [outage](Error::outage): the API server
-    /// cannot be reached, does not answer in time, answers 408, 429 or 5xx, or asks to wait; a cache is not filled; the
-    /// lease is lost. Such a request is tried for as long as it takes, its back-off growing up to a minute, for when the
-    /// server is back no event would bring it back. A [time-out of the reconcile](Builder::reconcile_timeout) counts,
-    /// whatever it waited for.
+    /// Only failures that may be the request's fault count. An [outage](Error::outage) does not: the API server cannot
+    /// be reached, does not answer in time, answers 408, 429 or 5xx, or sets a retry delay; a cache is not filled; the
+    /// lease is lost. Such a request is tried without limit, with a back-off of up to a minute, because no event would
+    /// requeue it when the server is back. A [time-out of the reconcile](Builder::reconcile_timeout) always counts.
     ///
-    /// `told` runs where the request was reconciled: it does not wait.
+    /// `on_give_up` runs on the worker: it must not block.
     pub fn max_retries(
         mut self,
         retries: u32,
-        told: impl Fn(&R, &Error) + Send + Sync + 'static,
+        on_give_up: impl Fn(&R, &Error) + Send + Sync + 'static,
     ) -> Self {
-        self.settings.give_up = Some(GiveUp::new(retries, Box::new(told)));
+        self.settings.give_up = Some(GiveUp::new(retries, Box::new(on_give_up)));
         self
     }
 
     /// Fails, and the manager with it, when its caches are not filled this long after it could have started its workers
-    /// (controller-runtime: `CacheSyncTimeout`, 2 minutes there). Unless said it waits, says why, and lets the other
-    /// controllers work.
+    /// (controller-runtime: `CacheSyncTimeout`, 2 minutes there). By default it waits and logs the cause, and the other
+    /// controllers go on.
     pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
         self.settings.sync_timeout = Some(timeout);
         self
     }
 
-    /// Lets a panic in a reconcile bring the manager down (controller-runtime: `RecoverPanic` false), or not, when it
-    /// costs one try of one request. As the manager's [`Defaults`](super::Defaults) say, or not.
+    /// With `true`, a panic in a reconcile stops the manager (controller-runtime: `RecoverPanic` false); with `false`
+    /// it costs one try of one request. Default: that of the manager's [`Defaults`](super::Defaults), else `false`.
     pub fn propagate_panics(mut self, propagate: bool) -> Self {
         self.settings.propagate_panics = Some(propagate);
         self
     }
 
-    /// Finishes the controller.
+    /// Builds the controller.
     ///
     /// # Errors
-    /// When it has no name, no worker, or nothing to watch; or a lease without leader election.
+    /// When it has no name, no worker, no watch and no source, or a lease without leader election.
     pub fn complete(self, reconciler: impl Reconciler<R>) -> Result<Controller, BuildError> {
         let Builder {
             name,

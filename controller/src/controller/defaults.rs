@@ -1,11 +1,11 @@
-//! What the controllers of a manager do unless they say otherwise.
+//! Default settings for the controllers of a manager.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::cache::Kind;
 
-/// What the controllers of a manager do unless they say otherwise (controller-runtime: `config.Controller`). See
+/// Default settings for the controllers of a manager (controller-runtime: `config.Controller`). See
 /// [`Builder::controllers`](crate::manager::Builder::controllers).
 #[derive(Clone, Debug, Default)]
 pub struct Defaults {
@@ -35,7 +35,7 @@ impl Defaults {
     }
 
     /// The workers of the controllers [for](super::Builder::for_kind) a kind, called `Kind.group`: `ReplicaSet.apps`,
-    /// `ConfigMap`. What a controller says itself goes before this, and this before [`Defaults::workers`]
+    /// `ConfigMap`. The controller's own setting overrides this, and this overrides [`Defaults::workers`]
     /// (controller-runtime: `GroupKindConcurrency`).
     #[must_use]
     pub fn group_kind_concurrency(mut self, kind: impl Into<String>, workers: usize) -> Self {
@@ -83,7 +83,7 @@ impl Defaults {
         !self.every_replica
     }
 
-    /// How many workers a controller has that says `own`, and is for `kind`. One at least.
+    /// The number of workers of a controller for `kind` with the setting `own`. At least one.
     pub(super) fn workers_of(&self, own: Option<usize>, kind: Option<&Kind>) -> usize {
         let of_kind = || {
             let resource = kind?.resource();
@@ -114,7 +114,7 @@ mod tests {
         let (replica_sets, maps) = (Kind::of::<ReplicaSet>(), Kind::of::<ConfigMap>());
         let secrets = Kind::of::<Secret>();
         for (case, defaults, own, kind, expected) in [
-            ("nobody says", &Defaults::new(), None, None, 1),
+            ("no setting", &Defaults::new(), None, None, 1),
             ("the manager", &set, None, None, 2),
             ("the kind", &set, None, Some(&replica_sets), 3),
             ("a kind of the core group", &set, None, Some(&maps), 4),

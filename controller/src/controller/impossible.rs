@@ -1,6 +1,6 @@
-//! What a builder does not let anyone say, tried by the tests of the documentation.
+//! Invalid uses of a builder, each proven not to compile by a documentation test.
 
-/// What does not compile, each beside what differs from it in one thing and does.
+/// Code that does not compile, each beside code that differs in one thing and compiles.
 ///
 /// ```compile_fail,E0599
 /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -15,7 +15,7 @@
 /// ```compile_fail,E0599
 /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 /// # use reeve_controller::Controller;
-/// let _ = Controller::builder("nobody's").owns::<Secret>();
+/// let _ = Controller::builder("no kind").owns::<Secret>();
 /// ```
 /// ```
 /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};

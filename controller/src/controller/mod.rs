@@ -5,7 +5,9 @@ mod builder;
 mod defaults;
 #[cfg(doctest)]
 mod impossible;
-mod own_writes;
+mod late_watch;
+mod member;
+mod panics;
 mod reading;
 mod run;
 mod settle;
@@ -21,43 +23,42 @@ use std::fmt;
 
 use reeve_clock::Clock;
 
+pub use crate::lifecycle::WatchError;
 pub use back_off::OUTAGE_BACK_OFF;
 pub use builder::{BuildError, Builder, NoWatch, OneKind};
 pub use defaults::Defaults;
 pub use reeve_workqueue::LOW_PRIORITY;
 pub use watch::Watch;
 pub use watch_handle::{WatchGuard, WatchHandle};
-pub use watching::WatchError;
-pub(crate) use watching::{Id, Late};
 
 use crate::cache::{CacheError, Caches};
 use crate::client::Client;
 use crate::debug::Queues;
 use crate::events::Recorder;
 use crate::leader_election::{self, Fence, Term};
-use crate::manager::Runnable;
-use crate::manager::names::Name;
+use crate::lifecycle::Name;
+use crate::lifecycle::Runnable;
 use crate::metrics::Metrics;
 use crate::reconcile::{Request, RequestKey};
 
-/// How long a key waits for its own writes to appear in the caches, unless a controller says otherwise.
+/// The default wait of a key for its own writes to appear in the caches.
 pub const OWN_WRITES_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A controller, ready to be added to a [`Manager`](crate::Manager).
 pub struct Controller {
     pub(crate) name: String,
-    /// `None`: as the manager says.
+    /// `None`: the manager's default.
     pub(crate) needs_leader_election: Option<bool>,
     /// A lease of its own.
     pub(crate) lease: Option<leader_election::Options>,
     pub(crate) prepare: Box<dyn FnOnce(Parts) -> Result<Runnable, CacheError> + Send>,
 }
 
-/// What a manager lends a controller.
+/// The parts of the manager that a controller uses.
 pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) client: Client,
-    /// That of its lease, if it has one.
+    /// The fence of its lease, if it elects.
     pub(crate) fence: Option<Fence>,
     pub(crate) caches: Caches,
     pub(crate) metrics: Metrics,
@@ -66,7 +67,7 @@ pub(crate) struct Parts {
     pub(crate) defaults: Defaults,
     /// Whether this replica leads; `None` for a controller that runs on every replica.
     pub(crate) term: Option<Term>,
-    /// Its name, taken for as long as it lives.
+    /// Its name, taken while it lives.
     pub(crate) name: Name,
 }
 

@@ -1,4 +1,4 @@
-//! One source of a controller: read while the controller may, and started again when it fails.
+//! One source of a controller: read while the controller reads its sources, and started again when it fails.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -10,65 +10,65 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::worker::text_of;
-use crate::manager::Unavailable;
+use super::panics::text_of;
+use crate::lifecycle::Unavailable;
 use crate::reconcile::RequestKey;
 use crate::source::{Requests, Source, Wanted};
 
-/// The first pause before a source is started again; each is twice the one before.
+/// The first pause before a source is started again. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest. A source that was read for so long begins with the first again.
+/// The longest pause. A source that was read for this time begins with the first pause again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Where a source is.
+/// The state of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Standing {
+enum SourceState {
     Starting,
     Reading,
-    /// It came to its end, which is no fault.
+    /// Ended, which is not a fault.
     Finished,
     Failed(Failure),
 }
 
-/// Why a source is not read.
+/// The cause for which a source is not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Failure {
-    /// What readiness and metrics say.
+    /// The class of the failure, for readiness and metrics.
     cause: &'static str,
     text: String,
 }
 
-/// How a source is doing, for who does not read it.
+/// The state of a source, shared with health, readiness and the wait of the workers.
 pub(super) struct Gauge {
     name: Arc<str>,
-    standing: watch::Sender<(Standing, bool)>,
+    state: watch::Sender<(SourceState, bool)>,
     /// Cancelled when the source is removed.
     removed: CancellationToken,
 }
 
-/// A source that is to be read.
+/// A source and its reader.
 pub(super) struct Reading<R> {
     source: Source<R>,
     gauge: Arc<Gauge>,
-    /// Its stream, once it was started.
+    /// Its stream, after the start.
     requests: Option<Requests<R>>,
 }
 
 // === impl Gauge ===
 
 impl Gauge {
-    /// Returns when the source was started for the first time, or is removed.
+    /// Returns when the source has started for the first time or is removed.
     pub(super) async fn started(&self) {
-        let mut standing = self.standing.subscribe();
+        let mut state = self.state.subscribe();
         tokio::select! {
             biased;
             () = self.removed.cancelled() => {}
-            // The sender lives in here.
-            _ = standing.wait_for(|(_, started)| *started) => {}
+            // The gauge owns the sender.
+            _ = state.wait_for(|(_, started)| *started) => {}
         }
     }
 
-    /// Has it not read any more.
+    /// Ends the reading.
     pub(super) fn remove(&self) {
         self.removed.cancel();
     }
@@ -78,18 +78,18 @@ impl Gauge {
     }
 
     pub(super) fn is_started(&self) -> bool {
-        self.standing.borrow().1
+        self.state.borrow().1
     }
 
-    /// Why it is not read.
+    /// The cause, if it is not read.
     pub(super) fn trouble(&self) -> Option<Unavailable> {
         if self.is_removed() {
             return None;
         }
-        let (cause, message) = match &self.standing.borrow().0 {
-            Standing::Reading | Standing::Finished => return None,
-            Standing::Starting => ("not started", format!("{}: being started", self.name)),
-            Standing::Failed(failure) => {
+        let (cause, message) = match &self.state.borrow().0 {
+            SourceState::Reading | SourceState::Finished => return None,
+            SourceState::Starting => ("not started", format!("{}: being started", self.name)),
+            SourceState::Failed(failure) => {
                 (failure.cause, format!("{}: {}", self.name, failure.text))
             }
         };
@@ -101,10 +101,10 @@ impl Gauge {
         })
     }
 
-    fn enter(&self, standing: Standing) {
-        self.standing.send_modify(|(current, started)| {
-            *started |= matches!(standing, Standing::Reading | Standing::Finished);
-            *current = standing;
+    fn enter(&self, state: SourceState) {
+        self.state.send_modify(|(current, started)| {
+            *started |= matches!(state, SourceState::Reading | SourceState::Finished);
+            *current = state;
         });
     }
 }
@@ -112,13 +112,13 @@ impl Gauge {
 // === impl Reading ===
 
 impl<R: RequestKey> Reading<R> {
-    /// `source`, which is called `source <number>` if it has no name.
+    /// A reading of `source`. Without a name it is called `source <number>`.
     pub(super) fn new(source: Source<R>, number: usize) -> Self {
         let name = source.name.clone();
         let name = name.unwrap_or_else(|| format!("source {number}"));
         let gauge = Arc::new(Gauge {
             name: name.into(),
-            standing: watch::Sender::new((Standing::Starting, false)),
+            state: watch::Sender::new((SourceState::Starting, false)),
             removed: CancellationToken::new(),
         });
         Self {
@@ -132,8 +132,8 @@ impl<R: RequestKey> Reading<R> {
         Arc::clone(&self.gauge)
     }
 
-    /// Moves its requests into `queue` while `reads` says so, until it ends and cannot be started again, is removed, or
-    /// `stop` comes. Returns its gauge if there is nothing to say of it any more.
+    /// Moves its requests into `queue` while `reads` is true, until it ends and cannot be started again, is removed, or
+    /// `stop` is cancelled. Returns its gauge if the source has finished.
     pub(super) async fn run(
         mut self,
         controller: &str,
@@ -165,44 +165,44 @@ impl<R: RequestKey> Reading<R> {
             () = ended => {}
             () = reading => {}
         }
-        let finished = gauge.standing.borrow().0 == Standing::Finished;
+        let finished = gauge.state.borrow().0 == SourceState::Finished;
         finished.then_some(gauge)
     }
 
-    /// It is not read for now. What can be started again is dropped: it may hold what others could work on.
+    /// Pauses the reading. A source that can be started again is dropped: it may hold messages for other replicas.
     fn rest(&mut self) {
         if self.source.restarts {
             self.requests = None;
-            self.gauge.enter(Standing::Starting);
+            self.gauge.enter(SourceState::Starting);
         }
     }
 
     /// Moves its requests into `queue`, until it ends and cannot be started again.
     async fn follow(&mut self, controller: &str, queue: &Queue<R>, stop: &CancellationToken) {
         let mut pause = FIRST_PAUSE;
-        let mut said: Option<Failure> = None;
+        let mut logged: Option<Failure> = None;
         loop {
             let begin = Instant::now();
             let read = AssertUnwindSafe(self.read(queue)).catch_unwind().await;
             self.requests = None;
             let failure = match read {
                 Ok(None) => return,
-                Ok(Some(Standing::Failed(failure))) => failure,
-                Ok(Some(standing)) => return self.gauge.enter(standing),
+                Ok(Some(SourceState::Failed(failure))) => failure,
+                Ok(Some(state)) => return self.gauge.enter(state),
                 Err(panic) => Failure {
                     cause: "source panicked",
                     text: format!("it panicked: {}", text_of(&*panic)),
                 },
             };
             if begin.elapsed() >= LONGEST_PAUSE {
-                (pause, said) = (FIRST_PAUSE, None);
+                (pause, logged) = (FIRST_PAUSE, None);
             }
-            // At the stop senders go in any order.
+            // At a stop senders are dropped in any order.
             if stop.is_cancelled() {
                 return;
             }
-            // A line for each cause, not for each try.
-            if said.as_ref() != Some(&failure) {
+            // One line for each cause, not for each try.
+            if logged.as_ref() != Some(&failure) {
                 let (source, cause) = (&*self.gauge.name, failure.cause);
                 let why = &failure.text;
                 tracing::warn!(
@@ -212,18 +212,18 @@ impl<R: RequestKey> Reading<R> {
                     why,
                     "a source of requests is not read"
                 );
-                said = Some(failure.clone());
+                logged = Some(failure.clone());
             }
-            self.gauge.enter(Standing::Failed(failure));
+            self.gauge.enter(SourceState::Failed(failure));
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
     /// Starts it and reads it to its end; `None` if it cannot be started any more.
-    async fn read(&mut self, queue: &Queue<R>) -> Option<Standing> {
+    async fn read(&mut self, queue: &Queue<R>) -> Option<SourceState> {
         let failed = |text| {
-            Some(Standing::Failed(Failure {
+            Some(SourceState::Failed(Failure {
                 cause: "source failed",
                 text,
             }))
@@ -235,7 +235,7 @@ impl<R: RequestKey> Reading<R> {
                 Err(error) => return failed(crate::error_chain(&*error).to_string()),
             },
         };
-        self.gauge.enter(Standing::Reading);
+        self.gauge.enter(SourceState::Reading);
         while let Some(wanted) = requests.next().await {
             let Wanted { request, priority } = match wanted {
                 Ok(wanted) => wanted,
@@ -247,13 +247,13 @@ impl<R: RequestKey> Reading<R> {
                 ..AddOptions::default()
             };
             queue.add_with(request, options);
-            // A stream that always has more leaves time to others.
+            // Yields to other tasks even if the stream is always ready.
             tokio::task::coop::consume_budget().await;
         }
         if self.source.finite {
-            return Some(Standing::Finished);
+            return Some(SourceState::Finished);
         }
-        Some(Standing::Failed(Failure {
+        Some(SourceState::Failed(Failure {
             cause: "source ended",
             text: "its stream ended, so it requests nothing any more".to_owned(),
         }))

@@ -1,4 +1,4 @@
-//! A controller at work: its sources, its handlers, its queue, and its workers when it may.
+//! The run of a controller: its sources, handlers and queue, and its workers while it leads.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,11 +12,10 @@ use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
 use super::builder::Settings;
-use super::own_writes::{OwnWrites, Place};
 use super::sync::Wait;
 use super::watch::{AnyWatch, Filters};
 use super::watching::Watching;
-use super::worker::{AnyReconciler, End, Workshop};
+use super::worker::{AnyReconciler, End, WorkerPool};
 use super::{Defaults, Parts};
 use crate::cache::{CacheError, Caches, Kind};
 use crate::client::Client;
@@ -24,16 +23,17 @@ use crate::context::Surroundings;
 use crate::debug::Registration;
 use crate::events::Recorder;
 use crate::leader_election::{Fence, Term};
-use crate::manager::names::Name;
-use crate::manager::{Inspect, Runnable, State, Ticket};
+use crate::lifecycle::Name;
+use crate::lifecycle::{Inspect, Runnable, State, Ticket};
 use crate::metrics::{ControllerMetrics, Series};
+use crate::own_writes::tracker::{OwnWrites, Place};
 use crate::reconcile::RequestKey;
 use crate::source::Source;
 
-/// Everything a controller is made of.
+/// All parts of a controller before its run.
 pub(super) struct Plan<R: RequestKey> {
     pub(super) name: String,
-    /// The kind of which it reconciles the objects, if it is for one.
+    /// The kind of the objects that it reconciles, if it is for one.
     pub(super) kind: Option<Kind>,
     pub(super) watches: Vec<AnyWatch<R>>,
     pub(super) filters: Filters,
@@ -45,18 +45,18 @@ pub(super) struct Plan<R: RequestKey> {
 // === impl Plan ===
 
 impl<R: RequestKey> Plan<R> {
-    /// Makes the queue, asks for the caches, and hands back what is to run.
+    /// Builds the queue, starts to fill the caches, and returns the runnable.
     ///
-    /// Handlers are registered and sources are read when this replica leads, and handlers are told of every object there
-    /// is then: a standby keeps its caches warm and its queue empty. With
-    /// [`Builder::warm_up`](super::Builder::warm_up) that is at the start. When a lease of its own is lost the workers
-    /// end, the handlers go, no source is read, and it waits to lead again; the queue and the caches stay.
+    /// Handlers are registered and sources are read when this replica leads, and handlers then receive every object: a
+    /// standby keeps its caches warm and its queue empty. With [`Builder::warm_up`](super::Builder::warm_up) both
+    /// happen at the start. When its own lease is lost, the workers end, the handlers are removed, no source is read,
+    /// and it waits to lead again; the queue and the caches stay.
     ///
     /// # Errors
-    /// When a kind cannot be cached as the controller wants it.
+    /// When a kind cannot be cached as the controller requires.
     pub(super) fn prepare(mut self, parts: Parts) -> Result<Runnable, CacheError> {
         let queue = self.queue(&parts);
-        // Also what goes wrong from here on leaves no series.
+        // From here on, an error leaves no series behind.
         let held = Held {
             _shown: parts.queues.add_at(&queue, parts.clock.clone()),
             series: parts.metrics.series(&self.name),
@@ -73,6 +73,7 @@ impl<R: RequestKey> Plan<R> {
             queue.clone(),
             parts.caches.clone(),
             self.filters,
+            metrics.watch_panics.clone(),
         );
         for watch in self.watches {
             watching.add(watch)?;
@@ -101,7 +102,7 @@ impl<R: RequestKey> Plan<R> {
             metrics,
         };
         let run = move |ticket, stop| prepared.run(ticket, stop);
-        Ok(Runnable::told(named, run).inspected_by(Some(inspect)))
+        Ok(Runnable::reporting(named, run).inspected_by(Some(inspect)))
     }
 
     fn queue(&mut self, parts: &Parts) -> Queue<R> {
@@ -118,7 +119,7 @@ impl<R: RequestKey> Plan<R> {
     }
 }
 
-/// A controller that is to run.
+/// A controller whose caches fill and that has not started.
 struct Prepared<R: RequestKey> {
     name: String,
     workers: usize,
@@ -137,7 +138,7 @@ struct Prepared<R: RequestKey> {
     held: Held,
 }
 
-/// What ends with a controller, in this order: who has its name next begins its own series.
+/// Registrations that end with a controller, in this order: the next controller of its name begins its own series.
 struct Held {
     _shown: Registration,
     series: Series,
@@ -147,7 +148,7 @@ struct Held {
 // === impl Prepared ===
 
 impl<R: RequestKey> Prepared<R> {
-    /// From the start of the controller to its end.
+    /// Runs the controller from its start to its end.
     async fn run(self, ticket: Arc<Ticket>, stop: CancellationToken) -> Result<(), BoxError> {
         let alone = Arc::clone(&ticket);
         let Self {
@@ -156,7 +157,7 @@ impl<R: RequestKey> Prepared<R> {
         let warm_up = settings.warm_up.unwrap_or(defaults.warm_up);
         let sync_timeout = settings.sync_timeout.or(defaults.cache_sync_timeout);
         let (workers, watching) = (self.workers, Arc::clone(&self.watching));
-        let (mut held, term, workshop) = self.into_workshop(stop.clone());
+        let (mut held, term, pool) = self.into_pool(stop.clone());
         let run = Run {
             ticket,
             watching: Arc::clone(&watching),
@@ -165,28 +166,29 @@ impl<R: RequestKey> Prepared<R> {
             sync_timeout,
             stop,
         };
-        let around = Arc::clone(&workshop.around);
+        let around = Arc::clone(&pool.around);
         let result = tokio::select! {
             biased;
-            result = run.work(&workshop, workers) => {
-                workshop.metrics.workers.set(0);
+            result = run.work(&pool, workers) => {
+                pool.metrics.workers.set(0);
                 result
             }
-            never = pump(&watching, &around.controller, &workshop.queue, &around.stopping) => match never {},
+            never = pump(&watching, &around.controller, &pool.queue, &around.stopping) => match never {},
+            never = watching.handle_again() => match never {},
         };
         if !alone.is_asked_to_stop() {
-            // The manager stops, too.
+            // The manager stops, too, so the series stay.
             held.series.keep();
         }
         result
     }
 
-    /// What its workers share, and what is left.
-    fn into_workshop(self, stopping: CancellationToken) -> (Held, Option<Term>, Arc<Workshop<R>>) {
+    /// Splits off the state that the workers share.
+    fn into_pool(self, stopping: CancellationToken) -> (Held, Option<Term>, Arc<WorkerPool<R>>) {
         let (settings, defaults) = (self.settings, self.defaults);
         let place = Place::new(&self.caches, &self.client);
         let propagates = settings.propagate_panics;
-        let workshop = Workshop {
+        let pool = WorkerPool {
             around: Arc::new(Surroundings {
                 controller: self.name.into(),
                 clock: self.clock,
@@ -206,7 +208,7 @@ impl<R: RequestKey> Prepared<R> {
             place,
             own_writes: settings.own_writes.map(OwnWrites::new),
         };
-        (self.held, self.term, Arc::new(workshop))
+        (self.held, self.term, Arc::new(pool))
     }
 }
 
@@ -214,10 +216,10 @@ impl<R: RequestKey> Prepared<R> {
 struct Run<R: RequestKey> {
     ticket: Arc<Ticket>,
     watching: Arc<Watching<R>>,
-    /// Whether this replica leads; `None` without election.
+    /// The terms of leading; `None` without election.
     term: Option<Term>,
     warm_up: bool,
-    /// After how long without the first objects it gives up.
+    /// The limit of the wait for the first objects.
     sync_timeout: Option<Duration>,
     stop: CancellationToken,
 }
@@ -225,8 +227,8 @@ struct Run<R: RequestKey> {
 // === impl Run ===
 
 impl<R: RequestKey> Run<R> {
-    /// From the start of the controller to its end.
-    async fn work(mut self, workshop: &Arc<Workshop<R>>, workers: usize) -> Result<(), BoxError> {
+    /// Runs the controller from its start to its end.
+    async fn work(mut self, pool: &Arc<WorkerPool<R>>, workers: usize) -> Result<(), BoxError> {
         if self.warm_up {
             self.watching.attach();
         }
@@ -235,12 +237,12 @@ impl<R: RequestKey> Run<R> {
             if !self.warm_up {
                 self.watching.attach();
             }
-            let end = self.serve(workshop, workers).await;
+            let end = self.serve(pool, workers).await;
             if !matches!(end, Ok(End::Lost)) {
                 result = end.map(drop);
                 break;
             }
-            // Another may see to all that was seen here: whoever leads next, and be it this one, is told of every object.
+            // Another replica may handle these objects next. The handlers of the next term receive every object.
             self.watching.detach().await;
             if self.warm_up {
                 self.watching.attach();
@@ -249,12 +251,12 @@ impl<R: RequestKey> Run<R> {
                 term.rest();
             }
         }
-        workshop.queue.shut_down();
+        pool.queue.shut_down();
         self.watching.end().await;
         result
     }
 
-    /// Waits until this replica leads; false if the stop came first.
+    /// Waits until this replica leads; false on a stop.
     async fn leads(&mut self) -> bool {
         let Some(term) = &mut self.term else {
             return true;
@@ -270,8 +272,8 @@ impl<R: RequestKey> Run<R> {
     }
 
     /// Starts the workers when the caches are filled, and returns when they have ended.
-    async fn serve(&self, workshop: &Arc<Workshop<R>>, workers: usize) -> Result<End, BoxError> {
-        let name = &*workshop.around.controller;
+    async fn serve(&self, pool: &Arc<WorkerPool<R>>, workers: usize) -> Result<End, BoxError> {
+        let name = &*pool.around.controller;
         let lost = async {
             match &self.term {
                 Some(term) => term.lost().await,
@@ -286,7 +288,7 @@ impl<R: RequestKey> Run<R> {
             stop: &self.stop,
         };
         self.ticket.enter(State::Syncing);
-        // No reconcile before every handler has seen the objects that were there at the start.
+        // No reconcile before every handler has seen its first objects.
         let synced = tokio::select! {
             biased;
             () = &mut lost => return Ok(End::Lost),
@@ -302,7 +304,7 @@ impl<R: RequestKey> Run<R> {
             tokio::select! {
                 biased;
                 () = lost => {
-                    // At once: workers that block their threads may take their time to end.
+                    // At once, because workers that block their threads may end late.
                     detached = Some(self.watching.detach());
                     self.ticket.enter(State::Standby);
                     Ok(End::Lost)
@@ -310,7 +312,7 @@ impl<R: RequestKey> Run<R> {
                 late = wait.for_late() => Err(late),
             }
         };
-        let end = workshop.run(workers, &self.ticket, cut).await;
+        let end = pool.run(workers, &self.ticket, cut).await;
         if let Some(detached) = detached {
             detached.await;
         }
@@ -318,7 +320,7 @@ impl<R: RequestKey> Run<R> {
     }
 }
 
-/// Reads the sources while the handlers are registered, also those that are added, until it is dropped.
+/// Reads all sources, also those added later, while the handlers are registered, until it is dropped.
 pub(super) async fn pump<R: RequestKey>(
     watching: &Watching<R>,
     controller: &str,

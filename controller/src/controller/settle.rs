@@ -1,17 +1,17 @@
-//! From the result of a reconcile to what becomes of its item: the table in [`crate::reconcile`], as a function.
+//! The result of a reconcile mapped to an action on its item: the table in [`crate::reconcile`], as a function.
 
 use std::time::Duration;
 
 use crate::reconcile::{Error, Next, Outcome};
 
-/// What becomes of the item.
+/// The action on the item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Done; its failures are forgotten.
     Forget,
-    /// Wanted again after a time; its failures are forgotten.
+    /// Requeued after a time; its failures are forgotten.
     RequeueAfter(Duration),
-    /// Failed once more; again after its back-off.
+    /// Failed once more; requeued after its back-off.
     Retry,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Settlement {
     pub(crate) action: Action,
     pub(crate) label: Label,
     pub(crate) error: Option<Error>,
-    /// The priority the item gets; unset, it keeps its own.
+    /// The new priority of the item; unset, it keeps its own.
     pub(crate) priority: Option<i32>,
 }
 

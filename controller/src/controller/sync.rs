@@ -1,5 +1,5 @@
-//! The wait for the first objects and the start of sources: of all before the workers start, of each that is added
-//! later beside them.
+//! The wait for the first objects and the start of sources: for all members before the workers start, for a later
+//! member beside them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,42 +10,43 @@ use tokio::time::{Instant, interval_at, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
-use super::watching::{Member, Watching};
-use crate::manager::{Inspect, Unavailable};
+use super::member::Member;
+use super::watching::Watching;
+use crate::lifecycle::{Inspect, Unavailable};
 use crate::reconcile::RequestKey;
 
-/// How often a controller looks what it waits for, and says so if that is new.
-const LOOK: Duration = Duration::from_secs(1);
+/// The period of the check for new causes to log.
+const CHECK_PERIOD: Duration = Duration::from_secs(1);
 
 /// Waits for the watches of one controller.
 pub(super) struct Wait<'a, R: RequestKey> {
     pub(super) name: &'a str,
     pub(super) watching: &'a Watching<R>,
-    /// After how long without the first objects it gives up.
+    /// The limit of the wait for the first objects.
     pub(super) limit: Option<Duration>,
     pub(super) stop: &'a CancellationToken,
 }
 
-/// What is waited for.
+/// The members to wait for.
 enum Goal {
-    /// The workers are to start.
+    /// All members, before the workers start.
     All,
-    /// They have started.
+    /// One member that was added after the start.
     Late(Member),
 }
 
 // === impl Wait ===
 
 impl<R: RequestKey> Wait<'_, R> {
-    /// Waits until every handler has seen its first objects; false if the stop came first.
+    /// Waits until every handler has seen its first objects; false on a stop.
     ///
     /// # Errors
-    /// When that takes longer than it may.
+    /// When the limit is exceeded.
     pub(super) async fn at_start(&self) -> Result<bool, BoxError> {
         self.reached_in_time(Goal::All).await
     }
 
-    /// Waits for the watches that are added later, for as long as each may take. Returns when one takes longer.
+    /// Waits for the members that are added later. Returns an error when one exceeds the limit.
     pub(super) async fn for_late(&self) -> BoxError {
         let mut waits = FuturesUnordered::new();
         loop {
@@ -79,7 +80,7 @@ impl<R: RequestKey> Wait<'_, R> {
         }
     }
 
-    /// Waits for `goal`, and says what it waits for; false if the stop came first.
+    /// Waits for `goal` and logs the causes of the wait; false on a stop.
     async fn reached(&self, goal: &Goal) -> bool {
         let reached = async {
             match goal {
@@ -88,25 +89,25 @@ impl<R: RequestKey> Wait<'_, R> {
             }
         };
         tokio::pin!(reached);
-        let mut look = interval_at(Instant::now() + LOOK, LOOK);
-        let mut said: Vec<(Arc<str>, &'static str)> = Vec::new();
+        let mut check = interval_at(Instant::now() + CHECK_PERIOD, CHECK_PERIOD);
+        let mut logged: Vec<(Arc<str>, &'static str)> = Vec::new();
         loop {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return false,
                 () = &mut reached => break,
-                _ = look.tick() => {}
+                _ = check.tick() => {}
             }
-            // A line for each kind and cause, not for each look.
+            // One line for each kind and cause, not for each check.
             let missing = self.missing(goal);
             for kind in &missing {
-                let known = (Arc::clone(&kind.informer), kind.cause);
-                if !said.contains(&known) {
+                let entry = (Arc::clone(&kind.informer), kind.cause);
+                if !logged.contains(&entry) {
                     self.warn(goal, kind);
-                    said.push(known);
+                    logged.push(entry);
                 }
             }
-            said.retain(|(informer, cause)| {
+            logged.retain(|(informer, cause)| {
                 missing
                     .iter()
                     .any(|kind| kind.informer == *informer && kind.cause == *cause)
@@ -117,7 +118,7 @@ impl<R: RequestKey> Wait<'_, R> {
                 controller = self.name,
                 informer = &*kind.informer,
                 why = kind.message,
-                "doing without an optional kind, which is attached when it appears"
+                "running without an optional kind until it appears"
             );
         }
         true
@@ -131,7 +132,7 @@ impl<R: RequestKey> Wait<'_, R> {
     }
 
     fn warn(&self, goal: &Goal, kind: &Unavailable) {
-        let so = match goal {
+        let effect = match goal {
             Goal::All => "no worker starts before this kind can be followed",
             Goal::Late(_) => "this kind was added and cannot be followed; the others go on",
         };
@@ -140,7 +141,7 @@ impl<R: RequestKey> Wait<'_, R> {
             informer = &*kind.informer,
             cause = kind.cause,
             why = kind.message,
-            "{so}"
+            "{effect}"
         );
     }
 }

@@ -8,8 +8,10 @@ mod lag;
 mod late;
 mod lease;
 mod life;
+mod lost_writes;
 mod outcomes;
 mod own_writes;
+mod panics;
 mod requests;
 mod results;
 mod sources;
@@ -18,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::fake::Managed as _;
 use http::Method;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube_core::params::{Patch, PatchParams};
@@ -53,13 +56,13 @@ async fn start(fake: &Fake, controllers: impl IntoIterator<Item = Controller>) -
     Running::start(manager)
 }
 
-/// A manager of its own making with one controller, running.
+/// Starts `manager` with one controller.
 async fn run(manager: Manager, controller: Controller) -> Running {
     manager.add_controller(controller).unwrap();
     Running::start(manager)
 }
 
-/// A reconciler that notes its request and answers what `answer` says.
+/// A reconciler that records its request and returns the result of `answer`.
 fn noting<F>(seen: &Seen, answer: F) -> impl reconcile::Reconciler
 where
     F: Fn(&Context, &Request) -> Result<Outcome, reconcile::Error> + Send + Sync + 'static,

@@ -5,28 +5,40 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use reeve_informer::{Event, HandlerOptions};
-use reeve_workqueue::{AddOptions, LOW_PRIORITY, Queue};
+use reeve_workqueue::{AddOptions, Queue};
+use tokio_util::sync::CancellationToken;
 
+use super::panics::Panics;
 use crate::cache::{CacheError, Caches, Registration, View};
 use crate::client::key_of;
 use crate::cluster::Cluster;
-use crate::handler::{Handler, Watched, is_unchanged};
+use crate::handler::{Handler, Watched};
 use crate::predicate::{Filter, MetaEvent, Predicate};
 use crate::reconcile::{Request, RequestKey};
 
 /// The predicates of all watches of a controller.
 pub(super) type Filters = Arc<[Box<dyn Filter>]>;
-/// Asks for the cache of a watch.
+/// Starts to fill the cache of a watch.
 type Ask<R> = Box<dyn FnOnce(Caches, &Filters) -> Result<Attach<R>, CacheError> + Send>;
-/// Registers the handler of a watch, which adds to the queue; each time the replica begins to lead.
-type Attach<R> = Box<dyn Fn(&str, &Queue<R>) -> Registration + Send + Sync>;
+/// Registers the handler of a watch, which adds to the queue. Called each time the replica begins to lead.
+type Attach<R> = Box<dyn Fn(&Target<'_, R>) -> Registration + Send + Sync>;
+
+/// The controller that a handler adds requests to.
+pub(super) struct Target<'a, R> {
+    /// The name of the controller.
+    pub(super) name: &'a str,
+    pub(super) queue: &'a Queue<R>,
+    pub(super) panics: &'a Arc<Panics>,
+    /// Cancelled when the watch is removed.
+    pub(super) removed: &'a CancellationToken,
+}
 
 /// A watch with its kind erased.
 pub(crate) struct AnyWatch<R> {
     ask: Ask<R>,
-    /// Those of another cluster.
+    /// The caches, if they are another cluster's.
     others: Option<Caches>,
-    /// The controller starts without it while the server does not have the kind.
+    /// Whether the controller starts without it while the server does not have the kind.
     optional: bool,
 }
 
@@ -38,9 +50,9 @@ pub(super) struct Asked<R> {
 }
 
 /// A watch for a controller that was added to a manager ([`Handle::watch`](crate::manager::Handle::watch)): the
-/// objects that `V` shows, and requests of type `R`. It is what [`Builder::watches_view`](super::Builder::watches_view)
-/// and what is said after it are for one that was not.
-#[must_use = "a watch does nothing until a controller is given it"]
+/// objects that `V` shows, and requests of type `R`. The counterpart of
+/// [`Builder::watches_view`](super::Builder::watches_view) and of the options that follow it.
+#[must_use = "a watch does nothing until it is added to a controller"]
 pub struct Watch<V, R: RequestKey = Request> {
     close: Close<V, R>,
     predicates: Vec<Box<dyn Predicate<V>>>,
@@ -48,7 +60,7 @@ pub struct Watch<V, R: RequestKey = Request> {
     optional: bool,
 }
 
-/// Makes the watch, when all is said.
+/// Builds the watch from its options.
 type Close<V, R> =
     Box<dyn FnOnce(Vec<Box<dyn Predicate<V>>>, Option<Caches>, bool) -> AnyWatch<R> + Send>;
 
@@ -72,16 +84,24 @@ impl<R: RequestKey> AnyWatch<R> {
             let interest = caches.watch(&view, !optional)?;
             let filters = Filters::clone(filters);
             let (handler, predicates) = (Arc::new(handler), Arc::new(predicates));
-            let attach: Attach<R> = Box::new(move |name, queue| {
-                let (queue, filters) = (queue.clone(), Filters::clone(&filters));
+            let attach: Attach<R> = Box::new(move |target| {
+                let (queue, filters) = (target.queue.clone(), Filters::clone(&filters));
                 let (handler, predicates) = (Arc::clone(&handler), Arc::clone(&predicates));
-                // It puts keys into the queue and returns.
-                let options = HandlerOptions::new().name(name).inline();
-                let controller = name.to_owned();
+                let (panics, removed) = (Arc::clone(target.panics), target.removed.clone());
+                // The handler adds keys to the queue and returns.
+                let options = HandlerOptions::new().name(target.name).inline();
                 caches.register(interest.clone(), &view, options, move |event| {
-                    if is_allowed(&controller, &filters, &predicates, &event) {
-                        enqueue(&queue, &*handler, &event);
+                    if !is_allowed(&panics, &filters, &predicates, &event)
+                        || enqueue(&queue, &*handler, &event)
+                    {
+                        return;
                     }
+                    let (queue, handler) = (queue.clone(), Arc::clone(&handler));
+                    let removed = removed.clone();
+                    let object = event.object().map(|object| key_of(object.meta()));
+                    let again =
+                        move || removed.is_cancelled() || enqueue(&queue, &*handler, &event);
+                    panics.of_handler(object, Box::new(again));
                 })
             });
             Ok(attach)
@@ -93,7 +113,7 @@ impl<R: RequestKey> AnyWatch<R> {
         }
     }
 
-    /// Asks for the cache, so that it fills before the handler is registered.
+    /// Starts to fill the cache before the handler is registered.
     pub(super) fn ask(self, caches: &Caches, filters: &Filters) -> Result<Asked<R>, CacheError> {
         let caches = self.others.unwrap_or_else(|| caches.clone());
         Ok(Asked {
@@ -104,10 +124,24 @@ impl<R: RequestKey> AnyWatch<R> {
     }
 }
 
-/// Whether all filters and predicates allow `event`. If one panics they do: a reconcile too many costs less than one that
-/// is missing until the object changes again.
+#[cfg(test)]
+impl<R: RequestKey> AnyWatch<R> {
+    /// Calls `hook` between the request for the cache and the registration of the handler.
+    fn after_asking(self, hook: impl FnOnce() + Send + 'static) -> Self {
+        let ask = self.ask;
+        let ask: Ask<R> = Box::new(move |caches, filters| {
+            let attach = ask(caches, filters)?;
+            hook();
+            Ok(attach)
+        });
+        Self { ask, ..self }
+    }
+}
+
+/// Whether all filters and predicates allow `event`. A panic allows it: a reconcile too many costs less than a missed
+/// one.
 fn is_allowed<K: Watched>(
-    controller: &str,
+    panics: &Panics,
     filters: &Filters,
     predicates: &[Box<dyn Predicate<K>>],
     event: &Event<K>,
@@ -119,33 +153,32 @@ fn is_allowed<K: Watched>(
     };
     catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|_| {
         let object = event.object().map(|object| key_of(object.meta()));
-        tracing::error!(
-            controller,
-            object = object.map(tracing::field::display),
-            "a predicate panicked; the event is handled as if it were allowed"
-        );
+        panics.of_predicate(object.as_ref());
         true
     })
 }
 
-/// Adds what `handler` names for `event`; what is no news at low priority.
+/// Adds the requests of `handler` for `event`, at the handler's priority. False if the handler panicked.
 fn enqueue<K: Watched, R: RequestKey>(
     queue: &Queue<R>,
     handler: &impl Handler<K, R>,
     event: &Event<K>,
-) {
-    let options = AddOptions {
-        priority: is_unchanged(event).then_some(LOW_PRIORITY),
-        reason: Some(handler.reason(event)),
-        ..AddOptions::default()
+) -> bool {
+    let add = || {
+        let options = AddOptions {
+            priority: handler.priority(event),
+            reason: Some(handler.reason(event)),
+            ..AddOptions::default()
+        };
+        handler.requests(event, &mut |request| queue.add_with(request, options));
     };
-    handler.requests(event, &mut |request| queue.add_with(request, options));
+    catch_unwind(AssertUnwindSafe(add)).is_ok()
 }
 
 // === impl Watch ===
 
 impl<V: Watched, R: RequestKey> Watch<V, R> {
-    /// Watches what `view` shows and requests what `handler` names.
+    /// Watches the objects that `view` shows and adds the requests of `handler`.
     pub fn new(view: View<V>, handler: impl Handler<V, R>) -> Self {
         Self {
             close: Box::new(move |predicates, others, optional| {
@@ -157,21 +190,33 @@ impl<V: Watched, R: RequestKey> Watch<V, R> {
         }
     }
 
-    /// Handles only events that `predicate` allows. Several must all allow it, and the controller's event filters.
+    /// Handles only events that `predicate` allows. All predicates and the controller's event filters must allow an
+    /// event.
     pub fn with_predicate(mut self, predicate: impl Predicate<V>) -> Self {
         self.predicates.push(Box::new(predicate));
         self
     }
 
-    /// In another cluster.
+    /// Watches in another cluster.
     pub fn in_cluster(mut self, cluster: &Cluster) -> Self {
         self.others = Some(cluster.caches().clone());
         self
     }
 
-    /// Does without the kind while the server does not have it ([`Builder::optional`](super::Builder::optional)).
+    /// Lets the controller run while the server does not have the kind
+    /// ([`Builder::optional`](super::Builder::optional)).
     pub fn optional(mut self) -> Self {
         self.optional = true;
+        self
+    }
+
+    /// As [`AnyWatch::after_asking`].
+    #[cfg(test)]
+    pub(super) fn after_asking(mut self, hook: impl FnOnce() + Send + 'static) -> Self {
+        let close = self.close;
+        self.close = Box::new(move |predicates, others, optional| {
+            close(predicates, others, optional).after_asking(hook)
+        });
         self
     }
 

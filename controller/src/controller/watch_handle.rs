@@ -1,23 +1,22 @@
-//! What removes a watch or a source from a controller that runs.
+//! Handles that remove a watch or a source from a running controller.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use super::watching::Id;
-use crate::manager::Inspect;
+use crate::lifecycle::{Id, Inspect};
 
 /// A watch or a source that was added to a controller ([`Handle::watch`](crate::manager::Handle::watch),
-/// [`Handle::watch_source`](crate::manager::Handle::watch_source)). Clones are of the same.
+/// [`Handle::watch_source`](crate::manager::Handle::watch_source)). Clones refer to the same.
 ///
 /// Dropping it changes nothing: the watch stays for as long as the controller, as in controller-runtime, which cannot
-/// remove one. [`WatchHandle::remove`] takes it away, and [`WatchHandle::remove_on_drop`] makes a guard that does.
+/// remove one. [`WatchHandle::remove`] removes it, and [`WatchHandle::remove_on_drop`] returns a guard that does.
 #[derive(Clone)]
 pub struct WatchHandle {
     controller: Weak<dyn Inspect>,
     id: Id,
 }
 
-/// Takes a watch or a source away when it is dropped. It does not wait for a handler that runs.
+/// Removes a watch or a source when it is dropped. It does not wait for a running handler.
 #[must_use = "dropping it removes the watch"]
 #[derive(Debug)]
 pub struct WatchGuard {
@@ -35,11 +34,10 @@ impl WatchHandle {
         }
     }
 
-    /// Takes it away at once, and returns when its handler does not run any more. A source is dropped, so that its
-    /// sender learns of it; the cache of a kind stops after the linger when nothing else uses it. Requests that are
-    /// queued stay queued.
+    /// Removes it at once, and returns when its handler no longer runs. A source is dropped, so that its sender fails;
+    /// the cache of a kind stops after the linger when nothing else uses it. Queued requests stay queued.
     ///
-    /// What is gone already, with the controller or its cluster, is left alone. The future may be dropped.
+    /// After the end of the controller or the removal of its cluster it has no effect. The future may be dropped.
     pub fn remove(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
         let controller = self.controller.upgrade();
         let removed = controller.map(|controller| controller.remove(self.id));

@@ -1,64 +1,43 @@
-//! What a controller watches: what was said before it was added, and what was added since.
+//! Watches and sources of a controller: those of its builder, and those added later.
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
-use reeve_informer::{Activity, CacheHealth};
+use prometheus_client::metrics::counter::Counter;
 use reeve_workqueue::Queue;
 use tokio::sync::{Notify, watch};
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::member::{Member, Registered};
+use super::panics::Panics;
 use super::reading::{Gauge, Reading};
-use super::watch::{AnyWatch, Asked, Filters};
-use crate::cache::{CacheError, Caches, Registration};
-use crate::manager::{Inspect, Unavailable};
+use super::watch::{AnyWatch, Asked, Filters, Target};
+use crate::cache::{CacheError, Caches};
+use crate::lifecycle::{Id, Inspect, Unavailable, WatchError};
 use crate::reconcile::RequestKey;
 use crate::source::Source;
 
-/// How often it is looked whether the server has an optional kind, while the workers wait to start.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// Why a controller did not take a watch or a source.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WatchError {
-    /// It is a runnable, and not a controller; or one that has stopped.
-    #[error("{0} takes no watches: it is no controller, or has stopped")]
-    NoController(String),
-    /// The controller's requests are of another type.
-    #[error("{0} takes no watches that name requests of another type than its own")]
-    OtherRequests(String),
-    /// The kind cannot be cached as the watch wants it.
-    #[error("the watch was not added to {controller}: {source}")]
-    Cache {
-        /// The controller.
-        controller: String,
-        /// Why not.
-        source: CacheError,
-    },
-}
-
-/// What is added to a controller, its type of requests erased on the way.
+/// An addition to a controller. `Inspect::take` passes it with its request type erased.
 pub(crate) enum Late<R> {
     Watch(AnyWatch<R>),
     Source(Source<R>),
 }
 
-/// The watches of a controller, from when it is added to when it ends.
+/// The watches and sources of a controller, from its addition to its end.
 pub(super) struct Watching<R: RequestKey> {
     name: Arc<str>,
     queue: Queue<R>,
     caches: Caches,
     filters: Filters,
+    panics: Arc<Panics>,
     state: Mutex<State<R>>,
-    /// A watch was registered, or a source added, while others were.
+    /// Notified when a watch or a source is added while the others are attached.
     news: Notify,
-    /// A source was added.
+    /// Notified when a source is added.
     sources: Notify,
     /// Whether the sources are read.
     reads: watch::Sender<bool>,
@@ -68,22 +47,18 @@ struct State<R: RequestKey> {
     /// In the order in which they were added.
     watches: Vec<Entry<R>>,
     stage: Stage,
-    /// Those registered since the others were, whose first objects nobody waits for yet.
+    /// Members added after the others were attached, for which no wait has begun.
     late: VecDeque<Member>,
-    /// How every source is doing that has not finished.
+    /// The states of the sources that have not finished.
     gauges: Vec<(Id, Arc<Gauge>)>,
-    /// Sources that nobody reads yet.
+    /// Sources without a reader yet.
     sources: Vec<Reading<R>>,
-    /// How many watches and sources were added, and how many of them are sources.
+    /// The number of watches and sources added so far, and of sources among them.
     added: u64,
     sources_added: usize,
 }
 
-/// A watch or a source of one controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Id(u64);
-
-/// A watch that is asked for, and its handler while that is registered.
+/// A watch whose cache fills, and its handler while that is registered.
 struct Entry<R> {
     id: Id,
     asked: Asked<R>,
@@ -100,31 +75,23 @@ enum Stage {
     Over,
 }
 
-/// What names requests: a watch or a source.
-#[derive(Clone)]
-pub(super) enum Member {
-    Watch(Arc<Registered>),
-    Source(Arc<Gauge>),
-}
-
-/// A handler that is registered.
-pub(super) struct Registered {
-    registration: Registration,
-    optional: bool,
-    /// Cancelled when the handler is taken away.
-    removed: CancellationToken,
-}
-
 // === impl Watching ===
 
 impl<R: RequestKey> Watching<R> {
-    /// None yet. Those that are added fill their caches in `caches`, unless they are for another cluster.
-    pub(super) fn new(name: &str, queue: Queue<R>, caches: Caches, filters: Filters) -> Self {
+    /// No watches yet. Each added watch fills its cache in `caches`, or in those of its cluster.
+    pub(super) fn new(
+        name: &str,
+        queue: Queue<R>,
+        caches: Caches,
+        filters: Filters,
+        panics: Counter,
+    ) -> Self {
         Self {
             name: name.into(),
             queue,
             caches,
             filters,
+            panics: Arc::new(Panics::new(name, panics)),
             state: Mutex::new(State {
                 watches: Vec::new(),
                 stage: Stage::Apart,
@@ -140,14 +107,16 @@ impl<R: RequestKey> Watching<R> {
         }
     }
 
-    /// Asks for the cache of `watch`, and registers its handler if those of the others are. `None` if the controller
-    /// has ended.
+    /// Starts to fill the cache of `watch`, and registers its handler if the others are registered. `None` if the
+    /// controller has ended.
     ///
     /// # Errors
-    /// When the kind cannot be cached as the watch wants it.
+    /// When the kind cannot be cached as the watch requires, or the cluster of the watch was removed.
     pub(super) fn add(&self, watch: AnyWatch<R>) -> Result<Option<Id>, CacheError> {
         let asked = watch.ask(&self.caches, &self.filters)?;
         let mut state = self.state.lock();
+        // Under the lock: a removal that marks the caches later finds the watch here.
+        asked.caches.check_removed()?;
         let registered = match state.stage {
             Stage::Apart => None,
             Stage::Attached => {
@@ -168,7 +137,7 @@ impl<R: RequestKey> Watching<R> {
         Ok(Some(id))
     }
 
-    /// Has `source` read. `None` if the controller has ended.
+    /// Adds `source`, which is then read. `None` if the controller has ended.
     pub(super) fn add_source(&self, source: Source<R>) -> Option<Id> {
         let mut state = self.state.lock();
         if state.stage == Stage::Over {
@@ -187,7 +156,7 @@ impl<R: RequestKey> Watching<R> {
         Some(id)
     }
 
-    /// How many sources are kept, and how many that came late nobody has waited for.
+    /// The number of sources kept, plus that of late members for which no wait has begun.
     #[cfg(test)]
     pub(super) fn sources_known(&self) -> usize {
         let state = self.state.lock();
@@ -199,7 +168,7 @@ impl<R: RequestKey> Watching<R> {
         self.reads.subscribe()
     }
 
-    /// There is nothing to say of this source any more.
+    /// Drops the state of a source that has finished or is removed.
     pub(super) fn forget(&self, gauge: &Arc<Gauge>) {
         gauge.remove();
         let is_other = |(_, known): &(Id, Arc<Gauge>)| !Arc::ptr_eq(known, gauge);
@@ -207,7 +176,7 @@ impl<R: RequestKey> Watching<R> {
         self.forget_late();
     }
 
-    /// Forgets what was removed before anybody waited for it.
+    /// Drops late members that were removed before a wait for them began.
     fn forget_late(&self) {
         let over: VecDeque<Member> = {
             let mut state = self.state.lock();
@@ -220,14 +189,14 @@ impl<R: RequestKey> Watching<R> {
         drop(over);
     }
 
-    /// Takes those watches away that `which` names, and returns the future that ends when no handler of them runs any
-    /// more. Whether or not that is polled, they are gone.
+    /// Removes the watches that match `which`, and returns a future that ends when none of their handlers runs. They
+    /// are removed even if it is not polled.
     fn take_watches(&self, which: impl Fn(&Entry<R>) -> bool) -> BoxFuture<'static, ()> {
         let taken: Vec<Entry<R>> = {
             let mut state = self.state.lock();
             state.watches.extract_if(.., |entry| which(entry)).collect()
         };
-        // Outside of the lock: what is dropped there may take others.
+        // Outside of the lock: dropped values may take other locks.
         let registered = taken.into_iter().filter_map(|entry| entry.registered);
         let registered: Vec<_> = registered.collect();
         for registered in &registered {
@@ -241,7 +210,7 @@ impl<R: RequestKey> Watching<R> {
         })
     }
 
-    /// The sources that nobody reads yet, as soon as there are any. For one reader.
+    /// Waits for sources without a reader, and returns them. For one caller.
     pub(super) async fn next_sources(&self) -> Vec<Reading<R>> {
         loop {
             let sources = std::mem::take(&mut self.state.lock().sources);
@@ -252,7 +221,7 @@ impl<R: RequestKey> Watching<R> {
         }
     }
 
-    /// The next watch or source that came after the others, and that somebody is to wait for. For one waiter.
+    /// Waits for the next late member, and returns it. For one caller.
     pub(super) async fn next_late(&self) -> Member {
         loop {
             let late = self.state.lock().late.pop_front();
@@ -263,7 +232,7 @@ impl<R: RequestKey> Watching<R> {
         }
     }
 
-    /// Registers every handler, which are then told of every object there is, and has the sources read.
+    /// Registers every handler, which then receives every existing object, and starts the reading of the sources.
     pub(super) fn attach(&self) {
         let mut state = self.state.lock();
         if state.stage == Stage::Apart {
@@ -276,15 +245,22 @@ impl<R: RequestKey> Watching<R> {
     }
 
     fn register(&self, asked: &Asked<R>) -> Arc<Registered> {
+        let removed = CancellationToken::new();
+        let target = Target {
+            name: &self.name,
+            queue: &self.queue,
+            panics: &self.panics,
+            removed: &removed,
+        };
         Arc::new(Registered {
-            registration: (asked.attach)(&self.name, &self.queue),
+            registration: (asked.attach)(&target),
             optional: asked.optional,
-            removed: CancellationToken::new(),
+            removed,
         })
     }
 
-    /// Returns when every handler has seen its first objects and every source was started, those that come meanwhile
-    /// too; handlers of an optional kind that the server does not have are not waited for.
+    /// Returns when every handler has seen its first objects and every source has started, also those added meanwhile.
+    /// Does not wait for handlers of an optional kind that the server does not have.
     pub(super) async fn synced(&self) {
         while let Some(member) = self.next_apart() {
             member.attached().await;
@@ -296,13 +272,13 @@ impl<R: RequestKey> Watching<R> {
         all.into_iter().find(|member| !member.is_attached())
     }
 
-    /// Takes every handler away, has no source read, and returns the future that ends when no handler runs any more.
-    /// Whether or not that is polled, they are gone.
+    /// Removes every handler, stops the reading of the sources, and returns a future that ends when no handler runs.
+    /// They are removed even if it is not polled.
     pub(super) fn detach(&self) -> BoxFuture<'static, ()> {
         self.leave(Stage::Apart)
     }
 
-    /// As [`Watching::detach`], and forgets all watches and sources.
+    /// As [`Watching::detach`], and drops all watches and sources.
     pub(super) fn end(&self) -> BoxFuture<'static, ()> {
         self.leave(Stage::Over)
     }
@@ -328,19 +304,28 @@ impl<R: RequestKey> Watching<R> {
             });
             (registered, over)
         };
-        // Outside of the lock: what is dropped there may take others.
+        // Outside of the lock: dropped values may take other locks.
         drop(over);
         for registered in &registered {
             registered.registration.unregister();
         }
+        self.panics.clear();
+        let panics = Arc::clone(&self.panics);
         Box::pin(async move {
             for registered in registered {
                 registered.registration.remove().await;
             }
+            // Those of handlers that ran until now.
+            panics.clear();
         })
     }
 
-    /// What is to be ready now: of a standby, none of the sources.
+    /// Delivers events again to handlers that panicked at them, until it is dropped.
+    pub(super) async fn handle_again(&self) -> Infallible {
+        self.panics.run().await
+    }
+
+    /// The members that must be ready now; on a standby without the sources.
     pub(super) fn all(&self) -> Vec<Member> {
         let state = self.state.lock();
         let registered = state.watches.iter();
@@ -404,7 +389,7 @@ impl<R: RequestKey> Inspect for Watching<R> {
             let unread = unread.map(|place| state.sources.remove(place));
             (source, unread)
         };
-        // Outside of the lock: what is dropped there may take others.
+        // Outside of the lock: dropped values may take other locks.
         drop(unread);
         if let Some(source) = source {
             self.forget(&source);
@@ -415,90 +400,8 @@ impl<R: RequestKey> Inspect for Watching<R> {
     fn leave_caches(&self, caches: &Caches) -> BoxFuture<'static, ()> {
         self.take_watches(|entry| entry.asked.caches.is(caches))
     }
-}
 
-// === impl Member ===
-
-impl Member {
-    /// Returns when a watch has seen its first objects, or does without; or when a source was started.
-    pub(super) async fn attached(&self) {
-        match self {
-            Self::Watch(registered) => registered.attached().await,
-            Self::Source(gauge) => gauge.started().await,
-        }
+    fn leave_removed(&self) {
+        drop(self.take_watches(|entry| entry.asked.caches.check_removed().is_err()));
     }
-
-    fn is_attached(&self) -> bool {
-        match self {
-            Self::Watch(registered) => registered.is_attached(),
-            Self::Source(gauge) => gauge.is_started(),
-        }
-    }
-
-    fn is_removed(&self) -> bool {
-        match self {
-            Self::Watch(registered) => registered.removed.is_cancelled(),
-            Self::Source(gauge) => gauge.is_removed(),
-        }
-    }
-
-    /// Why it names no requests.
-    pub(super) fn trouble(&self) -> Option<Unavailable> {
-        match self {
-            Self::Watch(registered) => registered.trouble(),
-            Self::Source(gauge) => gauge.trouble(),
-        }
-    }
-}
-
-// === impl Registered ===
-
-impl Registered {
-    /// Returns when the handler has seen its first objects or is taken away, or the kind is optional and the server does
-    /// not have it.
-    async fn attached(&self) {
-        tokio::select! {
-            biased;
-            () = self.removed.cancelled() => {}
-            () = self.registration.wait_synced() => {}
-            () = self.missing(), if self.optional => {}
-        }
-    }
-
-    fn is_attached(&self) -> bool {
-        let missing = || self.registration.health().activity == Activity::Missing;
-        self.registration.has_synced() || (self.optional && missing())
-    }
-
-    /// Returns when the server does not have the kind.
-    async fn missing(&self) {
-        while self.registration.health().activity != Activity::Missing {
-            sleep(LOOK).await;
-        }
-    }
-
-    /// Why the handler has not seen its first objects.
-    fn trouble(&self) -> Option<Unavailable> {
-        if self.registration.has_synced() || self.removed.is_cancelled() {
-            return None;
-        }
-        let health = self.registration.health();
-        let cause = match &health.failure {
-            _ if health.activity == Activity::Missing => "not found",
-            Some(failure) => failure.class,
-            None => "not synced",
-        };
-        let message = health.trouble().unwrap_or_else(|| waiting(&health));
-        Some(Unavailable {
-            optional: self.optional && health.activity == Activity::Missing,
-            informer: health.name,
-            cause,
-            message,
-        })
-    }
-}
-
-/// The informer is well; the handler has not come through its first objects.
-fn waiting(health: &CacheHealth) -> String {
-    format!("{}: {} objects to be shown", health.name, health.objects)
 }

@@ -1,4 +1,4 @@
-//! Workers: take a key from the queue, hold it back while its own writes are unseen, reconcile it, settle it.
+//! Workers: take a key from the queue, hold it back until the cache shows its own writes, reconcile it, settle it.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -17,15 +17,16 @@ use tokio::time::{Instant, timeout};
 use tower::BoxError;
 use tracing::Instrument;
 
-use super::own_writes::{Hold, OwnWrites, Place};
+use super::panics::text_of;
 use super::settle::{Action, Label, Settlement, settle};
 use crate::context::{Context, Elsewhere, Inner, ReconcileId, Surroundings};
 use crate::leader_election::Fence;
-use crate::manager::Ticket;
+use crate::lifecycle::Ticket;
 use crate::metrics::ControllerMetrics;
+use crate::own_writes::tracker::{Hold, OwnWrites, Place};
 use crate::reconcile::{Error, Outcome, Reconciler, RequestKey};
 
-/// How long workers may take to be dropped before it is said that they block their threads.
+/// The time for dropping workers, after which they are logged as blocking their threads.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A reconciler with its types erased.
@@ -38,55 +39,55 @@ pub(crate) struct Erased<T>(pub(crate) T);
 
 impl<R: RequestKey, T: Reconciler<R>> AnyReconciler<R> for Erased<T> {
     fn reconcile(&self, ctx: Context, request: R) -> BoxFuture<'_, Result<Outcome, Error>> {
-        // The call itself is inside too: it may panic before it returns a future.
+        // The call itself is inside, too: it may panic before it returns a future.
         Box::pin(async move { self.0.reconcile(ctx, request).await.map_err(Into::into) })
     }
 }
 
-/// What the workers of one controller share.
-pub(crate) struct Workshop<R: RequestKey> {
+/// The shared state of the workers of one controller.
+pub(crate) struct WorkerPool<R: RequestKey> {
     pub(crate) around: Arc<Surroundings>,
     pub(crate) queue: Queue<R>,
     pub(crate) reconciler: Arc<dyn AnyReconciler<R>>,
-    /// That of the lease they work under, which is not released while one of them runs.
+    /// The fence of their lease, which is not released while a worker runs.
     pub(super) fence: Option<Fence>,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) timeout: Option<Duration>,
-    /// A panic costs one try; else it brings the manager down.
+    /// Whether a panic costs one try only; else it stops the manager.
     pub(crate) recover_panic: bool,
     pub(crate) give_up: Option<GiveUp<R>>,
-    /// Where the client of the surroundings writes.
+    /// The cluster of the client in `around`.
     pub(super) place: Arc<Place>,
-    /// What the keys wrote; `None` if they do not wait for it.
+    /// The writes of the keys; `None` if keys do not wait for them.
     pub(super) own_writes: Option<OwnWrites<R>>,
 }
 
-/// Why the workers ended.
+/// The cause for which the workers ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// They were to stop.
+    /// The controller stops.
     Stopped,
-    /// Their lease is lost.
+    /// The lease is lost.
     Lost,
 }
 
-/// After how many retries a key is given up, and who is told.
+/// The limit of retries of a key, and the callback for a key that is given up.
 pub(crate) struct GiveUp<R> {
     retries: u32,
-    told: Told<R>,
-    /// How many of its failures in a row are no fault of the key. Of keys that will be tried again only.
+    callback: OnGiveUp<R>,
+    /// Outages among a key's failures in a row, for keys that will be tried again.
     outages: Mutex<HashMap<R, u32>>,
 }
 
-pub(crate) type Told<R> = Box<dyn Fn(&R, &Error) + Send + Sync>;
+pub(crate) type OnGiveUp<R> = Box<dyn Fn(&R, &Error) + Send + Sync>;
 
 // === impl GiveUp ===
 
 impl<R: RequestKey> GiveUp<R> {
-    pub(crate) fn new(retries: u32, told: Told<R>) -> Self {
+    pub(crate) fn new(retries: u32, callback: OnGiveUp<R>) -> Self {
         Self {
             retries,
-            told,
+            callback,
             outages: Mutex::default(),
         }
     }
@@ -96,7 +97,7 @@ impl<R: RequestKey> GiveUp<R> {
         let mut outages = self.outages.lock();
         if error.is_outage() {
             let count = outages.entry(key.clone()).or_default();
-            // No more than there were: the queue may have forgotten some.
+            // At most the queue's count: the queue may have forgotten some failures.
             *count = (*count).min(attempts) + 1;
             return false;
         }
@@ -109,7 +110,7 @@ impl<R: RequestKey> GiveUp<R> {
     }
 }
 
-/// Counts one up while it lives.
+/// Increments the gauge while it lives.
 struct Active<'a>(&'a Gauge);
 
 // === impl Active ===
@@ -127,9 +128,9 @@ impl Drop for Active<'_> {
     }
 }
 
-/// Ends a reconcile when it is dropped, however that came: also one that is cut off has written what it has written.
+/// Ends a reconcile when it is dropped, also on a cancellation, and records its writes.
 struct Over<'a, R: RequestKey> {
-    workshop: &'a Workshop<R>,
+    pool: &'a WorkerPool<R>,
     key: &'a R,
     context: Context,
 }
@@ -138,16 +139,12 @@ struct Over<'a, R: RequestKey> {
 
 impl<R: RequestKey> Drop for Over<'_, R> {
     fn drop(&mut self) {
-        let Self {
-            workshop,
-            key,
-            context,
-        } = self;
+        let Self { pool, key, context } = self;
         context.end();
-        let Some(own_writes) = &workshop.own_writes else {
+        let Some(own_writes) = &pool.own_writes else {
             return;
         };
-        let mut writes = workshop.place.own(context.take_writes());
+        let mut writes = pool.place.own(context.take_writes());
         for (cluster, written) in context.take_writes_elsewhere() {
             let place = Place::new(cluster.caches(), cluster.client());
             writes.extend(place.own(written));
@@ -156,14 +153,14 @@ impl<R: RequestKey> Drop for Over<'_, R> {
     }
 }
 
-// === impl Workshop ===
+// === impl WorkerPool ===
 
-impl<R: RequestKey> Workshop<R> {
-    /// Runs `workers` until the stop, and then lets each end what it is at. On `cut` (the lease is lost), it drops what
-    /// they are at, and returns when that is dropped; those keys are counted as to be retried.
+impl<R: RequestKey> WorkerPool<R> {
+    /// Runs `workers` until the stop, and then lets each finish its reconcile. On `cut` (the lease is lost) it drops
+    /// their reconciles, and returns when they are dropped; those keys count as failed.
     ///
     /// # Errors
-    /// That of `cut`; and when a reconcile panics, and that is not to be recovered from.
+    /// That of `cut`; and when a reconcile panics and `recover_panic` is false.
     pub(super) async fn run(
         self: &Arc<Self>,
         workers: usize,
@@ -175,12 +172,12 @@ impl<R: RequestKey> Workshop<R> {
         }
         let mut tasks = JoinSet::new();
         for _ in 0..workers {
-            let workshop = Arc::clone(self);
+            let pool = Arc::clone(self);
             let working = self.fence.as_ref().map(Fence::work);
-            // Both are told when it is gone: dropping this future aborts the workers and does not wait for them.
+            // Tracker and fence see the end of each worker: dropping this future aborts the workers without a wait.
             tasks.spawn(ticket.workers().track_future(async move {
                 let _working = working;
-                workshop.work().await;
+                pool.work().await;
             }));
         }
         let ended = async {
@@ -211,14 +208,14 @@ impl<R: RequestKey> Workshop<R> {
     async fn work(&self) {
         let stopping = &self.around.stopping;
         loop {
-            // A queue that is never empty must not keep its worker from yielding.
+            // A worker must yield even if the queue is never empty.
             consume_budget().await;
             if stopping.is_cancelled() {
                 return;
             }
             let ready = self.queue.try_get();
             let item = match ready {
-                // Nothing has to be waited for, not even for the stop.
+                // An item is ready, so there is no wait to cancel.
                 Some(_) => ready,
                 None => tokio::select! {
                     biased;
@@ -261,9 +258,9 @@ impl<R: RequestKey> Workshop<R> {
             cancelled: OnceLock::new(),
             span,
         });
-        // Dropped before the item is settled: the key may be handed out the moment it is.
+        // Dropped before the item is settled: a settled key may be handed out at once.
         let over = Over {
-            workshop: self,
+            pool: self,
             key: &item,
             context: context.clone(),
         };
@@ -275,7 +272,7 @@ impl<R: RequestKey> Workshop<R> {
         self.finish(item, settle(result));
     }
 
-    /// One call of the reconciler: cut off at the time-out, and a panic made an error.
+    /// Calls the reconciler once: dropped at the time-out, and with a panic turned into an error.
     async fn run_once(&self, context: Context, key: R) -> Result<Outcome, Error> {
         let call = AssertUnwindSafe(self.reconciler.reconcile(context, key)).catch_unwind();
         let caught = match self.timeout {
@@ -284,7 +281,7 @@ impl<R: RequestKey> Workshop<R> {
                 Ok(caught) => caught,
                 Err(_) => {
                     self.metrics.timeouts.inc();
-                    let text = format!("the reconcile was cut off after {limit:?}");
+                    let text = format!("reconcile timed out after {limit:?}");
                     return Err(Error::message(text));
                 }
             },
@@ -292,7 +289,7 @@ impl<R: RequestKey> Workshop<R> {
         caught.unwrap_or_else(|panic| {
             self.metrics.panics.inc();
             if !self.recover_panic {
-                // The item is dropped on the way, and so counted as failed.
+                // Unwinding drops the item, which counts as a failure.
                 std::panic::resume_unwind(panic);
             }
             Err(Error::message(format!(
@@ -326,7 +323,7 @@ impl<R: RequestKey> Workshop<R> {
                 item.forget();
             }
             Action::RequeueAfter(delay) => {
-                tracing::trace!(?delay, "reconciled; wanted again later");
+                tracing::trace!(?delay, "reconciled; requeued after a delay");
                 self.absolve(&item);
                 item.requeue_after(delay);
             }
@@ -334,7 +331,7 @@ impl<R: RequestKey> Workshop<R> {
                 let key = R::clone(&item);
                 self.absolve(&key);
                 item.forget();
-                self.tell(&key, settled.error.as_ref());
+                self.report_give_up(&key, settled.error.as_ref());
             }
             Action::Retry => {
                 let attempt = item.attempts();
@@ -357,32 +354,29 @@ impl<R: RequestKey> Workshop<R> {
         }
     }
 
-    /// Its failures do not count any more. Before the item is settled: the key may be handed out the moment it is.
+    /// Clears the key's failures. Called before the item is settled: a settled key may be handed out at once.
     fn absolve(&self, key: &R) {
         if let Some(give_up) = &self.give_up {
             give_up.forget(key);
         }
     }
 
-    /// Says that a key is given up.
-    fn tell(&self, key: &R, error: Option<&Error>) {
+    /// Counts and logs a key that is given up, and calls the callback.
+    fn report_give_up(&self, key: &R, error: Option<&Error>) {
         let (Some(give_up), Some(error)) = (&self.give_up, error) else {
             return;
         };
         self.metrics.given_up.inc();
         let retries = give_up.retries;
         tracing::error!(%error, retries, "reconciling failed; given up until something changes");
-        let told = std::panic::catch_unwind(AssertUnwindSafe(|| (give_up.told)(key, error)));
-        if let Err(panic) = told {
+        let call = AssertUnwindSafe(|| (give_up.callback)(key, error));
+        if let Err(panic) = std::panic::catch_unwind(call) {
             let text = text_of(&*panic);
-            tracing::error!(
-                text,
-                "the callback that is told of what is given up panicked"
-            );
+            tracing::error!(text, "the max_retries callback panicked");
         }
     }
 
-    /// How long to put `key` back for, because its own writes are not in the caches yet.
+    /// The time to put `key` back for, while the caches do not show its own writes.
     fn hold(&self, key: &Item<R>) -> Option<Duration> {
         let own_writes = self.own_writes.as_ref()?;
         match own_writes.hold(key, key.attempts()) {
@@ -402,8 +396,7 @@ impl<R: RequestKey> Workshop<R> {
         }
     }
 
-    /// Brings keys back whose objects are gone without an event, and asks what became of lost writes, until it is
-    /// dropped.
+    /// Requeues keys whose objects are gone without an event, and reads the state of lost writes, until it is dropped.
     async fn sweep(&self) -> Infallible {
         let Some(own_writes) = &self.own_writes else {
             return std::future::pending().await;
@@ -415,17 +408,17 @@ impl<R: RequestKey> Workshop<R> {
             };
             self.queue.add_with(key, options);
         };
+        // The key waits in the queue already: it keeps its priority and its reasons.
+        let wake = |key| {
+            let options = AddOptions {
+                priority: Some(i32::MIN),
+                ..AddOptions::default()
+            };
+            self.queue.add_with(key, options);
+        };
         tokio::select! {
             never = own_writes.sweep(gone) => never,
-            never = own_writes.ask_for_lost() => never,
+            never = own_writes.ask_for_lost(wake) => never,
         }
     }
-}
-
-pub(super) fn text_of(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no text")
 }

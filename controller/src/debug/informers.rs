@@ -1,10 +1,10 @@
-//! How each informer is doing, in a form that can be printed.
+//! The state of each informer, in a form that can be printed.
 
 use jiff::Timestamp;
 use reeve_informer::{CacheHealth, Failure, Scope};
 use serde::Serialize;
 
-/// How an informer is doing. What each number means is said at [`CacheHealth`].
+/// The state of an informer. [`CacheHealth`] documents the meaning of each number.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -16,9 +16,9 @@ pub struct InformerReport {
     pub name: String,
     /// The first list is in the store.
     pub synced: bool,
-    /// What it is doing: `idle`, `listing`, `watching`, `backing off`, `missing`, `stopped`.
+    /// The activity: `idle`, `listing`, `watching`, `backing off`, `missing`, `stopped`.
     pub activity: String,
-    /// Since when.
+    /// The begin of the activity.
     pub since: Timestamp,
     /// The last failure that was not followed by success.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,10 +26,10 @@ pub struct InformerReport {
     /// The last failure that is over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<FailureReport>,
-    /// When the API server was heard last.
+    /// The time of the last answer or event of the API server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_heard: Option<Timestamp>,
-    /// When something in the store changed last.
+    /// The time of the last change in the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_change: Option<Timestamp>,
     /// The version of the store's content.
@@ -42,33 +42,33 @@ pub struct InformerReport {
     pub queued: usize,
     /// Objects that cannot be read.
     pub quarantined: usize,
-    /// Some of them.
+    /// Some of these objects.
     pub quarantined_objects: Vec<QuarantinedReport>,
     /// Versions of objects that did not decode when they were read.
     pub unreadable: u64,
-    /// Lists and events that were older than what is known.
+    /// Lists and events that were older than the store.
     pub stale: u64,
-    /// How often the server's history began anew.
+    /// The number of times that the server's history began again.
     pub epochs: u64,
-    /// Who is told of changes.
+    /// The handlers of changes.
     pub handlers: Vec<HandlerReport>,
     /// The watches, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub watches: Vec<WatchReport>,
 }
 
-/// Why an informer makes no progress.
+/// The reason why an informer makes no progress.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FailureReport {
     /// `connection`, `status`, `expired`, …
     pub class: &'static str,
-    /// What went wrong.
+    /// The error.
     pub message: String,
-    /// When it did first in this row.
+    /// The first time in this row.
     pub since: Timestamp,
-    /// How often in a row.
+    /// The number of failures in a row.
     pub times: u32,
 }
 
@@ -77,12 +77,12 @@ pub struct FailureReport {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct QuarantinedReport {
-    /// Which.
+    /// The key.
     pub key: String,
     /// Its version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
-    /// What is wrong with it.
+    /// The error.
     pub error: String,
     /// The names and types of its fields, never a value.
     pub outline: String,
@@ -95,15 +95,15 @@ pub struct QuarantinedReport {
 pub struct HandlerReport {
     /// Its name.
     pub name: String,
-    /// It was shown everything of the first list.
+    /// It got all of the first list.
     pub synced: bool,
     /// Events that wait for it.
     pub backlog: usize,
-    /// Events it was given.
+    /// Events delivered to it.
     pub delivered: u64,
     /// Events it did not keep up with.
     pub dropped: u64,
-    /// How often it panicked.
+    /// The number of its panics.
     pub panics: u64,
 }
 
@@ -116,21 +116,21 @@ pub struct WatchReport {
     pub scope: String,
     /// Its first list is in the store.
     pub synced: bool,
-    /// What it is doing.
+    /// The activity.
     pub activity: String,
-    /// Since when.
+    /// The begin of the activity.
     pub since: Timestamp,
     /// The last failure that was not followed by success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureReport>,
-    /// The version of what the store has of it.
+    /// The version of its content in the store.
     pub resource_version: String,
 }
 
 // === impl InformerReport ===
 
 impl InformerReport {
-    /// As it is called in metrics: `pods`, or `edge/pods` of the cluster `edge`.
+    /// The name in metrics: `pods`, or `edge/pods` of the cluster `edge`.
     #[must_use]
     pub fn full_name(&self) -> String {
         match &self.cluster {

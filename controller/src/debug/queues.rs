@@ -1,4 +1,4 @@
-//! The queues of a program, and what is in each.
+//! The queues of a program, and the items of each.
 
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use reeve_clock::Clock;
 use reeve_workqueue::{Queue, Snapshot, Standing};
 use serde::Serialize;
 
-/// The queues that are shown. Clones are one set.
+/// The set of shown queues. Clones are one set.
 #[derive(Clone, Default)]
 pub struct Queues(Arc<Mutex<Vec<Weak<dyn Inspect>>>>);
 
@@ -17,27 +17,27 @@ pub struct Queues(Arc<Mutex<Vec<Weak<dyn Inspect>>>>);
 #[must_use = "the queue is shown until this is dropped"]
 pub struct Registration(#[allow(dead_code, reason = "it is kept, not read")] Arc<dyn Inspect>);
 
-/// A queue whatever its items are.
+/// A queue with any type of items.
 trait Inspect: Send + Sync {
     fn report(&self, limit: usize) -> QueueReport;
 }
 
-/// What a queue holds at one moment.
+/// The content of a queue at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct QueueReport {
-    /// The name of the queue: of a controller's, the controller's.
+    /// The name of the queue: for a controller's, that of the controller.
     pub name: String,
-    /// Items ready to be worked on.
+    /// Items ready for a worker.
     pub ready: usize,
     /// Items that wait for a time.
     pub waiting: usize,
-    /// Items whose time has come and that wait for a token of the rate limiter.
+    /// Items whose time has come and that wait for a token of a rate limiter.
     pub in_line: usize,
-    /// Items being worked on.
+    /// Items in the hands of workers.
     pub in_flight: usize,
-    /// Keys whose last runs failed.
+    /// Keys whose last run failed: also those that wait for a retry, are in flight again, or are no longer queued.
     pub failing: usize,
     /// Adds that were refused because the queue was shut down.
     pub refused: u64,
@@ -45,7 +45,7 @@ pub struct QueueReport {
     pub shutting_down: bool,
     /// Items in flight, then ready ones in their order, then those in line, then those that wait, soonest first.
     pub items: Vec<ItemReport>,
-    /// There are more items than the limit let through.
+    /// There are more items than the limit.
     pub more: bool,
 }
 
@@ -56,28 +56,28 @@ pub struct QueueReport {
 pub struct ItemReport {
     /// The key.
     pub key: String,
-    /// Where it stands.
+    /// Its state.
     #[serde(flatten)]
     pub state: ItemState,
-    /// The priority it is wanted with.
+    /// The priority of its request.
     pub priority: i32,
     /// Runs in a row that failed.
     pub failures: u32,
-    /// Why the last of them did.
+    /// The error of the last of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<ErrorReport>,
-    /// Why it is wanted.
+    /// The reasons of its request.
     pub reasons: Vec<String>,
 }
 
-/// Where an item stands.
+/// The state of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
 #[non_exhaustive]
 pub enum ItemState {
     /// A worker has it.
     InFlight {
-        /// Since when.
+        /// The begin of the run.
         since: Timestamp,
         /// It was added again meanwhile, and runs again after.
         again: bool,
@@ -88,12 +88,12 @@ pub enum ItemState {
     InLine,
     /// It waits for a time.
     Waiting {
-        /// Which.
+        /// The time.
         due: Timestamp,
     },
 }
 
-/// Why a run failed.
+/// The error of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -108,7 +108,7 @@ pub struct ErrorReport {
 // === impl Queues ===
 
 impl Queues {
-    /// Shows `queue` under its name; times are told by the system's clock.
+    /// Shows `queue` under its name; times are those of the system's clock.
     pub fn add<T>(&self, queue: &Queue<T>) -> Registration
     where
         T: Hash + Eq + Clone + std::fmt::Display + Send + Sync + 'static,
@@ -116,7 +116,7 @@ impl Queues {
         self.add_at(queue, Clock::system())
     }
 
-    /// Shows `queue`, its times as `clock` has them.
+    /// Shows `queue`, with the times of `clock`.
     pub fn add_at<T>(&self, queue: &Queue<T>, clock: Clock) -> Registration
     where
         T: Hash + Eq + Clone + std::fmt::Display + Send + Sync + 'static,
@@ -131,7 +131,7 @@ impl Queues {
         Registration(queue)
     }
 
-    /// What each queue holds, by name, with at most `limit` items each.
+    /// The content of each queue, by name, with at most `limit` items each.
     #[must_use]
     pub fn report(&self, limit: usize) -> Vec<QueueReport> {
         let queues: Vec<_> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
@@ -154,7 +154,7 @@ impl std::fmt::Debug for Registration {
     }
 }
 
-/// A queue and the clock its times are told by.
+/// A queue and the clock of its times.
 struct Shown<T> {
     queue: Queue<T>,
     clock: Clock,
@@ -202,7 +202,7 @@ fn report<T: std::fmt::Display>(snapshot: &Snapshot<T>, now: Timestamp) -> Queue
         waiting: snapshot.waiting,
         in_line: snapshot.in_line,
         in_flight: snapshot.in_flight,
-        failing: snapshot.records,
+        failing: snapshot.failing,
         refused: snapshot.refused,
         shutting_down: snapshot.shutting_down,
         more: items.len() < all,
@@ -244,6 +244,7 @@ mod tests {
         let reports = queues.report(100);
         let report = &reports[0];
         assert_eq!((report.ready, report.waiting, report.in_flight), (1, 2, 1));
+        assert_eq!(report.failing, 1, "it waits for its retry");
         let by_key = |key: &str| report.items.iter().find(|item| item.key == key).unwrap();
         assert_eq!(
             by_key("working").state,

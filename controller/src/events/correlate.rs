@@ -1,12 +1,12 @@
-//! What becomes of an event: a new object, one more of a series, or nothing. No I/O.
+//! The fate of an event: a new object, one more of a series, or nothing. No I/O.
 //!
-//! Two events that say the same of the same object are one event with a series (client-go: `tools/events`): the
-//! second one writes `series.count` (once the first is stored), later ones are only counted, and the count is written every
-//! [`REFRESH`] and once the series has been quiet for [`FINISH`]. Unlike client-go's `tools/events` the note counts as
-//! part of what is said, or `kubectl describe` would go on showing the first one; so from `tools/record` comes what
-//! keeps notes that differ each time (a number, a name) from making an object each time: from the [`SIMILAR`]th note
-//! within [`WINDOW`] on, they are one event, whose note begins with [`COMBINED`]. What all that lets through is held
-//! back per object by a token bucket (`tools/record`: [`BURST`] and [`REFILL`]).
+//! Two events with the same content for the same object are one event with a series (client-go: `tools/events`): the
+//! second one writes `series.count` (once the first is stored), later ones are only counted, and the count is written
+//! every [`REFRESH`] and once the series has been quiet for [`FINISH`]. Unlike in client-go's `tools/events` the note
+//! is part of the content, or `kubectl describe` would keep showing the first one. So `tools/record` is the model for
+//! notes that differ each time (a number, a name) and would each make an object: from the [`SIMILAR`]th note within
+//! [`WINDOW`] on, they are one event, whose note begins with [`COMBINED`]. A token bucket per object limits the rest
+//! (`tools/record`: [`BURST`] and [`REFILL`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,24 +14,24 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How often the count of a running series is written.
+/// The interval between two writes of the count of a running series.
 const REFRESH: Duration = Duration::from_secs(30 * 60);
-/// How long a series is quiet before it ends.
+/// The quiet time after which a series ends.
 pub(super) const FINISH: Duration = Duration::from_secs(6 * 60);
-/// How many new events an object may have at once.
+/// The number of new events that an object may have at once.
 const BURST: u32 = 25;
-/// How long it takes until an object may have one more.
+/// The time until an object may have one more.
 const REFILL: Duration = Duration::from_secs(300);
-/// From how many different notes on the events that otherwise say the same are combined.
+/// The number of different notes from which on otherwise equal events are combined.
 pub const SIMILAR: usize = 10;
-/// After how long without such an event its notes are forgotten.
+/// The time without such an event after which its notes are forgotten.
 const WINDOW: Duration = Duration::from_secs(600);
-/// How the note of a combined event begins.
+/// The begin of the note of a combined event.
 pub const COMBINED: &str = "(combined from similar events): ";
-/// How many series, notes and objects are remembered; the oldest are forgotten first.
+/// The number of remembered series, notes and objects; the oldest are forgotten first.
 const REMEMBERED: usize = 4096;
 
-/// What makes two events the same.
+/// The content that makes two events the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Identity {
     pub(crate) object: ObjectIdentity,
@@ -43,7 +43,7 @@ pub(crate) struct Identity {
     pub(crate) controller: String,
 }
 
-/// Which object an event is about.
+/// The identity of an event's object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ObjectIdentity {
     pub(crate) api_version: String,
@@ -53,7 +53,7 @@ pub(crate) struct ObjectIdentity {
     pub(crate) uid: String,
 }
 
-/// What to do with an event.
+/// The action for an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Create an event object of this name.
@@ -62,15 +62,15 @@ pub(crate) enum Verdict {
     Count { name: String, count: i32 },
     /// Counted in memory; the series is written later.
     Later,
-    /// The object has had too many.
+    /// The object has had too many events.
     Spam,
 }
 
 #[derive(Debug)]
 struct Series {
-    /// The event object's name.
+    /// The name of the event object.
     name: String,
-    /// The server has it: before that its count cannot be written.
+    /// The server has it: its count cannot be written before that.
     created: bool,
     count: i32,
     last: Instant,
@@ -78,7 +78,7 @@ struct Series {
     written_count: i32,
 }
 
-/// The events that say the same but for their notes.
+/// The events that differ in their notes only.
 #[derive(Debug)]
 struct Similar {
     /// Hashes of the notes, at most one less than [`SIMILAR`].
@@ -88,7 +88,7 @@ struct Similar {
     combined: Option<String>,
 }
 
-/// Whose events about which object share a bucket.
+/// The events that share a token bucket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Source {
     controller: String,
@@ -106,10 +106,10 @@ struct Bucket {
 #[derive(Debug, Default)]
 pub(crate) struct Correlator {
     series: HashMap<Identity, Series>,
-    /// The order in which series end, for those to be forgotten.
+    /// The order in which series end, for dropping them.
     ends: BTreeMap<(Instant, u64), Identity>,
     sequence: u64,
-    /// By what is said, without the note.
+    /// By content, without the note.
     similar: HashMap<Identity, Similar>,
     buckets: HashMap<Source, Bucket>,
 }
@@ -117,7 +117,7 @@ pub(crate) struct Correlator {
 // === impl Correlator ===
 
 impl Correlator {
-    /// Decides about one more event, `name` being the name of the object it would make.
+    /// Decides about one more event; `name` is the name of the object that it would create.
     pub(crate) fn take(&mut self, identity: &Identity, name: &str, now: Instant) -> Verdict {
         if let Some(series) = self.series.get_mut(identity)
             && now.duration_since(series.last) < FINISH
@@ -146,7 +146,7 @@ impl Correlator {
         Verdict::Create
     }
 
-    /// Combines the event with others if there were too many that differ in their notes only (client-go:
+    /// Combines the event with others if too many differ in their notes only (client-go:
     /// `EventAggregator.EventAggregate`).
     pub(crate) fn combine(&mut self, identity: &mut Identity, now: Instant) {
         let group = Identity {
@@ -176,7 +176,7 @@ impl Correlator {
         if similar.notes.len() < SIMILAR {
             return;
         }
-        // Any of them, so that there are no more.
+        // Any of them, so that their number does not grow.
         similar.notes.pop_first();
         let running = similar.combined.clone().filter(|note| {
             let combined = Identity {
@@ -192,11 +192,11 @@ impl Correlator {
         identity.note = note;
     }
 
-    /// The counts that are due to be written: of series that ended, and of those not written for long.
+    /// The counts that are due to be written: of series that ended, and of those with an old written count.
     pub(crate) fn due(&mut self, now: Instant) -> Vec<(Identity, String, i32)> {
         let mut due = Vec::new();
         let mut ended = Vec::new();
-        // In the order of their making: never in that of a hash map.
+        // In the order of creation: never in that of a hash map.
         for (place, identity) in &self.ends {
             let Some(series) = self.series.get_mut(identity) else {
                 ended.push(*place);
@@ -241,7 +241,7 @@ impl Correlator {
         unwritten
     }
 
-    /// The server has the event object now. If more of its kind came meanwhile, their count is to be written.
+    /// Marks that the server has the event object. Returns the count to write if more of its kind came meanwhile.
     pub(crate) fn created(&mut self, identity: &Identity, now: Instant) -> Option<(String, i32)> {
         let series = self.series.get_mut(identity)?;
         series.created = true;
@@ -253,7 +253,14 @@ impl Correlator {
         Some((series.name.clone(), series.count))
     }
 
-    /// The event object is gone: the next event of the kind makes a new one.
+    /// Gives the event object another name, because its name is taken.
+    pub(crate) fn rename(&mut self, identity: &Identity, name: &str) {
+        if let Some(series) = self.series.get_mut(identity) {
+            name.clone_into(&mut series.name);
+        }
+    }
+
+    /// Forgets the event object, which is gone: the next event of the kind makes a new one.
     pub(crate) fn forget(&mut self, identity: &Identity) {
         self.series.remove(identity);
         self.ends.retain(|_, other| other != identity);
@@ -281,7 +288,7 @@ impl Correlator {
 
     fn take_token(&mut self, source: &Source, now: Instant) -> bool {
         if self.buckets.len() >= REMEMBERED && !self.buckets.contains_key(source) {
-            // Full of objects that were busy lately: forget the one that may say most again.
+            // Full of objects that were busy lately: forgets the one with the fullest bucket.
             let fullest = self
                 .buckets
                 .iter()
@@ -316,7 +323,7 @@ impl Bucket {
     }
 }
 
-/// The same for the same text, in every process.
+/// A hash that is the same for the same text in every process.
 fn hash_of(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -419,7 +426,7 @@ mod tests {
             .filter(|i| correlator.take(&identity(&i.to_string()), "n", now) == Verdict::Create)
             .count();
         assert_eq!(created, 25);
-        // One more after five minutes, and not before.
+        // One more event after five minutes, and not before.
         let later = now + Duration::from_secs(300);
         let early = later - Duration::from_millis(1);
         assert_eq!(correlator.take(&identity("w"), "n", early), Verdict::Spam);
@@ -469,7 +476,7 @@ mod tests {
             combine(&mut correlator, "10", now),
             (tenth.clone(), Verdict::Create)
         );
-        // More of them are its series.
+        // Further events are its series.
         let (note, verdict) = combine(&mut correlator, "11", now);
         assert_eq!(note, tenth);
         assert!(
@@ -477,7 +484,7 @@ mod tests {
             "{verdict:?}"
         );
         assert_eq!(combine(&mut correlator, "12", now).1, Verdict::Later);
-        // When that has ended, the next says its own note.
+        // After its end, the next event keeps its own note.
         let later = now + FINISH;
         assert_eq!(
             combine(&mut correlator, "13", later).0,
@@ -486,7 +493,7 @@ mod tests {
         // Ten minutes later all is forgotten.
         let forgotten = later + WINDOW + Duration::from_secs(1);
         assert_eq!(combine(&mut correlator, "14", forgotten).0, "14");
-        // Another reason is another matter.
+        // Events with another reason are independent.
         let mut other = identity("15");
         other.reason = "Stopped".into();
         correlator.combine(&mut other, now);

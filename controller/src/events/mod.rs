@@ -1,10 +1,10 @@
-//! Events (events.k8s.io/v1): what `kubectl describe` shows happened to an object.
+//! Events (events.k8s.io/v1): the history of an object in `kubectl describe`.
 //!
-//! [`Recorder::event`] never waits and never fails. The event goes into a bounded queue; one writer makes
-//! series of repeated events, combines those that differ in their notes only, holds back an object that has too
-//! many, and tries each write up to 12 times. It writes one at a time and rests after each, three times as long
-//! as the write took: when the API server is busy, reconciles go first and events follow. What is dropped is counted
-//! (`reeve_events_dropped_total`). The queue is written out when the manager stops, as far as its grace period allows.
+//! [`Recorder::event`] never waits and never fails. The event goes into a bounded queue; one writer makes series of
+//! repeated events, combines those that differ in their notes only, limits objects with too many, and tries each write
+//! up to 12 times. It writes one at a time and rests after each, three times as long as the write took: when the API
+//! server is busy, reconciles go first and events follow. A metric counts dropped events
+//! (`reeve_events_dropped_total`). At the manager's stop the queue is written, as far as the grace period allows.
 //!
 //! Needs `create` and `patch` on `events` in `events.k8s.io`, and nothing else.
 
@@ -29,24 +29,24 @@ pub use correlate::{COMBINED, SIMILAR};
 use correlate::{Identity, ObjectIdentity};
 pub(crate) use writer::Writer;
 
-/// How many events wait to be written at most (client-go: 1,000; but the writer here lets reconciles go first).
+/// The maximum number of queued events (client-go: 1,000; but the writer here lets reconciles go first).
 const QUEUE: usize = 10_000;
 
-/// What a note may hold at most, in bytes (kube-apiserver: `NoteLengthLimit`).
+/// The maximum length of a note, in bytes (kube-apiserver: `NoteLengthLimit`).
 const NOTE: usize = 1024;
 
-/// What a reason, an action and the names of reporter and instance may hold at most, in bytes.
+/// The maximum length of a reason, an action and the names of reporter and instance, in bytes.
 const NAME: usize = 128;
 
-/// What the last part of the name of a reporter may hold at most (kube-apiserver: `IsQualifiedName`).
+/// The maximum length of the last part of a reporter's name (kube-apiserver: `IsQualifiedName`).
 const PART: usize = 63;
 
-/// Whether an event is good news.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
     /// Information.
     Normal,
-    /// Something to look at.
+    /// A problem.
     Warning,
 }
 
@@ -89,8 +89,8 @@ impl Recorder {
         }
     }
 
-    /// The same recorder, whose events carry these annotations (client-go: `AnnotatedEventf`). Of a series, its first
-    /// event's stay.
+    /// The same recorder, whose events carry these annotations (client-go: `AnnotatedEventf`). A series keeps those of
+    /// its first event.
     #[must_use]
     pub fn annotated<K: Into<String>, V: Into<String>>(
         &self,
@@ -105,7 +105,7 @@ impl Recorder {
         }
     }
 
-    /// Records that `reason` happened to `object` while the controller did `action`; `note` says it to people.
+    /// Records that `reason` happened to `object` while the controller did `action`; `note` is the text for people.
     ///
     /// `reason` and `action` are words for machines, in CamelCase, of at most 128 characters; `note` is cut at
     /// 1024 bytes.
@@ -120,7 +120,7 @@ impl Recorder {
         self.event_for(&reference(object), None, event_type, reason, action, note);
     }
 
-    /// As [`Recorder::event`], by reference, and with a second object that is part of the story.
+    /// As [`Recorder::event`], by reference, and with a second object that is related.
     pub fn event_for(
         &self,
         regarding: &ObjectReference,
@@ -185,8 +185,8 @@ fn identity_of(reference: &ObjectReference) -> ObjectIdentity {
     }
 }
 
-/// `controller` as the server takes a reporter: letters, digits, `-`, `_` and `.` between letters or digits, at most
-/// 63 of them, after a DNS name and a slash if there is one. The server would refuse every event of another.
+/// `controller` in a form that the server accepts for reporters: letters, digits, `-`, `_` and `.` between letters or
+/// digits, at most 63 of them, after a DNS name and a slash if there is one. The server refuses every other event.
 fn qualified(controller: &str) -> String {
     let (prefix, name) = match controller.rsplit_once('/') {
         Some((prefix, name)) => (Some(prefix.to_lowercase()), name),

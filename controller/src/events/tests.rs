@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::fake::Managed as _;
 use http::Method;
 use k8s_openapi::api::core::v1::ConfigMap;
 use prometheus_client::metrics::counter::Counter;
@@ -27,7 +28,12 @@ struct Setup {
 }
 
 fn setup() -> Setup {
-    let (fake, clock) = (Fake::default(), clock());
+    process(&Fake::default(), &clock())
+}
+
+/// A process that writes events to `fake`.
+fn process(fake: &Fake, clock: &Clock) -> Setup {
+    let (fake, clock) = (fake.clone(), clock.clone());
     let client = Client::new(fake.client());
     let (writer, queue) = Writer::new(client, clock.clone(), "pod-0".into());
     let dropped = Counter::default();
@@ -155,6 +161,31 @@ async fn writing_is_tried_again_until_the_server_answers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_whose_name_another_process_took_gets_another_name_and_its_series_too() {
+    let (fake, clock) = (Fake::default(), clock());
+    let before = process(&fake, &clock);
+    before.record("before the restart");
+    // At the same moment, on a clock that was set back, or is stopped.
+    let after = process(&fake, &clock);
+    after.record("after the restart");
+    for _ in 0..4 {
+        after.record("after the restart");
+    }
+    eventually("written", || fake.objects(EVENTS).len() == 2).await;
+    assert_eq!(before.dropped.get() + after.dropped.get(), 0);
+    let event = |note: &str| {
+        let events = fake.objects(EVENTS);
+        let event = events.into_iter().find(|event| event["note"] == note);
+        event.unwrap_or_else(|| panic!("{note}"))
+    };
+    eventually("counted", || {
+        event("after the restart")["series"]["count"] == 5
+    })
+    .await;
+    assert!(event("before the restart")["series"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_server_refuses_or_never_takes_is_dropped_and_counted() {
     let setup = setup();
     setup.fake.hook(|_, _| Some(Fate::Refuse(403)));
@@ -194,7 +225,7 @@ async fn the_counts_of_running_series_are_written_at_the_stop() {
     assert_eq!(setup.fake.objects(EVENTS)[0]["series"]["count"], 10);
 }
 
-/// A manager that runs, and how long its stop takes and what it comes to.
+/// A running manager, with the duration and the result of its stop.
 async fn stopped(
     manager: Manager,
     record: impl FnOnce(&Recorder),
@@ -291,7 +322,7 @@ async fn events_carry_annotations_and_the_second_object() {
         record();
     }
     sleep(Duration::from_secs(1)).await;
-    // The object is gone when the count of its series is due: it is made again.
+    // The object is gone when the count of its series is due: the writer creates it again.
     let name = setup.fake.objects(EVENTS)[0]["metadata"]["name"].clone();
     let event = setup.fake.objects(EVENTS).remove(0);
     assert_eq!(event["metadata"]["annotations"]["example.com/by"], "me");

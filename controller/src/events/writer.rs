@@ -22,23 +22,23 @@ use tokio_util::sync::CancellationToken;
 use super::correlate::{Correlator, Identity, ObjectIdentity, Verdict};
 use super::{QUEUE, Recorded};
 use crate::client::{self, Client};
-use crate::manager::{Group, Runnable};
+use crate::lifecycle::{Group, Runnable};
 
-/// How often one write is tried (client-go: `maxTriesPerEvent`).
+/// The number of tries of one write (client-go: `maxTriesPerEvent`).
 const TRIES: u32 = 12;
-/// How long between two tries, with up to a quarter more.
+/// The pause between two tries, with up to a quarter more.
 const PAUSE: Duration = Duration::from_secs(10);
 /// Events taken from the queue and not written yet: one at a time is being written, the others pause before
 /// their next try.
 const WRITES: usize = 8;
-/// After a write the writer rests this many times as long as it took, so that events take a small share of a
-/// busy API server, and wait rather than the writes of reconciles.
+/// The rest after a write as a multiple of its duration, so that events take a small share of a busy API server, and
+/// wait rather than the writes of reconciles.
 const REST: u32 = 3;
 const LONGEST_REST: Duration = Duration::from_secs(1);
-/// How often running series are looked at.
+/// The interval of the checks of running series.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Writes what the recorders of one manager record.
+/// Writes the events of one manager's recorders.
 #[derive(Debug)]
 pub(crate) struct Writer {
     client: Client,
@@ -51,7 +51,7 @@ pub(crate) struct Writer {
     turn: Arc<Semaphore>,
     /// The time in the last name, so that two events of one moment have two names.
     named: i128,
-    /// What is not written then is dropped.
+    /// Cancelled when unwritten events are dropped.
     giving_up: CancellationToken,
 }
 
@@ -64,18 +64,20 @@ struct Job {
     count: Option<i32>,
 }
 
-/// A write that found its event gone, or gave up.
+/// The result of a write.
 #[derive(Debug)]
 enum Ended {
     Written(Job),
     Gone(Job),
+    /// Another event has its name.
+    Taken(Job),
     Dropped(Job),
 }
 
 // === impl Writer ===
 
 impl Writer {
-    /// A writer, and the queue recorders send to.
+    /// A writer, and the queue of the recorders.
     pub(crate) fn new(
         client: Client,
         clock: Clock,
@@ -100,27 +102,31 @@ impl Writer {
         &self.giving_up
     }
 
-    /// What runs it.
+    /// The runnable of the writer.
     pub(crate) fn runnable(self, name: impl Into<String>) -> Runnable {
         let name = name.into();
         let run = Runnable::new(name.clone(), move |stop| async move {
             let dropped = self.run(stop).await;
             if dropped > 0 {
-                tracing::warn!(name, dropped, "not written in time; dropped");
+                tracing::warn!(
+                    name,
+                    dropped,
+                    "could not write all events before the end of the grace period; dropped them"
+                );
             }
             Ok::<_, std::convert::Infallible>(())
         });
         run.in_group(Group::Events)
     }
 
-    /// Writes until `stop`; then what is queued, and the counts of the running series, each tried once. How many writes
-    /// it gave up when it was told to is returned.
+    /// Writes until `stop`; then the queued events, and the counts of the running series, each tried once. Returns the
+    /// number of writes that were dropped after `giving_up`.
     pub(crate) async fn run(mut self, stop: CancellationToken) -> usize {
         let mut writes: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut stopping = false;
-        // Counts that are due, and not begun to be written.
+        // Counts that are due and not started.
         let mut counts: VecDeque<Job> = VecDeque::new();
         let mut last_counts = false;
         let giving_up = self.giving_up.clone();
@@ -163,12 +169,12 @@ impl Writer {
         }
     }
 
-    /// Drops what is being written, which ends by itself then, and what is queued, and counts it.
+    /// Drops and counts the writes under way, which end by themselves then, and the queued events.
     async fn give_up(mut self, mut writes: FuturesUnordered<BoxFuture<'static, Ended>>) -> usize {
         self.queue.close();
         let mut dropped = 0;
         while let Some(ended) = writes.next().await {
-            if let Ended::Dropped(job) | Ended::Gone(job) = ended {
+            if let Ended::Dropped(job) | Ended::Gone(job) | Ended::Taken(job) = ended {
                 job.recorded.dropped.inc();
                 dropped += 1;
             }
@@ -208,7 +214,7 @@ impl Writer {
             Verdict::Later => return None,
             Verdict::Spam => {
                 recorded.dropped.inc();
-                tracing::debug!(object = ?recorded.identity.object, "too many events of one object; dropped");
+                tracing::debug!(object = ?recorded.identity.object, "dropped an event: its object has too many");
                 return None;
             }
         };
@@ -219,7 +225,7 @@ impl Writer {
         })
     }
 
-    /// The write of a series' count, made of what identifies it.
+    /// The write of a series' count, made from its identity.
     fn count(&self, identity: Identity, name: String, count: i32) -> Job {
         let recorded = Recorded {
             regarding: reference_of(&identity.object),
@@ -257,6 +263,13 @@ impl Writer {
                     self.correlator.forget(&job.recorded.identity);
                 }
                 None
+            }
+            // The time in a name is unique in one process only: the process before a restart, or another replica, may
+            // have used it, above all where the clock was set back.
+            Ended::Taken(mut job) => {
+                job.name = random_name(&job.recorded.regarding, &self.clock);
+                self.correlator.rename(&job.recorded.identity, &job.name);
+                Some(job)
             }
             Ended::Gone(mut job) => {
                 self.correlator.forget(&job.recorded.identity);
@@ -304,14 +317,17 @@ impl Writer {
                     return Ended::Gone(job);
                 }
                 if tries > 1 && error.is_already_exists() {
-                    // Our own first try, whose answer was lost.
+                    // The own first try, whose answer was lost.
                     return Ended::Written(job);
+                }
+                if error.is_already_exists() {
+                    return Ended::Taken(job);
                 }
                 let final_answer = error
                     .status()
                     .is_some_and(|status| status.code < 500 && status.code != 429);
                 if final_answer || tries == TRIES || stop.is_cancelled() {
-                    tracing::warn!(event = %job.name, %error, tries, "an event could not be written");
+                    tracing::warn!(event = %job.name, %error, tries, "could not write an event");
                     return Ended::Dropped(job);
                 }
                 let pause = clock.random().jitter(PAUSE, 0.25);
@@ -386,15 +402,28 @@ fn namespace_of(regarding: &ObjectReference) -> &str {
         .unwrap_or("default")
 }
 
-/// `<object>.<nanoseconds in hex>`; something random where the object's name leaves no room for that.
+/// `<object>.<nanoseconds in hex>`; a random name where the object's name leaves no room for that.
 fn event_name(regarding: &ObjectReference, nanos: i128, clock: &Clock) -> String {
+    named(regarding, &format!("{nanos:x}"), clock)
+}
+
+/// As [`event_name`], with a random part in place of the time.
+fn random_name(regarding: &ObjectReference, clock: &Clock) -> String {
+    named(
+        regarding,
+        &format!("{:016x}", clock.random().next_u64()),
+        clock,
+    )
+}
+
+fn named(regarding: &ObjectReference, suffix: &str, clock: &Clock) -> String {
     let object = regarding.name.as_deref().unwrap_or_default();
     let fits = !object.is_empty() && object.len() <= 253 - 17;
     let plain = object
         .bytes()
         .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte));
     if fits && plain {
-        format!("{object}.{nanos:x}")
+        format!("{object}.{suffix}")
     } else {
         let random = clock.random();
         format!("{:016x}{:016x}", random.next_u64(), random.next_u64())

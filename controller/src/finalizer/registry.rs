@@ -15,15 +15,15 @@ use crate::client::{self, Client, Object, WriteOptions};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What is to be done before an object of kind `K` may go.
+/// The cleanup before an object of kind `K` is removed.
 ///
-/// `C` is what it is done with: the [`Context`](crate::Context) of a reconcile, say.
+/// `C` is the context of the cleanup: for example the [`Context`](crate::Context) of a reconcile.
 pub trait Finalizer<K, C>: Send + Sync + 'static {
-    /// Why it could not be done.
+    /// The error of the cleanup.
     type Error: Into<BoxError>;
 
-    /// Does it. It is run again until it succeeds, so doing it twice must be as good as once. It may change the object,
-    /// its status above all.
+    /// Runs the cleanup. It runs again until it succeeds, so it must be idempotent. It may change the object,
+    /// especially its status.
     fn finalize(
         &self,
         context: &C,
@@ -35,7 +35,7 @@ pub trait Finalizer<K, C>: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Function<F>(F);
 
-/// Makes a [`Finalizer`] of a function, which is given clones of the context and the object.
+/// Makes a [`Finalizer`] of a function, which gets clones of the context and the object.
 pub fn function<F>(function: F) -> Function<F> {
     Function(function)
 }
@@ -77,7 +77,7 @@ impl<K: Send + Sync, C: Send + Sync, T: Finalizer<K, C>> Erased<K, C> for T {
     }
 }
 
-/// There is a finalizer of this name.
+/// A finalizer of this name exists already.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the finalizer {name} is registered already")]
 pub struct DuplicateName {
@@ -85,32 +85,32 @@ pub struct DuplicateName {
     pub name: String,
 }
 
-/// A finalizer failed. Those before it have done their work, those after it have not begun.
+/// A finalizer failed. Those before it have succeeded, those after it have not run.
 #[derive(Debug, thiserror::Error)]
 #[error("the finalizer {name} failed")]
 pub struct Error {
     /// Its name.
     pub name: String,
-    /// Why.
+    /// The cause.
     #[source]
     pub source: BoxError,
 }
 
-/// What [`Finalizers::run`] did.
+/// The result of [`Finalizers::run`].
 #[derive(Debug)]
-#[must_use = "what changed is to be written (`Run::write`), and then the result to be looked at"]
+#[must_use = "write the changes (`Run::write`), then check the result"]
 pub struct Run {
-    /// Whether the object has other finalizers now: it is to be written.
+    /// Whether the finalizers of the object changed: write it.
     pub changed: bool,
-    /// Whether a finalizer changed the status: it is to be written, before the object, which may be gone after. The
-    /// object then has another version.
+    /// Whether a finalizer changed the status: write it before the object, which may be gone after. The object then has
+    /// another version.
     pub status_changed: bool,
-    /// Whether every finalizer whose turn it was succeeded.
+    /// Whether every finalizer that ran succeeded.
     pub result: Result<(), Error>,
 }
 
-/// The finalizers of one kind, in the order they are added to objects and run when those are deleted. One is run only
-/// when those before it are done, on this run or an earlier one (controller-runtime: in no order, all of them).
+/// The finalizers of one kind, in the order of adding them to objects and of running them at the deletion. One runs
+/// only when those before it are done, in this run or an earlier one (controller-runtime: in no order, all of them).
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -129,7 +129,7 @@ pub struct Run {
 /// # }
 /// ```
 ///
-/// In a reconcile, `read` is what the cache has:
+/// In a reconcile, `read` is the object from the cache:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -145,7 +145,7 @@ pub struct Run {
 /// if is_deleting(&map) {
 ///     return Ok(Outcome::done());
 /// }
-/// // What it is there for.
+/// // The work of the reconcile.
 /// # Ok(Outcome::done())
 /// # }
 /// ```
@@ -160,7 +160,7 @@ where
     K: Resource + Serialize + Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
-    /// None yet.
+    /// An empty set.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -168,11 +168,10 @@ where
         }
     }
 
-    /// Adds one, to come after those that are there. The name is the entry in `metadata.finalizers`:
-    /// `example.com/what`.
+    /// Adds one after the existing ones. The name is the entry in `metadata.finalizers`: `example.com/what`.
     ///
     /// # Errors
-    /// When there is one of the name.
+    /// When the name exists already.
     pub fn register(
         mut self,
         name: impl Into<String>,
@@ -186,10 +185,10 @@ where
         Ok(self)
     }
 
-    /// Of an object that is not being deleted: adds the finalizers it lacks. Of one that is: runs those it has, each in
-    /// its turn, and takes away what is done; the first failure ends it.
+    /// Adds the missing finalizers to an object that is not being deleted. Runs those of a deleted object in order, and
+    /// removes the ones that are done; the first failure ends the run.
     ///
-    /// Write what changed, whatever the result, with [`Run::write`].
+    /// Write the changes, whatever the result, with [`Run::write`].
     pub async fn run(&self, context: &C, object: &mut K) -> Run {
         let mut run = Run {
             changed: false,
@@ -221,17 +220,16 @@ where
 }
 
 impl Run {
-    /// Writes what the run changed: the status, and then the object, each by a merge patch of what differs from
-    /// `before`, as the object was read. The patch of the object keeps the finalizers of others: it is refused when
-    /// anybody but this status write changed the object meanwhile. Does nothing if nothing changed.
+    /// Writes the changes of the run: the status, and then the object, each by a merge patch of the difference from
+    /// `before`, the object as read. The patch of the object keeps the finalizers of others: it is refused when another
+    /// write than this status write changed the object meanwhile. Does nothing without changes.
     ///
-    /// By hand: a status that is written raises the version of the object, so a
+    /// By hand: a write of the status raises the version of the object, so a
     /// [`Patch::merge_from_locked`] of the state before is always refused after it.
     ///
     /// # Errors
-    /// [`client::Error::is_conflict`] when somebody else changed the object: the next reconcile runs the finalizers
-    /// again. Or when a call fails, as for a kind without the subresource `status` of which a finalizer changed the
-    /// status.
+    /// [`client::Error::is_conflict`] when another client changed the object: the next reconcile runs the finalizers
+    /// again. Or when a call fails, as for a kind without the subresource `status` whose status a finalizer changed.
     pub async fn write<K: Object>(
         &self,
         client: &Client,
@@ -264,7 +262,7 @@ impl Run {
     }
 }
 
-/// The patch of what differs in the status, refused when somebody changed the object since `before`.
+/// The patch of the changed status, refused when another client changed the object since `before`.
 fn status_patch<K: Resource + Serialize>(before: &K, object: &K) -> Result<Patch, patch::Error> {
     let status = difference(&status_of(before), &status_of(object));
     Ok(Patch::merge(locked(before, json!({ "status": status }))?))
@@ -303,7 +301,7 @@ mod tests {
 
     type Log = Arc<Mutex<Vec<&'static str>>>;
 
-    /// Notes its turns; fails while it is told to.
+    /// Records its runs; fails while the flag is set.
     fn noting(
         log: &Log,
         name: &'static str,
@@ -346,7 +344,7 @@ mod tests {
         );
         assert!(!finalizers.run(&(), &mut map).await.changed);
 
-        // Another's finalizer stays, and one that is not there is not run.
+        // The finalizer of another controller stays, and a missing one does not run.
         let mut map = deleting(&["m/3", "other/x", "z/1"]);
         let run = finalizers.run(&(), &mut map).await;
         assert!(run.changed && !run.status_changed && run.result.is_ok());
@@ -433,7 +431,7 @@ mod tests {
         let read: Deployment = client.get(&key).await.unwrap();
         let names = |web: &Deployment| web.metadata.finalizers.clone().unwrap();
         assert_eq!(names(&read), ["other/x", "a/1"]);
-        // Nothing to do is nothing written.
+        // Without changes nothing is written.
         let version = server.resource_version();
         run(&read).await.unwrap();
         assert_eq!(server.resource_version(), version);
@@ -445,7 +443,7 @@ mod tests {
         let left: Deployment = client.get(&key).await.unwrap();
         assert_eq!(names(&left), ["other/x"]);
         assert_eq!(left.status.unwrap().observed_generation, Some(7));
-        // Of a state that is not the present one nothing is written.
+        // A stale state is not written.
         assert!(run(&read).await.unwrap_err().is_conflict());
     }
 

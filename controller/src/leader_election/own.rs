@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Elector, Fence, Lost, Marks, Options, add_checks, remove_checks};
-use crate::client::Client;
 use crate::health::Health;
-use crate::manager::Runnable;
-use crate::manager::names::Name;
+use crate::lifecycle::Name;
+use crate::lifecycle::Runnable;
 use crate::metrics::{Metrics, Series};
+use reeve_client::Client;
 
 /// The lease of one controller: contended for while it runs, given up after it has ended.
 pub(crate) struct Own {
@@ -23,21 +23,21 @@ pub(crate) struct Own {
     health: Health,
     fence: Fence,
     leading: watch::Sender<bool>,
-    /// Whether the controller has ended all it does as the leader.
+    /// Whether the controller has ended all its work as the leader.
     rests: watch::Sender<bool>,
-    /// Until when the lease is to be given up, once the manager stops.
+    /// The time limit for the release of the lease, once the manager stops.
     release_by: Arc<OnceLock<Instant>>,
-    /// Before the name: who has that next begins its own.
+    /// Before the name: the next holder of the name begins its own series.
     series: Series,
-    /// Nobody else in this manager contends for it.
+    /// The name in use: nothing else in this manager contends for it.
     #[expect(dead_code, reason = "held, so that it is taken")]
     name: Name,
 }
 
-/// What a controller knows of the lease it works under, and tells of its work.
+/// A controller's view of its lease, and the report of its rest.
 pub(crate) struct Term {
     leading: watch::Receiver<bool>,
-    /// `None` for the manager's lease, the loss of which ends the manager and all that it runs.
+    /// `None` for the manager's lease, whose loss ends the manager and all that it runs.
     rests: Option<watch::Sender<bool>>,
 }
 
@@ -66,7 +66,7 @@ impl Term {
         leads
     }
 
-    /// Returns when the lease is lost, if that is to be survived.
+    /// Waits for the loss of the lease; never returns for the manager's lease.
     pub(crate) async fn lost(&self) {
         let mut leading = self.leading.clone();
         let lost = async { leading.wait_for(|leads| !*leads).await.is_ok() };
@@ -75,7 +75,7 @@ impl Term {
         }
     }
 
-    /// All that was done as the leader has ended.
+    /// Reports that all work as the leader has ended.
     pub(crate) fn rest(&self) {
         if let Some(rests) = &self.rests {
             rests.send_replace(true);
@@ -96,7 +96,7 @@ impl Own {
         release_by: Arc<OnceLock<Instant>>,
     ) -> Self {
         Self {
-            marks: metrics.leader(&options.name),
+            marks: metrics.leader(options.name()),
             fence: Fence::closed(clock.clone()),
             client,
             clock: clock.clone(),
@@ -104,13 +104,13 @@ impl Own {
             leading: watch::channel(false).0,
             rests: watch::channel(true).0,
             release_by,
-            series: metrics.lease_series(&options.name),
+            series: metrics.lease_series(options.name()),
             options,
             name,
         }
     }
 
-    /// What the client of the runnable asks before it writes.
+    /// The fence that the client of the runnable checks before a write.
     pub(crate) fn fence(&self) -> &Fence {
         &self.fence
     }
@@ -123,12 +123,12 @@ impl Own {
         }
     }
 
-    /// `runnable`, and beside it what contends for the lease: until the runnable has ended, when it is given up. When
-    /// the lease is lost, the runnable stands by, and this contends again.
+    /// `runnable`, beside the contender for the lease, which releases it after the end of the runnable. When the lease
+    /// is lost, the runnable stands by, and the contender starts again.
     pub(crate) fn around(mut self, mut runnable: Runnable) -> Runnable {
         runnable.contend = Some(Box::new(move |ticket, ended| {
             let contending = async move {
-                let lease = self.options.name.clone();
+                let lease = self.options.name().to_owned();
                 add_checks(&self.health, &lease, &self.fence);
                 self.contend(&ended).await;
                 remove_checks(&self.health, &lease);
@@ -150,18 +150,19 @@ impl Own {
                 self.client.clone(),
                 self.options.clone(),
                 self.clock.clone(),
-                self.fence.clone(),
-                self.marks.clone(),
             )
+            .expect("the builder has validated the options")
+            .with_fence(self.fence.clone())
+            .with_marks(self.marks.clone())
             .wary(wary)
             .releasing_by(Arc::clone(&self.release_by));
             let lead = elector.lead(ended.clone(), self.leading.clone());
             let Err(lost) = lead.await else {
                 return;
             };
-            tracing::warn!(lease = self.options.name, cause = %lost, "standing by: the controller's lease is lost");
+            tracing::warn!(lease = self.options.name(), cause = %lost, "controller lost its lease; standing by");
             wary = matches!(lost, Lost::Twin { .. });
-            // What was decided under the old lease is not to be written under the next.
+            // A decision under the old lease must not be written under the next.
             let mut rests = self.rests.subscribe();
             tokio::select! {
                 biased;

@@ -1,34 +1,35 @@
-//! How a manager is put together.
+//! The builder of a manager.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reeve_clock::Clock;
+use reeve_clock::{Clock, LONGEST};
 use tokio::sync::{Notify, watch};
 
-use super::names::Names;
-use super::{Addresses, Error, FOR_EVER, GRACE_PERIOD, Manager, Runnable, Shared, Stage};
+use super::{Addresses, Error, GRACE_PERIOD, Manager, Shared, Stage};
 use crate::cache::{CacheOptions, Caches, Selected};
-use crate::client::measure::Counted;
-use crate::client::{Client, Reading};
+use crate::client::Client;
 use crate::controller::Defaults;
 use crate::debug::{self, Queues};
 use crate::events::Writer;
 use crate::health::Health;
 use crate::leader_election::{self, Fence};
+use crate::lifecycle::{Board, Names, Runnable};
 use crate::metrics::Metrics;
-use crate::metrics_server::MetricsServer;
+use crate::metrics_server::{MetricsServer, Parts};
+use crate::own_writes::Reading;
 use crate::server::Server;
 
-/// Puts a manager together. Unless said otherwise it serves nothing, elects nobody and watches every namespace.
+/// Builds a manager. By default it serves nothing, has no leader election and watches every namespace.
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
     client: kube_client::Client,
     clock: Clock,
     metrics: Metrics,
     health: Health,
+    board: Board,
     cache: CacheOptions,
     election: Option<leader_election::Options>,
     health_address: Option<SocketAddr>,
@@ -48,6 +49,7 @@ impl Builder {
             clock: Clock::system(),
             metrics: Metrics::new(),
             health: Health::new(),
+            board: Board::default(),
             cache: CacheOptions::new(),
             election: None,
             health_address: None,
@@ -59,26 +61,26 @@ impl Builder {
         }
     }
 
-    /// Takes wall time and randomness from `clock`; the system's unless said.
+    /// Takes wall time and randomness from `clock`. Default: the system's.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Counts into `metrics`, which the client may count into as well.
+    /// Counts into `metrics`, which the client may share.
     pub fn metrics(mut self, metrics: Metrics) -> Self {
         self.metrics = metrics;
         self
     }
 
-    /// What the caches hold; all of every kind that is watched unless said. Say it before [`Builder::namespace`] and
-    /// [`Builder::resync`], which add to it.
+    /// Sets the contents of the caches. Default: all objects of every watched kind. Call it before
+    /// [`Builder::namespace`] and [`Builder::resync`], which add to it.
     pub fn cache(mut self, options: CacheOptions) -> Self {
         self.cache = options;
         self
     }
 
-    /// Watches namespaced kinds in this namespace only; said again, in that one too
+    /// Watches namespaced kinds in this namespace only. Each further call adds a namespace
     /// ([`CacheOptions::in_namespace`]).
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         let namespace = namespace.into();
@@ -99,50 +101,50 @@ impl Builder {
         self
     }
 
-    /// Serves `/metrics` there, in plain HTTP, as [`MetricsServer::at`] says. Port 0 takes a free one.
+    /// Serves `/metrics` there in plain HTTP ([`MetricsServer::at`]). Port 0 takes a free one.
     pub fn metrics_address(self, address: SocketAddr) -> Self {
         self.metrics_server(MetricsServer::at(address))
     }
 
-    /// Serves `/metrics`, the pages of [`debug`] and more, to whom it says.
+    /// Serves `/metrics`, the pages of [`debug`] and more, as `server` is configured.
     pub fn metrics_server(mut self, server: MetricsServer) -> Self {
         self.metrics_server = Some(server);
         self
     }
 
-    /// Names this replica in events; the identity of the election, or [`leader_election::identity`], unless said.
+    /// Names this replica in events. Default: the identity of the election, or [`leader_election::identity`].
     pub fn instance(mut self, instance: impl Into<String>) -> Self {
         self.instance = Some(instance.into());
         self
     }
 
-    /// How long a stop may take, [`GRACE_PERIOD`] unless said. Zero drops everything at once; [`Duration::MAX`] waits for
-    /// ever (controller-runtime: a negative `GracefulShutdownTimeout`).
+    /// Limits the duration of a stop. Default: [`GRACE_PERIOD`]. Zero drops everything at once; [`Duration::MAX`] waits
+    /// indefinitely (controller-runtime: a negative `GracefulShutdownTimeout`).
     pub fn grace_period(mut self, grace: Duration) -> Self {
-        self.grace = grace.min(FOR_EVER);
+        self.grace = grace.min(LONGEST);
         self
     }
 
-    /// How long the start waits for caches that neither fill nor fail, 2 minutes unless said. Controllers wait for
-    /// theirs on their own, without limit.
+    /// Limits the wait of the start for caches that neither fill nor fail. Default: 2 minutes. Controllers wait for
+    /// theirs by themselves, without limit.
     pub fn cache_sync_timeout(mut self, timeout: Duration) -> Self {
         self.cache_timeout = timeout;
         self
     }
 
-    /// Shows every object again this often; never unless said ([`CacheOptions::resync`]).
+    /// Delivers every object again after each `period` ([`CacheOptions::resync`]). Default: never.
     pub fn resync(mut self, period: Duration) -> Self {
         self.cache = self.cache.resync(period);
         self
     }
 
-    /// What the controllers do unless they say otherwise: workers, also by kind, time-outs, warm-up.
+    /// Sets the defaults of the controllers: workers, also by kind, time-outs, warm-up.
     pub fn controllers(mut self, defaults: Defaults) -> Self {
         self.defaults = defaults;
         self
     }
 
-    /// Binds the servers and makes the manager.
+    /// Binds the servers and builds the manager.
     ///
     /// # Errors
     /// When an address cannot be bound, or the options of the election or of the caches do not fit together.
@@ -153,9 +155,9 @@ impl Builder {
         self.cache.validate()?;
         let instance = self.instance.take();
         let instance = instance.unwrap_or_else(|| self.identity());
-        let client = Client::counted(Counted::new(
+        let client = Client::from(reeve_client::Client::measured(
             self.client.clone(),
-            Some(self.metrics.clone()),
+            self.metrics.requests().clone(),
         ));
         let (writer, events) = Writer::new(client.clone(), self.clock.clone(), instance.clone());
         let caches = Caches::new(
@@ -184,6 +186,7 @@ impl Builder {
                 metrics: self.metrics,
                 queues: sources.queues,
                 health: self.health,
+                board: self.board,
                 fence,
                 election: self.election,
                 grace: self.grace,
@@ -209,25 +212,25 @@ impl Builder {
         Ok(manager)
     }
 
-    /// What the replica is called in events, unless said.
+    /// The default name of this replica in events.
     fn identity(&self) -> String {
         let elected = self.election.as_ref();
         elected.map_or_else(
             || leader_election::identity(&self.clock),
-            |options| options.identity.clone(),
+            |options| options.identity().to_owned(),
         )
     }
 
-    /// Adds the checks of every manager, and has the states of the controllers measured.
+    /// Adds the checks of every manager, and measures the states of the controllers.
     fn check(&self, caches: &Caches) {
         let (caches, ready) = (caches.clone(), self.health.ready());
         ready.add("informers", move || caches.check());
-        let board = self.health.board().clone();
+        let board = self.board.clone();
         self.metrics.observe(&board);
         ready.add("controllers", move || board.check());
     }
 
-    /// Binds the servers: where they are, and what is to run.
+    /// Binds the servers. Returns their addresses and runnables.
     async fn bind(
         &mut self,
         client: &Client,
@@ -238,21 +241,25 @@ impl Builder {
             let server = Server::bind("health", address, self.health.handler());
             let server = server.await.map_err(Error::Bind)?;
             addresses.health = server.local_addr().ok();
-            runnables.push(server.runnable());
+            runnables.push(Runnable::server(server));
         }
         if let Some(server) = self.metrics_server.take() {
-            let server = server.bind(&self.metrics, client.clone(), sources).await?;
+            let parts = Parts::new(self.metrics.handler(), self.clock.clone())
+                .pages(sources.pages())
+                .reviewer(Arc::new(client.clone()))
+                .certificates(self.metrics.certificates());
+            let server = server.bind(parts).await?;
             addresses.metrics = server.local_addr().ok();
-            runnables.push(server.runnable());
+            runnables.push(Runnable::server(server));
         }
         Ok((addresses, runnables))
     }
 
-    /// The fence of the manager's lease, which is checked, if there is one.
+    /// The fence of the manager's lease, with its health checks.
     fn fence(&self) -> Option<Fence> {
         let options = self.election.as_ref()?;
         let fence = Fence::closed(self.clock.clone());
-        leader_election::add_checks(&self.health, &options.name, &fence);
+        leader_election::add_checks(&self.health, options.name(), &fence);
         Some(fence)
     }
 }

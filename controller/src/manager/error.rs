@@ -1,10 +1,10 @@
-//! What can go wrong with a manager.
+//! Errors of building and running a manager.
 
 use std::time::Duration;
 
 use tower::BoxError;
 
-/// Why a manager could not be made, or ended.
+/// An error of building or running a manager.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,58 +21,58 @@ pub enum Error {
     #[error(transparent)]
     CacheOptions(#[from] crate::cache::OptionsError),
     /// Two controllers have one name.
-    #[error("there is a controller {0} already; metrics and logs need distinct names")]
+    #[error("controller name {0} is taken: metrics and logs need distinct names; use another")]
     DuplicateController(String),
-    /// Two controllers, or a controller and the manager, contend for leases of one name. Their namespaces may differ:
-    /// checks and metrics are called after the name.
-    #[error("a lease of the name of {0} is contended for already; share it, or name another")]
+    /// Two controllers, or a controller and the manager, contend for leases of one name. Different namespaces do not
+    /// help: checks and metrics are named after the lease only.
+    #[error("lease name of {0} is taken in this manager; share that lease or use another name")]
     DuplicateLease(String),
     /// Two clusters have one name.
-    #[error("there is a cluster {0} already")]
+    #[error("cluster name {0} is taken; use another")]
     DuplicateCluster(String),
-    /// A kind that a controller watches cannot be cached as it wants it.
-    #[error("the controller {controller} was not added: {source}")]
+    /// A kind cannot be cached as a controller requires.
+    #[error("controller {controller} was not added: {source}")]
     Cache {
         /// The controller.
         controller: String,
-        /// Why not.
+        /// The cause.
         source: crate::cache::CacheError,
     },
-    /// It ran before.
-    #[error("a manager runs once, and this one did; build another with `Manager::builder`")]
+    /// The manager ran before.
+    #[error("manager cannot run twice; build another with `Manager::builder`")]
     AlreadyRun,
-    /// Nothing can be added to a manager that stops.
-    #[error("the manager is stopping; {0} was not added")]
+    /// A stopping manager accepts no additions.
+    #[error("{0} was not added: the manager is stopping")]
     Stopping(String),
-    /// Something it ran failed.
+    /// A runnable failed.
     #[error("{name} failed: {}", crate::error_chain(&**source))]
     Runnable {
-        /// What failed.
+        /// The name of the runnable.
         name: String,
-        /// Why.
+        /// Its error.
         source: BoxError,
     },
     /// Another replica leads, or may.
     #[error("leadership is lost: {0}; the process must exit")]
     LeadershipLost(BoxError),
-    /// Some did not end in time.
+    /// Some runnables did not end in time.
     #[error("still running when the grace period of {grace:?} ended: {}", names.join(", "))]
     GraceExpired {
         /// The grace period.
         grace: Duration,
-        /// What was dropped.
+        /// The runnables that were dropped.
         names: Vec<String>,
     },
-    /// It failed, and then did not stop well either.
+    /// The manager failed, and its stop failed, too.
     #[error("{cause}; and when stopping: {stop}")]
     Both {
-        /// Why it stopped.
+        /// The cause of the stop.
         #[source]
         cause: Box<Error>,
-        /// What went wrong then.
+        /// The failure of the stop.
         stop: Box<Error>,
     },
-    /// Several things went wrong when it stopped.
+    /// Several failures of a stop.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Several(Vec<Error>),
 }
@@ -89,9 +89,9 @@ impl Error {
         }
     }
 
-    /// Whether it says that the manager's lease was lost, alone or among others. A program may take that for a restart
-    /// like any other: `std::process::exit`, for to drop a runtime is to wait for threads that something blocks. (A
-    /// controller that loses a lease of its own stands by, and nothing ends.)
+    /// Whether the manager's lease was lost, alone or among other errors. A program may treat that as a normal restart
+    /// and call `std::process::exit`, because dropping a runtime waits for blocked threads. (A controller that loses a
+    /// lease of its own stands by, and nothing ends.)
     #[must_use]
     pub fn is_leadership_lost(&self) -> bool {
         match self {

@@ -1,30 +1,27 @@
-//! The manager: starts the parts of a program in order, watches over them, and stops them in the reverse.
+//! The manager: starts the parts of a program in order, supervises them, and stops them in the reverse order.
 //!
-//! Start: HTTP servers, so that probes are answered; caches, until each is filled or known to be failing; what runs
-//! on every replica; the election; on the leader the workers. Stop, on a signal or the first failure: workers (each
-//! ends what it is at); then the leases are released while what runs on every replica ends; then the last events are
-//! written, the caches stop, and HTTP servers last. Whatever still runs
-//! when its part of the grace period ends ([`GRACE_PERIOD`]) is dropped, and named in the error.
+//! Start: HTTP servers, so that probes are answered; caches, until each is filled or reported as failing; runnables of
+//! every replica; the election; on the leader the workers. Stop, on a signal or the first failure: workers (each ends
+//! its reconcile); then the leases are released while the runnables of every replica end; then the last events are
+//! written, the caches stop, and HTTP servers last. A runnable that outlives its part of the grace period
+//! ([`GRACE_PERIOD`]) is dropped, and named in the error.
 //!
 //! When the lease is lost there is no grace: the workers' reconciles are dropped at their next await, before another
 //! replica may take the lease, and [`Manager::run`] returns an error. The process should exit then, by
-//! [`std::process::exit`] ([`Error::is_leadership_lost`]): what blocks its thread has no next await, so it cannot be
-//! dropped. It is named in the log after a second, [`Manager::run`] returns all the same, and a runtime that is dropped
-//! at the end of `main` would wait for it. The same holds at a stop for what outlives its grace: a lease under which
-//! something still blocks its thread is not released, and ends by itself.
+//! [`std::process::exit`] ([`Error::is_leadership_lost`]). A task that blocks its thread has no next await, so it
+//! cannot be dropped: the log names it after a second, [`Manager::run`] returns all the same, and a runtime that is
+//! dropped at the end of `main` would wait for it. The same holds at a stop for a task that outlives its grace: while
+//! it blocks its thread, its lease is not released, and expires.
 //!
-//! Runnables and controllers are added at any time before the stop, and [`Handle::stop`] ends one of them while the
-//! others go on; a controller's handlers go with it, and its name is free again. [`Handle::watch`] and
-//! [`Handle::watch_source`] add to what a controller watches. [`Manager::health`] names the state of each. A controller that cannot follow a kind it needs starts no worker and says why, there, in the readiness check
-//! `controllers` and in its log; the others are not touched. Nothing is global: several managers run in one process.
+//! Runnables and controllers can be added at any time before the stop. [`Handle::stop`] ends one of them while the
+//! others go on, removes a controller's handlers and frees its name. [`Handle::watch`] and [`Handle::watch_source`]
+//! extend a controller. A controller that cannot follow a kind it needs starts no worker and reports the cause in
+//! [`Manager::runnables`], in the readiness check `controllers` and in its log. Several managers run in one process.
 
 mod builder;
 mod error;
-pub(crate) mod names;
 mod run;
-mod runnable;
 mod signals;
-pub(crate) mod status;
 mod supervisor;
 #[cfg(test)]
 mod tests;
@@ -39,41 +36,34 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+pub use crate::lifecycle::{Handle, Runnable, RunnableHealth, State, Unavailable};
 pub use builder::Builder;
 pub use error::Error;
-pub(crate) use runnable::Group;
-pub use runnable::Runnable;
-pub use status::{Handle, RunnableHealth, State, Unavailable};
-pub(crate) use status::{Inspect, Ticket};
 
 use crate::cache::Caches;
-use crate::client::{Client, Reading};
+use crate::client::Client;
 use crate::cluster::{self, Cluster};
 use crate::controller::{Controller, Defaults, Parts};
 use crate::debug::Queues;
 use crate::events::Recorder;
 use crate::health::Health;
 use crate::leader_election::{Fence, Options as ElectionOptions, Own, Term};
+use crate::lifecycle::{Board, Ending, Group, Names, Owner, Planned, Ticket};
 use crate::metrics::Metrics;
-use names::Names;
+use crate::own_writes::Reading;
 use run::End;
-use runnable::Planned;
 use signals::Signals;
-use status::Ending;
 use supervisor::Supervisor;
 
-/// How long a stop may take, unless the builder says otherwise. Workers get two thirds of it. By seven eighths the
-/// leases are released, when nothing that was sent can arrive any more, and what runs on every replica has ended. What
-/// is left is, a twelfth at least, for the last events, and then for caches and servers.
+/// The default limit of a stop. Workers get two thirds of it. By seven eighths the leases are released, when no sent
+/// write can land any more, and the runnables of every replica have ended. At least a twelfth is left for the last
+/// events; caches and servers get the rest.
 pub const GRACE_PERIOD: Duration = Duration::from_secs(30);
 
-/// How long the last events of a cluster that is removed may take.
+/// The time to write the last events of a removed cluster.
 const LAST_EVENTS: Duration = Duration::from_secs(5);
 
-/// As long as anybody waits: 30 years, which can be multiplied and added to a time.
-pub(crate) const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
-
-/// Runs controllers and what they need. Cheap to clone; clones are one manager.
+/// Runs controllers and the parts that they share. Cheap to clone; clones are one manager.
 #[derive(Clone)]
 pub struct Manager {
     shared: Arc<Shared>,
@@ -86,6 +76,7 @@ struct Shared {
     metrics: Metrics,
     queues: Queues,
     health: Health,
+    board: Board,
     fence: Option<Fence>,
     election: Option<ElectionOptions>,
     grace: Duration,
@@ -93,17 +84,17 @@ struct Shared {
     addresses: Addresses,
     events: mpsc::Sender<crate::events::Recorded>,
     state: Mutex<Stage>,
-    /// Something was added while it runs.
+    /// Notified when a runnable or a cluster is added.
     added: Notify,
     controllers: Names,
     leases: Names,
     defaults: Defaults,
     clusters: Arc<Mutex<Vec<Cluster>>>,
-    /// This replica in events.
+    /// The name of this replica in events.
     instance: String,
     cluster_names: Names,
     leading: watch::Sender<bool>,
-    /// Until when the leases are to be released, known when it stops.
+    /// The deadline for releasing the leases, set when the manager stops.
     release_by: Arc<OnceLock<Instant>>,
 }
 
@@ -114,9 +105,9 @@ struct Addresses {
 }
 
 enum Stage {
-    /// What was added so far.
+    /// Runnables added before the run.
     Building(Vec<Planned>),
-    /// What was added and is to be started.
+    /// Runnables added and not started.
     Running(Vec<Planned>),
     Stopped,
 }
@@ -124,28 +115,31 @@ enum Stage {
 // === impl Manager ===
 
 impl Manager {
-    /// Begins a manager whose parts talk to the API server through `client`.
+    /// A builder of a manager whose parts use `client` for the API server.
     ///
-    /// With leader election, make it with [`client::connect`](crate::client::connect): only such a client asks for the
-    /// lease once more when a write goes out. kube-client's own (`Client::try_default`) may send a write again, or hold
-    /// it up, after the lease is lost; the log says so at the first write.
+    /// With leader election, make it with [`client::connect`](crate::client::connect): only such a client checks the
+    /// lease again when a write is sent. kube-client's own (`Client::try_default`) may repeat or delay a write after
+    /// the lease is lost; the log reports this at the first write.
     pub fn builder(client: kube_client::Client) -> Builder {
         Builder::new(client)
     }
 
-    /// A client for what is not done in a reconcile. It may write on a standby, too. Its reads from the caches
-    /// ([`Client::cached`]) wait for what it wrote; clones share that.
+    /// A client for work outside of reconciles. It may write on a standby, too. Its reads from the caches
+    /// ([`Client::cached`]) wait for its own writes; clones share them.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.shared.client
     }
 
-    /// A client for a runnable that works on the leader only: its writes are refused once the lease is not ours, as
-    /// those of a controller are. Without election it is [`Manager::client`].
+    /// A client for a runnable of the leader: like a controller's, it refuses writes once the lease is not held.
+    /// Without election it is [`Manager::client`].
     #[must_use]
     pub fn leader_client(&self) -> Client {
         let shared = &self.shared;
-        shared.client.clone().with_fence(shared.fence.clone())
+        shared
+            .client
+            .clone()
+            .with_gate(shared.fence.as_ref().map(Fence::gate))
     }
 
     /// Wall time and randomness.
@@ -154,7 +148,7 @@ impl Manager {
         &self.shared.clock
     }
 
-    /// The caches: to configure a kind before it is watched, or read it outside of a controller.
+    /// The caches: configure a kind before it is watched, or read it outside of a controller.
     #[must_use]
     pub fn caches(&self) -> &Caches {
         &self.shared.caches
@@ -166,7 +160,7 @@ impl Manager {
         &self.shared.metrics
     }
 
-    /// The queues that `/debug/queues` shows: those of the controllers, and what a program adds.
+    /// The queues that `/debug/queues` shows: those of the controllers and those that a program adds.
     #[must_use]
     pub fn queues(&self) -> &Queues {
         &self.shared.queues
@@ -178,13 +172,20 @@ impl Manager {
         &self.shared.health
     }
 
-    /// Where health is served, with the real port.
+    /// The health of the runnables that are not `Stopped`, in the order in which they were added: the state, and for a
+    /// controller also the kinds that it cannot follow and the keys that it reconciles.
+    #[must_use]
+    pub fn runnables(&self) -> Vec<RunnableHealth> {
+        self.shared.board.runnables()
+    }
+
+    /// The address of the health server, with the real port.
     #[must_use]
     pub fn health_address(&self) -> Option<SocketAddr> {
         self.shared.addresses.health
     }
 
-    /// Where metrics are served, with the real port.
+    /// The address of the metrics server, with the real port.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.shared.addresses.metrics
@@ -201,14 +202,14 @@ impl Manager {
         )
     }
 
-    /// Whether this replica leads: becomes true when it does, or at the start without election.
+    /// Whether this replica leads. Without election it becomes true at the start.
     #[must_use]
     pub fn leading(&self) -> watch::Receiver<bool> {
         self.shared.leading.subscribe()
     }
 
-    /// Adds a runnable; to a running manager, it starts at once (on a standby, when it leads; while the caches fill for
-    /// the first time, only servers do, and what writes the events of a cluster).
+    /// Adds a runnable. In a running manager it starts at once (on a standby, when that leads; while the caches fill
+    /// for the first time, only servers and the event writers of clusters start).
     ///
     /// # Errors
     /// When the manager stops.
@@ -226,19 +227,19 @@ impl Manager {
                 }
             }
         }
-        shared.health.board().add(&ticket);
+        shared.board.add(&ticket);
+        // A cluster may have been removed before this controller was on the board.
+        ticket.leave_removed();
         shared.added.notify_one();
-        Ok(Handle {
-            ticket,
-            manager: Arc::downgrade(shared),
-        })
+        let owner: Arc<dyn Owner> = shared.clone();
+        Ok(Handle::new(ticket, Arc::downgrade(&owner)))
     }
 
-    /// Adds a controller, at any time: it asks for its caches now, and runs when the manager lets it. The handle
-    /// stops and removes it while the manager goes on; its name is free then.
+    /// Adds a controller, at any time. Its caches begin to fill now, and it starts with the runnables of its group. The
+    /// handle stops and removes it while the manager goes on; its name is free then.
     ///
     /// # Errors
-    /// When there is one of its name or of its lease, a kind cannot be cached as it wants it, or the manager stops.
+    /// When its name or its lease is taken, a kind cannot be cached as it requires, or the manager stops.
     pub fn add_controller(&self, controller: Controller) -> Result<Handle, Error> {
         let shared = &self.shared;
         if matches!(*shared.state.lock(), Stage::Stopped) {
@@ -247,7 +248,7 @@ impl Manager {
         let Some(name) = shared.controllers.take(&controller.name) else {
             return Err(Error::DuplicateController(controller.name));
         };
-        // A lease is of use only to who elects; what the controller says itself goes before the defaults.
+        // A lease has an effect only with election. The controller's own setting overrides the defaults.
         let elects = controller.needs_leader_election.unwrap_or_else(|| {
             controller.lease.is_some() || shared.defaults.needs_leader_election()
         });
@@ -274,7 +275,7 @@ impl Manager {
                     &shared.metrics,
                     &controller.name,
                 ))
-                .with_fence(fence.clone()),
+                .with_gate(fence.as_ref().map(Fence::gate)),
             fence,
             caches: shared.caches.clone(),
             metrics: shared.metrics.clone(),
@@ -298,7 +299,7 @@ impl Manager {
     /// Adds another cluster, at any time before the stop: its caches start with the manager's, or now.
     ///
     /// # Errors
-    /// When there is one of its name, its cache options cannot be read, or the manager stops.
+    /// When its name is taken, its cache options cannot be read, or the manager stops.
     pub fn add_cluster(&self, cluster: cluster::Builder) -> Result<Cluster, Error> {
         let shared = &self.shared;
         let Some(taken) = shared.cluster_names.take(&cluster.name) else {
@@ -325,10 +326,10 @@ impl Manager {
         Ok(cluster)
     }
 
-    /// Removes a cluster, and returns when its caches have stopped and its last events are written. Those that take
-    /// more than 5 s are dropped, which is logged and counted (`reeve_events_dropped_total`); so are all that are left
-    /// if the future is dropped then. Controllers lose their watches in it and go on with their others; requests that are
-    /// queued stay queued. Its name is free again when every handle of it is dropped.
+    /// Removes a cluster, and returns when its caches have stopped and its last events are written. Events that take
+    /// more than 5 s are dropped, logged and counted (`reeve_events_dropped_total`); so are the events that are left if
+    /// the future is dropped then. Controllers lose their watches in it and go on with their others; queued requests
+    /// stay queued. Its name is free again when every handle of it is dropped.
     pub async fn remove_cluster(&self, cluster: Cluster) {
         let shared = &self.shared;
         shared
@@ -336,10 +337,12 @@ impl Manager {
             .lock()
             .retain(|known| known.name() != cluster.name());
         shared.health.ready().remove(&cluster.check_name());
-        shared.health.board().leave_caches(cluster.caches()).await;
+        // Before `leave_caches`: a watch that is added meanwhile either sees the mark or is removed with the others.
+        cluster.caches().mark_removed();
+        shared.board.leave_caches(cluster.caches()).await;
         cluster.caches().stop().await;
         if let Some(writing) = cluster.writing() {
-            // What a server that does not answer is owed must not hold up the stop of the manager later.
+            // Events for a server that does not answer must not delay the stop of the manager later.
             let late = cluster.giving_up().clone().drop_guard();
             if timeout(LAST_EVENTS, writing.stop()).await.is_err() {
                 drop(late);
@@ -376,10 +379,10 @@ impl Manager {
         }
     }
 
-    /// Runs until `stop` is cancelled or something fails, and stops everything.
+    /// Runs until `stop` is cancelled or a runnable fails, and stops everything.
     ///
     /// # Errors
-    /// What failed, and what did not stop in time.
+    /// The runnable that failed, and those that did not stop in time.
     pub async fn run(&self, stop: CancellationToken) -> Result<(), Error> {
         let shared = &self.shared;
         {
@@ -389,7 +392,7 @@ impl Manager {
                 Stage::Running(_) | Stage::Stopped => return Err(Error::AlreadyRun),
             }
         }
-        // If this future is dropped, so is everything it runs.
+        // When this future is dropped, all its tasks are dropped.
         let end = End(shared);
         let mut supervisor = Supervisor::new(shared.leading.subscribe());
         let cause = self.drive(&mut supervisor, &stop).await;
@@ -422,15 +425,29 @@ impl std::fmt::Debug for Manager {
 
 // === impl Shared ===
 
+impl Owner for Shared {
+    fn discard(&self, ticket: &Arc<Ticket>) {
+        let discarded = match &mut *self.state.lock() {
+            Stage::Building(all) | Stage::Running(all) => all
+                .iter()
+                .position(|planned| Arc::ptr_eq(planned.ending.ticket(), ticket))
+                .map(|place| all.remove(place)),
+            Stage::Stopped => None,
+        };
+        // Outside of the lock: the dropped runnable may take it.
+        drop(discarded);
+    }
+}
+
 impl Shared {
     /// An elector for a controller's own lease.
     fn contend(&self, options: ElectionOptions) -> Result<Own, Error> {
         options.validate()?;
         let key = options.key();
-        // The checks and the metric of a lease have its name, and not its namespace.
+        // The checks and the metric of a lease have its name, not its namespace.
         let own = self.election.as_ref();
-        let taken = own.is_some_and(|own| own.name == options.name);
-        let name = self.leases.take(&options.name).filter(|_| !taken);
+        let taken = own.is_some_and(|own| own.name() == options.name());
+        let name = self.leases.take(options.name()).filter(|_| !taken);
         let Some(name) = name else {
             return Err(Error::DuplicateLease(key));
         };
@@ -438,7 +455,7 @@ impl Shared {
         Ok(Own::new(
             options,
             name,
-            client,
+            (*client).clone(),
             clock,
             &self.metrics,
             &self.health,
@@ -457,18 +474,5 @@ impl Shared {
             runnable,
             ending: Ending::new(ticket),
         }
-    }
-
-    /// Forgets what was added, if it was not started yet.
-    fn discard(&self, ticket: &Arc<Ticket>) {
-        let discarded = match &mut *self.state.lock() {
-            Stage::Building(all) | Stage::Running(all) => all
-                .iter()
-                .position(|planned| Arc::ptr_eq(planned.ending.ticket(), ticket))
-                .map(|place| all.remove(place)),
-            Stage::Stopped => None,
-        };
-        // Outside of the lock: what is dropped there may take it.
-        drop(discarded);
     }
 }

@@ -1,4 +1,4 @@
-//! One run of a manager: the order of the start, the watch over what runs, the order of the stop.
+//! One run of a manager: the order of the start, the wait for failures, the order of the stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use futures::future::join_all;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::runnable::Planned;
 use super::supervisor::{Ended, PATIENCE, Supervisor};
-use super::{Error, Group, Manager, Runnable, Shared, Stage};
+use super::{Error, Manager, Shared, Stage};
 use crate::cache::Caches;
 use crate::leader_election::Elector;
+use crate::lifecycle::{Group, Planned, Runnable};
 
-/// The shortest time for tasks to be dropped in a stop, however short the grace: each has to be polled once for that.
+/// The shortest time for dropping tasks in a stop, however short the grace: each task must be polled once.
 const LEAST_PATIENCE: Duration = Duration::from_millis(250);
 
 impl Manager {
-    /// Starts everything in order, and returns when it is to stop.
+    /// Starts everything in order, and returns on a stop or a failure.
     pub(super) async fn drive(
         &self,
         supervisor: &mut Supervisor,
@@ -43,10 +43,10 @@ impl Manager {
             }
         }
         if shared.election.is_none() {
-            // Before anything that may ask.
+            // Before any runnable that may check it.
             shared.leading.send_replace(true);
         }
-        // What is for the leader waits for that by itself.
+        // Runnables of the leader wait for leadership by themselves.
         shared.start_added(supervisor, Group::Leader);
         self.start_election(supervisor);
         loop {
@@ -67,15 +67,12 @@ impl Manager {
         let (Some(options), Some(fence)) = (shared.election.clone(), shared.fence.clone()) else {
             return;
         };
-        let marks = shared.metrics.leader(&options.name);
-        let elector = Elector::new(
-            shared.client.clone(),
-            options,
-            shared.clock.clone(),
-            fence,
-            marks,
-        )
-        .releasing_by(Arc::clone(&shared.release_by));
+        let marks = shared.metrics.leader(options.name());
+        let elector = Elector::new((*shared.client).clone(), options, shared.clock.clone())
+            .expect("the builder has validated the options")
+            .with_fence(fence)
+            .with_marks(marks)
+            .releasing_by(Arc::clone(&shared.release_by));
         let leading = shared.leading.clone();
         let election = Runnable::new("leader election", move |stop| elector.lead(stop, leading));
         supervisor.start(shared.plan(election.in_group(Group::Election)));
@@ -90,17 +87,17 @@ impl Manager {
         let shared = &self.shared;
         let begin = Instant::now();
         let by = |part| begin + share(shared.grace, part);
-        // A controller that ends early, or is dropped with the lease, gives its own up then.
+        // A controller that ends early, or is dropped with the lease, releases its own lease then.
         let _ = shared.release_by.set(by(Part::of(&[Group::Election])));
         let mut names = Vec::new();
         let mut errors = Vec::new();
         if matches!(cause, Err(Error::LeadershipLost(_))) {
             let aborted = supervisor.abort(&[Group::Leader], PATIENCE).await;
-            note(&mut errors, aborted.failed);
+            record(&mut errors, aborted.failed);
             let dropped = aborted.names.join(", ");
             tracing::warn!(dropped, "dropped with the lease");
         }
-        // A short grace leaves time for the parts that come after.
+        // With a short grace, time is left for the later parts.
         let patience = (shared.grace / 24).clamp(LEAST_PATIENCE, PATIENCE);
         for groups in Group::STOP {
             if groups.contains(&Group::Servers) {
@@ -111,11 +108,11 @@ impl Manager {
                 }
             }
             let deadline = by(Part::of(groups));
-            note(&mut errors, supervisor.stop(groups, deadline).await);
+            record(&mut errors, supervisor.stop(groups, deadline).await);
             let workers = groups.contains(&Group::Leader);
             let lost = workers && errors.iter().any(Error::is_leadership_lost);
             let aborted = supervisor.abort(groups, patience).await;
-            note(&mut errors, aborted.failed);
+            record(&mut errors, aborted.failed);
             if lost && !aborted.names.is_empty() {
                 let dropped = aborted.names.join(", ");
                 tracing::warn!(dropped, "dropped with the lease");
@@ -137,7 +134,7 @@ impl Manager {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Workers,
-    /// The leases, and what runs on every replica.
+    /// The leases and the runnables of every replica.
     Release,
     Events,
     Caches,
@@ -147,7 +144,7 @@ enum Part {
 // === impl Part ===
 
 impl Part {
-    /// That in which `groups` stop, which stop together.
+    /// The part in which `groups` stop together.
     fn of(groups: &[Group]) -> Self {
         match groups.first() {
             Some(Group::Leader) => Self::Workers,
@@ -158,8 +155,8 @@ impl Part {
     }
 }
 
-/// How long after the begin of a stop a part of it may last. What is stubborn leaves time for those that come after it:
-/// the release of a lease waits for writes that may still arrive, 5 s by default, and the last events are to be written.
+/// The limit of a part, counted from the begin of the stop. A part that hangs leaves time for the later ones: the
+/// release of a lease waits for writes that may still land, 5 s by default, and the last events must be written.
 fn share(grace: Duration, part: Part) -> Duration {
     let of_48 = match part {
         Part::Workers => 32,
@@ -172,7 +169,7 @@ fn share(grace: Duration, part: Part) -> Duration {
 }
 
 /// Logs the failures of a stop and keeps them.
-fn note(errors: &mut Vec<Error>, failed: Vec<Ended>) {
+fn record(errors: &mut Vec<Error>, failed: Vec<Ended>) {
     for ended in failed {
         if let Err(error) = outcome(ended) {
             tracing::error!(%error, "failed while stopping");
@@ -181,7 +178,7 @@ fn note(errors: &mut Vec<Error>, failed: Vec<Ended>) {
     }
 }
 
-/// The end of a run, however it comes.
+/// Ends a run when it is dropped: on a return, an error or a dropped future.
 pub(super) struct End<'a>(pub(super) &'a Shared);
 
 // === impl End ===
@@ -200,7 +197,7 @@ impl Drop for End<'_> {
 // === impl Shared ===
 
 impl Shared {
-    /// Starts what was added since the last look, in the order of the groups up to `last`.
+    /// Starts the runnables added since the last call, in the order of the groups up to `last`.
     fn start_added(&self, supervisor: &mut Supervisor, last: Group) {
         let mut added = match &mut *self.state.lock() {
             Stage::Running(added) => {
@@ -215,10 +212,10 @@ impl Shared {
         }
     }
 
-    /// Takes nothing more, and forgets what was not started.
+    /// Refuses additions, and drops the runnables that have not started.
     pub(super) fn close(&self) {
         let last = std::mem::replace(&mut *self.state.lock(), Stage::Stopped);
-        // Outside of the lock: what is dropped there may take it.
+        // Outside of the lock: a dropped runnable may take it.
         drop(last);
     }
 
@@ -243,7 +240,7 @@ impl Shared {
         }
     }
 
-    /// The manager's own, and those of its clusters.
+    /// The caches of the manager and of its clusters.
     fn all_caches(&self) -> Vec<Caches> {
         let clusters = self.clusters.lock();
         let others = clusters.iter().map(|cluster| cluster.caches().clone());
@@ -251,7 +248,7 @@ impl Shared {
     }
 }
 
-/// The first failure among the tasks; those that end well are let go.
+/// The first failure among the tasks. Tasks that end without an error are ignored.
 async fn failure(supervisor: &mut Supervisor) -> Error {
     loop {
         if let Err(error) = outcome(supervisor.next().await) {

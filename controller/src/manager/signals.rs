@@ -1,4 +1,4 @@
-//! The signals that ask a process to end.
+//! The signals that end a process.
 
 /// SIGTERM and SIGINT.
 pub(super) struct Signals {

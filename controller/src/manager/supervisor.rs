@@ -10,11 +10,10 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
-use super::runnable::{Contend, Group, Planned};
-use super::status::{Ending, State, Ticket};
 use crate::leader_election::Fence;
+use crate::lifecycle::{Contend, Ending, Group, Planned, State, Ticket};
 
-/// How long tasks may take to be dropped. One that blocks its thread is not waited for.
+/// The time for dropping tasks. A task that blocks its thread may take longer and is then left alone.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Every task of one manager.
@@ -34,16 +33,16 @@ struct Known {
     ticket: Arc<Ticket>,
     abort: AbortHandle,
     sequence: u64,
-    /// It was to be dropped, and is not. Nobody waits for it any more.
+    /// Aborted, but not dropped in time. No stop waits for it any more.
     stuck: bool,
 }
 
-/// What [`Supervisor::abort`] came to.
+/// The result of [`Supervisor::abort`].
 #[derive(Debug, Default)]
 pub(super) struct Aborted {
-    /// What still ran, and what it was at.
+    /// Tasks that still ran, with the keys that they reconciled.
     pub(super) names: Vec<String>,
-    /// What ended with an error meanwhile, of any group.
+    /// Tasks of any group that ended with an error meanwhile.
     pub(super) failed: Vec<Ended>,
 }
 
@@ -58,7 +57,7 @@ pub(super) struct Ended {
 // === impl Supervisor ===
 
 impl Supervisor {
-    /// None yet. What waits to lead starts when `leads` says so.
+    /// A supervisor without tasks. Runnables that wait to lead start when `leads` is true.
     pub(super) fn new(leads: watch::Receiver<bool>) -> Self {
         Self {
             tasks: JoinSet::new(),
@@ -77,20 +76,20 @@ impl Supervisor {
         let stop = self.stops.entry(group).or_default().child_token();
         let leads = self.leads.clone();
         self.spawn(group, ticket, async move {
-            // Dropped last: the lease is given up when nothing needs it any more.
+            // Dropped last: the lease is released when nothing needs it any more.
             let _ended = ended;
             run(planned, stop, leads).await
         });
     }
 
-    /// Starts what contends for the lease of a runnable. The lease is given up in its own part of a stop, or before that
-    /// when the token that is returned is cancelled.
+    /// Starts the elector of a runnable. The lease is released in its own part of a stop, or before that when the
+    /// returned token is cancelled.
     fn contend(&mut self, contend: Contend, ending: &Ending) -> CancellationToken {
         let ended = self.stops.entry(Group::Lease).or_default().child_token();
         let (stop, ending) = (ended.clone(), ending.clone());
         let named = ending.ticket().of_its_lease();
         self.spawn(Group::Lease, named, async move {
-            // Who waits for the end of the runnable waits for its lease, too.
+            // `Handle::stop` waits for the release of the lease, too.
             let ending = ending;
             contend(Arc::clone(ending.ticket()), stop).await;
             Ok(())
@@ -119,7 +118,7 @@ impl Supervisor {
         self.known.insert(abort.id(), known);
     }
 
-    /// The next task that ends; pends for ever when there is none. Cancel-safe.
+    /// The next task that ends; pends indefinitely without tasks. Cancel-safe.
     pub(super) async fn next(&mut self) -> Ended {
         match self.tasks.join_next_with_id().await {
             Some(joined) => self.ended(joined),
@@ -127,8 +126,8 @@ impl Supervisor {
         }
     }
 
-    /// Tells `groups` to stop and waits until they have. What ends with an error meanwhile is returned. At `deadline`,
-    /// or when the lease is lost under the workers, it gives up; see [`Supervisor::abort`].
+    /// Stops `groups` and waits until they have ended. Returns the tasks that end with an error meanwhile. Gives up at
+    /// `deadline`, or when the lease is lost under the workers; see [`Supervisor::abort`].
     pub(super) async fn stop(&mut self, groups: &[Group], deadline: Instant) -> Vec<Ended> {
         for group in groups {
             self.stops.entry(*group).or_default().cancel();
@@ -141,7 +140,7 @@ impl Supervisor {
             };
             let ended = self.ended(joined);
             if ended.result.is_err() {
-                // Without the lease there is no grace for what needs it.
+                // Without the lease there is no grace for the workers.
                 let over = ended.group == Group::Election && groups.contains(&Group::Leader);
                 failed.push(ended);
                 if over {
@@ -152,9 +151,9 @@ impl Supervisor {
         failed
     }
 
-    /// Drops what still runs in `groups`, with the workers of controllers, and returns once it is dropped. What blocks
-    /// its thread cannot be dropped; after `patience` it is left alone. The lease it works under is not released before
-    /// it has ended ([`Fence::work`](crate::leader_election::Fence)).
+    /// Aborts the tasks of `groups`, with the workers of controllers, and returns once they are dropped. A task that
+    /// blocks its thread cannot be dropped; after `patience` it is left alone. Its lease is not released before it has
+    /// ended ([`Fence::work`](crate::leader_election::Fence)).
     pub(super) async fn abort(&mut self, groups: &[Group], patience: Duration) -> Aborted {
         let mut names: Vec<(u64, String)> = Vec::new();
         let mut tickets = Vec::new();
@@ -198,7 +197,7 @@ impl Supervisor {
         Aborted { names, failed }
     }
 
-    /// Whether a task of `groups` is still to end.
+    /// Whether a task of `groups` still runs and is not stuck.
     fn awaits(&self, groups: &[Group]) -> bool {
         self.known.values().any(|task| task.is_of(groups))
     }
@@ -232,19 +231,19 @@ impl Supervisor {
 // === impl Known ===
 
 impl Known {
-    /// Whether it is of `groups`, and may be waited for.
+    /// Whether the task is of `groups` and not stuck.
     fn is_of(&self, groups: &[Group]) -> bool {
         groups.contains(&self.group) && !self.stuck
     }
 }
 
-/// The task of a runnable: waits until it may start, and passes on that it alone is to stop.
+/// The task of a runnable: waits until it may start, and forwards a stop of this runnable alone.
 async fn run(
     planned: Planned,
     stop: CancellationToken,
     mut leads: watch::Receiver<bool>,
 ) -> Result<(), BoxError> {
-    // In this order, for locals are dropped in the reverse: who hears that it has ended may take its name.
+    // In this order, because locals drop in reverse: `ending` notifies last, when the runnable's name is free.
     let Planned {
         ending,
         runnable,
@@ -266,10 +265,10 @@ async fn run(
         return Ok(());
     }
     ticket.enter(State::Running);
-    // Dropped after what runs.
+    // Dropped after `run`.
     let _working = fence.as_ref().map(Fence::work);
     let mut run = (runnable.run)(Arc::clone(ticket), stop.clone());
-    let told = async {
+    let stopped = async {
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
@@ -281,9 +280,9 @@ async fn run(
     let result = tokio::select! {
         biased;
         result = &mut run => result,
-        () = told => Ok(()),
+        () = stopped => Ok(()),
     };
-    // With what it holds, before anybody hears that it has ended.
+    // Dropped, with all that it holds, before the final state is set.
     drop(run);
     if result.is_err() {
         ticket.enter(State::Failed);
@@ -299,7 +298,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::manager::Runnable;
+    use crate::lifecycle::Runnable;
 
     fn planned(runnable: Runnable) -> Planned {
         let ticket = Ticket::new(runnable.name().to_owned(), Clock::system());
@@ -330,7 +329,7 @@ mod tests {
         starts.recv().await.unwrap();
         let dropped = supervisor.abort(&[Group::Leader], patience).await;
         assert_eq!(dropped.names, ["blocking"]);
-        // Neither is it waited for once more.
+        // A later stop does not wait for it either.
         let far = Instant::now() + Duration::from_secs(3600);
         assert!(supervisor.stop(&[Group::Leader], far).await.is_empty());
         let again = supervisor.abort(&[Group::Leader], patience).await;
@@ -353,7 +352,7 @@ mod tests {
         assert_eq!(failed, ["failing"]);
     }
 
-    /// A runnable that ends when it is told to, beside what `contends` for its lease.
+    /// A runnable that ends on a stop, beside `contends`, its elector.
     fn leased(contends: impl Future<Output = ()> + Send + 'static) -> Planned {
         let mut planned = planned(Runnable::new(
             "worker",
@@ -408,7 +407,7 @@ mod tests {
         assert_eq!(failed, ["the lease of worker"]);
     }
 
-    /// Notes, when it is dropped, whether its runnable counts as ended already.
+    /// Records, when it is dropped, whether its runnable counts as ended already.
     struct Held(Arc<Ticket>, Arc<AtomicBool>);
 
     impl Drop for Held {

@@ -4,6 +4,7 @@ mod grace;
 
 use std::convert::Infallible;
 
+use crate::fake::Managed as _;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -13,7 +14,7 @@ use crate::leader_election::Options as Election;
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// A runnable that says when it starts and when it ends, which takes `ending`.
+/// A runnable that logs its start and its end; the end takes `ending`.
 fn logged(log: &Log, name: &str, ending: Duration) -> Runnable {
     let (log, name) = (Arc::clone(log), name.to_owned());
     Runnable::new(name.clone(), move |stop: CancellationToken| async move {
@@ -43,7 +44,7 @@ fn spawn(manager: &Manager) -> (CancellationToken, JoinHandle<Result<(), Error>>
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/lock";
 
-/// Notes what starts and ends, how many seconds after the stop, and who holds the lease at an end.
+/// Records starts and ends, their seconds after the stop, and the lease's holder at an end.
 #[derive(Clone, Default)]
 struct Journal {
     fake: Fake,
@@ -68,7 +69,7 @@ impl Journal {
             .push(text.to_owned() + &after.unwrap_or_default());
     }
 
-    /// A runnable that ends so many seconds after it was told to.
+    /// A runnable that ends so many seconds after its stop.
     fn ending(&self, name: &str, seconds: u64) -> Runnable {
         let (journal, name) = (self.clone(), name.to_owned());
         Runnable::new(name.clone(), move |stop: CancellationToken| async move {
@@ -125,7 +126,7 @@ async fn another_leads_when_the_last_that_needs_the_lease_has_ended_and_not_befo
     );
     one.add(journal.ending("quick", 1)).unwrap();
     one.add(journal.ending("slow", 8)).unwrap();
-    // What runs on every replica needs no lease, so the successor does not wait for it.
+    // A runnable of every replica needs no lease, so the successor does not wait for it.
     let other = journal.ending("other", 6).without_leader_election();
     one.add(other).unwrap();
     let (stop, run) = spawn(&one);
@@ -455,7 +456,7 @@ async fn health_names_the_state_of_each_runnable() {
     let other = logged(&log, "other", Duration::from_secs(5)).without_leader_election();
     manager.add(other).unwrap();
     let states = || -> Vec<(String, State)> {
-        let runnables = manager.health().runnables();
+        let runnables = manager.runnables();
         runnables
             .into_iter()
             .map(|health| (health.name, health.state))
@@ -520,8 +521,8 @@ async fn two_managers_in_one_process_share_nothing() {
     first.1.await.unwrap().unwrap();
     sleep(Duration::from_secs(60)).await;
     assert_eq!(*log.lock(), ["+one", "+two", "-one"]);
-    assert!(one.health().runnables().is_empty());
-    assert_eq!(two.health().runnables().len(), 2);
+    assert!(one.runnables().is_empty());
+    assert_eq!(two.runnables().len(), 2);
     second.0.cancel();
     second.1.await.unwrap().unwrap();
 }
@@ -594,26 +595,26 @@ async fn health_and_metrics_are_served_on_free_ports_until_the_stop() {
         (manager.health_address(), "/healthz?verbose"),
         (manager.metrics_address(), "/metrics"),
     ] {
-        // A test beside this one may have been given the port since.
+        // Another test may have bound the port since.
         let answer = ask(address.unwrap(), path).await.unwrap_or_default();
         assert!(!answer.contains(this), "{path}: {answer}");
     }
 }
 
-/// What is answered at `address`; an error when nobody listens.
+/// The answer at `address`; an error without a listener.
 async fn ask(address: SocketAddr, path: &str) -> std::io::Result<String> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();
-    // A stranger may take its time.
+    // Another process at this port may be slow.
     let read = stream.read_to_end(&mut answer);
     timeout(Duration::from_secs(10), read).await??;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// A worker of the leader that takes no heed of a stop, in the middle of a write that is never answered.
+/// A worker of the leader that ignores a stop, in the middle of a write that is never answered.
 fn stubborn(manager: &Manager) -> Runnable {
     let client = manager.leader_client();
     Runnable::new("stubborn", move |_| async move {

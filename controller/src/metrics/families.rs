@@ -1,18 +1,21 @@
 //! The families of the metrics, with their names, and the labels of their series.
 
-use std::sync::OnceLock;
-
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use reeve_client::RequestMetrics;
 
-use super::RECONCILE_TIME_BUCKETS;
-use crate::client::measure::Histograms;
+/// Bounds of `controller_runtime_reconcile_time_seconds`, those of controller-runtime.
+pub const RECONCILE_TIME_BUCKETS: [f64; 40] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9,
+    1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0,
+    25.0, 30.0, 40.0, 50.0, 60.0,
+];
 
-/// What the label `result` of a reconcile may be.
+/// The values of the label `result` of a reconcile.
 pub(super) const RESULTS: [&str; 4] = ["success", "error", "requeue", "requeue_after"];
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -34,25 +37,11 @@ pub(super) struct ResultLabels {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(super) struct RequestLabels {
-    pub(super) code: String,
-    pub(super) method: String,
-    pub(super) host: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(super) struct NameLabel {
     pub(super) name: String,
 }
 
-/// The metrics of certificates that are read again.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CertificateMetrics {
-    pub(crate) reads: Counter,
-    pub(crate) errors: Counter,
-}
-
-/// What a controller shows, beside its queue.
+/// The metrics of a controller, beside its queue.
 pub(super) struct Families {
     pub(super) reconciles: Family<ResultLabels, Counter>,
     pub(super) errors: Family<ControllerLabel, Counter>,
@@ -66,12 +55,11 @@ pub(super) struct Families {
     pub(super) active: Family<ControllerLabel, Gauge>,
     pub(super) own_write_waits: Family<ControllerLabel, Counter>,
     pub(super) own_write_timeouts: Family<ControllerLabel, Counter>,
+    pub(super) watch_panics: Family<ControllerLabel, Counter>,
     pub(super) events_dropped: Family<ControllerLabel, Counter>,
-    pub(super) requests: Family<RequestLabels, Counter>,
-    pub(super) request_histograms: OnceLock<Histograms>,
+    pub(super) requests: RequestMetrics,
     pub(super) leader: Family<NameLabel, Gauge>,
     pub(super) leader_slow_path: Family<NameLabel, Counter>,
-    pub(super) certificates: CertificateMetrics,
 }
 
 // === impl ControllerLabel ===
@@ -122,12 +110,11 @@ impl Families {
             active: Family::default(),
             own_write_waits: Family::default(),
             own_write_timeouts: Family::default(),
+            watch_panics: Family::default(),
             events_dropped: Family::default(),
-            requests: Family::default(),
-            request_histograms: OnceLock::new(),
+            requests: RequestMetrics::default(),
             leader: Family::default(),
             leader_slow_path: Family::default(),
-            certificates: CertificateMetrics::default(),
         }
     }
 
@@ -148,11 +135,7 @@ impl Families {
             "1 for each informer or source of which a controller has no news, with the cause",
             self.unavailable.clone(),
         );
-        registry.register(
-            "rest_client_requests",
-            "Requests to the API server per status code, method and host",
-            self.requests.clone(),
-        );
+        self.requests.register(registry);
         registry.register(
             "leader_election_master_status",
             "1 while this process holds the lease, else 0",
@@ -169,30 +152,16 @@ impl Families {
         for (name, help, family) in self.gauges() {
             registry.register(name, help, family.clone());
         }
-        for (name, help, counter) in [
-            (
-                "certwatcher_read_certificate",
-                "Times certificates of servers were read",
-                &self.certificates.reads,
-            ),
-            (
-                "certwatcher_read_certificate_errors",
-                "Times certificates of servers could not be read, or not be used",
-                &self.certificates.errors,
-            ),
-        ] {
-            registry.register(name, help, counter.clone());
-        }
     }
 
-    /// What is counted per controller, beside the results.
+    /// The counters per controller, beside the results.
     fn counters(
         &self,
     ) -> [(
         &'static str,
         &'static str,
         &Family<ControllerLabel, Counter>,
-    ); 8] {
+    ); 9] {
         [
             (
                 "controller_runtime_reconcile_errors",
@@ -228,6 +197,11 @@ impl Families {
                 "reeve_read_your_writes_timeouts",
                 "Times a key was reconciled though the caches did not show its own writes in time",
                 &self.own_write_timeouts,
+            ),
+            (
+                "reeve_controller_watch_panics",
+                "Panics per controller of the handlers and predicates of its watches",
+                &self.watch_panics,
             ),
             (
                 "reeve_events_dropped",

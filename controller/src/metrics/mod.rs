@@ -2,18 +2,19 @@
 //! that dashboards carry over.
 //!
 //! One [`Metrics`] belongs to one manager; there is no global registry. A program adds its own with
-//! [`Metrics::register`], and `/metrics` shows them all.
+//! [`Metrics::register`], and `/metrics` serves them all.
 //!
-//! A controller that is stopped while its manager goes on takes its series with it, those of its lease too; so do a
-//! queue and an informer that are gone. One that comes again under the same name begins at zero.
+//! A controller that is stopped while its manager continues removes its series, including those of its lease; so do a
+//! queue and an informer that end. One that returns under the same name begins at zero.
 //!
 //! Beyond controller-runtime's:
 //!
-//! | metric | what it tells |
+//! | metric | meaning |
 //! |---|---|
-//! | `reeve_read_your_writes_waits_total`, `reeve_read_your_writes_timeouts_total` | how often a key was held back for its own writes, and how often in vain |
-//! | `reeve_reconcile_given_up_total` | keys that failed more often than they are retried |
-//! | `reeve_controller_informer_unavailable` | 1 for each informer or source of which a controller has no news; `informer`, `cause` |
+//! | `reeve_read_your_writes_waits_total`, `reeve_read_your_writes_timeouts_total` | number of times a key was held back for its own writes, and of time-outs of that |
+//! | `reeve_reconcile_given_up_total` | keys that exceeded their retries |
+//! | `reeve_controller_informer_unavailable` | 1 for each informer or source without news for a controller; `informer`, `cause` |
+//! | `reeve_controller_watch_panics_total` | panics of the handlers and predicates of a controller's watches |
 //! | `reeve_events_dropped_total` | Events that were not recorded |
 //! | `informer_…`, `reflector_…` | the informers and their reflectors: [`reeve_informer::prometheus`] |
 
@@ -25,39 +26,31 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
-use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
+use reeve_client::RequestMetrics;
 
-pub(crate) use families::CertificateMetrics;
-use families::{ControllerLabel, Families, NameLabel, RequestLabels, UnavailableLabels};
+pub use families::RECONCILE_TIME_BUCKETS;
+use families::{ControllerLabel, Families, NameLabel, UnavailableLabels};
 pub(crate) use series::{ControllerMetrics, Series};
 
-use crate::client::measure::Histograms;
-use crate::leader_election::Marks;
-use crate::manager::status::{Board, WeakBoard};
+use crate::lifecycle::{Board, WeakBoard};
 use crate::process::Process;
-use crate::server::{Handler, answer, text};
-
-/// The content type of [`Metrics::encode`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// Bounds of `controller_runtime_reconcile_time_seconds`, as controller-runtime has them.
-pub const RECONCILE_TIME_BUCKETS: [f64; 40] = [
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9,
-    1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0,
-    25.0, 30.0, 40.0, 50.0, 60.0,
-];
+use crate::server::Handler;
+use reeve_election::Marks;
+pub use reeve_serve::metrics::CONTENT_TYPE;
+use reeve_serve::metrics::encode;
 
 /// The metrics of one manager. Clones share them.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     families: Arc<Families>,
+    certificates: reeve_serve::certificates::Metrics,
     queues: Arc<reeve_workqueue::prometheus::Metrics>,
     informers: Arc<reeve_informer::prometheus::Metrics>,
-    /// What runs, of each manager that counts into this set.
+    /// The boards of each manager that counts into this set.
     boards: Arc<Mutex<Vec<WeakBoard>>>,
 }
 
@@ -70,12 +63,14 @@ impl Metrics {
         let families = Families::new();
         let mut registry = Registry::default();
         families.register(&mut registry);
+        let certificates = reeve_serve::certificates::Metrics::register(&mut registry);
         registry.register_collector(Box::new(Process));
         let queues = reeve_workqueue::prometheus::Metrics::register(&mut registry);
         let informers = reeve_informer::prometheus::Metrics::register(&mut registry);
         Self {
             registry: Arc::new(Mutex::new(registry)),
             families: Arc::new(families),
+            certificates,
             queues: Arc::new(queues),
             informers: Arc::new(informers),
             boards: Arc::default(),
@@ -87,16 +82,16 @@ impl Metrics {
         register(&mut self.registry.lock())
     }
 
-    /// Everything, in the OpenMetrics text format ([`CONTENT_TYPE`]).
+    /// All metrics, in the OpenMetrics text format ([`CONTENT_TYPE`]).
     #[must_use]
     pub fn encode(&self) -> String {
-        // From here on: another scrape would clear what this one is about to show, or add to it.
+        // From here on: another scrape would clear the series of this one, or add to them.
         let registry = self.registry.lock();
         self.refresh_controllers();
         encode(&registry)
     }
 
-    /// Asks what runs there at each scrape.
+    /// Reads the board at each scrape.
     pub(crate) fn observe(&self, board: &Board) {
         self.boards.lock().push(board.downgrade());
     }
@@ -120,7 +115,7 @@ impl Metrics {
         }
     }
 
-    /// Measures informers into this set: those of the manager's caches do; one made by hand takes this.
+    /// Measures informers into this set: those of the manager's caches do; pass it to one made by hand.
     #[must_use]
     pub fn informers(&self) -> Arc<dyn reeve_informer::MetricsProvider> {
         Arc::clone(&self.informers) as _
@@ -131,7 +126,7 @@ impl Metrics {
         ControllerMetrics::new(&self.families, name)
     }
 
-    /// Removes the series of the controller `name` when it is dropped. Those of its queue go with that.
+    /// Removes the series of the controller `name` when it is dropped. Those of its queue end with the queue.
     pub(crate) fn series(&self, name: &str) -> Series {
         Series::of_controller(&self.families, name)
     }
@@ -141,7 +136,7 @@ impl Metrics {
         Series::of_lease(&self.families, name)
     }
 
-    /// Counts a read or a key that waits for own writes of `controller`, or waited in vain.
+    /// Counts a read or a key that waits for own writes of `controller`, or whose wait timed out.
     pub(crate) fn own_writes(&self, controller: &str, in_vain: bool) {
         let label = ControllerLabel::new(controller);
         let families = &self.families;
@@ -153,35 +148,19 @@ impl Metrics {
         family.get_or_create(&label).inc();
     }
 
-    /// Measures requests to the API server from now on, beside counting them: how long they take
-    /// (`rest_client_request_duration_seconds`), and the sizes of what is sent and answered
-    /// (`rest_client_request_size_bytes`, `…_response_size_bytes`), per verb and host. Not by default: it is three
-    /// histograms for each verb (controller-runtime: opt-in, too).
+    /// Measures requests to the API server from now on, beside counting them: see
+    /// [`RequestMetrics::measure`](reeve_client::RequestMetrics::measure).
     pub fn measure_requests(&self) {
-        let registered = || Histograms::register(&mut self.registry.lock());
-        self.families.request_histograms.get_or_init(registered);
+        self.families.requests.measure(&mut self.registry.lock());
     }
 
-    pub(crate) fn request_histograms(&self) -> Option<&Histograms> {
-        self.families.request_histograms.get()
+    /// The metrics of requests to the API server, which are part of this set.
+    #[must_use]
+    pub fn requests(&self) -> &RequestMetrics {
+        &self.families.requests
     }
 
-    /// Whether both are the same set.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.families, &other.families)
-    }
-
-    /// Counts one request to the API server.
-    pub(crate) fn request(&self, code: &str, method: &str, host: &str) {
-        let labels = RequestLabels {
-            code: code.to_owned(),
-            method: method.to_owned(),
-            host: host.to_owned(),
-        };
-        self.families.requests.get_or_create(&labels).inc();
-    }
-
-    /// What the elector of the lease `name` shows.
+    /// The marks of the elector of the lease `name`.
     pub(crate) fn leader(&self, name: &str) -> Marks {
         let label = NameLabel::new(name);
         Marks {
@@ -190,7 +169,7 @@ impl Metrics {
         }
     }
 
-    /// Measures queues into this set: those of controllers do; one made by hand takes this.
+    /// Measures queues into this set: those of controllers do; pass it to one made by hand.
     #[must_use]
     pub fn queues(&self) -> Arc<dyn reeve_workqueue::MetricsProvider> {
         Arc::clone(&self.queues) as _
@@ -199,26 +178,25 @@ impl Metrics {
     /// Answers a scrape.
     pub(crate) fn handler(&self) -> Handler {
         let metrics = self.clone();
-        Arc::new(move |request| {
-            let response = match (request.method(), request.uri().path()) {
-                (&Method::GET | &Method::HEAD, "/metrics") => {
-                    answer(StatusCode::OK, CONTENT_TYPE, metrics.encode())
-                }
-                (_, "/metrics") => text(StatusCode::METHOD_NOT_ALLOWED, "405 method not allowed\n"),
-                _ => text(StatusCode::NOT_FOUND, "404 page not found\n"),
-            };
-            Box::pin(std::future::ready(response))
-        })
+        reeve_serve::metrics::handler(move || metrics.encode())
     }
 
-    /// Where reads of certificates are counted.
-    pub(crate) fn certificates(&self) -> CertificateMetrics {
-        self.families.certificates.clone()
+    /// Counts reads of certificates into this set: a metrics server's do; pass it to another server
+    /// ([`Certificates::counted_in`](crate::certificates::Certificates::counted_in)).
+    #[must_use]
+    pub fn certificates(&self) -> reeve_serve::certificates::Metrics {
+        self.certificates.clone()
     }
 
     pub(crate) fn events_dropped(&self, controller: &str) -> Counter {
         let label = ControllerLabel::new(controller);
         self.families.events_dropped.get_or_create_owned(&label)
+    }
+}
+
+impl AsRef<RequestMetrics> for Metrics {
+    fn as_ref(&self) -> &RequestMetrics {
+        self.requests()
     }
 }
 
@@ -232,13 +210,4 @@ impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
     }
-}
-
-fn encode(registry: &Registry) -> String {
-    let mut text = String::new();
-    // Writing to a String does not fail; a collector that does leaves the text short, and scrapes say so.
-    if prometheus_client::encoding::text::encode(&mut text, registry).is_err() {
-        tracing::warn!("a metrics collector failed; the scrape is incomplete");
-    }
-    text
 }

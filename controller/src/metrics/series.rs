@@ -1,4 +1,4 @@
-//! The series of one controller, and of one lease: made all at once, and gone with it.
+//! The series of one controller, and of one lease: made all at once, and removed with it.
 
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ pub(crate) struct ControllerMetrics {
     pub(crate) panics: Counter,
     pub(crate) timeouts: Counter,
     pub(crate) given_up: Counter,
+    pub(crate) watch_panics: Counter,
     pub(crate) time: Histogram,
     pub(crate) workers: Gauge,
     pub(crate) active: Gauge,
@@ -27,13 +28,13 @@ pub(crate) struct ControllerMetrics {
     pub(crate) own_write_timeouts: Counter,
 }
 
-/// The series of one controller or lease, which end when that is removed: names may be made up at run time.
+/// The series of one controller or lease, removed with it: names may be made up at run time.
 pub(crate) struct Series {
     families: Arc<Families>,
     of: Option<Whose>,
 }
 
-/// Whose series end.
+/// The owner of the series.
 enum Whose {
     Controller(String),
     Lease(String),
@@ -58,6 +59,7 @@ impl ControllerMetrics {
             panics: families.panics.get_or_create_owned(&label),
             timeouts: families.timeouts.get_or_create_owned(&label),
             given_up: families.given_up.get_or_create_owned(&label),
+            watch_panics: families.watch_panics.get_or_create_owned(&label),
             time: families.time.get_or_create_owned(&label),
             workers: families.workers.get_or_create_owned(&label),
             active: families.active.get_or_create_owned(&label),
@@ -84,7 +86,7 @@ impl Series {
         }
     }
 
-    /// Leaves them as they are, to be scraped once more.
+    /// Keeps the series for one more scrape.
     pub(crate) fn keep(&mut self) {
         self.of = None;
     }

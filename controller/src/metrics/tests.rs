@@ -1,10 +1,10 @@
-//! What a scrape shows.
+//! The content of a scrape.
 
 use reeve_workqueue::Queue;
 
 use super::*;
 
-/// Everything a scrape shows but values and help, sorted: the contract with dashboards.
+/// All of a scrape but values and help, sorted: the contract with dashboards.
 fn shape(text: &str) -> Vec<String> {
     let lines = text.lines().filter(|line| !line.starts_with("# HELP"));
     let mut shape: Vec<String> = lines
@@ -24,7 +24,7 @@ async fn names_and_labels_are_controller_runtimes() {
     let metrics = Metrics::new();
     let controller = metrics.controller("web");
     controller.time.observe(0.5);
-    metrics.request("200", "GET", "cluster:6443");
+    metrics.requests().count("200", "GET", "cluster:6443");
     metrics.leader("lock").leads.set(1);
     metrics.events_dropped("web");
     let queue = Queue::<u32>::builder()
@@ -44,7 +44,7 @@ async fn names_and_labels_are_controller_runtimes() {
         informer: "pods".to_owned(),
         cause: "forbidden",
     };
-    // Encoded as it is: a scrape asks the controllers first.
+    // Encoded as it is: a scrape reads the controllers first.
     let families = &metrics.families;
     families.unavailable.get_or_create(&unavailable).set(1);
     let text = encode(&metrics.registry.lock());

@@ -1,4 +1,4 @@
-//! Addresses to serve at, as the ecosystem writes them.
+//! Addresses to serve at, in the usual syntax.
 
 use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use std::str::FromStr;
@@ -10,7 +10,7 @@ pub struct BindAddress(Option<SocketAddr>);
 // === impl BindAddress ===
 
 impl BindAddress {
-    /// Where to serve, if anywhere.
+    /// The address to serve at, if any.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.0
@@ -39,7 +39,7 @@ impl FromStr for BindAddress {
         }
         text.parse()
             .map(|address| Self(Some(address)))
-            .map_err(|_| format!("{text:?} is no address; {help}"))
+            .map_err(|_| format!("{text:?} is not an address; {help}"))
     }
 }
 

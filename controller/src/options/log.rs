@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// For people.
@@ -21,16 +21,16 @@ pub enum LogFormat {
 #[group(skip)]
 #[non_exhaustive]
 pub struct LogOptions {
-    /// What is logged: error, warn, info, debug or trace, also by module as in info,reeve_informer=debug; or zap's
-    /// numbers, 1 for debug and more for trace. Unset: what the environment variable RUST_LOG says, or info.
+    /// The levels of the log: error, warn, info, debug or trace, also by module as in info,reeve_informer=debug; or
+    /// zap's numbers, 1 for debug and more for trace. Unset: the environment variable RUST_LOG, or info.
     #[arg(long, alias = "zap-log-level", value_name = "LEVEL", value_parser = directives)]
     pub log_level: Option<String>,
 
-    /// How log lines look: text for people, json for collectors. Unset: text, or what --zap-devel says.
+    /// The format of log lines: text for people, json for collectors. Unset: text, or the one of --zap-devel.
     #[arg(long, value_enum, alias = "zap-encoder", value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
 
-    /// For development, as zap means it: level debug and text; =false: level info and json. The flags for the level and
+    /// For development, as in zap: level debug and text; =false: level info and json. The flags for the level and
     /// the format win, and so does RUST_LOG.
     #[arg(
         long,
@@ -43,7 +43,7 @@ pub struct LogOptions {
     )]
     pub zap_devel: Option<bool>,
 
-    /// Taken for the sake of Deployments that say it, and of no effect: the log has no stack traces.
+    /// Accepted for Deployments that set it, without effect: the log has no stack traces.
     #[arg(
         long,
         value_name = "LEVEL",
@@ -52,7 +52,7 @@ pub struct LogOptions {
     )]
     pub zap_stacktrace_level: Option<String>,
 
-    /// Taken for the sake of Deployments that say it, and of no effect: times are RFC 3339.
+    /// Accepted for Deployments that set it, without effect: times are RFC 3339.
     #[arg(
         long,
         value_name = "ENCODING",
@@ -70,7 +70,7 @@ impl LogOptions {
         self.start_with("info");
     }
 
-    /// Starts the log, with the level `default` unless a flag or RUST_LOG says otherwise.
+    /// Starts the log, with the level `default` unless a flag or RUST_LOG sets another.
     pub fn start_with(&self, default: &str) {
         let variable = std::env::var(EnvFilter::DEFAULT_ENV).ok();
         let directives = self.directives(variable.as_deref(), default);
@@ -110,7 +110,7 @@ impl LogOptions {
     }
 }
 
-/// What tracing understands, of what it or zap would.
+/// Converts zap's directives to those of tracing, and keeps the latter.
 fn directives(text: &str) -> Result<String, String> {
     let all: Result<Vec<String>, String> = text.split(',').map(directive).collect();
     let problem = match all.map(|all| all.join(",")) {
@@ -125,8 +125,8 @@ fn directives(text: &str) -> Result<String, String> {
     ))
 }
 
-/// One of them. A word alone is a level: tracing would take any other for a module, log that in full, and nothing else.
-/// A number is zap's verbosity, which counts the other way than tracing's.
+/// Converts one directive. A word alone is a level: tracing would take any other for a module, log it in full, and
+/// nothing else. A number is zap's verbosity, which counts in the opposite direction of tracing's.
 fn directive(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.contains(['=', '[']) || text.contains("::") {
@@ -142,7 +142,7 @@ fn directive(text: &str) -> Result<String, String> {
     };
     match level.parse::<LevelFilter>() {
         Ok(_) if !level.is_empty() => Ok(level),
-        _ => Err(format!("{text:?} is no level")),
+        _ => Err(format!("{text:?} is not a level")),
     }
 }
 

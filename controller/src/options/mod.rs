@@ -1,6 +1,6 @@
 //! The flags that programs on this crate have in common, named as kubebuilder names them.
 //!
-//! With the feature `clap` they are `clap::Args`, to be flattened into a program's own:
+//! With the feature `clap` they are `clap::Args`, for flattening into a program's own:
 //!
 //! ```
 //! # #[cfg(feature = "clap")] {
@@ -13,7 +13,7 @@
 //! struct Arguments {
 //!     #[command(flatten)]
 //!     options: Options,
-//!     /// How to greet.
+//!     /// The greeting.
 //!     #[arg(long, default_value = "hello")]
 //!     greeting: String,
 //! }
@@ -38,18 +38,18 @@
 //! | `--watch-namespace` | `WATCH_NAMESPACE` | every namespace; `a,b` for two |
 //! | `--health-probe-bind-address` | | `:8081` |
 //! | `--metrics-bind-address` | | `0`: not served; `:8443` for HTTPS, `:8080` with `--metrics-secure=false` |
-//! | `--metrics-secure` | | `true`: HTTPS, and only who the API server says may read: [`MetricsServer::protected`] |
+//! | `--metrics-secure` | | `true`: HTTPS, and only for clients that the API server lets read: [`MetricsServer::protected`] |
 //! | `--metrics-cert-path`, `--metrics-cert-name`, `--metrics-cert-key` | | self-signed, `tls.crt`, `tls.key` |
-//! | `--metrics-client-ca-file` | | no certificate is asked for; with it, one of these authorities must have signed the client's |
+//! | `--metrics-client-ca-file` | | no certificate is requested; with it, one of these authorities must have signed the client's |
 //! | `--enable-http2` | | `false` |
 //! | `--leader-elect` | | `false` |
 //! | `--leader-election-namespace` | `POD_NAMESPACE` | the service account's namespace |
 //! | `--log-level` (`--zap-log-level`), `--log-format` (`--zap-encoder`) | `RUST_LOG` for the level | `info`, `text` |
-//! | `--zap-devel` | | unset; `true`: `debug` and `text`, `false`: `info` and `json`, for what the flags above and `RUST_LOG` do not say |
-//! | `--zap-stacktrace-level`, `--zap-time-encoding` | | taken, so that a Deployment that says them starts, and of no effect: the log has no stack traces, and its times are RFC 3339 |
+//! | `--zap-devel` | | unset; `true`: `debug` and `text`, `false`: `info` and `json`, where the flags above and `RUST_LOG` are unset |
+//! | `--zap-stacktrace-level`, `--zap-time-encoding` | | accepted, so that a Deployment with them starts, without effect: the log has no stack traces, and its times are RFC 3339 |
 //!
-//! A flag wins over its environment variable. One that is on or off may be said alone, for on, or with `=true` or
-//! `=false`; as in Go, `=1`, `=t`, `=T`, `=True` and their opposites will do, and `=yes` and `=on` too.
+//! A flag wins over its environment variable. A Boolean flag may stand alone, for on, or with `=true` or `=false`; as
+//! in Go, `=1`, `=t`, `=T`, `=True` and their opposites are valid, and `=yes` and `=on` too.
 
 mod address;
 #[cfg(feature = "clap")]
@@ -68,23 +68,23 @@ pub use address::BindAddress;
 #[cfg(feature = "clap")]
 pub use log::{LogFormat, LogOptions};
 
-/// Where the kubelet says what namespace a Pod is in.
+/// The file in which the kubelet puts the namespace of a Pod.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// What a program says of itself: in `User-Agent`, and by the name of its lease.
+/// The identity of a program: for `User-Agent`, and for the name of its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
     name: &'static str,
     version: &'static str,
 }
 
-/// What a manager is told on the command line.
+/// The options of a manager on the command line.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[cfg_attr(feature = "clap", group(skip))]
 #[non_exhaustive]
 pub struct Options {
-    /// Which cluster.
+    /// The cluster.
     #[cfg_attr(feature = "clap", command(flatten))]
     pub location: Location,
 
@@ -95,7 +95,7 @@ pub struct Options {
     )]
     pub watch_namespace: Option<String>,
 
-    /// Where /healthz and /readyz are served: ADDRESS:PORT, :PORT for every address, 0 for nowhere.
+    /// The address of /healthz and /readyz: ADDRESS:PORT, :PORT for every address, 0 for none.
     #[cfg_attr(
         feature = "clap",
         arg(long, default_value = ":8081", value_name = "ADDRESS")
@@ -135,13 +135,13 @@ pub struct Options {
     pub log: LogOptions,
 }
 
-/// What the metrics server is told on the command line.
+/// The options of the metrics server on the command line.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[cfg_attr(feature = "clap", group(skip))]
 #[non_exhaustive]
 pub struct MetricsOptions {
-    /// Where /metrics is served: ADDRESS:PORT, :PORT for every address (:8443 for HTTPS, :8080 for HTTP), 0 for nowhere.
+    /// The address of /metrics: ADDRESS:PORT, :PORT for every address (:8443 for HTTPS, :8080 for HTTP), 0 for none.
     #[cfg_attr(
         feature = "clap",
         arg(
@@ -152,7 +152,7 @@ pub struct MetricsOptions {
     )]
     pub bind_address: BindAddress,
 
-    /// Serve metrics over HTTPS, and only to who the API server says may read them; =false for plain HTTP to everybody.
+    /// Serve metrics over HTTPS, only to clients that the API server lets read them; =false for plain HTTP to all.
     #[cfg_attr(
         feature = "clap",
         arg(
@@ -194,7 +194,7 @@ pub struct MetricsOptions {
     )]
     pub cert_key: String,
 
-    /// Take connections only of clients with a certificate that one of the authorities in this file signed.
+    /// Accept only clients with a certificate that one of the authorities in this file signed.
     #[cfg_attr(
         feature = "clap",
         arg(long = "metrics-client-ca-file", value_name = "FILE")
@@ -218,16 +218,16 @@ pub struct MetricsOptions {
     pub enable_http2: bool,
 }
 
-/// Why no manager can be made of options.
+/// The reason why options do not make a manager.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no way to the cluster.
+    /// The cluster could not be found.
     #[error(transparent)]
     Connect(#[from] connect::Error),
-    /// Nothing says where the lease is to be.
+    /// The namespace of the lease is unknown.
     #[error(
-        "--leader-elect needs a namespace for its Lease: this is no Pod, so say --leader-election-namespace"
+        "--leader-elect needs a namespace for its Lease: the process does not run in a Pod; set --leader-election-namespace"
     )]
     NoNamespace,
 }
@@ -235,13 +235,13 @@ pub enum Error {
 // === impl Program ===
 
 impl Program {
-    /// The program's name, by which its lease is called, too, and its version.
+    /// The program's name, which is also that of its lease, and its version.
     #[must_use]
     pub const fn new(name: &'static str, version: &'static str) -> Self {
         Self { name, version }
     }
 
-    /// What it says in `User-Agent`: `greeter/1.2.0 (linux/x86_64) reeve/0.1.0`.
+    /// The value of `User-Agent`: `greeter/1.2.0 (linux/x86_64) reeve/0.1.0`.
     #[must_use]
     pub fn user_agent(&self) -> String {
         format!(
@@ -258,7 +258,7 @@ impl Program {
 // === impl MetricsOptions ===
 
 impl Default for MetricsOptions {
-    /// Not served.
+    /// Not served by default.
     fn default() -> Self {
         Self {
             bind_address: BindAddress::default(),
@@ -273,7 +273,7 @@ impl Default for MetricsOptions {
 }
 
 impl MetricsOptions {
-    /// The metrics server that is asked for, if one is.
+    /// The metrics server of these options, if it is enabled.
     #[must_use]
     pub fn server(&self) -> Option<MetricsServer> {
         let mut server = MetricsServer::at(self.bind_address.address()?);
@@ -298,11 +298,11 @@ impl MetricsOptions {
 // === impl Manager ===
 
 impl Manager {
-    /// Begins a manager as `options` say: with a client that names `program`, its servers, and its election by a lease
-    /// of the program's name. What options do not say is left to the builder.
+    /// Begins a manager with `options`: with a client that names `program`, its servers, and its election by a lease of
+    /// the program's name. The builder decides the rest.
     ///
     /// # Errors
-    /// When there is no way to the cluster, or no namespace for the lease.
+    /// When the cluster cannot be found, or the lease has no namespace.
     pub async fn from_options(
         options: &Options,
         program: Program,

@@ -24,18 +24,18 @@ use crate::controller::Controller;
 use crate::debug::Queues;
 use crate::manager::{self, Manager};
 
-/// How many requests are shown when something never comes.
+/// The number of requests in the report of a failed wait.
 const SHOWN: usize = 10;
-/// How many keys of a controller are shown with their errors.
+/// The number of a controller's keys in that report, with their errors.
 const FAILURES: usize = 3;
-/// The `User-Agent` of what the client of the test sends.
+/// The `User-Agent` of the test's own client.
 const OWN: &str = "reeve-controller-testing";
 
-/// An API server, and what a test asks of it. It ends when this is dropped.
+/// The API server of a test. It ends when this is dropped.
 pub struct Cluster {
     clock: Clock,
     kube: kube_client::Client,
-    /// The same for the test itself, whose requests are told from those of what it tests.
+    /// The client of the test itself, whose requests differ from those of the tested code by their `User-Agent`.
     own: kube_client::Client,
     /// The queues of the managers that were started.
     queues: Mutex<Vec<Queues>>,
@@ -79,7 +79,7 @@ impl Cluster {
         }
     }
 
-    /// Tests against this real server. Faults and the log of requests stand before it.
+    /// Tests against this real server, behind a proxy for faults and the log of requests.
     ///
     /// # Panics
     /// When no client can be made.
@@ -100,21 +100,21 @@ impl Cluster {
         }
     }
 
-    /// Waits with other patience.
+    /// Sets the patience of waits.
     #[must_use]
     pub fn with_patience(mut self, patience: Patience) -> Self {
         self.patience = patience;
         self
     }
 
-    /// A client of an administrator, for the test itself. What it sends is in the log and meets faults, too; when
-    /// something never comes, the requests that are shown are those of others.
+    /// A client of an administrator, for the test itself. Its requests are logged and meet faults, too; the report of a
+    /// failed wait leaves them out.
     #[must_use]
     pub fn client(&self) -> Client {
         Client::new(self.own.clone())
     }
 
-    /// A client of an administrator as kube-client knows it, for what is tested.
+    /// A kube client of an administrator, for the tested code.
     #[must_use]
     pub fn kube(&self) -> kube_client::Client {
         self.kube.clone()
@@ -126,19 +126,19 @@ impl Cluster {
         &self.clock
     }
 
-    /// What shall go wrong.
+    /// The faults to inject.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// What was asked.
+    /// The log of requests.
     #[must_use]
     pub fn requests(&self) -> &Record {
         &self.requests
     }
 
-    /// The built-in server, if it is that: to take it down, compact it, close watches, or open a socket.
+    /// The built-in server, if it is used: to take it down, compact it, close watches, or open a socket.
     #[must_use]
     pub fn built_in(&self) -> Option<&ApiServer> {
         match &self.server {
@@ -147,7 +147,7 @@ impl Cluster {
         }
     }
 
-    /// The real server, if it is that: to stop and start it.
+    /// The real server, if it is used: to stop and start it.
     #[must_use]
     pub fn control_plane(&mut self) -> Option<&mut ControlPlane> {
         match &mut self.server {
@@ -156,7 +156,7 @@ impl Cluster {
         }
     }
 
-    /// Begins a manager on this server, with its clock.
+    /// Builds a manager on this server, with its clock.
     pub fn manager(&self) -> manager::Builder {
         Manager::builder(self.kube()).clock(self.clock.clone())
     }
@@ -182,10 +182,10 @@ impl Cluster {
         self.start(&manager)
     }
 
-    /// Creates an object, written as JSON.
+    /// Creates an object from JSON.
     ///
     /// # Panics
-    /// When it is no `K`, or the server refuses it.
+    /// When it is not a `K`, or the server refuses it.
     pub async fn create<K: Object>(&self, object: Value) -> K {
         let object: K = serde_json::from_value(object).expect("an object of the kind");
         match self.client().create(&object).await {
@@ -194,10 +194,10 @@ impl Cluster {
         }
     }
 
-    /// Waits until `look` finds something, and returns it: see [`Look`] for what a look may return.
+    /// Waits until `look` finds its value, and returns it: see [`Look`] for the types that a look may return.
     ///
     /// # Panics
-    /// When it never does, with what was last seen, the keys that fail in the controllers of the managers that
+    /// When it never does, with the last seen state, the keys that fail in the controllers of the managers that
     /// [`Cluster::start`] runs, each with its last error, and the last requests but those of [`Cluster::client`].
     #[track_caller]
     pub fn eventually<L: Look>(
@@ -209,7 +209,7 @@ impl Cluster {
         self.patience.wait(what, at, look, || self.report())
     }
 
-    /// Waits until `look` sees `expected`.
+    /// Waits until `look` returns `expected`.
     ///
     /// # Panics
     /// As [`Cluster::eventually`].
@@ -229,10 +229,10 @@ impl Cluster {
         self.patience.wait(what, at, look, || self.report())
     }
 
-    /// Looks again and again for as long as `length` says; every look must find it.
+    /// Repeats `look` for `length`; every look must succeed.
     ///
     /// # Panics
-    /// When one does not, with what was seen instead, and more as [`Cluster::eventually`].
+    /// When one does not, with the seen state, and more as [`Cluster::eventually`].
     #[track_caller]
     pub fn consistently<L: Look>(
         &self,
@@ -244,7 +244,7 @@ impl Cluster {
         self.patience.keep(what, length, at, look, || self.report())
     }
 
-    /// What may explain why something never came.
+    /// Evidence for a failed wait.
     fn report(&self) -> String {
         let mut text = String::new();
         let queues = self.queues.lock().clone();
@@ -297,7 +297,7 @@ impl Debug for Cluster {
     }
 }
 
-/// A client that sends what `kube` sends, and says that it is the test's.
+/// A client with the requests of `kube`, marked as the test's.
 fn marked(kube: kube_client::Client) -> kube_client::Client {
     let namespace = kube.default_namespace().to_owned();
     let service = tower::service_fn(move |mut request: http::Request<Body>| {
@@ -314,7 +314,7 @@ fn connected(control_plane: &ControlPlane) -> kube_client::Client {
     use futures::FutureExt as _;
     let kubeconfig = Kubeconfig::from_yaml(&control_plane.kubeconfig()).expect("a kubeconfig");
     let options = KubeConfigOptions::default();
-    // It waits for files and plugins only, of which it has none.
+    // It waits for files and plugins only, and has none of them.
     let config = Config::from_custom_kubeconfig(kubeconfig, &options)
         .now_or_never()
         .expect("a configuration without files")

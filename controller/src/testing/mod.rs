@@ -34,18 +34,18 @@
 //! [`run`] starts the built-in API server in this process, on one thread, under tokio's paused time: hours of back-off
 //! pass in milliseconds, and the same seed gives the same trace. With `REEVE_TEST_SERVER=assets` in the environment
 //! (or [`Setup::server`]) the same test runs against the etcd and kube-apiserver in the directory that
-//! `KUBEBUILDER_ASSETS` names, in real time; when that is not set, the test says SKIPPED, or fails if
-//! `REEVE_REQUIRE_ASSETS=1`. At its end no task may be left: a test that leaks one fails.
+//! `KUBEBUILDER_ASSETS` names, in real time; when that is not set, the test prints SKIPPED, or fails if
+//! `REEVE_REQUIRE_ASSETS=1`. A test that leaks a task fails.
 //!
-//! | a test wants | it uses |
+//! | a test needs | it uses |
 //! |---|---|
-//! | to wait for something | [`Cluster::eventually`], [`Cluster::eventually_eq`], [`Cluster::consistently`] |
+//! | to wait for a state | [`Cluster::eventually`], [`Cluster::eventually_eq`], [`Cluster::consistently`] |
 //! | an API server that fails | [`Cluster::faults`], with [`Rule`]s; the built-in one goes down with [`Cluster::built_in`] |
-//! | to know what was asked | [`Cluster::requests`] |
+//! | the log of requests | [`Cluster::requests`] |
 //! | hours to pass | [`tokio::time::sleep`] |
 //! | the wall clock set | [`Clock::jump`] of [`Cluster::clock`] |
 //! | its own server: RBAC, tokens, history | [`Setup::api_server`] |
-//! | a manager of its own making | [`Cluster::manager`], [`Cluster::start`] |
+//! | its own manager | [`Cluster::manager`], [`Cluster::start`] |
 //! | server-side apply | a real server: the built-in one has none, and answers 415 |
 //! | a process that is killed | [`Running::crash`] |
 //!
@@ -73,10 +73,10 @@ pub use wait::{Look, Patience};
 /// The environment variable that [`Server::of_environment`] reads.
 pub const SERVER_VARIABLE: &str = "REEVE_TEST_SERVER";
 
-/// How long, in real time, tasks may take to end after a test.
+/// The time limit, in real time, for tasks to end after a test.
 const LEFT_OVERS: Duration = Duration::from_secs(5);
 
-/// Which API server a test runs against.
+/// The API server of a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Server {
     /// The built-in one, in process, under virtual time.
@@ -89,10 +89,10 @@ pub enum Server {
 // === impl Server ===
 
 impl Server {
-    /// What `REEVE_TEST_SERVER` says: `built-in`, also when it is not set, or `assets`.
+    /// The server in `REEVE_TEST_SERVER`: `built-in`, also when it is not set, or `assets`.
     ///
     /// # Panics
-    /// When it says something else.
+    /// When it has another value.
     #[must_use]
     pub fn of_environment() -> Self {
         let value = std::env::var(SERVER_VARIABLE).unwrap_or_default();
@@ -112,7 +112,7 @@ impl Server {
 
 type Shape<B> = Box<dyn FnOnce(B) -> B>;
 
-/// What a test runs with; see [`Setup::new`].
+/// The environment of a test; see [`Setup::new`].
 #[must_use]
 pub struct Setup {
     server: Server,
@@ -123,10 +123,10 @@ pub struct Setup {
     control_plane: Option<Shape<control_plane::Builder>>,
 }
 
-/// Runs `test` with [`Setup::new`]: the built-in server under virtual time, unless `REEVE_TEST_SERVER` says otherwise.
+/// Runs `test` with [`Setup::new`]: the built-in server under virtual time, unless `REEVE_TEST_SERVER` sets another.
 ///
 /// # Panics
-/// When the test does, when no server starts, or when tasks are left.
+/// When the test panics, when no server starts, or when tasks are left.
 pub fn run(test: impl AsyncFnOnce(Cluster)) {
     Setup::new().run(test);
 }
@@ -152,25 +152,25 @@ impl Setup {
         }
     }
 
-    /// Chooses the server, whatever the environment says.
+    /// Sets the server, whatever the environment.
     pub fn server(mut self, server: Server) -> Self {
         self.server = server;
         self
     }
 
-    /// Where all randomness comes from (built-in server).
+    /// The seed of all randomness (built-in server).
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// What the wall clock says at first (built-in server).
+    /// The initial wall clock (built-in server).
     pub fn starting_at(mut self, start: Timestamp) -> Self {
         self.start = start;
         self
     }
 
-    /// How long [`Cluster::eventually`] waits: ten virtual minutes, or a real one, unless said.
+    /// The limit of [`Cluster::eventually`]: by default ten virtual minutes, or a real one.
     pub fn patience(mut self, patience: Patience) -> Self {
         self.patience = Some(patience);
         self
@@ -197,7 +197,7 @@ impl Setup {
     /// Runs `test` on a runtime of its own.
     ///
     /// # Panics
-    /// When the test does, when no server starts, or when tasks are left.
+    /// When the test panics, when no server starts, or when tasks are left.
     pub fn run(self, test: impl AsyncFnOnce(Cluster)) {
         let paused = self.server == Server::BuiltIn;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -218,7 +218,7 @@ impl Setup {
             let left = runtime.block_on(left_over_tasks());
             assert_eq!(
                 left, 0,
-                "tasks are left over after the test: something was spawned that nobody owns"
+                "tasks are left over after the test: a spawned task has no owner"
             );
         }
     }
@@ -263,7 +263,7 @@ impl std::fmt::Debug for Setup {
     }
 }
 
-/// How many tasks the runtime still has, once those that are ending have ended.
+/// The number of tasks left in the runtime after those that are ending have ended.
 async fn left_over_tasks() -> usize {
     let end = tokio::time::Instant::now() + LEFT_OVERS;
     loop {

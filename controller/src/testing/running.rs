@@ -1,4 +1,4 @@
-//! A manager that runs in a test.
+//! A running manager in a test.
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -37,10 +37,10 @@ impl Running {
         &self.manager
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Stops it, and waits for its end.
     ///
     /// # Panics
-    /// When it did not stop well.
+    /// When it ends with an error.
     pub async fn end(self) {
         self.stop.cancel();
         if let Err(error) = self.ended().await {
@@ -48,7 +48,7 @@ impl Running {
         }
     }
 
-    /// Asks it to stop; [`Running::ended`] waits for it.
+    /// Stops it; [`Running::ended`] waits for its end.
     pub fn stop(&self) {
         self.stop.cancel();
     }
@@ -70,7 +70,7 @@ impl Running {
         self.run.is_finished()
     }
 
-    /// Drops everything it runs, at once and without a word to the API server, as a kill would, and returns when it is gone.
+    /// Drops all that it runs, at once and without a request to the API server, as a kill would, and waits for that.
     ///
     /// # Panics
     /// When the run panicked before.
@@ -81,7 +81,7 @@ impl Running {
         }
     }
 
-    /// The value of the first metric whose line starts with `name` (labels may be part of it), if there is one.
+    /// The value of the first metric whose line starts with `name` (labels may be part of it), if any.
     ///
     /// # Panics
     /// When the line does not end with a number.

@@ -1,4 +1,4 @@
-//! Waiting for something, and saying what was seen when it does not come.
+//! Waiting for a state, with a report of the seen one on failure.
 
 use std::fmt::{Debug, Display};
 use std::panic::Location;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// How long to wait for something, and how often to look.
+/// The limit of a wait, and the interval of its looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// When to give up.
+    /// The time limit.
     pub limit: Duration,
-    /// How long to wait between two looks at first; later a hundredth of the time that was waited.
+    /// The pause between two looks at first; later a hundredth of the waited time.
     pub look_every: Duration,
 }
 
@@ -29,10 +29,10 @@ impl Patience {
         look_every: Duration::from_millis(20),
     };
 
-    /// Looks until `look` finds it, and returns what it found.
+    /// Repeats `look` until it succeeds, and returns its value.
     ///
     /// # Panics
-    /// When the time is over, with `what`, where it was waited for, what was last seen, and what `more` adds.
+    /// When the time is over, with `what`, the place of the wait, the last seen state, and the text of `more`.
     pub(super) async fn wait<L: Look>(
         self,
         what: &str,
@@ -51,13 +51,13 @@ impl Patience {
                     begin.elapsed(),
                     more()
                 ),
-                // A hundredth of what was waited already, so that a long wait is not a million looks.
+                // A hundredth of the waited time, so that a long wait does not take a million looks.
                 Err(_) => sleep(self.look_every.max(begin.elapsed() / 100)).await,
             }
         }
     }
 
-    /// Looks for as long as `length` says, and fails at the first look that does not find it.
+    /// Repeats `look` for `length`, and fails at the first look without success.
     pub(super) async fn keep<L: Look>(
         self,
         what: &str,
@@ -84,15 +84,15 @@ impl Patience {
     }
 }
 
-/// What one look found: the thing itself, or what is there in its place.
+/// The result of one look: the value, or the state in its place.
 ///
-/// A `bool` (`false` says little: a `Result` says more), an `Option`, or a `Result` whose error is what is seen instead.
+/// A `bool` (`false` has no details: a `Result` has), an `Option`, or a `Result` whose error is the seen state.
 pub trait Look {
-    /// The thing.
+    /// The value.
     type Found;
 
     /// # Errors
-    /// What is seen instead.
+    /// The state in its place.
     fn found(self) -> Result<Self::Found, String>;
 }
 
@@ -120,7 +120,7 @@ impl<T, E: Display> Look for Result<T, E> {
     }
 }
 
-/// `seen` if it is `expected`, else both in words.
+/// `seen` if it is `expected`, else a text with both.
 pub(super) fn compared<T, E>(seen: T, expected: &E) -> Result<T, String>
 where
     T: PartialEq<E> + Debug,
@@ -184,7 +184,7 @@ mod tests {
             text.contains("\n  greeter failed for 1 more keys"),
             "{text}"
         );
-        // The one of another client, and those of the informer.
+        // The request of another client, and those of the informer.
         let gets = text
             .matches(" get 404 /api/v1/namespaces/default/configmaps/none")
             .count();

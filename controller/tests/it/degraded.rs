@@ -189,7 +189,7 @@ fn a_kind_whose_definition_comes_later_is_attached() {
             let running = cluster.run([controller]).await;
             tokio::time::sleep(Duration::from_secs(60)).await;
             let manager = running.manager();
-            assert_eq!(manager.health().runnables()[1].state, State::Running);
+            assert_eq!(manager.runnables()[1].state, State::Running);
             assert!(manager.health().ready().failures().is_empty());
             let definition = json!({"apiVersion": "apiextensions.k8s.io/v1",
                 "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.com"},

@@ -87,7 +87,7 @@ async fn replica(cluster: &Cluster, identity: &'static str) -> Replica {
 }
 
 fn states(manager: &Manager) -> Vec<(String, State)> {
-    let all = manager.health().runnables();
+    let all = manager.runnables();
     let named = all.into_iter().map(|one| (one.name, one.state));
     named
         .filter(|(name, _)| name == "a" || name == "b")

@@ -1,5 +1,5 @@
-//! The informer and the queue without the controller runtime: prints each ConfigMap that changed, once a change burst,
-//! and again a minute later.
+//! The client, leader election, the informer and the queue without the controller runtime: the replica that holds the lease
+//! prints each ConfigMap that changed, once a change burst, and again a minute later.
 //!
 //! ```text
 //! cargo run --manifest-path examples/embed/Cargo.toml      # with KUBECONFIG set
@@ -8,20 +8,23 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use reeve_client::{Client, connect};
 use reeve_clock::Clock;
-use reeve_informer::{Event, HandlerOptions, ObjectKey, SharedInformer, connect};
+use reeve_election::{Elector, Options, identity};
+use reeve_informer::{Event, HandlerOptions, ObjectKey, SharedInformer};
 use reeve_workqueue::Queue;
 use tokio_util::sync::CancellationToken;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // It leaves retrying to the informer, and notices a dead connection.
-    let client = connect::infer(&connect::Options::new()).await?;
+    // It leaves retrying to the informer and the elector, and notices a dead connection.
+    let kube = connect::infer(&connect::Options::new().user_agent("embed/0.1")).await?;
+    let clock = Clock::system();
     let queue: Queue<ObjectKey> = Queue::builder()
         .name("config-maps")
-        .clock(Clock::system())
+        .clock(clock.clone())
         .build();
-    let informer = SharedInformer::<ConfigMap>::builder(client).build();
+    let informer = SharedInformer::<ConfigMap>::builder(kube.clone()).build();
 
     // Handlers only note which object changed.
     let adds = queue.clone();
@@ -30,6 +33,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         HandlerOptions::new(),
     )?;
 
+    // Every replica follows the server; so another one takes over at once.
     let stop = CancellationToken::new();
     let running = tokio::spawn({
         let (informer, stop) = (informer.clone(), stop.clone());
@@ -37,9 +41,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     handle.wait_synced().await?;
 
-    // A worker reads the present state of whatever it is handed.
+    // A worker reads the present state of each key that it gets.
     let (lister, work) = (informer.lister(), queue.clone());
-    let worker = tokio::spawn(async move {
+    let worker = async move {
         while let Some(key) = work.get().await {
             match lister.get(&key) {
                 Some(map) => {
@@ -56,12 +60,23 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 }
             }
         }
-    });
+    };
 
-    tokio::signal::ctrl_c().await?;
+    // The worker runs on the replica that holds the lease, until Ctrl-C or until the lease is lost.
+    let options = Options::new("default", "embed", identity(&clock));
+    let elector = Elector::new(Client::new(kube), options, clock)?;
+    let mut leading = tokio::spawn(elector.run(stop.clone(), worker));
+    let led = tokio::select! {
+        signal = tokio::signal::ctrl_c() => {
+            signal?;
+            stop.cancel();
+            (&mut leading).await?
+        }
+        led = &mut leading => led?,
+    };
     stop.cancel();
+    queue.shut_down();
     running.await??;
-    queue.shut_down_with_drain().await;
-    worker.await?;
+    led?;
     Ok(())
 }

@@ -1,16 +1,16 @@
-//! Yielding to other tasks while much is decoded.
+//! Yields to other tasks during long decoding.
 
-/// How many bytes are decoded until other tasks have their turn: some hundred microseconds' worth.
+/// How many bytes are decoded before other tasks run: some hundred microseconds' worth.
 const BYTES: usize = 128 * 1024;
 
-/// What an object costs beside its bytes.
+/// The cost of an object beside its bytes, in bytes.
 const OBJECT: usize = 256;
 
-/// What may be decoded until other tasks have their turn.
+/// How much may be decoded before other tasks run.
 ///
-/// Bytes that are there already are read without a wait, and a large list is there within a moment: without a budget one
-/// poll would decode all of it, and on a runtime with one thread no timer would go off meanwhile. Bytes are counted, not
-/// time, so that a run under virtual time is the same each time.
+/// Bytes that have arrived are read without a wait, and a large list arrives within a moment: without a budget one poll
+/// would decode all of it, and on a runtime with one thread no timer would fire meanwhile. The budget counts bytes and
+/// not time, so that a run under virtual time is the same each time.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: usize,
@@ -27,7 +27,7 @@ impl Budget {
         }
     }
 
-    /// One that never yields.
+    /// A budget that never yields.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn unlimited() -> Self {
         Self {

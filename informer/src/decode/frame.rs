@@ -1,4 +1,4 @@
-//! Reading one line of a watch.
+//! Reads one line of a watch: [`Frame`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,12 +9,14 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::error::DecodeError;
 use super::identity::{self, Identity};
 use super::list::EntrySeed;
-use super::{DecodeError, Decoding, Undecodable, attempt, json, read_alone, redacted};
-use crate::entry::Stored;
+use super::undecodable::Undecodable;
+use crate::json::{self, attempt, read_alone, redacted};
+use crate::object::{Decoding, Stored};
 
-/// What one line of a watch says.
+/// The content of one line of a watch.
 #[derive(Debug)]
 pub(crate) enum Frame<S> {
     Added(Arc<S>),
@@ -26,12 +28,12 @@ pub(crate) enum Frame<S> {
         initial_events_end: bool,
     },
     Error(Box<Status>),
-    /// An object came that cannot be read.
+    /// An object that cannot be read.
     Undecodable {
         object: Undecodable,
         deleted: bool,
     },
-    /// A type of event that did not exist when this was written.
+    /// A type of event that this version does not know.
     Unknown,
 }
 
@@ -75,13 +77,13 @@ impl<S> From<BookmarkObject> for Frame<S> {
     }
 }
 
-/// Reads a line: in one pass if all is well, else the object alone.
+/// Reads a line: in one pass, or else the object by itself.
 pub(crate) fn decode_frame<S: Stored>(
     line: &[u8],
     decoding: &Decoding,
 ) -> Result<Frame<S>, DecodeError> {
     let Ok(line) = std::str::from_utf8(line) else {
-        // As Go reads it.
+        // Go replaces invalid UTF-8 too.
         return decode_frame(String::from_utf8_lossy(line).as_bytes(), decoding);
     };
     let whole = attempt(|| {
@@ -98,17 +100,17 @@ pub(crate) fn decode_frame<S: Stored>(
     }
 }
 
-/// Which object a line adds or changes, read no further than needed; `None` if it does something else, or its `type` does not
-/// come first.
+/// The identity of the object that a line adds or changes, read no further than needed; `None` if the line does
+/// something else, or its `type` does not come first.
 pub(crate) fn changed(line: &[u8]) -> Option<Identity<'_>> {
     let line = std::str::from_utf8(line).ok()?;
     let mut identity = None;
-    // It ends with an error where it stops to read.
+    // Reading ends with an error where it stops early.
     let _ = json::Reader::new(line).deserialize_map(ChangedVisitor(&mut identity));
     identity
 }
 
-/// An object without a name is something else.
+/// Turns an object without a name into an undecodable one: it is something else, such as a Table.
 fn named<S: Stored>(frame: Frame<S>) -> Frame<S> {
     match frame {
         Frame::Added(object) | Frame::Modified(object) | Frame::Deleted(object)

@@ -1,4 +1,4 @@
-//! Which version of which object a document is, read no further than needed.
+//! The identity of an object and its version, read from a document no further than needed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-use super::json::Reader;
-use crate::key::KeyRef;
+use crate::json::Reader;
+use reeve_client::KeyRef;
 
-/// The little that says which version of which object a document is.
+/// The fields that identify an object and its version.
 #[derive(Debug, Default)]
 pub(crate) struct Identity<'a> {
     namespace: Option<Cow<'a, str>>,
@@ -53,18 +53,18 @@ impl Identity<'_> {
 /// The identity of an object, or as much of it as can be read; `None` if there is no `metadata`.
 pub(crate) fn identity(document: &str) -> Option<Identity<'_>> {
     let mut identity = None;
-    // It ends with an error where it stops to read.
+    // Reading ends with an error where it stops early.
     let _ = ObjectSeed(&mut identity).deserialize(&mut Reader::new(document));
     identity
 }
 
-/// Reads an object up to where its identity is known, or its metadata ends; the rest is left, which is an error.
+/// Reads an object until its identity is known, or its metadata ends. The rest is not read, which is an error.
 pub(super) struct ObjectSeed<'a, 'de>(pub(super) &'a mut Option<Identity<'de>>);
 
-/// Reads metadata until everything is known.
+/// Reads metadata until the identity is complete.
 struct MetadataSeed<'a, 'de>(&'a mut Identity<'de>);
 
-/// A text that is not copied if it stands there as it is.
+/// A text, borrowed if it has no escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -108,7 +108,7 @@ impl<'de> Visitor<'de> for ObjectSeed<'_, 'de> {
                 ObjectField::Metadata => {
                     let identity = self.0.insert(Identity::default());
                     map.next_value_seed(MetadataSeed(identity))?;
-                    // The rest is of no interest.
+                    // Nothing else is needed.
                     return Err(A::Error::custom("read"));
                 }
                 ObjectField::Other => {

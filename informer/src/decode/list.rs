@@ -1,4 +1,4 @@
-//! Reading a page of a list.
+//! Reads one page of a list: [`ListPage`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,9 +7,12 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::budget::Budget;
+use super::error::DecodeError;
 use super::identity::{Identity, identity};
-use super::{Budget, DecodeError, Decoding, Undecodable, attempt, json, read_alone, redacted};
-use crate::entry::Stored;
+use super::undecodable::Undecodable;
+use crate::json::{self, attempt, read_alone, redacted};
+use crate::object::{Decoding, Stored};
 
 /// One page of a list.
 #[derive(Debug)]
@@ -28,18 +31,18 @@ struct ListMetadata {
     r#continue: Option<String>,
 }
 
-/// The entry that is held of an object, if it is of the same version.
+/// Returns the entry that the store holds of an object, if it has the same version.
 pub(crate) type Held<'a, S> = dyn Fn(&Identity<'_>) -> Option<Arc<S>> + Send + Sync + 'a;
 
-/// Reads a page: in one pass if all is well, else item by item. Of a page most of which is `held` already, such items
-/// are looked at no further than to their version. Other tasks have their turn as `budget` says.
+/// Reads a page: in one pass, or else item by item. If most of a page is `held` already, such items are read no further
+/// than their version. Yields to other tasks by `budget`.
 pub(crate) async fn read_list<S: Stored>(
     body: &[u8],
     decoding: &Decoding,
     held: Option<&Held<'_, S>>,
     budget: &mut Budget,
 ) -> Result<ListPage<S>, DecodeError> {
-    // As Go reads it: one wrong byte must not cost the whole list.
+    // Go replaces invalid UTF-8 too: one wrong byte must not cost the whole list.
     let body = String::from_utf8_lossy(body);
     if held.is_none() {
         let mut items = Vec::new();
@@ -64,7 +67,7 @@ pub(crate) async fn read_list<S: Stored>(
     by_serde_json(&body, decoding, held, budget).await
 }
 
-/// [`read_list`] of a page nothing of which is held, without a pause.
+/// [`read_list`] without held entries, and without yielding.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn decode_list<S: Stored>(
     body: &[u8],
@@ -76,7 +79,7 @@ pub(crate) fn decode_list<S: Stored>(
         .expect("it waits for nothing else")
 }
 
-/// Reads a list item by item, each by a seed, and hands each to `take`. `None` if anything cannot be read.
+/// Reads a list item by item, each by a seed, and passes each to `take`. `None` if anything cannot be read.
 async fn steps<'de, T: DeserializeSeed<'de>>(
     body: &'de str,
     budget: &mut Budget,
@@ -100,7 +103,7 @@ async fn steps<'de, T: DeserializeSeed<'de>>(
                 list.metadata = metadata.unwrap_or_default();
             }
             Field::Items => {
-                // Which of two counts is left to serde_json.
+                // serde_json decides which of two counts.
                 if std::mem::replace(&mut had_items, true) {
                     return None;
                 }
@@ -132,7 +135,7 @@ async fn steps<'de, T: DeserializeSeed<'de>>(
     Some(list)
 }
 
-/// Reads items each by itself.
+/// Reads each item by itself.
 struct Alone<'a, S> {
     decoding: &'a Decoding,
     held: Option<&'a Held<'a, S>>,
@@ -153,7 +156,7 @@ impl<S: Stored> Alone<'_, S> {
     fn read(&self, item: &str) -> Result<Arc<S>, serde_json::Error> {
         let slowly = || S::decode(&mut json::by_serde_json(item), self.decoding);
         let Some(held) = self.held else {
-            // It was tried in one pass before.
+            // The pass over the whole page has tried that before.
             return slowly().map(Arc::new);
         };
         if let Some(held) = identity(item).and_then(|identity| held(&identity)) {
@@ -165,7 +168,7 @@ impl<S: Stored> Alone<'_, S> {
     }
 }
 
-/// Reads a list whose structure serde_json has to judge, which says what is wrong with it.
+/// Reads the structure of a list by serde_json, for its error.
 async fn by_serde_json<S: Stored>(
     body: &str,
     decoding: &Decoding,
@@ -230,11 +233,11 @@ fn finish<S: Stored>(
     })
 }
 
-/// The token of the next page, if it stands before the items, where servers write it: so the next page can be asked
-/// for before this one is read.
+/// The token of the next page, if it comes before the items, where servers write it: so the next page can be requested
+/// before this one is read.
 pub(crate) fn continue_token(body: &[u8]) -> Option<String> {
     let mut token = None;
-    // It ends with an error where it stops to read.
+    // Reading ends with an error where it stops early.
     let _ = TokenSeed(&mut token).deserialize(&mut serde_json::Deserializer::from_slice(body));
     token.filter(|token| !token.is_empty())
 }
@@ -382,7 +385,7 @@ impl<'a, S> EntrySeed<'a, S> {
 }
 
 impl<'de, S: Stored> DeserializeSeed<'de> for EntrySeed<'_, S> {
-    /// Where it stays: an entry is half a kilobyte and more, and not moved about.
+    /// Reads the entry into its final place: it is half a kilobyte or more, too much to move.
     type Value = Arc<S>;
 
     fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<Arc<S>, D::Error> {
@@ -390,7 +393,7 @@ impl<'de, S: Stored> DeserializeSeed<'de> for EntrySeed<'_, S> {
     }
 }
 
-/// Takes an item as it stands.
+/// Takes the text of an item.
 #[derive(Default)]
 struct RawSeed;
 
@@ -408,7 +411,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
-    use crate::key::ObjectKey;
+    use reeve_client::ObjectKey;
 
     fn read(body: &str) -> Result<ListPage<ConfigMap>, DecodeError> {
         decode_list(body.as_bytes(), &Decoding::default())
@@ -451,7 +454,7 @@ mod tests {
                 }
             };
             assert_eq!(page.items.len(), 1000, "{case}");
-            // Broken ones are found at the end, and all are read once more.
+            // A broken item is found at the end, and all are read again.
             let passes = if tail.is_empty() { 1 } else { 2 };
             let expected = 9 * passes..=12 * passes;
             assert!(expected.contains(&polls), "{case}: {polls} polls");
@@ -476,7 +479,7 @@ mod tests {
             assert_eq!((key.namespace, identity.uid()), (Some("n"), "u"));
             (key.name == "same" && identity.resource_version() == "1").then(|| Arc::clone(&known))
         };
-        // What is held is not looked at: here it could not be decoded.
+        // Held items are not read: here they could not be decoded.
         let items = [
             item("same", "1", "7"),
             item("same", "2", r#"{"k":"\u00e9"}"#),
@@ -490,7 +493,7 @@ mod tests {
         assert_eq!((data["k"].as_str(), again.items.len()), ("é", 3));
         assert_eq!(again.undecodable.len(), 1);
         assert_eq!(again.resource_version, "9");
-        // All the rest is as in the first reading.
+        // Everything else is as in the first reading.
         let nobody = |_: &Identity<'_>| None;
         for body in [
             body.as_str(),
@@ -530,7 +533,7 @@ mod tests {
                 r#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"continue":"not this"}}]}"#,
                 None,
             ),
-            // Not where servers write it: then it is not known yet.
+            // After the items, where no server writes it: then it is not known yet.
             (r#"{"items":[],"metadata":{"continue":"abc"}}"#, None),
             ("<html>", None),
         ] {

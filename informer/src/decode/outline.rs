@@ -1,10 +1,10 @@
-//! What an object looks like, without what is in it.
+//! The outline of an object: names of fields and types of values, without the values.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// No outline is longer, in bytes.
+/// The longest outline, in bytes.
 const LONGEST: usize = 512;
 
 /// How many elements of an array are shown.
@@ -56,7 +56,7 @@ fn write(value: &Value, text: &mut String) {
                 .iter()
                 .filter(|(name, _)| *name != "managedFields")
                 .collect();
-            // Their order depends on a feature of serde_json that any other crate may switch on.
+            // The order of fields depends on a feature of serde_json that any other crate may enable.
             shown.sort_by_key(|(name, _)| *name);
             for (place, (name, value)) in shown.into_iter().enumerate() {
                 if text.len() > LONGEST {

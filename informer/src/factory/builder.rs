@@ -1,4 +1,4 @@
-//! Making a factory.
+//! Makes a factory: [`FactoryBuilder`].
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -9,14 +9,13 @@ use kube_client::Client;
 use kube_core::Resource;
 use reeve_clock::Clock;
 
-use super::InformerFactory;
-use crate::entry::Stored;
-use crate::informer::{Builder, NamespaceSet, SharedInformer};
-use crate::metrics::MetricsProvider;
+use super::informer_factory::InformerFactory;
+use crate::informer::{Builder, MetricsProvider, NamespaceSet, SharedInformer};
+use crate::object::Stored;
 use crate::reflector::{ReflectorOptions, Refusals};
-use crate::transport::{Endpoint, Scope, Selection};
+use reeve_client::transport::{Endpoint, Scope, Selection};
 
-/// For how long an informer that nobody uses any more is kept.
+/// How long an informer runs on after its last use.
 const LINGER: Duration = Duration::from_secs(30);
 
 /// Makes an [`InformerFactory`] (client-go: `NewSharedInformerFactoryWithOptions`).
@@ -35,12 +34,12 @@ pub struct FactoryBuilder {
 type KindKey = (String, TypeId);
 type Configure<S> = Arc<dyn Fn(Builder<S>) -> Builder<S> + Send + Sync>;
 
-/// What informers are made with.
+/// The settings of new informers.
 pub(super) struct Recipe {
     client: Client,
     clock: Clock,
     options: ReflectorOptions,
-    /// Its client speaks to one server, so what one informer sees of that counts for all.
+    /// The client is of one server, so a refusal that one informer sees counts for all.
     refusals: Refusals,
     resync: Option<Duration>,
     metrics: Option<Arc<dyn MetricsProvider>>,
@@ -75,7 +74,7 @@ impl FactoryBuilder {
         self
     }
 
-    /// How often handlers that do not say otherwise are shown every object again. Default: never.
+    /// How often handlers without a resync period of their own receive every object again. Default: never.
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = Some(period);
         self
@@ -87,16 +86,16 @@ impl FactoryBuilder {
         self
     }
 
-    /// For how long an informer that nobody uses any more goes on, so that who asks for it again finds its
-    /// cache filled. Default 30 s; zero stops it at once.
+    /// How long an informer runs on after its last use, so that a later request finds its cache filled. Default 30 s;
+    /// zero stops it at once.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
         self
     }
 
-    /// What is particular to informers of `K`: their resync period, how they list and watch, a transform
-    /// (client-go: `WithCustomResyncConfig`, `WithTransform`). It is applied after what the factory says for
-    /// all; a selection or namespaces set here are not kept.
+    /// Settings of informers of `K`: their resync period, how they list and watch, a transform (client-go:
+    /// `WithCustomResyncConfig`, `WithTransform`). They apply after the settings of the factory; a selection or
+    /// namespaces set here are not kept.
     pub fn configure<K>(
         self,
         configure: impl Fn(Builder<K>) -> Builder<K> + Send + Sync + 'static,

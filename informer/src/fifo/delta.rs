@@ -1,470 +1,98 @@
-//! Deltas per key (client-go: `DeltaFIFO`).
+//! The content of a queue: changes, one by one ([`Delta`]) and in batches ([`Batch`]).
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
+use super::snapshot::Snapshot;
+use crate::object::Stored;
+use reeve_client::ResourceVersion;
+use reeve_client::{KeyRef, ObjectKey};
 
-use super::{Batch, Deletion, Delta, Fifo, KnownObjects, Snapshot};
-use crate::entry::Stored;
-use crate::key::ObjectKey;
-use crate::version::ResourceVersion;
-
-/// Collects the deltas of each object under its key, and hands them out key by key in the order in which the
-/// keys came. A key keeps its place when more comes for it.
-///
-/// A list becomes one delta an object, and a [`Deletion::FinalStateUnknown`] for each object that is known
-/// ([`KnownObjects`], or only in the queue) and not in the list. The store therefore equals one server
-/// version only when the queue is empty; only then the version is passed on, as a bookmark.
-///
-/// That the server's history began anew ([`Snapshot::new_epoch`]) is passed on as a bookmark of version 0 before the
-/// list: until the queue is empty, no version the store holds says anything about that of a newer state. An object
-/// that has the version it had before is taken for unchanged.
-///
-/// As the queue of an informer it is chosen by [`Builder::delta_fifo`](crate::Builder::delta_fifo). On its own, a
-/// consumer that may fail takes from it with [`DeltaFifo::pop`].
-pub struct DeltaFifo<S> {
-    inner: Mutex<Inner<S>>,
-    known: Arc<dyn KnownObjects<S>>,
-    key_function: KeyFunction<S>,
-    emit_replaced: bool,
-    capacity: usize,
-    readable: Notify,
-    writable: Notify,
+/// One change (client-go: `Delta`). No other kinds will be added: a consumer can match them all.
+#[derive(Debug)]
+pub enum Delta<S> {
+    /// The server reported a new object.
+    Added(Arc<S>),
+    /// The server reported a changed object.
+    Updated(Arc<S>),
+    /// An object is gone.
+    Deleted(Deletion<S>),
+    /// A list held this object ([`DeltaFifo`](super::DeltaFifo) only).
+    Replaced(Arc<S>),
+    /// The object is delivered again, for a resync ([`DeltaFifo`](super::DeltaFifo) only).
+    Sync(Arc<S>),
+    /// A list was read: this is the whole state.
+    ReplacedAll(Snapshot<S>),
+    /// Every object is delivered again, for a resync.
+    SyncAll,
+    /// Nothing changed up to this version.
+    Bookmark(ResourceVersion),
 }
 
-type KeyFunction<S> = Arc<dyn Fn(&S) -> ObjectKey + Send + Sync>;
-
-struct Inner<S> {
-    /// Keys in order of their first delta.
-    order: VecDeque<ObjectKey>,
-    items: HashMap<ObjectKey, Item<S>>,
-    /// What is being processed, with the newest state that there is of it: the consumer may know it or not. As many as
-    /// consumers are at work.
-    in_process: Vec<InProcess<S>>,
-    /// How many were handed out to be processed.
-    handed_out: u64,
-    /// How many deltas wait, of all keys.
-    waiting: usize,
-    /// A list or change came.
-    populated: bool,
-    /// How many keys of the first list are still to be processed.
-    initial: usize,
-    /// The newest version pushed, to pass on when the queue is empty.
-    version: Option<ResourceVersion>,
-    /// The server's history began anew, which is still to be passed on.
-    new_epoch: bool,
+/// The way in which a deletion was found.
+#[derive(Debug)]
+pub enum Deletion<S> {
+    /// The server reported the deletion, with the final state.
+    Seen(Arc<S>),
+    /// The deletion was missed, and a list revealed it (client-go: `DeletedFinalStateUnknown`).
+    FinalStateUnknown {
+        /// The object's key.
+        key: ObjectKey,
+        /// A state that the object had; maybe not its last.
+        last: Option<Arc<S>>,
+    },
+    /// The server reported the deletion, with a final state that cannot be read.
+    Unreadable {
+        /// The object's key.
+        key: ObjectKey,
+        /// The uid of the final state; empty if it cannot be read, or must not be compared.
+        uid: String,
+        /// The version of the final state; empty if it cannot be read.
+        resource_version: String,
+    },
 }
 
-struct InProcess<S> {
-    number: u64,
-    key: ObjectKey,
-    /// `None` if it is gone.
-    state: Option<Arc<S>>,
+/// Deltas that are applied to the store in one step, and whose events go to the handlers in order.
+#[derive(Debug)]
+pub struct Batch<S> {
+    /// The deltas.
+    pub deltas: Vec<Delta<S>>,
+    /// They are part of the first list (client-go: `isInInitialList`).
+    pub initial: bool,
+    /// The server's version that the store equals once they are applied, if it is known.
+    pub resource_version: Option<ResourceVersion>,
 }
 
-/// What waits for one key.
-struct Item<S> {
-    deltas: Vec<Delta<S>>,
-    /// It was there, or came, with the first list.
-    initial: bool,
-    /// While it is processed, which of those it is.
-    number: u64,
-}
+// === impl Delta ===
 
-// === impl DeltaFifo ===
-
-impl<S: Stored> DeltaFifo<S> {
-    /// A queue whose consumer holds `known` (`()` if that is not to be looked at), and in which up to `capacity`
-    /// deltas wait before producers are held.
+impl<S: Stored> Delta<S> {
+    /// The key of the object, for deltas about one object.
     #[must_use]
-    pub fn new(known: Arc<dyn KnownObjects<S>>, capacity: usize) -> Self {
-        Self {
-            inner: Mutex::new(Inner {
-                order: VecDeque::new(),
-                items: HashMap::new(),
-                in_process: Vec::new(),
-                handed_out: 0,
-                waiting: 0,
-                populated: false,
-                initial: 0,
-                version: None,
-                new_epoch: false,
-            }),
-            known,
-            key_function: Arc::new(S::key),
-            emit_replaced: true,
-            capacity: capacity.max(1),
-            readable: Notify::new(),
-            writable: Notify::new(),
-        }
-    }
-
-    /// Whether objects of a list come as [`Delta::Replaced`] (default) or as [`Delta::Sync`], as they did
-    /// before client-go had the former (client-go: `EmitDeltaTypeReplaced`).
-    #[must_use]
-    pub fn emit_replaced(mut self, emit: bool) -> Self {
-        self.emit_replaced = emit;
-        self
-    }
-
-    /// What objects are told apart by; `known` has to go by the same (client-go: `KeyFunction`). Default:
-    /// namespace and name.
-    #[must_use]
-    pub fn key_function(mut self, key: impl Fn(&S) -> ObjectKey + Send + Sync + 'static) -> Self {
-        self.key_function = Arc::new(key);
-        self
-    }
-
-    /// Puts deltas of one object at the end of the queue, unless some wait for it already: then they are newer,
-    /// and these are dropped (client-go: `AddIfNotPresent`). True if they were put there.
-    pub fn add_if_not_present(&self, deltas: Vec<Delta<S>>) -> bool {
-        let Some(key) = deltas.last().and_then(|delta| self.key_of(delta)) else {
-            return false;
-        };
-        let mut inner = self.inner.lock();
-        inner.populated = true;
-        if inner.items.contains_key(&key) {
-            return false;
-        }
-        inner.put_back(
-            key,
-            Item {
-                deltas,
-                initial: false,
-                number: 0,
-            },
-        );
-        drop(inner);
-        self.readable.notify_one();
-        true
-    }
-
-    /// Hands the deltas of the next key to `process`, with whether they are part of the first list; `None` if
-    /// none wait. If `process` fails they are put back, before what came for the key meanwhile, or else at the
-    /// end of the queue: others are not held up (client-go: `Pop` and `ErrRequeue`, which drops them when something
-    /// came meanwhile). So they are if it panics. Other tasks may push meanwhile, and so may `process`.
-    pub fn pop<E>(
-        &self,
-        process: impl FnOnce(&[Delta<S>], bool) -> Result<(), E>,
-    ) -> Option<Result<(), E>> {
-        let (key, item, initial) = self.inner.lock().take()?;
-        let result = catch_unwind(AssertUnwindSafe(|| process(&item.deltas, initial)));
-        let mut inner = self.inner.lock();
-        inner.processed(&item);
-        if matches!(result, Ok(Ok(()))) {
-            inner.settle(&item);
-        } else {
-            inner.put_back(key, item);
-            self.readable.notify_one();
-        }
-        drop(inner);
-        self.writable.notify_one();
-        Some(result.unwrap_or_else(|panic| resume_unwind(panic)))
-    }
-
-    fn key_of(&self, delta: &Delta<S>) -> Option<ObjectKey> {
-        match delta {
-            Delta::Deleted(
+    pub fn key_ref(&self) -> Option<KeyRef<'_>> {
+        match self {
+            Self::Added(object)
+            | Self::Updated(object)
+            | Self::Replaced(object)
+            | Self::Sync(object) => Some(object.key_ref()),
+            Self::Deleted(Deletion::Seen(object)) => Some(object.key_ref()),
+            Self::Deleted(
                 Deletion::FinalStateUnknown { key, .. } | Deletion::Unreadable { key, .. },
-            ) => Some(key.clone()),
-            delta => delta.object().map(|object| (self.key_function)(object)),
+            ) => Some(key.as_ref()),
+            Self::ReplacedAll(_) | Self::SyncAll | Self::Bookmark(_) => None,
         }
     }
 
-    /// The deltas that wait for `key`, oldest first, as text (`Added@5`), for inspection.
+    /// The newest state of the object, for deltas about one object.
     #[must_use]
-    pub fn waiting(&self, key: &ObjectKey) -> Vec<String> {
-        let inner = self.inner.lock();
-        inner
-            .items
-            .get(key)
-            .into_iter()
-            .flat_map(|item| &item.deltas)
-            .map(describe)
-            .collect()
-    }
-}
-
-impl<S: Stored> Inner<S> {
-    fn enqueue(&mut self, key: ObjectKey, delta: Delta<S>) {
-        self.waiting += 1;
-        if let Some(item) = self.items.get_mut(&key) {
-            item.deltas.push(delta);
-            self.waiting -= merge_deletions(&mut item.deltas);
-        } else {
-            let item = Item {
-                deltas: vec![delta],
-                initial: false,
-                number: 0,
-            };
-            self.items.insert(key.clone(), item);
-            self.order.push_back(key);
+    pub fn object(&self) -> Option<&Arc<S>> {
+        match self {
+            Self::Added(object)
+            | Self::Updated(object)
+            | Self::Replaced(object)
+            | Self::Sync(object) => Some(object),
+            Self::Deleted(Deletion::Seen(object)) => Some(object),
+            Self::Deleted(Deletion::FinalStateUnknown { last, .. }) => last.as_ref(),
+            Self::Deleted(Deletion::Unreadable { .. }) => None,
+            Self::ReplacedAll(_) | Self::SyncAll | Self::Bookmark(_) => None,
         }
-    }
-
-    /// What is next, and whether it is part of the first list.
-    fn take(&mut self) -> Option<(ObjectKey, Item<S>, bool)> {
-        let key = self.order.pop_front()?;
-        let mut item = self.items.remove(&key)?;
-        self.waiting -= item.deltas.len();
-        let initial = item.initial || !self.populated;
-        self.handed_out += 1;
-        item.number = self.handed_out;
-        self.in_process.push(InProcess {
-            number: item.number,
-            key: key.clone(),
-            state: newest(&item.deltas).cloned(),
-        });
-        Some((key, item, initial))
-    }
-
-    /// The consumer is done with it.
-    fn processed(&mut self, item: &Item<S>) {
-        self.in_process.retain(|other| other.number != item.number);
-    }
-
-    /// Only after processing: a queue that says it is synced has shown its last object.
-    fn settle(&mut self, item: &Item<S>) {
-        self.initial -= usize::from(item.initial);
-    }
-
-    /// Whether it waits or is being processed: who holds it may not know yet what became of it.
-    fn is_under_way(&self, key: &ObjectKey) -> bool {
-        self.items.contains_key(key) || self.in_process.iter().any(|other| other.key == *key)
-    }
-
-    /// Whether the object waits, or is about to be known.
-    fn holds(&self, key: &ObjectKey) -> bool {
-        let about = |other: &InProcess<S>| other.key == *key && other.state.is_some();
-        self.items.contains_key(key) || self.in_process.iter().any(about)
-    }
-
-    fn put_back(&mut self, key: ObjectKey, mut item: Item<S>) {
-        self.waiting += item.deltas.len();
-        if let Some(newer) = self.items.get_mut(&key) {
-            item.deltas.append(&mut newer.deltas);
-            newer.deltas = item.deltas;
-            newer.initial |= item.initial;
-        } else {
-            self.items.insert(key.clone(), item);
-            self.order.push_back(key);
-        }
-    }
-
-    fn note(&mut self, version: &ResourceVersion) {
-        let newer = self
-            .version
-            .as_ref()
-            .is_none_or(|held| version.reaches(held));
-        if newer && !version.is_empty() {
-            self.version = Some(version.clone());
-        }
-    }
-}
-
-/// What the object is after those deltas; `None` if it is gone.
-fn newest<S: Stored>(deltas: &[Delta<S>]) -> Option<&Arc<S>> {
-    deltas
-        .last()
-        .filter(|last| !matches!(last, Delta::Deleted(_)))?;
-    deltas.iter().rev().find_map(Delta::object)
-}
-
-/// Two deletions in a row are one: the one that knows more stays (client-go: `dedupDeltas`).
-/// Gives how many fewer there are.
-fn merge_deletions<S>(deltas: &mut Vec<Delta<S>>) -> usize {
-    let [.., Delta::Deleted(former), Delta::Deleted(_)] = &deltas[..] else {
-        return 0;
-    };
-    let keep_former = matches!(former, Deletion::Seen(_));
-    let place = deltas.len() - if keep_former { 1 } else { 2 };
-    deltas.remove(place);
-    1
-}
-
-fn describe<S: Stored>(delta: &Delta<S>) -> String {
-    let kind = match delta {
-        Delta::Added(_) => "Added",
-        Delta::Updated(_) => "Updated",
-        Delta::Deleted(Deletion::Seen(_)) => "Deleted",
-        Delta::Deleted(Deletion::FinalStateUnknown { .. } | Deletion::Unreadable { .. }) => {
-            "Tombstone"
-        }
-        Delta::Replaced(_) => "Replaced",
-        Delta::Sync(_) => "Sync",
-        Delta::ReplacedAll(_) => "ReplacedAll",
-        Delta::SyncAll => "SyncAll",
-        Delta::Bookmark(_) => "Bookmark",
-    };
-    match delta.object() {
-        Some(object) => format!("{kind}@{}", object.resource_version()),
-        None => kind.to_owned(),
-    }
-}
-
-impl<S: Stored> Fifo<S> for DeltaFifo<S> {
-    fn push(&self, delta: Delta<S>) {
-        let Some(key) = self.key_of(&delta) else {
-            return;
-        };
-        let mut inner = self.inner.lock();
-        inner.populated = true;
-        if let Some(object) = delta.object() {
-            inner.note(&ResourceVersion::from(object.resource_version()));
-        }
-        let unknown = matches!(delta, Delta::Deleted(_))
-            && !inner.holds(&key)
-            && self.known.known(key.as_ref()).is_none();
-        if !unknown {
-            inner.enqueue(key, delta);
-        }
-        drop(inner);
-        self.readable.notify_one();
-    }
-
-    fn replace(&self, snapshot: Snapshot<S>) {
-        let mut inner = self.inner.lock();
-        let mut listed: HashSet<ObjectKey> = HashSet::new();
-        for object in snapshot.objects {
-            let key = (self.key_function)(&object);
-            listed.insert(key.clone());
-            let delta = if self.emit_replaced {
-                Delta::Replaced(object)
-            } else {
-                Delta::Sync(object)
-            };
-            inner.enqueue(key, delta);
-        }
-        listed.extend(snapshot.retained);
-        // Objects that only the queue knows (kubernetes#115658), or who processes them, with their newest state.
-        let waiting = inner
-            .order
-            .iter()
-            .filter_map(|key| Some((key, newest(&inner.items.get(key)?.deltas)?)));
-        let in_process = inner.in_process.iter().filter_map(|other| {
-            let more = inner.items.contains_key(&other.key);
-            Some((&other.key, other.state.as_ref().filter(|_| !more)?))
-        });
-        let only_here: Vec<_> = waiting
-            .chain(in_process)
-            .filter(|(key, _)| !listed.contains(*key))
-            .map(|(key, state)| (key.clone(), Arc::clone(state)))
-            .collect();
-        for (key, last) in only_here {
-            let last = Some(last);
-            inner.enqueue(
-                key.clone(),
-                Delta::Deleted(Deletion::FinalStateUnknown { key, last }),
-            );
-        }
-        for object in self.known.known_objects() {
-            let key = (self.key_function)(&object);
-            if listed.contains(&key) || inner.is_under_way(&key) {
-                continue;
-            }
-            let last = Some(object);
-            inner.enqueue(
-                key.clone(),
-                Delta::Deleted(Deletion::FinalStateUnknown { key, last }),
-            );
-        }
-        if !inner.populated {
-            inner.populated = true;
-            inner.initial = inner.order.len();
-            for item in inner.items.values_mut() {
-                item.initial = true;
-            }
-        }
-        // A list starts a new reckoning: it may be of a new epoch.
-        inner.version = Some(snapshot.resource_version);
-        inner.new_epoch |= snapshot.new_epoch;
-        drop(inner);
-        self.readable.notify_one();
-    }
-
-    fn resync(&self) {
-        let mut inner = self.inner.lock();
-        for object in self.known.known_objects() {
-            let key = (self.key_function)(&object);
-            // What waits already will show the object (client-go: syncKeyLocked), and what is being processed was just
-            // shown.
-            if !inner.is_under_way(&key) {
-                inner.enqueue(key, Delta::Sync(object));
-            }
-        }
-        drop(inner);
-        self.readable.notify_one();
-    }
-
-    fn bookmark(&self, version: ResourceVersion) {
-        self.inner.lock().note(&version);
-        self.readable.notify_one();
-    }
-
-    fn process(&self, process: &mut dyn FnMut(Batch<S>)) -> bool {
-        let batch = |deltas, initial| Batch {
-            deltas,
-            initial,
-            resource_version: None,
-        };
-        let mut inner = self.inner.lock();
-        if std::mem::take(&mut inner.new_epoch) {
-            drop(inner);
-            process(batch(
-                vec![Delta::Bookmark(ResourceVersion::from("0"))],
-                false,
-            ));
-            return true;
-        }
-        let Some((_, mut item, initial)) = inner.take() else {
-            let Some(version) = inner.version.take() else {
-                return false;
-            };
-            drop(inner);
-            process(batch(vec![Delta::Bookmark(version)], false));
-            return true;
-        };
-        drop(inner);
-        let deltas = batch(std::mem::take(&mut item.deltas), initial);
-        let result = catch_unwind(AssertUnwindSafe(|| process(deltas)));
-        let mut inner = self.inner.lock();
-        inner.processed(&item);
-        inner.settle(&item);
-        drop(inner);
-        result.unwrap_or_else(|panic| resume_unwind(panic));
-        self.writable.notify_one();
-        true
-    }
-
-    fn has_synced(&self) -> bool {
-        let inner = self.inner.lock();
-        inner.populated && inner.initial == 0
-    }
-
-    fn len(&self) -> usize {
-        self.inner.lock().waiting
-    }
-
-    fn has_room(&self) -> bool {
-        self.len() < self.capacity
-    }
-
-    fn readable(&self) -> &Notify {
-        &self.readable
-    }
-
-    fn writable(&self) -> &Notify {
-        &self.writable
-    }
-}
-
-impl<S: Stored> std::fmt::Debug for DeltaFifo<S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DeltaFifo")
-            .field("deltas", &self.len())
-            .finish_non_exhaustive()
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::*;
+use crate::object::Stored;
 use crate::sample::{map, text};
+use reeve_client::{KeyRef, ObjectKey};
 
 /// What the consumer of the queue holds.
 #[derive(Default)]

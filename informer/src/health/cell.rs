@@ -6,20 +6,22 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
 
+use super::activity::Activity;
+use super::cache_health::CacheHealth;
 use super::quarantine::Quarantine;
-use super::{Activity, CacheHealth, Failure, WatchHealth};
+use super::watch_health::{Failure, WatchHealth};
 use crate::decode::Undecodable;
-use crate::key::KeyRef;
-use crate::transport::Scope;
-use crate::version::ResourceVersion;
+use reeve_client::KeyRef;
+use reeve_client::ResourceVersion;
+use reeve_client::transport::Scope;
 
 /// The part of the health that the reflector writes.
 #[derive(Debug)]
 pub(crate) struct HealthCell {
     clock: Clock,
     state: Mutex<State>,
-    /// There is a failure, or an object in quarantine: what the way of the data asks for each event, and is
-    /// nearly always told no. Only the reflector changes them.
+    /// There is a failure, or an object in quarantine. The pipeline checks both for each event, and they are nearly
+    /// always false. Only the reflector changes them.
     failing: AtomicBool,
     holding: AtomicBool,
 }
@@ -30,8 +32,8 @@ struct State {
     since: Timestamp,
     failure: Option<Failure>,
     last_failure: Option<Failure>,
-    /// The classes of failures in this row: each is worth one line in the log.
-    told: Vec<&'static str>,
+    /// The classes of failures in this row that were logged.
+    logged: Vec<&'static str>,
     last_heard: Option<Timestamp>,
     quarantine: Quarantine,
     stale: u64,
@@ -47,7 +49,7 @@ impl HealthCell {
             since: clock.now(),
             failure: None,
             last_failure: None,
-            told: Vec::new(),
+            logged: Vec::new(),
             last_heard: None,
             quarantine: Quarantine::default(),
             stale: 0,
@@ -61,8 +63,8 @@ impl HealthCell {
         }
     }
 
-    /// Adds what is in quarantine.
-    pub(crate) fn tell_quarantined(&self, health: &mut CacheHealth) {
+    /// Adds the objects in quarantine to `health`.
+    pub(crate) fn add_quarantined_to(&self, health: &mut CacheHealth) {
         health.add_quarantined(&self.state.lock().quarantine);
     }
 
@@ -95,24 +97,24 @@ impl HealthCell {
         }
     }
 
-    /// The server said something.
+    /// Records that something came from the server.
     pub(crate) fn heard(&self) {
         self.state.lock().last_heard = Some(self.clock.now());
     }
 
-    /// Something worked: what failed before is over.
+    /// Records success. Returns the failure that is over.
     pub(crate) fn recovered(&self) -> Option<Failure> {
         if !self.failing.swap(false, Ordering::Relaxed) {
             return None;
         }
         let mut state = self.state.lock();
-        state.told.clear();
+        state.logged.clear();
         let over = state.failure.take()?;
         state.last_failure = Some(over.clone());
         Some(over)
     }
 
-    /// Notes a failure; true if there was none of its class in this row (and so it is worth a log line).
+    /// Records a failure. True if it is the first of its class in this row, and so worth a log line.
     pub(crate) fn failed(&self, class: &'static str, message: String) -> bool {
         self.failing.store(true, Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -131,9 +133,9 @@ impl HealthCell {
                 });
             }
         }
-        let news = !state.told.contains(&class);
+        let news = !state.logged.contains(&class);
         if news {
-            state.told.push(class);
+            state.logged.push(class);
         }
         news
     }
@@ -156,7 +158,7 @@ impl HealthCell {
         self.state.lock().quarantine.add(object);
     }
 
-    /// A list was read: only what it held is in quarantine now.
+    /// Replaces the quarantine by the unreadable objects of a list.
     pub(crate) fn quarantine_only(&self, objects: &[Undecodable]) {
         self.holding.store(!objects.is_empty(), Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -166,7 +168,7 @@ impl HealthCell {
         }
     }
 
-    /// An object that can be read, or is gone, is out of quarantine. True if it was in it.
+    /// Removes an object that can be read, or is gone, from quarantine. True if it was there.
     pub(crate) fn release(&self, key: KeyRef<'_>) -> bool {
         self.holding.load(Ordering::Relaxed) && self.state.lock().quarantine.release(key)
     }

@@ -5,34 +5,48 @@ use std::collections::HashSet;
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
 
-use super::Quarantined;
 use crate::decode::Undecodable;
-use crate::key::{KeyRef, ObjectKey};
+use reeve_client::{KeyRef, ObjectKey};
 
-/// How many are described one by one, and how many without a name are told apart.
+/// An object of the server that cannot be read as its type. The store keeps the state that it had before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Quarantined {
+    /// The key of the object.
+    pub key: ObjectKey,
+    /// Its version.
+    pub resource_version: Option<String>,
+    /// The error, without any of the object's content.
+    pub error: String,
+    /// The outline of the object: names of fields and types of values, never a value. Cut after 512 bytes, without
+    /// `managedFields`.
+    pub outline: String,
+}
+
+/// How many objects are described, and how many without a name are counted.
 pub(super) const DESCRIBED: usize = 1000;
 
-/// Each object that cannot be read, once.
+/// All objects that cannot be read, each once.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
     named: IndexMap<ObjectKey, Held, RandomState>,
-    /// The versions of those without a name.
+    /// The versions of objects without a name.
     nameless: HashSet<Option<String>, RandomState>,
-    /// How many of the named are described.
+    /// How many of the named objects are described.
     described: usize,
 }
 
 #[derive(Debug)]
 struct Held {
     version: Option<String>,
-    /// What is wrong, and what it looks like.
+    /// The error and the outline.
     described: Option<Box<(String, String)>>,
 }
 
 // === impl Quarantine ===
 
 impl Quarantine {
-    /// Whether it holds this version of the object, or so many without a name that it takes no more.
+    /// Whether this version of the object is in quarantine, or no more objects without a name are counted.
     pub(super) fn holds(&self, object: &Undecodable) -> bool {
         let Some(key) = &object.key else {
             return self.nameless.len() >= DESCRIBED

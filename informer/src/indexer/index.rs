@@ -1,24 +1,25 @@
-//! One named index.
+//! One named index: [`Index`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::objects::{Objects, Slot};
+use super::objects::Objects;
 use super::ordered::Ordered;
-use crate::entry::Stored;
+use super::slot::Slot;
+use crate::object::Stored;
 
 /// The index that every store has: objects by namespace. Cluster-scoped objects have the value "".
 pub const NAMESPACE_INDEX: &str = "namespace";
 
-/// The values of an object in an index, or why there are none.
+/// The values of an object in an index, or the reason why there are none.
 pub type IndexValues = Result<Vec<Arc<str>>, String>;
 
-/// Gives the values of an object in an index. It must give the same for the same object.
+/// Returns the values of an object in an index. It must return the same for the same object.
 pub type IndexFunction<S> = Arc<dyn Fn(&S) -> IndexValues + Send + Sync>;
 
-/// A question about an index that has no answer.
+/// The error of an unknown index, a name that exists, or an index function.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -27,44 +28,45 @@ pub enum Error {
         "there is no index {name:?}; there are {known:?}. Add it with `add_index` before using it"
     )]
     Unknown {
-        /// What was asked for.
+        /// The requested index.
         name: Arc<str>,
-        /// What there is.
+        /// The existing indexes.
         known: Vec<Arc<str>>,
     },
-    /// There is one already.
+    /// There is an index of this name already.
     #[error("there is already an index {name:?}; choose another name")]
     Exists {
         /// The name.
         name: Arc<str>,
     },
-    /// A field selector names a field that nobody registered.
+    /// A field selector names a field without an index.
     #[error(
         "nothing is known of the field {field:?}; there are {known:?}. Add an index of this name with `add_indexer`"
     )]
     UnknownField {
         /// The field.
         field: String,
-        /// What there is.
+        /// The known fields.
         known: Vec<Arc<str>>,
     },
-    /// The index has no values for the object that was asked about.
+    /// The index function failed for the object.
     #[error("the index {name:?} has no values for the object: {error}")]
     Function {
         /// The index.
         name: Arc<str>,
-        /// What its function said.
+        /// The error of its function.
         error: String,
     },
 }
 
-/// The values are in the order in which they came, so that the same history makes the same lists.
+/// The values in the order of their first occurrence, so that the same history makes the same lists.
 type Values = IndexMap<Arc<str>, Arc<Ordered>, foldhash::fast::RandomState>;
 
+/// One named index.
 pub(super) struct Index<S> {
     pub(super) name: Arc<str>,
     function: IndexFunction<S>,
-    /// The label whose values these are, so that selectors can use the index.
+    /// The label of an index of a label's values, so that selectors can use the index.
     pub(super) label: Option<Arc<str>>,
     values: Values,
     pub(super) failures: u64,
@@ -109,7 +111,7 @@ impl<S: Stored> Index<S> {
         }
     }
 
-    /// The same index with other objects, which come in the order of their keys; failures stay counted.
+    /// The same index of other objects, which come in the order of their keys. The count of failures stays.
     pub(super) fn rebuilt<'a>(&self, objects: impl Iterator<Item = (Slot, &'a S)>) -> Self {
         let mut rebuilt = Self {
             label: self.label.clone(),
@@ -135,13 +137,13 @@ impl<S: Stored> Index<S> {
         rebuilt
     }
 
-    /// The values of `object`, or why there are none.
+    /// The values of `object`, or the reason why there are none.
     pub(super) fn values_of(&self, object: &S) -> IndexValues {
         catch_unwind(AssertUnwindSafe(|| (self.function)(object)))
             .unwrap_or_else(|_| Err("the index function panicked".to_owned()))
     }
 
-    /// Counts that the function failed for `object`, which therefore has no values.
+    /// Counts a failure of the function for `object`, which therefore has no values.
     fn failed(&mut self, object: &S, error: &str) -> Vec<Arc<str>> {
         self.failures += 1;
         self.last_failure = Some(format!("{}: {error}", object.key_ref()));
@@ -153,21 +155,21 @@ impl<S: Stored> Index<S> {
         self.values.get(value).map(Arc::as_ref)
     }
 
-    /// Every value there is.
+    /// All values.
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<str>> {
         self.values.keys()
     }
 
     /// The bytes that it takes on the heap.
     pub(super) fn bytes(&self) -> usize {
-        // Of a value: its text, its hash and pointers, its part of the table, and its slots.
+        // Each value has its text, its hash and pointers, its part of the table, and its slots.
         let each = |(value, slots): (&Arc<str>, &Arc<Ordered>)| {
             value.len() + 16 + size_of::<Ordered>() + 16 + slots.bytes()
         };
         self.values.capacity() * (8 + 16 + 8 + 10) + self.values.iter().map(each).sum::<usize>()
     }
 
-    /// Notes that what stands in `slot` changed from `old` to `new`.
+    /// Records that the object in `slot` changed from `old` to `new`.
     pub(super) fn change(
         this: &mut Arc<Self>,
         objects: &Objects<S>,
@@ -180,7 +182,7 @@ impl<S: Stored> Index<S> {
             let values = this.values_of(new);
             values.unwrap_or_else(|error| Arc::make_mut(this).failed(new, &error))
         });
-        // Nearly always: an update leaves an object where it is.
+        // Nearly always: most updates do not change the values.
         if before == after {
             return;
         }

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use super::objects::CHUNK;
-use crate::key::KeyRef;
+use super::slot::CHUNK;
+use reeve_client::KeyRef;
 
 /// The keys of the objects of one chunk: nine bytes each and their names, in four pieces of memory.
 ///
-/// To find an object its key is compared here, where keys fill the processor's caches; a look at the object, which
-/// is somewhere among all the others, would cost more than all the rest of a read.
+/// A lookup compares keys here, where they are dense in the processor's caches. A comparison with the object itself,
+/// which is anywhere on the heap, would cost more than all the rest of a read.
 #[derive(Clone)]
 pub(super) struct Keys {
-    /// Where the name of each place ends in `names`. It begins where that of the place before it ends.
+    /// The end of each place's name in `names`. A name begins at the end of the one before.
     ends: [u32; CHUNK],
-    /// Which of `namespaces` it is.
+    /// The index of each place's namespace in `namespaces`.
     spaces: [u8; CHUNK],
     names: String,
     /// "" for cluster-scoped objects. The text is shared with all other chunks.
@@ -32,7 +32,7 @@ impl Keys {
         }
     }
 
-    /// The bytes that it takes on the heap.
+    /// The bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.names.capacity()
@@ -41,7 +41,7 @@ impl Keys {
 
     /// The key that was put in `place` last.
     pub(super) fn get(&self, place: usize) -> KeyRef<'_> {
-        // Nearly always all neighbours are of one namespace, and there is no need to look which.
+        // Nearly always all neighbours are of one namespace.
         let namespace = match self.namespaces.as_slice() {
             [namespace] => Some(namespace),
             namespaces => namespaces.get(usize::from(self.spaces[place])),
@@ -60,11 +60,11 @@ impl Keys {
             .map_or(0, |before| self.ends[before] as usize)
     }
 
-    /// Puts a key in `place`, instead of the one that was there.
+    /// Puts a key in `place`, and replaces the one that was there.
     pub(super) fn put(&mut self, place: usize, namespace: &Arc<str>, name: &str) {
         let (begin, end) = (self.begin(place), self.ends[place] as usize);
         self.names.replace_range(begin..end, name);
-        // Names that were longer or shorter move those after them.
+        // A longer or shorter name moves those after it.
         let moved = (name.len() as u32).wrapping_sub((end - begin) as u32);
         for end in &mut self.ends[place..] {
             *end = end.wrapping_add(moved);
@@ -84,7 +84,7 @@ impl Keys {
         u8::try_from(at).expect("at most one namespace a place, and one to come")
     }
 
-    /// Forgets the namespaces of keys that were replaced.
+    /// Removes the namespaces of replaced keys.
     fn forget(&mut self) {
         let mut kept: Vec<Arc<str>> = Vec::new();
         for space in &mut self.spaces {
@@ -101,7 +101,7 @@ impl Keys {
         self.namespaces = kept;
     }
 
-    /// Gives back what is not needed, when all places are taken.
+    /// Frees spare capacity, once all places are taken.
     pub(super) fn shrink(&mut self) {
         self.names.shrink_to_fit();
         self.namespaces.shrink_to_fit();

@@ -1,4 +1,4 @@
-//! The objects themselves: in numbered slots, and found by key.
+//! The objects in numbered slots, found by key: [`Objects`].
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -8,36 +8,30 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use super::keys::Keys;
-use crate::entry::Stored;
-use crate::key::KeyRef;
-
-/// Where an object stands. It stays there for as long as there is an object with its key, so that an index
-/// needs four bytes for it, and no change when it is updated.
-pub(super) type Slot = u32;
-
-/// How many slots are copied together when a snapshot holds on to them.
-pub(super) const CHUNK: usize = 128;
+use super::slot::{CHUNK, Slot};
+use crate::object::Stored;
+use reeve_client::KeyRef;
 
 type Chunk<S> = [Option<Arc<S>>; CHUNK];
 
-/// Objects by key. A clone shares all chunks; a change copies the chunk that it is in, if that is shared.
+/// Objects by key. A clone shares all chunks; a change copies the chunk of the object, if that is shared.
 ///
 /// An object costs 8 bytes of a chunk, 6 for its key and those of its name, and 10 to 20 of the table.
 pub(super) struct Objects<S> {
     chunks: Vec<Arc<Chunk<S>>>,
-    /// For each chunk.
+    /// The keys of each chunk.
     keys: Vec<Arc<Keys>>,
     /// Slots from here on were never used.
     end: Slot,
     /// Slots that were given back.
     free: Vec<Slot>,
     table: Arc<HashTable<Place>>,
-    /// Seeded anew in each process, but fast: whoever can create objects with names of his choice in a cluster
-    /// has shorter ways to slow its controllers down.
+    /// Seeded in each process, but not resistant against chosen keys: a client that can create objects with chosen
+    /// names has simpler ways to slow controllers down.
     hasher: RandomState,
 }
 
-/// The hash of a key, kept so that a growing table reads no object, and where the object stands.
+/// The hash of a key, kept so that a growing table reads no object, and the slot of the object.
 #[derive(Clone, Copy)]
 struct Place {
     hash: u32,
@@ -84,7 +78,7 @@ impl<S: Stored> Objects<S> {
         }
     }
 
-    /// None, with room for `capacity`; keys have the same hashes as here.
+    /// Empty, with room for `capacity`; keys have the same hashes as here.
     pub(super) fn emptied(&self, capacity: usize) -> Self {
         Self::with_capacity(capacity, self.hasher.clone())
     }
@@ -98,7 +92,7 @@ impl<S: Stored> Objects<S> {
         self.end
     }
 
-    /// The bytes that it takes on the heap, without the objects.
+    /// The bytes on the heap, without the objects.
     pub(super) fn bytes(&self) -> usize {
         self.chunks.len() * size_of::<Chunk<S>>()
             + self.keys.iter().map(|keys| keys.bytes()).sum::<usize>()
@@ -117,7 +111,7 @@ impl<S: Stored> Objects<S> {
         self.chunks.get(slot / CHUNK)?[slot % CHUNK].as_ref()
     }
 
-    /// The key of what stands in `slot`, or stood there last.
+    /// The key of the object in `slot`, or of the last one that was there.
     pub(super) fn key(&self, slot: Slot) -> KeyRef<'_> {
         let slot = slot as usize;
         self.keys[slot / CHUNK].get(slot % CHUNK)
@@ -130,8 +124,8 @@ impl<S: Stored> Objects<S> {
         found.map(|place| place.slot)
     }
 
-    /// Puts `object` into the slot of its key, which is in `namespace`, "" for none. Of a key that was here: what
-    /// stood there before.
+    /// Puts `object` into the slot of its key, which is in `namespace`, "" for none. Returns the slot, and the former
+    /// object of the key.
     pub(super) fn insert(
         &mut self,
         hash: u32,
@@ -166,7 +160,7 @@ impl<S: Stored> Objects<S> {
         (slot, old)
     }
 
-    /// Notes the key of what will stand in `slot`.
+    /// Records the key of the next object in `slot`.
     fn name(&mut self, slot: Slot, namespace: &Arc<str>, name: &str) {
         let slot = slot as usize;
         if self.keys.len() <= slot / CHUNK {
@@ -179,7 +173,7 @@ impl<S: Stored> Objects<S> {
         Arc::make_mut(&mut self.keys[slot / CHUNK]).put(slot % CHUNK, namespace, name);
     }
 
-    /// Puts `object` into `slot`, which has the slot of its key.
+    /// Puts `object` into `slot`, which is that of its key.
     pub(super) fn put(&mut self, slot: Slot, object: Arc<S>) -> Option<Arc<S>> {
         let slot = slot as usize;
         Arc::make_mut(&mut self.chunks[slot / CHUNK])[slot % CHUNK].replace(object)

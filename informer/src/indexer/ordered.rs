@@ -1,13 +1,13 @@
-//! Slots in the order of the keys of what stands in them.
+//! Slots in the order of their objects' keys: [`Ordered`].
 
 use std::cmp::Ordering;
 
-use super::objects::Slot;
+use super::slot::Slot;
 
-/// How many slots a run holds at most. A change moves at most that many, however large the whole is.
+/// The most slots in a run. A change moves at most that many, whatever the size of the whole.
 const RUN: usize = 512;
 
-/// A set of slots, kept in an order that the caller tells at each change: four bytes each, in runs.
+/// A set of slots, in an order that the caller passes with each change: four bytes each, in runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ordered {
     /// In order; none is empty.
@@ -18,7 +18,7 @@ pub(super) struct Ordered {
 // === impl Ordered ===
 
 impl Ordered {
-    /// Takes slots that are in order already.
+    /// A set of slots that are in order already.
     pub(super) fn from_sorted(slots: &[Slot]) -> Self {
         Self {
             runs: slots.chunks(RUN).map(<[Slot]>::to_vec).collect(),
@@ -30,7 +30,7 @@ impl Ordered {
         self.len
     }
 
-    /// The bytes that it takes on the heap.
+    /// The bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         let runs = self
             .runs
@@ -39,7 +39,7 @@ impl Ordered {
         self.runs.capacity() * size_of::<Vec<Slot>>() + runs.sum::<usize>()
     }
 
-    /// Adds `slot`, unless there is an equal one; `stands` says how one that is here stands to it.
+    /// Adds `slot`, unless there is an equal one; `stands` compares a slot of the set with it.
     pub(super) fn insert(&mut self, slot: Slot, stands: impl Fn(Slot) -> Ordering) {
         let at = self.run(&stands);
         let Some(run) = self.runs.get_mut(at) else {
@@ -59,7 +59,7 @@ impl Ordered {
         }
     }
 
-    /// Removes the slot that `stands` says is equal.
+    /// Removes the slot for which `stands` returns `Equal`.
     pub(super) fn remove(&mut self, stands: impl Fn(Slot) -> Ordering) {
         let at = self.run(&stands);
         let Some(run) = self.runs.get_mut(at) else {
@@ -74,7 +74,7 @@ impl Ordered {
         }
     }
 
-    /// The run in which something that stands so is, or belongs.
+    /// The run in which such a slot is, or belongs.
     fn run(&self, stands: impl Fn(Slot) -> Ordering) -> usize {
         let after = self
             .runs
@@ -82,12 +82,12 @@ impl Ordered {
         after.saturating_sub(1)
     }
 
-    /// All of them, in order.
+    /// All slots, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Slot> {
         self.runs.iter().flatten().copied()
     }
 
-    /// Those for which `skip` is false, in order; it must be true for the first ones only.
+    /// The slots for which `skip` is false, in order; it must be true for the first ones only.
     pub(super) fn iter_after(&self, skip: impl Fn(Slot) -> bool) -> impl Iterator<Item = Slot> {
         let at = self
             .runs

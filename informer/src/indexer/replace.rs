@@ -1,17 +1,18 @@
-//! Building the next state beside the present one.
+//! Builds the next state beside the present one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Snapshot;
-use super::objects::{Objects, Slot};
+use super::objects::Objects;
 use super::ordered::Ordered;
+use super::slot::Slot;
 use super::state::State;
-use crate::entry::Stored;
 use crate::event::{Event, UpdateReason};
+use crate::fifo::Snapshot;
+use crate::object::Stored;
 
-/// The state after `snapshot` replaced everything in `old`, and what a handler has to be told of it: first
-/// what is gone, then the rest in the order of the list (client-go: `processReplacedAll`).
+/// The state after `snapshot` replaced everything in `old`, and the events for handlers: first the deletions, then the
+/// rest in the order of the list (client-go: `processReplacedAll`).
 ///
 /// An object whose version did not change keeps its entry and makes no event.
 pub(super) fn replace<S: Stored>(
@@ -58,14 +59,14 @@ pub(super) fn replace<S: Stored>(
     (state, events)
 }
 
-/// What is being built.
+/// The state that is being built.
 struct Next<S> {
     objects: Objects<S>,
-    /// For each slot, that of the old state with the same key.
+    /// For each slot, the slot of the old state with the same key.
     former: Vec<Option<Slot>>,
-    /// The names of those seen, each once.
+    /// The names of the namespaces so far, each once.
     namespaces: BTreeSet<Arc<str>>,
-    /// The last of them: lists come sorted, so it is nearly always that of the next object.
+    /// The last namespace: lists come sorted, so it is nearly always that of the next object.
     namespace: Arc<str>,
 }
 
@@ -86,7 +87,7 @@ impl<S: Stored> Next<S> {
         }
     }
 
-    /// The name of a namespace, as the old state has it and as all of its objects have it.
+    /// The name of a namespace, shared with the old state and among all of its objects.
     fn shared(&mut self, old: &State<S>, namespace: &str) -> Arc<str> {
         if *self.namespace != *namespace {
             self.namespace = match self.namespaces.get(namespace) {
@@ -104,7 +105,7 @@ impl<S: Stored> Next<S> {
     }
 
     fn events(&self, old: &State<S>, initial: bool) -> Vec<Event<S>> {
-        // What is in both states, as the same object.
+        // The objects in both states, with the same uid.
         let mut stayed = vec![false; old.objects.end() as usize];
         let mut events = Vec::new();
         for (slot, former) in (0..).zip(&self.former) {
@@ -136,13 +137,13 @@ impl<S: Stored> Next<S> {
             seen: Some(Arc::clone(last)),
             tombstone: true,
         });
-        // Put before the others; nearly always there are none.
+        // Before the others; nearly always there are none.
         events.splice(0..0, deleted);
         events
     }
 }
 
-/// Every slot, in the order of the keys. Lists come in it, but for those of some servers that stream.
+/// Every slot, in the order of the keys. Lists come in this order, except from some servers that stream.
 fn in_order<S: Stored>(objects: &Objects<S>) -> Vec<Slot> {
     let mut order: Vec<Slot> = (0..objects.end()).collect();
     if !order.is_sorted_by(|a, b| objects.key(*a) <= objects.key(*b)) {

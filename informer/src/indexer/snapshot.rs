@@ -1,4 +1,4 @@
-//! The store as of one moment.
+//! The store at one moment: [`StoreSnapshot`].
 
 use std::sync::Arc;
 
@@ -7,18 +7,17 @@ use kube_core::Selector;
 use super::index::Error;
 use super::ordered::Ordered;
 use super::state::State;
-use crate::entry::Stored;
-use crate::key::{KeyRef, ObjectKey};
-use crate::selector::FieldSelector;
-use crate::version::ResourceVersion;
+use crate::object::{FieldSelector, Stored};
+use reeve_client::ResourceVersion;
+use reeve_client::{KeyRef, ObjectKey};
 
-/// What the store held at one moment, at one resourceVersion; it stays so while the store moves on.
+/// The content of the store at one moment, at one resourceVersion. It stays the same while the store moves on.
 ///
-/// Taking and cloning it copies nothing. While it is held, a change to the store copies what it touches: a
-/// chunk of 128 pointers an object, and once, at the first object that comes or goes, the table of keys (about
-/// a millisecond for a million objects). Objects that are replaced meanwhile stay in memory, so do not keep it.
+/// Taking and cloning it copies nothing. While it is held, a change to the store copies what it changes: a chunk of 128
+/// pointers an object, and once, at the first addition or deletion, the table of keys (about a millisecond for a
+/// million objects). Objects that are replaced meanwhile stay in memory, so do not keep it.
 ///
-/// Everything comes in the order of the keys: by namespace, cluster-scoped objects first, then by name.
+/// All methods return objects in the order of the keys: by namespace, cluster-scoped objects first, then by name.
 pub struct StoreSnapshot<S>(pub(super) Arc<State<S>>);
 
 // === impl StoreSnapshot ===
@@ -92,7 +91,7 @@ impl<S: Stored> StoreSnapshot<S> {
     /// [`Lister::select`](crate::Lister::select).
     #[must_use]
     pub fn select(&self, namespace: Option<&str>, labels: &Selector) -> Vec<Arc<S>> {
-        // Without fields there is none that could be unknown.
+        // Without fields there is no error.
         self.0
             .select(namespace, labels, &FieldSelector::default())
             .unwrap_or_default()

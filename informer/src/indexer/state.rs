@@ -1,4 +1,4 @@
-//! The objects and indexes of one moment, and what can be asked of them.
+//! The objects and indexes of one moment, and all ways to read them: [`State`].
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -6,60 +6,39 @@ use std::sync::Arc;
 
 use kube_core::{Expression, Selector};
 
+use super::bytes::StoreBytes;
 use super::index::{Error, Index, NAMESPACE_INDEX};
-use super::objects::{Objects, Slot};
+use super::objects::Objects;
 use super::ordered::Ordered;
-use crate::entry::Stored;
-use crate::key::{KeyRef, ObjectKey};
-use crate::selector::{FieldSelector, FieldTerm, retain_labelled};
-use crate::version::ResourceVersion;
+use super::slot::Slot;
+use crate::object::{FieldSelector, FieldTerm, Stored, retain_labelled};
+use reeve_client::ResourceVersion;
+use reeve_client::{KeyRef, ObjectKey};
 
-/// What all namespaces are called in [`State::parts`] that are not watched by themselves while others are; no
-/// namespace is called so.
+/// The name in [`State::parts`] of all namespaces that are not watched by themselves while others are. It is not a
+/// valid name of a namespace.
 pub(crate) const OTHERS: &str = "*";
 
-/// Cloning it costs a few pointers for each thousand objects: a change after that copies what it touches.
+/// The objects and indexes of one moment. A clone costs a few pointers for each thousand objects, and a change after
+/// that copies what it changes.
 pub(crate) struct State<S> {
     pub(super) objects: Objects<S>,
     /// The objects of each namespace, cluster-scoped ones under "". Together they are the order of everything.
     pub(super) namespaces: Arc<BTreeMap<Arc<str>, Arc<Ordered>>>,
     pub(super) indexes: Vec<Arc<Index<S>>>,
     pub(super) resource_version: ResourceVersion,
-    /// How far each namespace has come, where each is watched by itself; empty before it was listed.
+    /// The version of each namespace that is watched by itself; empty before it was listed.
     pub(super) parts: Arc<BTreeMap<Arc<str>, ResourceVersion>>,
-    /// What the objects own, as far as they know it.
+    /// The sum of the objects' [`Stored::owned_bytes`].
     pub(super) owned: usize,
 }
 
-/// What tells the values of a field of an object.
+/// The source of an object's values of a field.
 pub(super) enum Field<'a, S> {
     Name,
     Namespace,
     /// The index whose name is the field's.
     Index(&'a Index<S>),
-}
-
-/// How much memory a store takes, in bytes as they are asked of the allocator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StoreBytes {
-    /// The entries themselves, with their reference counts: the size of the entry's type for each.
-    pub entries: usize,
-    /// What the entries own besides ([`Stored::owned_bytes`]). All of it for [`Compact`](crate::Compact): the
-    /// JSON. Zero for types, whose strings, maps and lists nobody counts: there this is a lower bound.
-    pub owned: usize,
-    /// The hash table, the order, and the indexes.
-    pub indexes: usize,
-}
-
-// === impl StoreBytes ===
-
-impl StoreBytes {
-    /// All of it.
-    #[must_use]
-    pub fn total(&self) -> usize {
-        self.entries + self.owned + self.indexes
-    }
 }
 
 // === impl State ===
@@ -273,7 +252,7 @@ impl<S: Stored> State<S> {
         Ok(objects)
     }
 
-    /// What tells the values of a field.
+    /// The source of the values of a field.
     fn field(&self, field: &str) -> Result<Field<'_, S>, Error> {
         let mut indexes = self.indexes.iter().filter(|index| index.label.is_none());
         match field {
@@ -305,7 +284,7 @@ impl<S: Stored> State<S> {
         let of_namespace = namespace.map(|name| self.namespace(name).into_iter().collect());
         let of_labels = labels.clone().into_iter();
         let of_labels = of_labels.filter_map(|expression| self.labelled(&expression));
-        // What has no value is in no index.
+        // An object without a value is not in the index.
         let found = fields
             .iter()
             .filter(|(term, _)| term.equal && !term.value.is_empty());
@@ -330,7 +309,7 @@ impl<S: Stored> State<S> {
         objects
     }
 
-    /// The objects that satisfy `expression`, if there is an index of its label that can tell.
+    /// The objects that satisfy `expression`, if an index of its label can find them.
     fn labelled(&self, expression: &Expression) -> Option<Vec<&Ordered>> {
         let index = |label: &str| {
             let of_label = |index: &&Arc<Index<S>>| index.label.as_deref() == Some(label);

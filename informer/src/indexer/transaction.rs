@@ -1,23 +1,24 @@
-//! Single changes to the store.
+//! Single changes to the store: [`Transaction`].
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::index::Index;
-use super::objects::Slot;
+use super::slot::Slot;
 use super::state::State;
-use crate::entry::Stored;
 use crate::event::{Event, UpdateReason};
 use crate::fifo::{Deletion, Delta};
-use crate::key::KeyRef;
-use crate::version::{self, ResourceVersion};
+use crate::object::Stored;
+use reeve_client::KeyRef;
+use reeve_client::ResourceVersion;
+use reeve_client::version;
 
-/// What a change to the store came to.
+/// The result of a change to the store.
 #[derive(Debug)]
 pub(crate) enum Change<S: Stored> {
-    /// Nothing: it was known already.
+    /// Nothing: the store has this state already.
     Known,
-    /// Nothing: it is older than what is known.
+    /// Nothing: it is older than the state in the store.
     Stale,
     /// One event for the handlers.
     One(Event<S>),
@@ -28,7 +29,7 @@ pub(crate) enum Change<S: Stored> {
 /// Changes under the store's lock.
 pub(crate) struct Transaction<'a, S> {
     state: &'a mut State<S>,
-    /// What is dropped after the lock.
+    /// Entries to drop after the lock.
     freed: &'a mut Vec<Arc<S>>,
 }
 
@@ -39,15 +40,15 @@ impl<'a, S: Stored> Transaction<'a, S> {
         Self { state, freed }
     }
 
-    /// Notes that the store's content is as of `version`, unless it is of a later one.
+    /// Sets the version of the store's content, unless it is later already.
     pub(crate) fn advance(&mut self, version: ResourceVersion) {
         if !version.is_empty() && version.reaches(&self.state.resource_version) {
             self.state.resource_version = version;
         }
     }
 
-    /// Notes that what the store holds of `part` is as of `version`: a namespace that is watched by itself, or, if
-    /// `None`, everything.
+    /// Sets the version of `part`, a namespace that is watched by itself, or, if `None`, of everything, unless it is
+    /// later already.
     pub(crate) fn advance_part(&mut self, part: Option<&str>, version: ResourceVersion) {
         if let Some(namespace) = part
             && self.state.version_of(part).is_older_than(&version)
@@ -57,8 +58,7 @@ impl<'a, S: Stored> Transaction<'a, S> {
         self.advance(version);
     }
 
-    /// Notes that what the store holds of a namespace that is watched by itself is as of `version`, whatever was said
-    /// before.
+    /// Sets the version of a namespace that is watched by itself, whatever it was before.
     pub(crate) fn set_part(&mut self, namespace: &str, version: ResourceVersion) {
         if self.state.parts.contains_key(namespace)
             && let Some(known) = Arc::make_mut(&mut self.state.parts).get_mut(namespace)
@@ -67,7 +67,7 @@ impl<'a, S: Stored> Transaction<'a, S> {
         }
     }
 
-    /// Notes which namespaces are watched each by itself, from their first list on; none if all are as one.
+    /// Sets the namespaces that are watched each by itself; none if all are watched as one.
     pub(crate) fn set_parts(&mut self, namespaces: impl Iterator<Item = Arc<str>>) {
         let known = &self.state.parts;
         let parts = namespaces.map(|namespace| {
@@ -77,7 +77,7 @@ impl<'a, S: Stored> Transaction<'a, S> {
         self.state.parts = Arc::new(parts.collect());
     }
 
-    /// Notes that the store's content is as of `version`, whatever was said before.
+    /// Sets the version of the store's content, whatever it was before.
     pub(crate) fn set_version(&mut self, version: ResourceVersion) {
         self.state.resource_version = version;
     }
@@ -91,7 +91,7 @@ impl<'a, S: Stored> Transaction<'a, S> {
             Delta::Replaced(object) => self.put(object, initial, UpdateReason::Relist),
             Delta::Sync(object) => self.resync(&object),
             Delta::Deleted(deletion) => self.delete(deletion),
-            // These are about the whole store, and handled where that is held.
+            // These concern the whole store, and its owner handles them.
             Delta::ReplacedAll(_) | Delta::SyncAll | Delta::Bookmark(_) => Change::Known,
         }
     }
@@ -105,7 +105,7 @@ impl<'a, S: Stored> Transaction<'a, S> {
         let known = Arc::clone(known);
         if known.uid() == object.uid() {
             match version::compare(object.resource_version(), known.resource_version()) {
-                // What a list says counts, also when it is of a new epoch.
+                // A list always counts, also in a new epoch.
                 Some(Ordering::Less)
                     if reason == UpdateReason::Changed && self.is_comparable(&known) =>
                 {
@@ -143,8 +143,8 @@ impl<'a, S: Stored> Transaction<'a, S> {
         Some((slot, self.state.objects.get(slot)?))
     }
 
-    /// False for an entry that is newer than the store as a whole: it was kept from before the server's
-    /// history began anew, and its version says nothing about that of a newer state.
+    /// False for an entry that is newer than the store as a whole: it was kept from before a new epoch of the server's
+    /// history, and its version cannot be compared with that of a newer state.
     fn is_comparable(&self, known: &Arc<S>) -> bool {
         version::compare(
             known.resource_version(),
@@ -153,7 +153,7 @@ impl<'a, S: Stored> Transaction<'a, S> {
     }
 
     fn resync(&mut self, object: &Arc<S>) -> Change<S> {
-        // The object may be gone, or newer, since the resync was asked for.
+        // The object may be gone, or newer, since the resync was requested.
         match self.state.get(object.key_ref()) {
             Some(now) => Change::One(Event::Updated {
                 old: Arc::clone(now),
@@ -183,13 +183,13 @@ impl<'a, S: Stored> Transaction<'a, S> {
             return Change::Known;
         };
         if let Some((uid, version)) = of {
-            // The deletion of a former object of this name, or of a former state: some servers give the
-            // deleted object its last version and not the deletion's, so an equal one counts.
+            // Stale is the deletion of a former object of this name, or of a former state. Some servers send the
+            // deleted object with its last version and not with that of the deletion, so an equal version counts.
             let order = version::compare(version, known.resource_version());
             let other = !uid.is_empty() && uid != known.uid();
             let stale = if other {
-                // A later object of this name, all of which could not be read, took the place of the known one. So it
-                // may be where versions have no order: a stream tells of a former object before that of the next.
+                // An unreadable deletion may be of a later object of this name, no state of which could be read. Where
+                // versions have no order it counts: a stream brings the deletion of an object before the next object.
                 seen.is_some() || matches!(order, Some(Ordering::Less | Ordering::Equal))
             } else {
                 order == Some(Ordering::Less) && self.is_comparable(known)

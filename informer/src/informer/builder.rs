@@ -1,4 +1,4 @@
-//! Making an informer.
+//! Makes an informer: [`Builder`].
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicI64};
@@ -10,17 +10,19 @@ use parking_lot::Mutex;
 use reeve_clock::Clock;
 use tokio::sync::{Notify, watch};
 
-use super::feed::{Particular, Source, Within};
-use super::{Inner, NamespaceSet, SharedInformer, Stage};
-use crate::decode::SkipPath;
-use crate::entry::Stored;
+use super::inner::{Inner, Stage};
+use super::metrics_provider::{Gauges, InformerIdentity, MetricsProvider};
+use super::namespaces::NamespaceSet;
+use super::shared_informer::SharedInformer;
+use super::source::Source;
+use super::within::{SelectByScope, Within};
 use crate::indexer::Indexer;
-use crate::metrics::{Gauges, InformerIdentity, MetricsProvider, Recorder};
+use crate::metrics::Recorder;
+use crate::object::{DecodeCache, SkipPath, Stored};
 use crate::processor::Processor;
-use crate::reading::Reading;
 use crate::reflector::{ReflectorOptions, Refusals, Transform};
-use crate::transport::{Endpoint, Scope, Selection};
-use crate::version::ResourceVersion;
+use reeve_client::ResourceVersion;
+use reeve_client::transport::{Endpoint, Scope, Selection};
 
 /// Makes a [`SharedInformer`].
 #[must_use = "call `build`"]
@@ -35,7 +37,7 @@ pub struct Builder<S: Stored> {
     resync: Option<Duration>,
     transform: Option<Transform<S>>,
     skip: Vec<SkipPath>,
-    within: Particular,
+    within: SelectByScope,
     decoded: Option<NonZeroUsize>,
     options: ReflectorOptions,
     refusals: Refusals,
@@ -57,7 +59,7 @@ impl<S: Stored> Builder<S> {
             resync: None,
             transform: None,
             skip: Vec::new(),
-            within: Particular::default(),
+            within: SelectByScope::default(),
             decoded: None,
             options: ReflectorOptions::default(),
             refusals: Refusals::default(),
@@ -65,14 +67,14 @@ impl<S: Stored> Builder<S> {
         }
     }
 
-    /// Where the objects are. Default: the whole cluster.
+    /// The scope of the watch. Default: the whole cluster.
     pub fn scope(mut self, scope: Scope) -> Self {
         self.selection.scope = scope;
         self
     }
 
-    /// The namespaces that are watched, one by one; they may change while the informer runs. The scope means
-    /// nothing then. Default: one watch, of the scope.
+    /// The namespaces to watch, one by one; they may change while the informer runs. The scope has no effect then.
+    /// Default: one watch, of the scope.
     pub fn namespaces(mut self, namespaces: NamespaceSet) -> Self {
         self.namespaces = Some(namespaces);
         self
@@ -96,11 +98,11 @@ impl<S: Stored> Builder<S> {
         self
     }
 
-    /// What is selected from each namespace, where that differs: `select` is asked for each watch when it begins, with
-    /// [`Scope::Cluster`] for the one of all namespaces, or of all others. The label and field selectors of the builder
-    /// mean nothing then but for the informer's name. It has to say the same for the same scope.
+    /// What is selected from each namespace, where that differs: `select` is called for each watch when it begins, with
+    /// [`Scope::Cluster`] for the watch of all namespaces, or of all others. The label and field selectors of the builder
+    /// only name the informer then. `select` must return the same for the same scope.
     pub fn within(mut self, select: impl Fn(&Scope) -> Within + Send + Sync + 'static) -> Self {
-        self.within = Particular(Some(Arc::new(select)));
+        self.within = SelectByScope(Some(Arc::new(select)));
         self
     }
 
@@ -123,30 +125,30 @@ impl<S: Stored> Builder<S> {
         self
     }
 
-    /// How often handlers that do not say otherwise are shown every object again. Default: never.
+    /// How often handlers without a resync period of their own receive every object again. Default: never.
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = Some(period);
         self
     }
 
-    /// Changes every object before it is stored or shown, to drop what is not needed. It runs once an object
-    /// (client-go: `SetTransform`). An object at which it panics is quarantined, as one that cannot be read: it is counted
-    /// and logged, and what the store held of it before stays.
+    /// Changes every object before it is stored, to drop what is not needed. It runs once an object (client-go:
+    /// `SetTransform`). An object at which it panics is quarantined, as one that cannot be read: it is counted and
+    /// logged, and what the store held of it before stays.
     pub fn transform(mut self, transform: impl Fn(&mut S) + Send + Sync + 'static) -> Self {
         self.transform = Some(Arc::new(transform));
         self
     }
 
-    /// Leaves a part of every object out, as bytes, before anything is decoded: `.skip(".status".parse()?)`. May
-    /// be said many times. Default: only `.metadata.managedFields`, always.
+    /// Leaves a part of every object out, as bytes, before anything is decoded: `.skip(".status".parse()?)`. Each call
+    /// adds a path. Default: only `.metadata.managedFields`, which is always left out.
     pub fn skip(mut self, path: SkipPath) -> Self {
         self.skip.push(path);
         self
     }
 
-    /// For a form that is decoded on reading ([`Compact`](crate::Compact)): keeps the `objects` that were read last
-    /// as their type, in one cache for the store. It takes as much memory as so many typed objects, and about 250
-    /// bytes for each. Default: none are kept, each read decodes.
+    /// For a form that is decoded on reading ([`Compact`](crate::Compact)): keeps the last `objects` that were read, as
+    /// their type, in one cache for the store. It takes the memory of that many typed objects, and about 250 bytes for
+    /// each. Default: no cache, so each read decodes.
     pub fn cache_decoded(mut self, objects: NonZeroUsize) -> Self {
         self.decoded = Some(objects);
         self
@@ -158,7 +160,7 @@ impl<S: Stored> Builder<S> {
         self
     }
 
-    /// Who does not offer streaming lists, as far as others see it, too.
+    /// The servers that do not offer streaming lists, shared with other informers.
     pub(crate) fn refusals(mut self, refusals: Refusals) -> Self {
         self.refusals = refusals;
         self
@@ -203,7 +205,7 @@ impl<S: Stored> Builder<S> {
                 transform: self.transform,
                 skip: self.skip,
                 within: self.within,
-                reading: Arc::new(Reading::new(self.decoded, recorder.clone())),
+                cache: Arc::new(DecodeCache::new(self.decoded, recorder.clone())),
                 delta_fifo: self.delta_fifo,
                 clock: clock.clone(),
                 recorder: recorder.clone(),
@@ -226,14 +228,17 @@ impl<S: Stored> Builder<S> {
                 processor: Mutex::new(Processor::new()),
                 handlers_changed: Notify::new(),
                 stage: watch::Sender::new(Stage::Created),
-                told_synced: AtomicBool::new(false),
+                handlers_synced: AtomicBool::new(false),
                 version: watch::Sender::new(ResourceVersion::default()),
                 moved: watch::Sender::new(()),
             }
         });
         // One watch for each namespace that the set has so far.
         drop(inner.follow_namespaces());
-        SharedInformer { inner, lease: None }
+        SharedInformer {
+            inner,
+            in_use: None,
+        }
     }
 }
 

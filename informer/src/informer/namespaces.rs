@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::indexer::OTHERS;
-use crate::transport::Scope;
+use super::part::Part;
+use reeve_client::transport::Scope;
 
-/// The namespaces that one or more informers watch, and that may be changed while they do. Cloning gives
-/// another handle to the same set; two are equal if they are handles to the same.
+/// The namespaces that one or more informers watch, and that may be changed while they do. A clone is another handle
+/// to the same set; two handles are equal if they are of the same set.
 ///
 /// ```
 /// use reeve_informer::{NamespaceSet, Scope};
@@ -23,34 +23,25 @@ use crate::transport::Scope;
 ///
 /// Each informer that has the set ([`Builder::namespaces`](crate::Builder::namespaces),
 /// [`InformerFactory::informer_within`](crate::InformerFactory::informer_within)) keeps one watch a namespace.
-/// A namespace that comes is listed and then watched; handlers are told of its objects as of any first list. Of
-/// one that goes, handlers are told that its objects are deleted, as tombstones, and the store forgets them.
+/// A namespace that is added is listed and then watched; handlers receive its objects as from any first list. When a
+/// namespace is removed, handlers receive a deletion of each of its objects, as tombstones, and the store drops them.
 ///
 /// A set [with the others](NamespaceSet::with_others) has every namespace: those that it names with a watch each, so
 /// that each can be [selected from](crate::Builder::within) in its own way, and one watch for all the others, which
-/// leaves the named ones out with `metadata.namespace!=red` (controller-runtime: the key `AllNamespaces` of
+/// excludes the named ones with `metadata.namespace!=red` (controller-runtime: the key `AllNamespaces` of
 /// `DefaultNamespaces`).
 #[derive(Clone)]
 pub struct NamespaceSet {
     names: Arc<watch::Sender<Names>>,
 }
 
-/// Which namespaces.
+/// The namespaces of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Names {
     All,
     These(BTreeSet<Arc<str>>),
-    /// These, each by itself, and all others as one.
+    /// These with a watch each, and all others as one.
     WithOthers(Arc<BTreeSet<Arc<str>>>),
-}
-
-/// What one watch fills of a store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Whole,
-    Namespace(Arc<str>),
-    /// All namespaces but these.
-    Others(Arc<BTreeSet<Arc<str>>>),
 }
 
 // === impl NamespaceSet ===
@@ -80,18 +71,18 @@ impl NamespaceSet {
         }
     }
 
-    /// Has these namespaces instead of those before. One that stays is not disturbed.
+    /// Replaces the set by these namespaces. One that stays is not disturbed.
     pub fn set(&self, names: impl IntoIterator<Item: Into<Arc<str>>>) {
         self.replace(Names::These(collect(names)));
     }
 
-    /// Has all namespaces. What is known of those before stays until all are listed.
+    /// Replaces the set by all namespaces. The objects of those before stay until all are listed.
     pub fn set_all(&self) {
         self.replace(Names::All);
     }
 
-    /// Has these namespaces, each watched by itself, and all others, which are watched as one. One that stays is not
-    /// disturbed; what is known of the others stays until they are listed without those that are new here.
+    /// Replaces the set by these namespaces, each watched by itself, and all others, watched as one. One that stays is
+    /// not disturbed; the objects of the others stay until they are listed without the namespaces that are new here.
     pub fn set_with_others(&self, names: impl IntoIterator<Item: Into<Arc<str>>>) {
         self.replace(Names::WithOthers(Arc::new(collect(names))));
     }
@@ -104,7 +95,7 @@ impl NamespaceSet {
         });
     }
 
-    /// Adds a namespace, to be watched by itself; false if it was there by its name, or all are watched as one.
+    /// Adds a namespace, to be watched by itself; false if the set names it already, or all are watched as one.
     pub fn insert(&self, name: impl Into<Arc<str>>) -> bool {
         self.names.send_if_modified(|held| match held {
             Names::All => false,
@@ -113,8 +104,8 @@ impl NamespaceSet {
         })
     }
 
-    /// Takes a namespace away; false if it was not there by its name, as in all namespaces none is. In a set with the
-    /// others it is one of those then.
+    /// Removes a namespace; false if the set does not name it, as a set of all namespaces names none. In a set with the
+    /// others it becomes one of those.
     pub fn remove(&self, name: &str) -> bool {
         self.names.send_if_modified(|held| match held {
             Names::All => false,
@@ -143,7 +134,7 @@ impl NamespaceSet {
         }
     }
 
-    /// Whether it has the namespaces that it does not name, too.
+    /// Whether the set has the namespaces that it does not name, too.
     #[must_use]
     pub fn has_others(&self) -> bool {
         !matches!(&*self.names.borrow(), Names::These(_))
@@ -159,7 +150,7 @@ impl NamespaceSet {
         }
     }
 
-    /// What each watch fills, by its scope.
+    /// The part of the store that each watch fills, by its scope.
     pub(super) fn parts(&self) -> BTreeMap<Scope, Part> {
         let each = |names: &BTreeSet<Arc<str>>| -> BTreeMap<Scope, Part> {
             let part = |name: &Arc<str>| {
@@ -184,66 +175,25 @@ impl NamespaceSet {
         }
     }
 
-    /// Returns when the set has changed since `seen` was made or told last.
+    /// Reports changes from now on.
     pub(super) fn changes(&self) -> NamespaceChanges {
         NamespaceChanges(self.names.subscribe())
     }
 }
 
-/// Tells when a set has changed.
+/// The changes of a set.
 pub(super) struct NamespaceChanges(watch::Receiver<Names>);
 
 impl NamespaceChanges {
+    /// Returns when the set has changed since the last call, or since this was made.
     pub(super) async fn changed(&mut self) {
-        // The set is held by who waits.
+        // The informer that waits holds the set, and so the sender.
         let _ = self.0.changed().await;
     }
 }
 
 fn collect(names: impl IntoIterator<Item: Into<Arc<str>>>) -> BTreeSet<Arc<str>> {
     names.into_iter().map(Into::into).collect()
-}
-
-// === impl Part ===
-
-impl Part {
-    /// What it is called where versions are kept; `None` for all of the store.
-    pub(super) fn name(&self) -> Option<&str> {
-        match self {
-            Self::Whole => None,
-            Self::Namespace(name) => Some(name),
-            Self::Others(_) => Some(OTHERS),
-        }
-    }
-
-    /// Whether the objects of a namespace are in it.
-    pub(super) fn holds(&self, namespace: Option<&str>) -> bool {
-        match self {
-            Self::Whole => true,
-            Self::Namespace(name) => namespace == Some(name),
-            Self::Others(names) => !names.contains(namespace.unwrap_or_default()),
-        }
-    }
-
-    /// Whether something in `scope` may be in it.
-    pub(super) fn meets(&self, scope: &Scope) -> bool {
-        match scope {
-            Scope::Cluster => true,
-            Scope::Namespace(name) => self.holds(Some(name)),
-        }
-    }
-
-    /// The field selector that leaves out what is not in it, together with what else is selected.
-    pub(super) fn fields(&self, fields: String) -> String {
-        let Self::Others(names) = self else {
-            return fields;
-        };
-        let others = names
-            .iter()
-            .map(|name| format!("metadata.namespace!={name}"));
-        let own = (!fields.is_empty()).then_some(fields);
-        own.into_iter().chain(others).collect::<Vec<_>>().join(",")
-    }
 }
 
 impl PartialEq for NamespaceSet {

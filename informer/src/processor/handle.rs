@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::listener::{Listener, Phase};
-use crate::entry::Stored;
+use crate::object::Stored;
 
 /// A registered handler (client-go: `ResourceEventHandlerRegistration`). Dropping it leaves the handler in
 /// place.

@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::entry::Stored;
 use crate::event::Event;
+use crate::object::Stored;
 
 /// Is told of every change. It runs on a worker thread of the runtime, one event at a time: it should note
 /// what happened (put a key into a queue) and return.

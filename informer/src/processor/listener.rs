@@ -13,15 +13,17 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::MINIMUM_RESYNC;
 use super::handler::{Asynchronous, HandlerOptions, Receiver};
 use super::queue::{EventQueue, Pushed};
-use crate::backoff::LONGEST;
-use crate::entry::Stored;
 use crate::event::Event;
-use crate::factory::Lease;
-use crate::key::ObjectKey;
 use crate::metrics::{Measurement, Recorder};
+use crate::object::Stored;
+use crate::use_count::InUse;
+use reeve_client::ObjectKey;
+use reeve_clock::LONGEST;
+
+/// The shortest resync period (client-go: `minimumResyncPeriod`).
+const MINIMUM_RESYNC: Duration = Duration::from_secs(1);
 
 /// How many events the task of a handler that returns at once takes from its queue, and any handler is told of before others
 /// have their turn.
@@ -35,7 +37,7 @@ pub(crate) struct Listener<S> {
     /// Let go when the listener has ended, with everything it holds.
     receiver: Mutex<Option<Receiver<S>>>,
     /// Until then the informer is in use.
-    lease: Mutex<Option<Arc<Lease>>>,
+    in_use: Mutex<Option<Arc<InUse>>>,
     /// How many events are taken from the queue at once.
     chunk: usize,
     inline: bool,
@@ -94,7 +96,7 @@ impl<S: Stored> Listener<S> {
         options: HandlerOptions,
         recorder: Recorder,
         default_resync: Option<Duration>,
-        lease: Option<Arc<Lease>>,
+        in_use: Option<Arc<InUse>>,
     ) -> Self {
         let period = options
             .resync
@@ -111,7 +113,7 @@ impl<S: Stored> Listener<S> {
             },
             inline: options.inline && matches!(receiver, Receiver::Callback(_)),
             receiver: Mutex::new(Some(receiver)),
-            lease: Mutex::new(lease),
+            in_use: Mutex::new(in_use),
             resync: period.map(|period| period.clamp(MINIMUM_RESYNC, LONGEST)),
             recorder,
             waiting: Mutex::new(Waiting {
@@ -262,7 +264,7 @@ impl<S: Stored> Listener<S> {
     }
 
     fn let_go(&self) {
-        let held = (self.receiver.lock().take(), self.lease.lock().take());
+        let held = (self.receiver.lock().take(), self.in_use.lock().take());
         drop(held);
     }
 

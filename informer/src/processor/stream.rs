@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 
 use super::handle::HandlerHandle;
 use super::handler::AsyncEventHandler;
-use crate::entry::Stored;
 use crate::event::Event;
+use crate::object::Stored;
 
 /// Every change, in its order, and first every object that was there. Ends when the informer stops.
 ///

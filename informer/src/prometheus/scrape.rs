@@ -11,9 +11,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-use super::{Labels, Shared, with};
+use super::metrics::{Labels, Shared, with};
 use crate::health::{Activity, CacheHealth};
-use crate::version::ResourceVersion;
+use reeve_client::ResourceVersion;
 
 /// The informers of one identity, by number.
 type Informers = (Labels, BTreeMap<u64, CacheHealth>);

@@ -7,10 +7,10 @@ use foldhash::fast::RandomState;
 use indexmap::{Equivalent, IndexMap, IndexSet};
 
 use crate::decode::{Frame, Undecodable};
-use crate::entry::Stored;
-use crate::key::{KeyRef, ObjectKey};
-use crate::transport::Error;
-use crate::version::ResourceVersion;
+use crate::object::Stored;
+use reeve_client::ResourceVersion;
+use reeve_client::transport::Error;
+use reeve_client::{KeyRef, ObjectKey};
 
 /// What the initial events came to so far. Updates and deletions that come before the end belong to the state
 /// (client-go: the temporary store of `watchList`).

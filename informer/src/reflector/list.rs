@@ -14,10 +14,11 @@ use crate::decode::{
     Budget, Frame, Identity, ListPage, Undecodable, changed, continue_token, decode_frame,
     read_list,
 };
-use crate::entry::Stored;
 use crate::metrics::Measurement;
-use crate::transport::{self, Lines, ListRequest, error_chain};
-use crate::version::ResourceVersion;
+use crate::object::Stored;
+use reeve_client::ResourceVersion;
+use reeve_client::error_chain;
+use reeve_client::transport::{self, Lines, ListRequest};
 
 /// Everything a list held.
 struct Listed<S> {

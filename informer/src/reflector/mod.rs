@@ -46,15 +46,17 @@ use kube_client::Client;
 use reeve_clock::{Clock, scaled};
 use tokio_util::sync::CancellationToken;
 
-use crate::decode::{Decoding, Identity, Undecodable};
-use crate::entry::Stored;
-use crate::fifo::{Fifo, KnownObjects};
+use crate::decode::{Identity, Undecodable};
+use crate::fifo::{Fifo, KnownObjects, Snapshot};
 use crate::health::{Activity, HealthCell};
-use crate::indexer::{Snapshot, is_same};
+use crate::indexer::is_same;
 use crate::metrics::{Measurement, Recorder};
-use crate::transport::{self, Endpoint, Scope, Selection, Transport, error_chain};
-use crate::version::ResourceVersion;
+use crate::object::Decoding;
+use crate::object::Stored;
 use progress::Progress;
+use reeve_client::ResourceVersion;
+use reeve_client::error_chain;
+use reeve_client::transport::{self, Endpoint, Scope, Selection, Transport};
 
 /// Changes an object before anyone sees it: to drop what is not needed. An object at which it panics is quarantined,
 /// as one that cannot be read; what the store held of it before stays.
@@ -239,7 +241,7 @@ impl<S: Stored> Reflector<S> {
 
     /// Logs a failure once, not each time it comes back.
     fn note(&self, error: &Error) {
-        let told = error_chain(error);
+        let told = error_chain(error).to_string();
         let news = self.health.failed(error.class(), told.clone());
         if news {
             tracing::warn!(kind = %self.endpoint, namespace = self.namespace(), error = %told, "cannot follow the API server; retrying");

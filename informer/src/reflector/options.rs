@@ -3,8 +3,10 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::backoff::{BackoffOptions, LONGEST};
-use crate::transport::Limits;
+use reeve_clock::LONGEST;
+
+use crate::backoff::BackoffOptions;
+use reeve_client::transport::Limits;
 
 /// How the present state is read first, and again when a watch cannot go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use super::options::{FirstList, ReflectorOptions};
 use super::pace::Pace;
 use crate::backoff::Backoff;
-use crate::version::{self, ResourceVersion};
+use reeve_client::ResourceVersion;
+use reeve_client::version;
 
 /// How many objects a page holds, where nobody said otherwise (client-go: `defaultPageSize`).
 const PAGE: u32 = 500;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::transport::Error;
+use reeve_client::transport::Error;
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::transport::Endpoint;
+use reeve_client::transport::Endpoint;
 
 /// When streaming lists were last refused by a server, and whether it offered them since. A refusal that may concern one
 /// request only is not noted here, nor is silence, which has other causes. Shared by those who follow one API server: all

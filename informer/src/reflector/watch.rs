@@ -9,12 +9,12 @@ use super::options::MINIMUM_WATCH_TIMEOUT;
 use super::react::{Reaction, SHORT, react};
 use super::{Error, Progress, Reflector};
 use crate::decode::{Budget, Frame, Undecodable, decode_frame};
-use crate::entry::Stored;
 use crate::fifo::{Deletion, Delta};
 use crate::health::Activity;
 use crate::metrics::Measurement;
-use crate::transport::{self, Lines, WatchRequest};
-use crate::version::ResourceVersion;
+use crate::object::Stored;
+use reeve_client::ResourceVersion;
+use reeve_client::transport::{self, Lines, WatchRequest};
 
 /// How many bookmarks in a row may be older than what is known.
 const LOW_BOOKMARKS: u32 = 3;

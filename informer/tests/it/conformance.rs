@@ -8,7 +8,7 @@ const PLACES: [&str; 4] = [
     "src",
     "tests",
     "../apiserver/tests/it/rules",
-    "../controller/src/client",
+    "../client/src",
 ];
 
 /// A test, and the file it stands in, relative to the crate.

@@ -1,15 +1,15 @@
-//! What an operation leaves to do once the lock is released.
+//! Effects of an operation that are applied after the lock is released.
 
-/// What an operation left to do once the lock is released: to count, and to drop keys.
+/// Effects of an operation that are applied after the lock is released: counts, and keys to drop.
 #[derive(Debug)]
 pub(crate) struct Effects<T> {
-    /// How many items became ready (or dirty).
+    /// Number of items that became ready (or dirty).
     pub(crate) adds: u64,
-    /// How many adds had a delay.
+    /// Number of adds with a delay.
     pub(crate) retries: u64,
     /// A key to drop.
     dropped: Option<T>,
-    /// More to drop; seldom.
+    /// More keys to drop; rare.
     more: Vec<T>,
 }
 

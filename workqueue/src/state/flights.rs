@@ -1,8 +1,8 @@
-//! What is being worked on.
+//! Items in flight.
 
 use crate::slab::NONE;
 
-/// What is being worked on. Few, so that metrics can look at all.
+/// Items in flight. There are few, so metrics can visit all.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     flights: Vec<Flight>,

@@ -1,28 +1,27 @@
-//! The rules of the queue, without lock or wakers: what is wanted, ready, waiting, in flight.
+//! The rules of the queue, without lock or wakers: pending, ready, waiting and in-flight items.
 //!
 //! | an add finds the key | it becomes |
 //! |---|---|
-//! | unknown, or remembered only | ready, or waiting if the add has a delay |
+//! | unknown, or recorded only | ready, or waiting if the add has a delay |
 //! | ready | ready still; moved to the end of the higher priority if the add's is higher |
-//! | waiting, or in line for a token | ready if the add has no delay (its timer is gone); else the earlier time wins, and the higher priority |
+//! | waiting, or in the token queue | ready if the add has no delay (its timer is removed); else the earlier time and the higher priority count |
 //! | in flight | as above, but held back until the run ends ("dirty") |
 //!
-//! In a queue that keeps timers, what waits is a *double* of the key's slot, so an add with a delay
-//! never meets one without; when its time comes it is as if the key were added then.
+//! In a queue that keeps timers, a *shadow* of the key's slot waits, so that an add with a delay never
+//! merges with one without. When its time comes, the key is added.
 //!
-//! Times are nanoseconds since the queue was built. Everything that happened by itself up to `now`
-//! (timers, tokens) is applied in its order by [`State::advance`] before an operation takes place,
-//! so the outcome does not depend on when somebody looked.
+//! Times are nanoseconds since the queue was built. [`State::advance`] applies all timers and tokens up to
+//! `now`, in order, before an operation, so the outcome does not depend on when operations happen.
 
 mod effects;
 mod flights;
 mod now;
 mod records;
+mod request;
 mod shutdown;
 #[cfg(test)]
 mod tests;
 mod waiting;
-mod wish;
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -37,18 +36,18 @@ use crate::limiter::{Delay, Failure, RateLimiter};
 use crate::list::List;
 use crate::ready::Ready;
 use crate::reason::{CustomReasons, Reason, ReasonBits};
-use crate::side::Side;
-use crate::slots::{Flags, NEVER, Place, Slots};
+use crate::slots::{Flags, NEVER, SlotState, Slots};
+use crate::sparse_map::SparseMap;
 use crate::timers::Timers;
 
 pub(crate) use effects::Effects;
 pub(crate) use flights::{Flight, Flights};
 pub(crate) use now::{Now, instant, nanoseconds};
 pub(crate) use records::Resting;
+pub(crate) use request::{AddRequest, Wait};
 pub(crate) use shutdown::Shutdown;
-pub(crate) use wish::{Wait, Wish};
 
-/// What does not change while the queue lives.
+/// Settings, constant while the queue lives.
 pub(crate) struct Rules<T> {
     pub(crate) limiter: Arc<dyn RateLimiter<T>>,
     pub(crate) clock: Clock,
@@ -59,7 +58,7 @@ pub(crate) struct Rules<T> {
     pub(crate) fair_by: Option<Arc<FairBy<T>>>,
     pub(crate) keep_timers: bool,
     pub(crate) min_interval: u64,
-    /// Somebody wants to know since when items have been ready.
+    /// Whether an option needs the times at which items became ready.
     pub(crate) stamped: bool,
 }
 
@@ -68,37 +67,39 @@ pub(crate) struct State<T> {
     pub(crate) slots: Slots<T>,
     pub(crate) ready: Ready,
     pub(crate) timers: Timers,
-    /// What items wait for that wait for more than one time.
-    waits: Side<Wait>,
-    /// The doubles of slots, in a queue that keeps timers.
-    doubles: Side<u32>,
+    /// The times of items that wait for more than one.
+    waits: SparseMap<Wait>,
+    /// The shadows of slots, in a queue that keeps timers.
+    shadows: SparseMap<u32>,
     /// Items whose own back-off has passed, waiting for a token.
-    pub(crate) line: List,
-    /// When the first in line may ask for its token.
-    line_next: u64,
-    /// Failure records of keys that are neither wanted nor in flight, oldest first.
+    pub(crate) token_queue: List,
+    /// Time of the next try to take a token for the first item.
+    next_token_at: u64,
+    /// Failure records of keys that are neither pending nor in flight, oldest first.
     pub(crate) records: List,
-    /// When the oldest record expires, or a moment before that.
+    /// When the oldest record expires, or an earlier time.
     records_due: u64,
-    /// Why items failed last.
-    pub(crate) explained: Side<Cause>,
+    /// Number of keys that have failed and not succeeded since, recorded or not.
+    pub(crate) failing: usize,
+    /// Causes of the last failures.
+    pub(crate) explained: SparseMap<Cause>,
     resting: Resting,
-    /// Slots to be given back together.
+    /// Slots to be freed together.
     leaving: Vec<u32>,
     pub(crate) flights: Flights,
     pub(crate) custom_reasons: CustomReasons,
-    /// How many items wait for a time.
+    /// Number of items that wait for a time.
     pub(crate) waiting: usize,
-    /// Items in flight that are wanted again at once.
+    /// Number of items in flight that are ready again.
     dirty: usize,
     pub(crate) shutdown: Shutdown,
     /// Nothing is handed out any more.
     stopped: bool,
-    /// Adds that came after shutdown.
+    /// Number of adds after shutdown.
     pub(crate) refused: u64,
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     Done,
@@ -140,13 +141,14 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             slots: Slots::new(),
             ready: Ready::new(rules.ageing, rules.fair_by.is_some()),
             timers: Timers::default(),
-            waits: Side::default(),
-            doubles: Side::default(),
-            line: List::default(),
-            line_next: 0,
+            waits: SparseMap::default(),
+            shadows: SparseMap::default(),
+            token_queue: List::default(),
+            next_token_at: 0,
             records: List::default(),
             records_due: NEVER,
-            explained: Side::default(),
+            failing: 0,
+            explained: SparseMap::default(),
             resting: Resting::default(),
             leaving: Vec::with_capacity(records::LEAVE_TOGETHER),
             flights: Flights::default(),
@@ -160,12 +162,12 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         }
     }
 
-    /// Adds `key`, or merges the wish with what is known of it.
+    /// Adds `key`, or merges the request with its slot.
     pub(crate) fn add(
         &mut self,
         hash: u32,
         key: T,
-        wish: &Wish,
+        request: &AddRequest,
         now: &Now,
         effects: &mut Effects<T>,
     ) {
@@ -174,12 +176,12 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             effects.drop_later(Some(key));
             return;
         }
-        // What may panic comes before anything is changed: the limiter, the tenant, the clone.
+        // All calls that may panic come before any change: the limiter, the tenant, the clone.
         let mut delay = None;
         let mut tenant = None;
-        if wish.rate_limited || self.rules.fair_by.is_some() {
+        if request.rate_limited || self.rules.fair_by.is_some() {
             let known = self.slots.find(hash, &key);
-            if wish.rate_limited {
+            if request.rate_limited {
                 if let Some(index) = known {
                     self.expire(index, now);
                 }
@@ -190,20 +192,20 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
                 tenant = self.rules.fair_by.as_ref().map(|fair_by| fair_by(&key));
             }
         }
-        let double = self.rules.keep_timers.then(|| key.clone());
+        let shadow = self.rules.keep_timers.then(|| key.clone());
         let (index, spare) = self.slots.find_or_insert(hash, key);
         effects.drop_later(spare);
         if let Some(tenant) = tenant {
             self.ready.enter(index, tenant);
         }
         self.expire(index, now);
-        if wish.rate_limited {
+        if request.rate_limited {
             self.count_failure(index, None);
         }
-        self.want(index, wish, delay, double, now, effects);
+        self.merge_request(index, request, delay, shadow, now, effects);
     }
 
-    /// An add asks the user's own code for the tenant of its key.
+    /// Whether an add calls user code for the tenant of its key.
     pub(crate) fn is_fair(&self) -> bool {
         self.rules.fair_by.is_some()
     }
@@ -221,56 +223,56 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         }
     }
 
-    /// Merges a wish into a slot: the higher priority, the earlier time. `double` is a clone of the
-    /// key, in a queue that keeps timers.
-    fn want(
+    /// Merges a request into a slot: the higher priority, the earlier time. `shadow` is a clone of the key,
+    /// in a queue that keeps timers.
+    fn merge_request(
         &mut self,
         index: u32,
-        wish: &Wish,
+        request: &AddRequest,
         delay: Option<Delay>,
-        double: Option<T>,
+        shadow: Option<T>,
         now: &Now,
         effects: &mut Effects<T>,
     ) {
-        if wish.is_delayed() {
+        if request.is_delayed() {
             effects.retries += 1;
         }
-        let mut wait = wish.wait(delay, now);
+        let mut wait = request.wait(delay, now);
         if self.rules.min_interval > 0
             && let Some(until) = self.resting.until(index)
             && until > now.read()
         {
             wait = Some(wait.map_or(Wait::until(until), |wait| wait.not_before(until)));
         }
-        let index = match double {
-            Some(key) if wait.is_some() => self.double(index, key, effects),
+        let index = match shadow {
+            Some(key) if wait.is_some() => self.shadow(index, key, effects),
             spare => {
                 effects.drop_later(spare);
                 index
             }
         };
         let slot = &mut self.slots[index];
-        slot.reasons.merge(wish.reasons);
-        let priority = wish.priority.max(slot.priority);
-        match (slot.place, wait) {
-            (Place::Ready, _) if priority > slot.priority => {
+        slot.reasons.merge(request.reasons);
+        let priority = request.priority.max(slot.priority);
+        match (slot.state, wait) {
+            (SlotState::Ready, _) if priority > slot.priority => {
                 self.ready.remove(self.slots.slab(), index);
                 self.slots[index].priority = priority;
                 self.ready.push(self.slots.slab(), index);
             }
-            (Place::Ready, _) => {}
-            (Place::Dirty, _) => slot.priority = priority,
-            (Place::Waiting | Place::InLine, None) => {
+            (SlotState::Ready, _) => {}
+            (SlotState::Dirty, _) => slot.priority = priority,
+            (SlotState::Waiting | SlotState::AwaitingToken, None) => {
                 slot.priority = priority;
                 self.leave_wait(index);
                 self.make_ready(index, now, effects);
             }
-            (Place::Waiting | Place::InLine, Some(wait)) => {
+            (SlotState::Waiting | SlotState::AwaitingToken, Some(wait)) => {
                 slot.priority = priority;
                 self.wait_too(index, wait, now.read(), effects);
             }
-            (Place::Unwanted, wait) => {
-                slot.priority = wish.priority;
+            (SlotState::NotPending, wait) => {
+                slot.priority = request.priority;
                 if slot.is(Flags::RECORDED) {
                     slot.set(Flags::RECORDED, false);
                     self.records.remove(self.slots.slab(), index);
@@ -285,22 +287,22 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
 
     fn make_ready(&mut self, index: u32, now: &Now, effects: &mut Effects<T>) {
         let slot = &mut self.slots[index];
-        if slot.is(Flags::DOUBLE) {
-            self.end_double(index, now, effects);
+        if slot.is(Flags::IS_SHADOW) {
+            self.fire_shadow(index, now, effects);
             return;
         }
         effects.adds += 1;
         slot.at = if self.rules.stamped { now.read() } else { 0 };
         if slot.in_flight() {
-            slot.place = Place::Dirty;
+            slot.state = SlotState::Dirty;
             self.dirty += 1;
         } else {
-            slot.place = Place::Ready;
+            slot.state = SlotState::Ready;
             self.ready.push(self.slots.slab(), index);
         }
     }
 
-    /// Hands out who is next.
+    /// Hands out the next item.
     pub(crate) fn take(&mut self, now: &Now, effects: &mut Effects<T>) -> Option<Taken<T>> {
         if self.stopped || self.ready.is_empty() {
             return None;
@@ -309,7 +311,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         let at = now.read();
         let next = self.ready.next(self.slots.as_slab(), at)?;
         let index = next.index;
-        // Before anything is changed: a key's clone may panic.
+        // Before any change: a key's clone may panic.
         let key = self.slots[index].key.clone();
         self.ready.take(self.slots.slab(), next);
         let flight = self.flights.start(Flight {
@@ -321,7 +323,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             self.resting.begin(index, until);
         }
         let slot = &mut self.slots[index];
-        slot.place = Place::Unwanted;
+        slot.state = SlotState::NotPending;
         slot.set(Flags::IN_FLIGHT, true);
         Some(Taken {
             key,
@@ -335,7 +337,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         })
     }
 
-    /// Ends a run. Returns how long the item waits if it was to be retried.
+    /// Ends a run. Returns the back-off of an item to retry.
     pub(crate) fn settle(
         &mut self,
         (index, flight): (u32, u32),
@@ -344,7 +346,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         effects: &mut Effects<T>,
     ) -> Duration {
         let running = self.shutdown == Shutdown::Running;
-        // What may panic comes before anything is changed: the limiter, the clone.
+        // All calls that may panic come before any change: the limiter, the clone.
         let slot = &self.slots[index];
         let delay = match &outcome {
             Outcome::Retry { cause, .. } => {
@@ -353,60 +355,62 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             _ => None,
         };
         let again = !matches!(outcome, Outcome::Done | Outcome::Forget);
-        let double = (again && running && self.rules.keep_timers).then(|| slot.key.clone());
+        let shadow = (again && running && self.rules.keep_timers).then(|| slot.key.clone());
         if matches!(outcome, Outcome::Forget | Outcome::After { .. }) {
             self.forget_slot(index);
         }
         self.flights.end(flight);
         if self.rules.min_interval > 0 && matches!(outcome, Outcome::Back { .. }) {
-            // The rest after the hand-out before was over when this one came.
+            // The rest of the previous hand-out had ended before this one.
             self.resting.undo(index);
         }
-        let wish = match outcome {
+        let request = match outcome {
             Outcome::Done | Outcome::Forget => None,
             Outcome::Retry { priority, cause } => {
                 self.count_failure(index, cause);
-                Some(Wish {
+                Some(AddRequest {
                     rate_limited: true,
                     priority,
                     reasons: self.custom_reasons.encode(Reason::Retry),
-                    ..Wish::default()
+                    ..AddRequest::default()
                 })
             }
-            Outcome::After { delay, priority } => Some(Wish {
+            Outcome::After { delay, priority } => Some(AddRequest {
                 after: Some(delay),
                 priority,
                 reasons: self.custom_reasons.encode(Reason::Timer),
-                ..Wish::default()
+                ..AddRequest::default()
             }),
             Outcome::Back {
                 delay,
                 priority,
                 reasons,
-            } => Some(Wish {
+            } => Some(AddRequest {
                 after: Some(delay),
                 priority,
                 reasons,
-                ..Wish::default()
+                ..AddRequest::default()
             }),
         };
-        match wish {
-            Some(wish) if running => self.want(index, &wish, delay, double, now, effects),
+        match request {
+            Some(request) if running => {
+                self.merge_request(index, &request, delay, shadow, now, effects);
+            }
             Some(_) => self.refused += 1,
             None => {}
         }
         let slot = &mut self.slots[index];
         slot.set(Flags::IN_FLIGHT, false);
-        if slot.place == Place::Dirty {
+        if slot.state == SlotState::Dirty {
             self.dirty -= 1;
-            slot.place = Place::Ready;
+            slot.state = SlotState::Ready;
             self.ready.push(self.slots.slab(), index);
         }
         self.tidy(index, now, effects);
         delay.map_or(Duration::ZERO, |delay| delay.back_off)
     }
 
-    /// Takes back every add of `key` that was not handed out. Returns whether there was one.
+    /// Revokes every add of `key` that was not handed out. Returns whether there was one.
     pub(crate) fn cancel(
         &mut self,
         hash: u32,
@@ -417,26 +421,26 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         let Some(index) = self.slots.find(hash, key) else {
             return false;
         };
-        let doubled = self.doubles.get(index).copied();
-        if let Some(double) = doubled {
-            self.leave_wait(double);
-            self.remove_double(index, effects);
+        let existing = self.shadows.get(index).copied();
+        if let Some(shadow) = existing {
+            self.leave_wait(shadow);
+            self.remove_shadow(index, effects);
         }
-        match self.slots[index].place {
-            Place::Unwanted => {
-                if doubled.is_none() {
+        match self.slots[index].state {
+            SlotState::NotPending => {
+                if existing.is_none() {
                     return false;
                 }
             }
-            Place::Ready => {
+            SlotState::Ready => {
                 self.ready.remove(self.slots.slab(), index);
-                self.slots[index].place = Place::Unwanted;
+                self.slots[index].state = SlotState::NotPending;
             }
-            Place::Dirty => {
+            SlotState::Dirty => {
                 self.dirty -= 1;
-                self.slots[index].place = Place::Unwanted;
+                self.slots[index].state = SlotState::NotPending;
             }
-            Place::Waiting | Place::InLine => self.leave_wait(index),
+            SlotState::Waiting | SlotState::AwaitingToken => self.leave_wait(index),
         }
         self.slots[index].reasons = ReasonBits::default();
         self.tidy(index, now, effects);

@@ -7,8 +7,7 @@ use tokio::time::Instant;
 
 use crate::slots::NEVER;
 
-/// The moment of an operation: read from the clock when somebody asks for it first, which most adds
-/// do not.
+/// The moment of an operation, read from the clock on first use. Most adds do not use it.
 #[derive(Clone, Debug)]
 pub(crate) struct Now {
     origin: Instant,
@@ -25,7 +24,7 @@ impl Now {
         }
     }
 
-    /// A moment that is known.
+    /// A given moment.
     pub(crate) fn at(origin: Instant, at: u64) -> Self {
         let at = Cell::new(at);
         Self { origin, at }
@@ -40,12 +39,12 @@ impl Now {
     }
 }
 
-/// As nanoseconds; 584 years at most.
+/// Converts to nanoseconds; 584 years at most.
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The moment `at` of a queue built at `origin`; far ones are brought within reach.
+/// The moment `at` of a queue built at `origin`; distant ones are clamped.
 pub(crate) fn instant(origin: Instant, at: u64) -> Instant {
     const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
     origin

@@ -1,5 +1,5 @@
-//! What is remembered of keys that nobody wants: their failures, bounded and not for ever, and when
-//! they were last handed out.
+//! Records of keys that are not pending: their failures, bounded in number and age, and their last
+//! hand-outs.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -7,20 +7,20 @@ use std::hash::Hash;
 use super::{Effects, Now, State};
 use crate::cause::Cause;
 use crate::reason::ReasonBits;
-use crate::side::Side;
-use crate::slots::{Flags, NEVER, Place};
+use crate::slots::{Flags, NEVER, SlotState};
+use crate::sparse_map::SparseMap;
 
-/// How much is forgotten in one go, so that the lock is held shortly.
+/// Maximum number of expired records per operation, so that the lock is held briefly.
 const SLICE: usize = 64;
 
-/// So many slots of which nothing is left are given back together, while others are ready or in flight.
+/// Number of empty slots that are freed together while others are ready or in flight.
 pub(super) const LEAVE_TOGETHER: usize = 64;
 
-/// Until when keys that were handed out rest. Only for queues with a minimum interval.
+/// The ends of the rests of keys. Only for queues with a minimum interval.
 #[derive(Debug, Default)]
 pub(crate) struct Resting {
-    until: Side<u64>,
-    /// Hand-outs in their order, to be forgotten when their time has come.
+    until: SparseMap<u64>,
+    /// Hand-outs in order, to be removed when their rest ends.
     order: VecDeque<(u64, u32)>,
 }
 
@@ -36,7 +36,7 @@ impl Resting {
         self.order.push_back((until, index));
     }
 
-    /// The hand-out that began last does not count.
+    /// Revokes the rest of the last hand-out.
     pub(super) fn undo(&mut self, index: u32) {
         if let Some(until) = self.until.remove(index)
             && self.order.back() == Some(&(until, index))
@@ -45,7 +45,7 @@ impl Resting {
         }
     }
 
-    /// A slot that rests no more at `now`.
+    /// A slot whose rest has ended at `now`.
     fn take_rested(&mut self, now: u64) -> Option<u32> {
         const WORTH_KEEPING: usize = 4096;
         while let Some(&(until, index)) = self.order.front()
@@ -65,7 +65,7 @@ impl Resting {
         None
     }
 
-    /// How many keys there is memory for.
+    /// Number of keys that fit into the allocated memory.
     #[cfg(test)]
     pub(crate) fn capacity(&self) -> usize {
         self.until.capacity().max(self.order.capacity())
@@ -75,10 +75,10 @@ impl Resting {
 // === impl State ===
 
 impl<T: Hash + Eq + Clone + 'static> State<T> {
-    /// Keeps an unwanted slot for what is to be remembered, or gives it back.
+    /// Keeps the slot of a key that is not pending for its record, or frees it.
     pub(super) fn tidy(&mut self, index: u32, now: &Now, effects: &mut Effects<T>) {
         let slot = &mut self.slots[index];
-        if slot.place != Place::Unwanted || slot.in_flight() || slot.is(Flags::DOUBLED) {
+        if slot.state != SlotState::NotPending || slot.in_flight() || slot.is(Flags::HAS_SHADOW) {
             return;
         }
         slot.reasons = ReasonBits::default();
@@ -105,14 +105,14 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         }
     }
 
-    /// Gives back the slots of which nothing is left.
+    /// Frees empty slots.
     ///
-    /// Together, because in a crowd each removal waits for memory of its own; read one after the other
-    /// without anything between, these are waited for together.
+    /// In one go, because in a large queue each removal waits for memory. Prefetching for all of them first
+    /// overlaps these waits.
     fn give_back(&mut self, effects: &mut Effects<T>) {
         let mut leaving = std::mem::take(&mut self.leaving);
         for &index in &leaving {
-            self.slots.look_ahead(index);
+            self.slots.prefetch(index);
         }
         for index in leaving.drain(..) {
             let goes = self.is_leaving(index);
@@ -126,14 +126,14 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         self.leaving = leaving;
     }
 
-    /// Nothing is left of the slot, though it has not been given back yet.
+    /// Whether the slot is empty, but not freed yet.
     pub(super) fn is_leaving(&self, index: u32) -> bool {
         let slot = &self.slots[index];
         slot.is(Flags::LEAVING)
-            && slot.place == Place::Unwanted
+            && slot.state == SlotState::NotPending
             && !slot.in_flight()
             && slot.failures == 0
-            && !slot.is(Flags::DOUBLED)
+            && !slot.is(Flags::HAS_SHADOW)
             && self.resting.until(index).is_none()
     }
 
@@ -165,14 +165,14 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         slot.is(Flags::RECORDED) && slot.at.saturating_add(self.rules.record_expiry) <= now.read()
     }
 
-    /// Forgets the failures of a slot if they are too long ago.
+    /// Clears the failures of a slot if they have expired.
     pub(super) fn expire(&mut self, index: u32, now: &Now) {
         if self.is_expired(index, now) {
             self.forget_slot(index);
         }
     }
 
-    /// Forgets some of what is too long ago.
+    /// Removes some expired records.
     pub(super) fn sweep(&mut self, now: &Now, effects: &mut Effects<T>) {
         let at = now.read();
         for _ in 0..SLICE {
@@ -199,13 +199,14 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         }
     }
 
-    /// Clears the failures of a slot. The limiter is told last: it may panic.
+    /// Clears the failures of a slot. The limiter is called last: it may panic.
     pub(super) fn forget_slot(&mut self, index: u32) {
         let slot = &mut self.slots[index];
         if slot.failures == 0 {
             return;
         }
         slot.failures = 0;
+        self.failing -= 1;
         if slot.is(Flags::EXPLAINED) {
             slot.set(Flags::EXPLAINED, false);
             self.explained.remove(index);
@@ -213,9 +214,10 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         self.rules.limiter.forget(&self.slots[index].key);
     }
 
-    /// Counts a failure, and keeps why.
+    /// Counts a failure, and keeps its cause.
     pub(super) fn count_failure(&mut self, index: u32, cause: Option<Cause>) {
         let slot = &mut self.slots[index];
+        self.failing += usize::from(slot.failures == 0);
         slot.failures = slot.failures.saturating_add(1);
         if let Some(cause) = cause {
             slot.set(Flags::EXPLAINED, true);

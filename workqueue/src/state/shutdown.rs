@@ -1,26 +1,26 @@
-//! The end of a queue: what is still handed out, and when a drain has ended.
+//! Shutdown of a queue: the items that are still handed out, and the end of a drain.
 
 use std::hash::Hash;
 
 use super::{Effects, Now, State};
-use crate::slots::Place;
+use crate::slots::SlotState;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shutdown {
     Running,
-    /// What is ready is handed out, what waits once it is due, what becomes ready by the end of a
-    /// run too, nothing else.
+    /// Hands out ready items, waiting items once they are due, and items that become ready by the end of a
+    /// run. Nothing else.
     DrainingDelayed,
-    /// As that, but what waits was dropped.
+    /// As above, but waiting items were dropped.
     Draining,
-    /// What is ready is handed out; nobody is waited for.
+    /// Hands out ready items; waits for none.
     Immediate,
 }
 
 // === impl State ===
 
 impl<T: Hash + Eq + Clone + 'static> State<T> {
-    /// Nothing is left to hand out, and nothing will come.
+    /// Whether nothing is left to hand out, now or later.
     pub(crate) fn is_closed(&self) -> bool {
         if self.stopped {
             return true;
@@ -34,7 +34,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         }
     }
 
-    /// A drain has ended: nothing is left, and nobody works.
+    /// Whether a drain has ended: nothing is left, and nothing is in flight.
     pub(crate) fn is_drained(&self) -> bool {
         match self.shutdown {
             Shutdown::Running => false,
@@ -46,18 +46,18 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         }
     }
 
-    /// How many items wait, for a time or for a token.
+    /// Number of items that wait for a time or a token.
     pub(crate) fn later(&self) -> usize {
-        self.waiting + self.line.len()
+        self.waiting + self.token_queue.len()
     }
 
-    /// How many items are to be handed out, now or after their current run.
+    /// Number of items to hand out, now or after their current run.
     pub(crate) fn queued(&self) -> usize {
         self.ready.len() + self.dirty
     }
 
-    /// Refuses adds from now on; drops what waits unless that is drained too. Returns how many were
-    /// dropped.
+    /// Refuses adds from now on; drops waiting items unless those are drained too. Returns the number of
+    /// dropped items.
     pub(crate) fn shut_down(
         &mut self,
         how: Shutdown,
@@ -73,7 +73,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         dropped
     }
 
-    /// Hands out nothing any more.
+    /// Stops handing out items.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
     }
@@ -91,12 +91,12 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         keys
     }
 
-    /// Up to `limit` keys that wait, in line first, then those that are due soonest.
+    /// Up to `limit` keys that wait: first those that wait for a token, then those that are due soonest.
     pub(crate) fn some_that_wait(&self, limit: usize) -> Vec<T> {
         let (mut timed, _) = self.timers.some(limit);
-        timed.retain(|&index| self.slots[index].place == Place::Waiting);
+        timed.retain(|&index| self.slots[index].state == SlotState::Waiting);
         timed.sort_by_key(|&index| self.due(index));
-        let in_line = self.line.iter(self.slots.as_slab());
+        let in_line = self.token_queue.iter(self.slots.as_slab());
         self.keys(in_line.chain(timed), limit)
     }
 

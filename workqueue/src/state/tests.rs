@@ -1,4 +1,4 @@
-//! What a crowd leaves behind, and what a look costs: what cannot be seen from outside.
+//! Memory after a burst, and the cost of queries: properties that are invisible from outside.
 
 use super::*;
 
@@ -42,10 +42,10 @@ impl Driven {
         Now::at(self.state.rules.origin, self.now)
     }
 
-    fn add(&mut self, key: u32, wish: &Wish) {
+    fn add(&mut self, key: u32, request: &AddRequest) {
         let now = self.now();
         let hash = key.wrapping_mul(2_654_435_761);
-        self.state.add(hash, key, wish, &now, &mut self.effects);
+        self.state.add(hash, key, request, &now, &mut self.effects);
     }
 
     fn pass(&mut self, time: u64) {
@@ -78,17 +78,17 @@ impl Driven {
             state.ready.capacity(),
             state.resting.capacity(),
             state.waits.capacity(),
-            state.doubles.capacity(),
+            state.shadows.capacity(),
             state.explained.capacity(),
         ];
         assert!(sizes.iter().all(|&size| size <= SMALL), "{sizes:?}");
     }
 }
 
-fn after(delay: u64) -> Wish {
-    Wish {
+fn after(delay: u64) -> AddRequest {
+    AddRequest {
         after: Some(Duration::from_nanos(delay)),
-        ..Wish::default()
+        ..AddRequest::default()
     }
 }
 
@@ -104,17 +104,17 @@ fn memory_is_given_back_after_a_burst_though_a_few_keys_stay() {
     }
     for key in 0..CROWD {
         queue.add(key, &after(SECOND + u64::from(key)));
-        queue.add(key, &Wish::default());
+        queue.add(key, &AddRequest::default());
     }
     let cause = Some(Cause::new("on purpose"));
     let failed = Outcome::Retry { priority: 0, cause };
     assert_eq!(queue.process_all(&failed), CROWD);
     queue.pass(2 * SECOND);
     assert_eq!(queue.process_all(&Outcome::Forget), CROWD);
-    // What was remembered of them goes with time.
+    // Their records expire.
     queue.pass(2 * SECOND);
     for key in 0..CROWD / 16 {
-        queue.add(key, &Wish::default());
+        queue.add(key, &AddRequest::default());
         queue.process_all(&Outcome::Forget);
         queue.pass(SECOND);
     }
@@ -126,11 +126,11 @@ fn memory_is_given_back_after_a_burst_though_a_few_keys_stay() {
 fn failure_records_go_when_their_time_has_come() {
     let mut queue = Driven::new(|_| {});
     for key in 0..CROWD {
-        let wish = Wish {
+        let request = AddRequest {
             rate_limited: true,
-            ..Wish::default()
+            ..AddRequest::default()
         };
-        queue.add(key, &wish);
+        queue.add(key, &request);
     }
     queue.pass(SECOND);
     assert_eq!(queue.process_all(&Outcome::Done), CROWD);
@@ -138,7 +138,7 @@ fn failure_records_go_when_their_time_has_come() {
     queue.pass(SECOND);
     let one = CROWD;
     for _ in 0..CROWD / 64 + 1 {
-        queue.add(one, &Wish::default());
+        queue.add(one, &AddRequest::default());
         queue.process_all(&Outcome::Done);
     }
     assert_eq!(queue.state.records.len(), 0);
@@ -158,11 +158,11 @@ fn a_limiter_that_panics_leaves_no_item_in_flight() {
     }
     let mut queue = Driven::new(|rules| rules.limiter = Arc::new(Panics));
     let now = queue.now();
-    let wish = Wish {
+    let request = AddRequest {
         rate_limited: true,
-        ..Wish::default()
+        ..AddRequest::default()
     };
-    queue.add(1, &wish);
+    queue.add(1, &request);
     let taken = queue.state.take(&now, &mut queue.effects).unwrap();
     let place = (taken.slot, taken.flight);
     let (state, effects) = (&mut queue.state, &mut queue.effects);

@@ -1,61 +1,60 @@
-//! What happens by itself: timers come due, tokens come.
+//! Timers and tokens: changes that time brings.
 
 use std::hash::Hash;
 
 use tokio::time::Instant;
 
-use super::{Effects, Now, State, Wait, Wish, instant, nanoseconds};
-use crate::slots::{Flags, NEVER, NONE, Place};
+use super::{AddRequest, Effects, Now, State, Wait, instant, nanoseconds};
+use crate::slots::{Flags, NEVER, NONE, SlotState};
 use crate::timers::Step;
 
-/// How many timers are moved in one go, so that the lock is held shortly.
+/// Maximum number of timers moved in one operation, so that the lock is held briefly.
 const SLICE: usize = 256;
 
 impl<T: Hash + Eq + Clone + 'static> State<T> {
-    /// Does the passing of time change anything?
+    /// Whether the passing of time changes anything.
     pub(crate) fn is_timed(&self) -> bool {
-        !self.timers.is_empty() || !self.line.is_empty()
+        !self.timers.is_empty() || !self.token_queue.is_empty()
     }
 
-    /// When something happens by itself next, or a moment before that.
+    /// The time of the next timer or token, or an earlier time.
     pub(crate) fn next_event(&mut self) -> Option<u64> {
         let timer = self.timers.next();
-        let token = (!self.line.is_empty()).then_some(self.line_next);
+        let token = (!self.token_queue.is_empty()).then_some(self.next_token_at);
         timer.into_iter().chain(token).min()
     }
 
-    /// Applies what happened by itself up to `now`, in its order. Returns whether more is left,
-    /// because it was too much for one go.
+    /// Applies timers and tokens up to `now`, in order. Returns whether more are due than one slice.
     pub(crate) fn advance(&mut self, now: u64, effects: &mut Effects<T>) -> bool {
         for _ in 0..SLICE {
-            let token = if self.line.is_empty() {
+            let token = if self.token_queue.is_empty() {
                 NEVER
             } else {
-                self.line_next
+                self.next_token_at
             };
             // A token comes before a timer of the same time.
             let up_to = now.min(token.saturating_sub(1));
             match self.timers.step(up_to) {
                 Step::Due(index) => self.timer_fired(index, effects),
                 Step::Moved => {}
-                Step::MovedFirst => self.look_ahead(),
-                Step::Idle if token <= now => self.ask_for_token(token, effects),
+                Step::MovedFirst => self.prefetch(),
+                Step::Idle if token <= now => self.take_token(token, effects),
                 Step::Idle => return false,
             }
         }
         true
     }
 
-    /// Reads what the next timers are about to need, so that its memory is near when they do.
-    fn look_ahead(&self) {
-        let (slots, due) = self.timers.ahead();
+    /// Prefetches the memory that the next timers need.
+    fn prefetch(&self) {
+        let (slots, due) = self.timers.next_slots();
         for slot in slots {
             std::hint::black_box(if due { self.slots[slot].at } else { 0 });
         }
     }
 
-    fn ask_for_token(&mut self, at: u64, effects: &mut Effects<T>) {
-        let Some(first) = self.line.first() else {
+    fn take_token(&mut self, at: u64, effects: &mut Effects<T>) {
+        let Some(first) = self.token_queue.first() else {
             return;
         };
         match self.rules.limiter.release(self.instant(at)) {
@@ -65,7 +64,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             }
             Err(later) => {
                 let later = nanoseconds(later.saturating_duration_since(self.rules.origin));
-                self.line_next = later.max(at + 1);
+                self.next_token_at = later.max(at + 1);
             }
         }
     }
@@ -79,16 +78,16 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             return;
         }
         wait.join_at = NEVER;
-        self.slots[index].place = Place::InLine;
+        self.slots[index].state = SlotState::AwaitingToken;
         self.waiting -= 1;
-        if self.line.is_empty() {
-            self.line_next = at;
+        if self.token_queue.is_empty() {
+            self.next_token_at = at;
         }
-        self.line.push_back(self.slots.slab(), index);
+        self.token_queue.push_back(self.slots.slab(), index);
         self.store_wait(index, wait, at);
     }
 
-    /// What a slot waits for. `timer_at` is when its timer is due.
+    /// The times a slot waits for. `timer_at` is the time of its timer.
     fn load_wait(&self, index: u32, timer_at: u64) -> Wait {
         let slot = &self.slots[index];
         if slot.is(Flags::WAITS_LONG)
@@ -97,7 +96,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             return *wait;
         }
         let mut wait = Wait::NOTHING;
-        if slot.is(Flags::JOINS) {
+        if slot.is(Flags::TO_TOKEN_QUEUE) {
             wait.join_at = timer_at;
         } else {
             wait.ready_at = timer_at;
@@ -107,7 +106,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
 
     fn store_wait(&mut self, index: u32, wait: Wait, now: u64) {
         let slot = &mut self.slots[index];
-        slot.set(Flags::JOINS, wait.join_at != NEVER);
+        slot.set(Flags::TO_TOKEN_QUEUE, wait.join_at != NEVER);
         if !wait.is_simple() {
             slot.set(Flags::WAITS_LONG, true);
             self.waits.insert(index, wait);
@@ -131,19 +130,19 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         self.slots[index].at = u64::from(timer);
     }
 
-    /// The timer of a slot that waits or stands in line.
+    /// The timer of a waiting slot.
     fn timer(&self, index: u32) -> Option<u32> {
         let timer = u32::try_from(self.slots[index].at).unwrap_or(NONE);
         (timer != NONE).then_some(timer)
     }
 
-    /// When the timer of a slot that waits or stands in line is due.
+    /// When the timer of a waiting slot is due.
     pub(crate) fn due(&self, index: u32) -> u64 {
         self.timer(index)
             .map_or(NEVER, |timer| self.timers.at(timer))
     }
 
-    /// Lets an unwanted slot wait.
+    /// Makes a slot that is not pending wait.
     pub(super) fn begin_wait(
         &mut self,
         index: u32,
@@ -153,7 +152,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
     ) {
         self.waiting += 1;
         let slot = &mut self.slots[index];
-        slot.place = Place::Waiting;
+        slot.state = SlotState::Waiting;
         slot.at = u64::from(NONE);
         self.store_wait(index, wait, now);
         if wait.join_at <= now {
@@ -161,10 +160,10 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         }
     }
 
-    /// Lets a slot that waits or stands in line wait for `more` too.
+    /// Makes a waiting slot wait for `more` too.
     pub(super) fn wait_too(&mut self, index: u32, more: Wait, now: u64, effects: &mut Effects<T>) {
         let mut wait = self.load_wait(index, self.due(index)).merge(more);
-        if self.slots[index].place == Place::InLine {
+        if self.slots[index].state == SlotState::AwaitingToken {
             wait.join_at = NEVER;
         }
         self.store_wait(index, wait, now);
@@ -173,19 +172,19 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         }
     }
 
-    /// The slot, which waits or stands in line, does so no more.
+    /// Ends the wait of a slot.
     pub(super) fn leave_wait(&mut self, index: u32) {
         if let Some(timer) = self.timer(index) {
             self.timers.remove(timer);
         }
-        if self.slots[index].place == Place::InLine {
-            self.line.remove(self.slots.slab(), index);
+        if self.slots[index].state == SlotState::AwaitingToken {
+            self.token_queue.remove(self.slots.slab(), index);
         } else {
             self.waiting -= 1;
         }
         let slot = &mut self.slots[index];
-        slot.place = Place::Unwanted;
-        slot.set(Flags::JOINS, false);
+        slot.state = SlotState::NotPending;
+        slot.set(Flags::TO_TOKEN_QUEUE, false);
         if slot.is(Flags::WAITS_LONG) {
             slot.set(Flags::WAITS_LONG, false);
             self.waits.remove(index);
@@ -198,9 +197,9 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         for &index in &timed {
             self.slots[index].at = u64::from(NONE);
         }
-        let in_line: Vec<u32> = self.line.iter(self.slots.as_slab()).collect();
+        let in_line: Vec<u32> = self.token_queue.iter(self.slots.as_slab()).collect();
         for index in timed.into_iter().chain(in_line) {
-            // Some stand in line and have a timer.
+            // Some are in the token queue and have a timer.
             if self.waits_now(index) {
                 self.leave_wait(index);
                 self.end_wait(index, now, effects);
@@ -210,15 +209,15 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
 
     fn waits_now(&self, index: u32) -> bool {
         let slot = self.slots.as_slab().get(index);
-        slot.is_some_and(|slot| matches!(slot.place, Place::Waiting | Place::InLine))
+        slot.is_some_and(|slot| matches!(slot.state, SlotState::Waiting | SlotState::AwaitingToken))
     }
 
-    /// What is left of a slot that waited and is not to be handed out for it.
+    /// Tidies a slot whose wait was dropped.
     pub(super) fn end_wait(&mut self, index: u32, now: &Now, effects: &mut Effects<T>) {
         let slot = &self.slots[index];
-        if slot.is(Flags::DOUBLE) {
+        if slot.is(Flags::IS_SHADOW) {
             let of = slot.hash;
-            self.remove_double(of, effects);
+            self.remove_shadow(of, effects);
             self.tidy(of, now, effects);
         } else {
             self.tidy(index, now, effects);
@@ -229,43 +228,43 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         instant(self.rules.origin, at)
     }
 
-    /// The double of a slot, which waits in its stead: made if there is none yet.
-    pub(super) fn double(&mut self, of: u32, key: T, effects: &mut Effects<T>) -> u32 {
-        if let Some(&double) = self.doubles.get(of) {
+    /// The shadow of a slot, which waits for it: made if there is none yet.
+    pub(super) fn shadow(&mut self, of: u32, key: T, effects: &mut Effects<T>) -> u32 {
+        if let Some(&shadow) = self.shadows.get(of) {
             effects.drop_later(Some(key));
-            return double;
+            return shadow;
         }
-        let double = self.slots.insert_double(key, of);
-        self.doubles.insert(of, double);
+        let shadow = self.slots.insert_shadow(key, of);
+        self.shadows.insert(of, shadow);
         let slot = &mut self.slots[of];
-        slot.set(Flags::DOUBLED, true);
+        slot.set(Flags::HAS_SHADOW, true);
         if slot.is(Flags::RECORDED) {
             slot.set(Flags::RECORDED, false);
             self.records.remove(self.slots.slab(), of);
         }
-        double
+        shadow
     }
 
-    /// Forgets the double of a slot, which waits no more.
-    pub(super) fn remove_double(&mut self, of: u32, effects: &mut Effects<T>) {
-        if let Some(double) = self.doubles.remove(of) {
-            self.slots[of].set(Flags::DOUBLED, false);
-            effects.drop_later(Some(self.slots.remove(double)));
+    /// Removes the shadow of a slot after its wait has ended.
+    pub(super) fn remove_shadow(&mut self, of: u32, effects: &mut Effects<T>) {
+        if let Some(shadow) = self.shadows.remove(of) {
+            self.slots[of].set(Flags::HAS_SHADOW, false);
+            effects.drop_later(Some(self.slots.remove(shadow)));
         }
     }
 
-    /// What a double waited for has come: its slot is wanted now.
-    pub(super) fn end_double(&mut self, double: u32, now: &Now, effects: &mut Effects<T>) {
-        let slot = &self.slots[double];
+    /// Adds the key of a shadow whose time has come.
+    pub(super) fn fire_shadow(&mut self, shadow: u32, now: &Now, effects: &mut Effects<T>) {
+        let slot = &self.slots[shadow];
         let of = slot.hash;
-        let wish = Wish {
+        let request = AddRequest {
             priority: slot.priority,
             reasons: slot.reasons,
-            ..Wish::default()
+            ..AddRequest::default()
         };
-        self.doubles.remove(of);
-        self.slots[of].set(Flags::DOUBLED, false);
-        let key = self.slots.remove(double);
-        self.want(of, &wish, None, Some(key), now, effects);
+        self.shadows.remove(of);
+        self.slots[of].set(Flags::HAS_SHADOW, false);
+        let key = self.slots.remove(shadow);
+        self.merge_request(of, &request, None, Some(key), now, effects);
     }
 }

@@ -314,14 +314,14 @@ async fn each_item_has_a_back_off_of_its_own_and_forget_resets_it() {
     assert_eq!(queue.num_requeues(&"two"), 2);
 }
 
-/// Writes down what it is told.
+/// Records the calls.
 #[derive(Default)]
 struct Recorder {
     events: Arc<Mutex<Vec<String>>>,
     gauges: Mutex<Option<Weak<dyn Gauges>>>,
 }
 
-struct Told(Arc<Mutex<Vec<String>>>);
+struct EventLog(Arc<Mutex<Vec<String>>>);
 
 impl MetricsProvider for Recorder {
     fn queue(
@@ -332,11 +332,11 @@ impl MetricsProvider for Recorder {
     ) -> Box<dyn QueueMetrics> {
         assert_eq!((name, controller), ("test", "test"));
         *self.gauges.lock().unwrap() = Some(gauges);
-        Box::new(Told(Arc::clone(&self.events)))
+        Box::new(EventLog(Arc::clone(&self.events)))
     }
 }
 
-impl QueueMetrics for Told {
+impl QueueMetrics for EventLog {
     fn added(&self, items: u64) {
         self.0.lock().unwrap().push(format!("added {items}"));
     }
@@ -389,7 +389,7 @@ async fn metrics_have_exact_values() {
     assert_eq!(recorder.events(), ["started after 50µs"]);
     assert_eq!(recorder.read(), Some((0, us(0), us(0))));
 
-    // Added again while in flight: counted as waiting, from now on.
+    // Added again while in flight: counts as queued.
     advance(us(25)).await;
     queue.add("foo");
     queue.add("foo");

@@ -1,4 +1,4 @@
-//! The example crawls its own web to the end, and stops when it is told to.
+//! The example crawls its own web to the end, and stops on request.
 
 #[path = "../../examples/crawler.rs"]
 #[allow(dead_code, unreachable_pub, reason = "its main is not called here")]

@@ -1,4 +1,4 @@
-//! Nobody starves: tenants take turns, old items age, and keys that requeue at once run equally often.
+//! No item starves: tenants take turns, old items age, and keys that requeue at once run equally often.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn with_priority(priority: i32) -> AddOptions {
     }
 }
 
-/// Takes everything that is ready.
+/// Takes all ready items.
 fn drain<T: std::hash::Hash + Eq + Copy + Send + Sync + 'static>(queue: &Queue<T>) -> Vec<T> {
     std::iter::from_fn(|| queue.try_get().map(|item| *item)).collect()
 }
@@ -131,7 +131,7 @@ async fn of_several_priorities_the_longest_ready_item_comes_first() {
     );
 }
 
-/// 1,000 keys that each requeue at once, 10,000 runs: how often each ran, at least and at most.
+/// 1,000 keys that each requeue at once, 10,000 runs: the minimum and maximum of the runs of a key.
 async fn runs(queue: Queue<usize>, priority: impl Fn(usize) -> i32) -> (u32, u32) {
     const KEYS: usize = 1000;
     let mut runs = vec![0_u32; KEYS];

@@ -1,4 +1,4 @@
-//! Batches, debouncing, minimum intervals, timers that are kept, causes of failures.
+//! Batches, debouncing, minimum intervals, kept timers, causes of failures.
 
 use std::error::Error;
 use std::panic::AssertUnwindSafe;
@@ -50,7 +50,7 @@ async fn a_batch_that_is_given_up_loses_nothing() {
     assert!(queue.is_empty());
 }
 
-/// A key whose third clone panics: the one that would be handed out third.
+/// A key whose third clone panics: the clone for the third hand-out.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Fragile(u32);
 
@@ -230,7 +230,7 @@ async fn an_item_waits_as_long_as_it_was_asked_to_at_least() {
     assert_eq!((start.elapsed(), item.attempts()), (10 * MS, 2));
 }
 
-/// Gives up early on what cannot succeed soon.
+/// Gives up early on errors that cannot succeed soon.
 struct ByClass;
 
 impl RateLimiter<&'static str> for ByClass {
@@ -252,11 +252,11 @@ async fn a_limiter_sees_why_an_item_failed_and_so_does_a_snapshot() {
     let error: Box<dyn Error> = "no such field".into();
     item.retry_because(Cause::new(&error).class("invalid"));
     let snapshot = queue.snapshot();
-    let told = &snapshot.items[0];
+    let item = &snapshot.items[0];
     let due_in = Duration::from_secs(3600);
-    assert_eq!(told.standing, Standing::Waiting { due_in });
-    assert_eq!(told.failures, 2);
-    assert_eq!(told.last_error.as_ref().unwrap().message(), "no such field");
+    assert_eq!(item.standing, Standing::Waiting { due_in });
+    assert_eq!(item.failures, 2);
+    assert_eq!(item.last_error.as_ref().unwrap().message(), "no such field");
     queue.add("foo");
     let item = queue.try_get().unwrap();
     assert!(queue.snapshot().items[0].last_error.is_some());
@@ -274,7 +274,7 @@ async fn a_failure_record_expires_while_nobody_wants_its_key() {
     let queue = Queue::builder().failure_expiry(100 * MS).build();
     queue.add_rate_limited("foo");
     advance(1000 * MS).await;
-    assert_eq!(queue.num_requeues(&"foo"), 1, "it is wanted");
+    assert_eq!(queue.num_requeues(&"foo"), 1, "it is pending");
     queue.try_get().unwrap().done();
     advance(99 * MS).await;
     assert_eq!(queue.num_requeues(&"foo"), 1);
@@ -381,8 +381,8 @@ async fn a_snapshot_can_be_serialised() {
     item.retry_because(Cause::new("busy").class("throttled").retry_after(MS * 1500));
     let snapshot = serde_json::to_value(queue.snapshot()).unwrap();
     let expected = serde_json::json!({
-        "name": "pods", "ready": 0, "waiting": 1, "in_line": 0, "in_flight": 0, "records": 0,
-        "refused": 0, "shutting_down": false,
+        "name": "pods", "ready": 0, "waiting": 1, "in_line": 0, "in_flight": 0, "failing": 1,
+        "records": 0,        "refused": 0, "shutting_down": false,
         "items": [{
             "item": "foo", "standing": {"Waiting": {"due_in": 1.5}}, "priority": 0, "failures": 1,
             "last_error": {"class": "throttled", "message": "busy", "retry_after": 1.5},

@@ -1,4 +1,4 @@
-//! A limit for tests that wait for threads: one that hangs fails, and its name is known.
+//! A time limit for tests that wait for threads: a test that hangs fails, with its name.
 
 use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -11,7 +11,7 @@ pub fn within_a_minute(test: impl FnOnce() + Send + 'static) {
     let (running, ended) = channel::<()>();
     let thread = thread::Builder::new().name(name.clone());
     let thread = thread.spawn(move || {
-        // Dropped at the end, also by a panic.
+        // Dropped at the end, also after a panic.
         let _running = running;
         test();
     });

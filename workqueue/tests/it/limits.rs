@@ -1,4 +1,4 @@
-//! Limiters at work in a queue: own back-off first, then a token, first come first served.
+//! Limiters in a queue: own back-off first, then a token, first come first served.
 
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ async fn a_retried_item_backs_off_longer_each_time_until_it_succeeds() {
         assert_eq!(item.retry(), delay * MS);
         let again = queue.get().await.unwrap();
         assert_eq!(start.elapsed(), delay * MS);
-        // Back at once, with its failure record as it is.
+        // Ready at once, with its failure record.
         queue.add(*again);
         again.done();
     }

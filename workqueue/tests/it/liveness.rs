@@ -1,4 +1,4 @@
-//! Nothing is lost and nobody starves: cancelled waits, panicking workers, many waiters, far times.
+//! Nothing is lost and no item starves: cancelled waits, panicking workers, many waiters, distant times.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -35,7 +35,7 @@ async fn a_dropped_get_passes_its_wake_up_on() {
     });
     tokio::task::yield_now().await;
     queue.add(7);
-    // The first waiter was notified, and goes away without having looked.
+    // The first waiter was notified, and leaves without a poll.
     drop(first);
     assert_eq!(timeout(LONG, second).await.unwrap().unwrap(), Some(7));
 }
@@ -100,7 +100,10 @@ async fn a_driver_that_is_not_polled_is_replaced_once_somebody_looks() {
     let mut driver = Box::pin(queue.get());
     assert!(poll_once(&mut driver).is_pending());
     advance(20 * MS).await;
-    queue.try_get().expect("it is due, whoever drives").done();
+    queue
+        .try_get()
+        .expect("it is due, whichever waiter drives")
+        .done();
     queue.add_after(8, 10 * MS);
     let start = Instant::now();
     let item = queue.get().await.unwrap();
@@ -224,7 +227,7 @@ async fn of_keys_that_all_requeue_at_once_each_runs_as_often() {
     );
 }
 
-/// On one thread: on several, one that the system suspends keeps its key from running.
+/// On one thread: with several, a suspended thread keeps its key from running.
 #[tokio::test]
 async fn of_keys_that_all_requeue_at_once_each_runs_as_often_with_many_workers() {
     const KEYS: usize = 1000;
@@ -266,7 +269,7 @@ async fn no_wake_up_is_lost_among_many_waiters_that_come_and_go() {
         workers.spawn(async move {
             let random = Random::seeded(worker);
             loop {
-                // A third of the waits is given up, at any moment.
+                // A third of the waits is cancelled, at any moment.
                 let got = if random.below(3) == 0 {
                     let patience = Duration::from_micros(random.below(300));
                     match timeout(patience, queue.get()).await {
@@ -370,7 +373,7 @@ async fn failure_records_are_bounded_and_the_oldest_goes_first() {
     }
     let failures: Vec<u32> = (0..5).map(|key| queue.num_requeues(&key)).collect();
     assert_eq!(failures, [0, 0, 1, 1, 1]);
-    // What is wanted or worked on is not counted among them, and not forgotten for them.
+    // Pending keys and keys in flight are neither counted among the records nor dropped.
     queue.add_rate_limited(2);
     for key in 5..10 {
         queue.add_rate_limited(key);
@@ -378,6 +381,32 @@ async fn failure_records_are_bounded_and_the_oldest_goes_first() {
     }
     assert_eq!(queue.num_requeues(&2), 2);
     assert_eq!(queue.snapshot_of(0).records, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_failing_until_it_succeeds_or_its_record_goes() {
+    let queue = Queue::builder().failure_records(1).build();
+    let failing = || queue.snapshot_of(0).failing;
+    for key in ["ready", "in flight", "waits", "forgotten", "recorded"] {
+        queue.add(key);
+        queue.try_get().unwrap().retry();
+    }
+    assert!(queue.try_get().is_none());
+    assert_eq!(failing(), 5, "each waits for its retry");
+    queue.add("in flight");
+    let item = queue.try_get().unwrap();
+    queue.add("ready");
+    assert_eq!(failing(), 5);
+    queue.cancel(&"forgotten");
+    assert_eq!(failing(), 5, "it is recorded");
+    queue.cancel(&"recorded");
+    assert_eq!(failing(), 4, "one record is kept");
+    item.forget();
+    assert_eq!(failing(), 3);
+    queue.try_get().unwrap().retry();
+    assert_eq!(failing(), 3, "it failed twice, and counts once");
+    queue.forget(&"waits");
+    assert_eq!(failing(), 2);
 }
 
 #[tokio::test(start_paused = true)]

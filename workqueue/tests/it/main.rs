@@ -1,4 +1,4 @@
-//! The queue as its users see it, one test binary for the whole crate.
+//! The queue through its public API, one test binary for the whole crate.
 //!
 //! With `--cfg shuttle` only the schedules are compiled: the queue then runs on shuttle's types.
 
@@ -12,11 +12,11 @@ mod client_go;
 #[cfg(not(shuttle))]
 mod crawler;
 #[cfg(not(shuttle))]
+mod deferred;
+#[cfg(not(shuttle))]
 mod fairness;
 #[cfg(not(shuttle))]
 mod features;
-#[cfg(not(shuttle))]
-mod letters;
 #[cfg(not(shuttle))]
 mod limit;
 #[cfg(not(shuttle))]

@@ -1,4 +1,4 @@
-//! A key whose own code panics costs that operation only.
+//! A panic in a key's own code affects that operation only.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -12,11 +12,11 @@ const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(3600);
 
 thread_local! {
-    /// After how many calls of a key's own code it panics.
+    /// Number of calls of a key's own code before one panics.
     static FUSE: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// A key whose hash says nothing, so that the comparison is asked, and whose code panics when the fuse is burnt.
+/// A key whose hashes are all equal, so that lookups compare, and whose code panics when the fuse is burnt.
 #[derive(Debug)]
 struct Fused(u32);
 
@@ -62,7 +62,7 @@ fn with(limits: impl FnOnce(Builder<Fused>) -> Builder<Fused>) -> Queue<Fused> {
     limits(Queue::builder().rate_limiter(limiter)).build()
 }
 
-/// Everything a queue does that may ask a key; each step goes on after the panic of another.
+/// All queue operations that may call a key's code; each step goes on after the panic of another.
 fn use_all(queue: &Queue<Fused>) {
     let steps: [&dyn Fn(); 11] = [
         &|| queue.add(Fused(1)),
@@ -91,12 +91,12 @@ fn use_all(queue: &Queue<Fused>) {
         &|| drop(queue.snapshot()),
     ];
     for step in steps {
-        // Which step it hit does not matter here.
+        // The step that panicked does not matter here.
         drop(catch_unwind(AssertUnwindSafe(step)));
     }
 }
 
-/// Burns the fuse at each call in turn. Returns how many calls there were.
+/// Burns the fuse at each call in turn. Returns the number of calls.
 async fn panics_everywhere(make: impl Fn() -> Queue<Fused>) -> u32 {
     for fuse in 0.. {
         let queue = make();
@@ -111,7 +111,7 @@ async fn panics_everywhere(make: impl Fn() -> Queue<Fused>) -> u32 {
             runs[item.0 as usize] += 1;
             item.forget();
         }
-        // A timer may stand beside an add: the key runs twice then, but not more often.
+        // A timer may exist beside an add: the key then runs twice, but not more often.
         assert!(
             runs[1..].iter().all(|&runs| (1..=2).contains(&runs)),
             "fuse {fuse}: {runs:?}"

@@ -1,4 +1,4 @@
-//! The counterparts of what controller-runtime's tests pin of its priority queue.
+//! The counterparts of controller-runtime's tests of its priority queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -18,7 +18,7 @@ fn with_priority(priority: i32) -> AddOptions {
     }
 }
 
-/// Takes everything that is ready.
+/// Takes all ready items.
 fn drain(queue: &Queue<&'static str>) -> Vec<(&'static str, i32)> {
     let mut order = Vec::new();
     while let Some(item) = queue.try_get() {
@@ -197,7 +197,7 @@ async fn what_is_put_back_comes_as_it_came() {
         assert!(queue.try_get().is_none(), "not before");
         advance(MS).await;
     }
-    // What comes meanwhile is merged, and does not wait.
+    // An add meanwhile is merged, and does not wait.
     let item = queue.try_get().unwrap();
     queue.add_with("foo", because(Reason::Owner));
     item.put_back(MS);
@@ -211,7 +211,7 @@ async fn what_is_put_back_comes_as_it_came() {
         "{merged:?}"
     );
     item.done();
-    // After the shutdown nothing comes back.
+    // After the shutdown no item is requeued.
     queue.add("foo");
     let item = queue.try_get().unwrap();
     queue.shut_down();
@@ -286,7 +286,7 @@ async fn no_add_of_many_threads_is_missed_and_no_item_is_with_two_workers() {
     const KEYS: u64 = 400;
     let queue: Queue<u64> = Queue::new();
     let counters = || -> Arc<Vec<AtomicU64>> { Arc::new((0..KEYS).map(|_| 0.into()).collect()) };
-    // Per key: how many adds were made, how many a worker has seen, and how many workers have it.
+    // Per key: the number of adds, of adds that a worker has seen, and of workers that have it.
     let (added, seen, workers_on) = (counters(), counters(), counters());
     let mut workers = JoinSet::new();
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! The metrics as a scrape sees them: controller-runtime's names and labels.
+//! The metrics of a scrape: controller-runtime's names and labels.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -136,13 +136,13 @@ fn the_highest_twenty_five_priorities_have_labels_of_their_own() {
             .map(|(label, depth)| format!("{label}:{}", depth.trim_start_matches("} ")))
             .collect::<Vec<_>>()
     };
-    assert_eq!(add(7), ["0:0", "7:1"], "0 is always told");
+    assert_eq!(add(7), ["0:0", "7:1"], "0 is always there");
     for number in (0..40).filter(|number| *number != 7) {
         add(number);
     }
-    let told = add(40);
-    assert_eq!(told.len(), 26, "25 of their own, and the shared one");
+    let labels = add(40);
+    assert_eq!(labels.len(), 26, "25 of their own, and the shared one");
     for label in ["16:1", "40:1", "exceeded_cardinality_limit:16"] {
-        assert!(told.contains(&label.to_owned()), "{label} in {told:?}");
+        assert!(labels.contains(&label.to_owned()), "{label} in {labels:?}");
     }
 }

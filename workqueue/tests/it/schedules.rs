@@ -25,7 +25,7 @@ fn explore(scenario: impl Fn() + Send + Sync + 'static) {
     shuttle::check_pct(move || scenario(), iterations, 3);
 }
 
-/// Counts how often each key is in flight, and how often it was handed out.
+/// Counts for each key the workers that have it, and its hand-outs.
 #[derive(Default)]
 struct Watch {
     in_flight: [AtomicUsize; 3],
@@ -84,7 +84,7 @@ fn every_add_is_seen_and_no_item_is_with_two_workers() {
     });
 }
 
-/// Polls a `get` some times and drops it, unless it has an item.
+/// Polls a `get` a few times and drops it, unless it has an item.
 async fn impatient(queue: &Queue<usize>) -> Option<usize> {
     let mut get = Box::pin(queue.get());
     let mut patience = thread_rng().gen_range(0..3);
@@ -107,7 +107,7 @@ fn a_wait_that_is_given_up_loses_no_wake_up() {
         let impatient_one = spawn({
             let queue = queue.clone();
             async move {
-                // What it gets it puts back, so that there is enough for the patient ones.
+                // It puts its item back, so that there is enough for the patient workers.
                 if let Some(key) = impatient(&queue).await {
                     queue.add(key);
                 }
@@ -143,7 +143,7 @@ fn every_waiter_sees_a_shutdown() {
                 let (queue, again) = (queue.clone(), Arc::clone(&again));
                 spawn(async move {
                     while let Some(item) = queue.get().await {
-                        // An unfair schedule would let one worker requeue for ever.
+                        // An unfair schedule would let one worker requeue indefinitely.
                         if again.fetch_add(1, SeqCst) < 4 {
                             queue.add(*item);
                         }

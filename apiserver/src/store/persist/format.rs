@@ -2,7 +2,7 @@
 //!
 //! `3f2a90c1 {"version":…}`: eight digits of CRC-32 over the document, a blank, the document. Lines of the first
 //! format have no checksum and begin with the document; both are read, the second is written. A file begins with a
-//! [`Head`]. A line stands alone: without it, one write is missing, and all others are as they were.
+//! [`Head`]. Lines are independent: a missing line is one missing write, and all others are unaffected.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -14,20 +14,20 @@ use serde_json::Value;
 
 use super::{Found, Key, PersistError};
 
-/// The format that is written. The first had neither heads nor checksums.
+/// The written format. The first had neither heads nor checksums.
 const FORMAT: u32 = 2;
-/// A document that begins so is a head.
+/// The start of a head.
 const HEAD: &[u8] = b"{\"format\":";
 
 /// The first line of a file, and in a log each line that reserves versions.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Head {
     format: u32,
-    /// The newest version when it was written; all of a snapshot is from there or before.
+    /// The newest version at the time of writing; a snapshot holds no newer one.
     pub(super) revision: u64,
-    /// Versions up to this one may have been given out.
+    /// Versions up to this one may have been used.
     pub(super) reserved: u64,
-    /// Of a snapshot: how many lines follow.
+    /// For a snapshot: the number of following lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) objects: Option<usize>,
 }
@@ -43,14 +43,14 @@ pub(super) struct Line<'a> {
     pub(super) value: Option<Cow<'a, Value>>,
 }
 
-/// What a file held.
+/// The extent of a file.
 #[derive(Debug, Default)]
 pub(super) struct Extent {
     /// Whole lines.
     pub(super) lines: usize,
-    /// Where the last whole line ends.
+    /// The end of the last whole line.
     pub(super) end: u64,
-    /// There is something behind that, which is no whole line.
+    /// Whether there is an incomplete line behind that.
     pub(super) torn: bool,
 }
 
@@ -77,7 +77,7 @@ pub(super) fn encode(line: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Applies the lines of `path` that are above `floor`.
+/// Applies the lines of `path` above `floor`.
 ///
 /// # Errors
 /// When a line is damaged and whole ones follow, or the format is newer than this program.
@@ -123,7 +123,7 @@ pub(super) fn read(path: &Path, found: &mut Found, floor: u64) -> Result<Extent,
     Ok(extent)
 }
 
-/// What is said of a snapshot that is not whole.
+/// The error of an incomplete snapshot.
 pub(super) fn cut_short(path: &Path, lines: usize, expected: Option<usize>) -> PersistError {
     let of = expected.map_or(String::new(), |expected| format!(" of {expected}"));
     PersistError::new("read", path)(io::Error::other(format!(
@@ -139,13 +139,13 @@ fn damaged(path: &Path, line: usize, why: &str) -> PersistError {
     )))
 }
 
-/// Why a line was not applied.
+/// The reason why a line was not applied.
 enum Refusal {
     Damaged(String),
     Newer(u32),
 }
 
-/// Applies one line; returns how many objects follow, where it says so.
+/// Applies one line; returns the number of following objects, if it has one.
 fn apply(bytes: &[u8], found: &mut Found, floor: u64) -> Result<Option<usize>, Refusal> {
     let document = document(bytes).map_err(|why| Refusal::Damaged(why.to_owned()))?;
     let malformed = |error: serde_json::Error| Refusal::Damaged(error.to_string());
@@ -197,7 +197,7 @@ fn document(bytes: &[u8]) -> Result<&[u8], &'static str> {
     }
 }
 
-/// CRC-32 as of zlib, by a table.
+/// CRC-32 of zlib, by a table.
 fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = table();
     let step = |sum: u32, &byte: &u8| TABLE[usize::from((sum as u8) ^ byte)] ^ (sum >> 8);
@@ -247,7 +247,7 @@ mod tests {
         for bit in 0..whole.len() * 8 {
             let mut flipped = whole.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            // The case of a digit of the sum says nothing.
+            // The case of a digit of the sum has no meaning.
             let same = flipped.eq_ignore_ascii_case(&whole) && bit / 8 < 8;
             let refused = apply(&flipped, &mut Found::default(), 0).is_err();
             assert!(refused || same, "bit {bit}");

@@ -1,17 +1,17 @@
 //! The store on disk: logs of lines and, now and then, a snapshot that replaces them.
 //!
-//! Each write appends one line to the newest log and hands it to the operating system before the write is answered;
-//! so a process killed at any moment loses nothing that it answered. Lines are synced to the disk itself with each
+//! Each write appends one line to the newest log and passes it to the operating system before the write is answered;
+//! so a process killed at any moment loses no answered write. Lines are synced to the disk itself with each
 //! snapshot and at shutdown only: a power failure may lose the last writes, and their versions are not used again,
 //! because versions are reserved in blocks and each block is synced before its first version is used.
 //!
-//! A snapshot stops writers only until the log so far is synced: then they go on in a new log while a thread writes what
-//! was there before. So no line of a later log survives a power failure that an earlier log's lines do not. The snapshot
-//! is synced, renamed, and its directory synced; only then the logs that it replaces are removed. Lines up
+//! A snapshot stops writers only until the log so far is synced: then they continue in a new log while a thread writes
+//! the earlier objects. So no line of a later log survives a power failure that an earlier log's lines do not. The
+//! snapshot is synced, renamed, and its directory synced; only then the replaced logs are removed. Lines up
 //! to the snapshot's version are skipped, so a kill in between is harmless.
 //!
-//! Recovery: what is behind the last whole line of a log was never answered, or lost its sync; it is cut off. A
-//! damaged line before a whole one is refused, with the file, the line and what can be done.
+//! Recovery: data behind the last whole line of a log was never answered, or lost its sync; it is cut off. A
+//! damaged line before a whole one is refused, with the file, the line and the remedies.
 
 mod format;
 mod snapshot;
@@ -25,19 +25,19 @@ use std::thread::JoinHandle;
 
 use serde_json::Value;
 
-use super::{Key, Object};
+use super::object::{Key, Object};
 use crate::disk::{self, private};
 use format::{Head, Line, encode};
 use snapshot::Snapshot;
 
 /// A snapshot replaces the logs when they have this many lines more than the snapshot has objects.
 const SNAPSHOT_AFTER_LINES: usize = 20_000;
-/// A snapshot that could not be written is tried again after so many further lines.
+/// Number of further lines before a failed snapshot is retried.
 const RETRY_AFTER_LINES: usize = 1_000;
-/// So many versions are reserved at once: each block costs a sync, and a start after a kill skips what is left of one.
+/// Number of versions in a block: each costs a sync, and a start after a kill skips the rest of one.
 const RESERVED_AHEAD: u64 = 100_000;
 
-/// Why the directory cannot be used.
+/// The reason why the directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("data directory: cannot {action} {path}: {source}")]
 pub struct PersistError {
@@ -46,11 +46,11 @@ pub struct PersistError {
     source: io::Error,
 }
 
-/// What was found on disk.
+/// The content of the disk.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) revision: u64,
-    /// Versions up to this one may have been given out.
+    /// Versions up to this one may have been used.
     pub(super) reserved: u64,
     pub(super) tables: BTreeMap<String, BTreeMap<Key, Value>>,
 }
@@ -74,9 +74,9 @@ pub(super) struct Log {
     file: File,
     path: PathBuf,
     number: u64,
-    /// Where its last whole line ends.
+    /// The end of its last whole line.
     end: u64,
-    /// A write failed and left something behind that, which could not be cut off.
+    /// A write failed and left data behind that, which could not be cut off.
     torn: bool,
     /// Versions up to this one may be used.
     reserved: u64,
@@ -87,16 +87,16 @@ pub(super) struct Log {
     not_before: usize,
 }
 
-/// Held while the directory is in use; the system lets go of it when the process ends.
+/// Held while the directory is in use; the system releases it when the process ends.
 struct DirectoryLock(File);
 
-/// A snapshot that a thread writes. The directory is not let go of before it ends.
+/// A snapshot that a thread writes. The directory is not released before its end.
 #[derive(Default)]
 struct Running(Option<(JoinHandle<Result<(), PersistError>>, Replaces)>);
 
-/// What a snapshot stands for once it is written.
+/// The data that a snapshot replaces.
 struct Replaces {
-    /// Lines of the logs that it replaces.
+    /// Lines of the replaced logs.
     lines: usize,
     /// Objects in it.
     objects: usize,
@@ -114,7 +114,7 @@ impl PersistError {
         }
     }
 
-    /// For tests of what a full disk does.
+    /// For tests of a full disk.
     #[cfg(test)]
     pub(super) fn injected() -> Self {
         let source = io::Error::from(io::ErrorKind::StorageFull);
@@ -133,7 +133,7 @@ impl Frozen {
 // === impl Log ===
 
 impl Log {
-    /// Opens `directory`, made if need be, and reads what it holds.
+    /// Opens `directory`, which is created if needed, and reads its content.
     pub(super) fn open(directory: &Path) -> Result<(Self, Found), PersistError> {
         fs::create_dir_all(directory).map_err(PersistError::new("create", directory))?;
         let lock = lock(directory)?;
@@ -154,7 +154,7 @@ impl Log {
                 let file = private().append(true).open(&path);
                 file.and_then(|file| file.set_len(extent.end))
                     .map_err(PersistError::new("repair", &path))?;
-                tracing::warn!(path = %path.display(), "cut off the end of the log: it was no whole line");
+                tracing::warn!(path = %path.display(), "cut off the end of the log: its last line is incomplete");
             }
             lines += extent.lines;
             (number, end) = (found_number, extent.end);
@@ -219,7 +219,7 @@ impl Log {
         Ok(())
     }
 
-    /// Appends a line. One that fails leaves nothing that the next one could follow.
+    /// Appends a line. A failed one leaves no data that would precede the next one.
     fn put(&mut self, line: &impl serde::Serialize) -> Result<(), PersistError> {
         if self.torn {
             self.file
@@ -229,7 +229,7 @@ impl Log {
         }
         let bytes = encode(line).map_err(PersistError::new("encode a line of", &self.path))?;
         if let Err(error) = self.file.write_all(&bytes) {
-            // A disk that is full leaves half a line.
+            // A full disk leaves half a line.
             self.torn = self.file.set_len(self.end).is_err();
             return Err(PersistError::new("append to", &self.path)(error));
         }
@@ -248,7 +248,7 @@ impl Log {
             && self.lines >= self.not_before
     }
 
-    /// Goes on in a new log, and writes what is there now in a thread of its own.
+    /// Continues in a new log, and writes the current objects in a thread.
     pub(super) fn begin_snapshot(&mut self, frozen: Frozen) -> Result<(), PersistError> {
         // An earlier failure was logged, and this snapshot replaces more.
         let _ = self.wait();
@@ -260,7 +260,7 @@ impl Log {
     }
 
     fn try_begin_snapshot(&mut self, frozen: Frozen) -> Result<(), PersistError> {
-        // Until the snapshot is there, a power failure must not leave a later log with lines and this one without.
+        // Until the snapshot exists, a power failure must not keep lines of a later log but lose those of this one.
         disk::sync(&self.file).map_err(PersistError::new("sync", &self.path))?;
         let number = self.number + 1;
         let path = log_path(&self.directory, number);
@@ -270,7 +270,7 @@ impl Log {
             .append(true)
             .open(&path)
             .map_err(PersistError::new("create", &path))?;
-        // An attempt that failed may have left half a head.
+        // A failed attempt may have left half a head.
         file.set_len(0)
             .and_then(|()| file.write_all(&head))
             .map_err(PersistError::new("begin", &path))?;
@@ -292,7 +292,7 @@ impl Log {
             .spawn(move || {
                 let result = snapshot.write();
                 if let Err(error) = &result {
-                    tracing::warn!(%error, "could not write the snapshot of the store; the logs stay");
+                    tracing::warn!(%error, "could not write the snapshot of the store: the logs are kept");
                 }
                 result
             })
@@ -301,7 +301,7 @@ impl Log {
         Ok(())
     }
 
-    /// Waits for the snapshot that is being written, and counts what it replaced; a failed one is tried again some
+    /// Waits for the snapshot that is being written, and counts the replaced lines; a failed one is retried some
     /// lines later.
     pub(super) fn wait(&mut self) -> Result<(), PersistError> {
         let Some((thread, replaces)) = self.running.0.take() else {
@@ -337,7 +337,7 @@ impl Log {
         self.file = fs::OpenOptions::new().append(true).open(path).unwrap();
     }
 
-    /// Writes the last snapshot: nothing is lost any more, so that no version needs to be skipped.
+    /// Writes the last snapshot. After it no version needs to be skipped.
     pub(super) fn close(mut self, frozen: Frozen) -> Result<(), PersistError> {
         let _ = self.wait();
         disk::sync(&self.file).map_err(PersistError::new("sync", &self.path))?;
@@ -363,7 +363,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some((running, _)) = self.0.take() {
-            // The thread logged what went wrong.
+            // The thread logged the error.
             let _ = running.join();
         }
     }

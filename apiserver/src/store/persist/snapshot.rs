@@ -1,4 +1,4 @@
-//! All objects in one file, which replaces the logs that led to them.
+//! A snapshot of all objects in one file, which replaces the earlier logs.
 
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::format::{Head, Line, encode};
 use super::{Frozen, PersistError, logs};
 use crate::disk;
 
-/// A snapshot that is to be written.
+/// A snapshot before it is written.
 pub(super) struct Snapshot {
     pub(super) directory: PathBuf,
     pub(super) reserved: u64,
@@ -16,7 +16,7 @@ pub(super) struct Snapshot {
     pub(super) below: u64,
 }
 
-/// Where a directory has its snapshot.
+/// The path of the snapshot in a directory.
 pub(super) fn path(directory: &Path) -> PathBuf {
     directory.join("snapshot.jsonl")
 }
@@ -24,7 +24,7 @@ pub(super) fn path(directory: &Path) -> PathBuf {
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// Writes it, and removes the logs that it replaces once it is durable.
+    /// Writes it, and removes the replaced logs once it is durable.
     pub(super) fn write(self) -> Result<(), PersistError> {
         let path = path(&self.directory);
         let draft = self.directory.join("snapshot.jsonl.new");

@@ -239,7 +239,7 @@ impl Case {
         match &self.shared.compact {
             Compact::BuiltIn(server) => server.compact(revision.parse().ok()),
             Compact::Etcd(etcd) => {
-                // As the API server's own compactor does: the key tells the caches.
+                // As the API server's own compactor does: the key notifies the caches.
                 let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
                 let put = json!({"key": encode("compact_rev_key"), "value": encode(&revision)});
                 let compaction = json!({"revision": revision, "physical": true});

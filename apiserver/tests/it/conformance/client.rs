@@ -227,7 +227,7 @@ impl Client {
 impl Connection {
     async fn open(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
         let (sender, connection) = handshake(TokioIo::new(stream)).await.expect("HTTP/1.1");
-        // It ends with an error when the server resets; whoever waits for the answer sees that.
+        // It ends with an error when the server resets; the reader of the answer gets that error.
         let task = tokio::spawn(async move { drop(connection.await) });
         Self { sender, task }
     }

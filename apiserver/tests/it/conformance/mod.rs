@@ -8,7 +8,7 @@
 //! * Built-in server: always.
 //! * Real server: through `KUBEBUILDER_ASSETS` (see `tools/kube-apiserver/build.sh`); without it that half is skipped
 //!   or fails, see `reeve_apiserver::assets`.
-//! * `REEVE_RECORD=1` writes the record anew from the real server. Read the diff before you commit it.
+//! * `REEVE_RECORD=1` writes the record again from the real server. Read the diff before you commit it.
 //! * `REEVE_CASE=text` runs only the cases whose name contains `text`; none is an error.
 //!
 //! `CONFORMANCE.md` of the crate says what the rules are; [`guard`] compares it with the cases.

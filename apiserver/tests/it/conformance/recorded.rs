@@ -39,7 +39,7 @@ pub fn read(section: &str) -> BTreeMap<String, Vec<String>> {
     blocks
 }
 
-/// Writes a section anew, in the order given.
+/// Replaces a section, in the order given.
 pub fn write(section: &str, blocks: &[(String, Vec<String>)]) {
     let mut text =
         "# What a real kube-apiserver answered. Written by REEVE_RECORD=1, not by hand.\n"

@@ -41,7 +41,7 @@ pub struct Entry {
 /// What all cases of a run share.
 pub struct Shared {
     pub client: Client,
-    /// Tells this run's names from those of others.
+    /// Distinguishes the names of this run from those of others.
     pub run: String,
     /// The group of the shared kinds.
     pub group: String,

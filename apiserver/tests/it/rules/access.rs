@@ -1,4 +1,4 @@
-//! RBAC end to end: who may what, over one server.
+//! RBAC end to end, over one server.
 
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
@@ -36,8 +36,8 @@ async fn apply(server: &ApiServer, kind: &str, object: serde_json::Value) {
 #[tokio::test(start_paused = true)]
 async fn nobody_may_anything_and_says_so() {
     let server = server().await;
-    let nobody: Api<ConfigMap> = Api::default_namespaced(server.client_with(None));
-    let refused = nobody
+    let anonymous: Api<ConfigMap> = Api::default_namespaced(server.client_with(None));
+    let refused = anonymous
         .list(&ListParams::default())
         .await
         .unwrap_err()

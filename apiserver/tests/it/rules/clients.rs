@@ -9,6 +9,8 @@ use kube_client::api::{
 use kube_client::core::{ApiResource, DynamicObject, GroupVersionKind};
 use reeve_apiserver::ApiServer;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 async fn a_day(client: Client) {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
@@ -84,6 +86,36 @@ async fn a_client_over_https_lives_the_same_day() {
         .unwrap();
     a_day(Client::try_from(config).unwrap()).await;
     serving.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_goes_down_breaks_its_connections_and_listens_there_again_when_it_is_up() {
+    let server = ApiServer::builder().start().await.unwrap();
+    let serving = server.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = serving.local_addr();
+    let mut watch = TcpStream::connect(address).await.unwrap();
+    let request = "GET /api/v1/configmaps?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n";
+    watch.write_all(request.as_bytes()).await.unwrap();
+    let mut head = [0; 12];
+    watch.read_exact(&mut head).await.unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+
+    server.go_down();
+    // Returns when the connection has ended, in whatever way.
+    let _ = watch.read_to_end(&mut Vec::new()).await;
+    while TcpStream::connect(address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+
+    server.come_up();
+    while TcpStream::connect(address).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    let config = kube_client::Config::new(serving.url().parse().unwrap());
+    let client = Client::try_from(config).unwrap();
+    client.apiserver_version().await.unwrap();
+    serving.stop().await;
+    assert!(TcpStream::connect(address).await.is_err());
 }
 
 #[tokio::test]

@@ -234,7 +234,7 @@ async fn selectors_choose_by_label_and_field() {
         .expect_ok();
     assert!(
         page["metadata"].get("remainingItemCount").is_none(),
-        "with a selector nobody counts"
+        "there is no count with a selector"
     );
     for query in [
         "labelSelector=a+b",

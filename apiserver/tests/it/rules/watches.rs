@@ -160,7 +160,7 @@ async fn a_watch_without_timeout_ends_within_half_an_hour_and_an_hour() {
     let started = Instant::now();
     let from = server.resource_version();
     let mut watch = watch(&server, &format!("{MAPS}?watch=1&resourceVersion={from}")).await;
-    assert_eq!(watch.next().await, None, "nobody asked for bookmarks");
+    assert_eq!(watch.next().await, None, "bookmarks were not requested");
     let lasted = started.elapsed();
     assert!(
         (Duration::from_secs(1800)..=Duration::from_secs(3600)).contains(&lasted),

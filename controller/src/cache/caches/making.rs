@@ -1,4 +1,4 @@
-//! Whose kind is cached, and how its store is made, started and stopped.
+//! The users of each kind, and how its store is made, started and stopped.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use super::{CacheError, Caches};
 // === impl Caches ===
 
 impl Caches {
-    /// Begins to use a kind: it is cached for as long as what is returned is held. If it is not `required`, readiness
-    /// does not mind that the server does not have the kind (yet, or any more).
+    /// Begins to use a kind: it is cached for as long as the returned value is held. If it is not `required`, readiness
+    /// ignores that the server does not have the kind (yet, or any more).
     ///
-    /// This is what a controller calls when it is added; [`Caches::register`] when its workers start. In between the
-    /// cache is filled, and before the start all who ask are heard before the form of the store is decided.
+    /// A controller calls this when it is added, and [`Caches::register`] when its workers start. In between the cache
+    /// is filled. Before the start the needs of all users are collected, then the form of the store is decided.
     pub(crate) fn watch<V>(&self, view: &View<V>, required: bool) -> Result<Interest, CacheError> {
         let options = &self.shared.options;
         options.validate_for(&view.kind)?;
@@ -38,6 +38,9 @@ impl Caches {
             });
         }
         let mut state = self.shared.state.lock();
+        if state.removed {
+            return Err(CacheError::Removed);
+        }
         let slots = state.in_use();
         let of_kind = || slots.iter().filter(|slot| slot.kind.is(&view.kind));
         if let Some(slot) = of_kind().find(|slot| slot.absorb(view)) {
@@ -46,8 +49,8 @@ impl Caches {
         if of_kind().next().is_some() {
             tracing::info!(
                 kind = %view.kind,
-                "watched and stored twice: what is stored already cannot give all that is asked for now. Name the \
-                 form of the kind in CacheOptions, or use one Rust type for it, to have one store"
+                "kind is watched and stored twice: its store cannot serve the new view; set the \
+                 form of the kind in CacheOptions, or use one Rust type for it"
             );
         }
         let slot = Arc::new(Slot::new(view, typed));
@@ -75,7 +78,7 @@ impl Caches {
         let of = Arc::downgrade(&store);
         let shown = move |event: Event<dyn Row>| {
             let Some(store) = of.upgrade() else { return };
-            // What does not decode is counted and logged by the store.
+            // The store counts and logs objects that do not decode.
             if let Some(event) = event.filter_map(|row| view.of_store(&*store, row).ok()) {
                 handler(event);
             }
@@ -84,14 +87,14 @@ impl Caches {
         Registration::new(interest, store, handle)
     }
 
-    /// The store of a slot. Who makes it adds the indexes, and until then nobody reads it; who comes meanwhile does not
-    /// wait for that, for it may be a function of an index.
+    /// The store of a slot. The call that makes it adds the indexes, and until then the store is not readable. Other
+    /// calls do not wait for that, because they may come from the function of an index.
     pub(super) fn make<'a>(&self, slot: &'a Arc<Slot>) -> &'a Arc<dyn Store> {
         if let Some(store) = slot.bare() {
             return store;
         }
         let mut state = self.shared.state.lock();
-        // Another may have been faster.
+        // Another call may have been faster.
         if let Some(store) = slot.bare() {
             return store;
         }
@@ -100,17 +103,17 @@ impl Caches {
         let store = slot.make(options.form_of(&slot.kind), |make, form| {
             make(&slot.kind, &self.making(&slot.kind, form, namespaces))
         });
-        // An index that comes after these finds the store.
+        // An index added after these finds the store.
         let indexes = state.indexes.iter();
         let of_kind = indexes.filter(|index| index.kind.is(&slot.kind));
         let indexes: Vec<Index> = of_kind.cloned().collect();
         drop(state);
-        // Not under the lock: the functions are the user's, and an informer that lingers is filled.
+        // Not under the lock: the functions are the user's, and a lingering informer is filled.
         for index in indexes {
             match index.add_to(&**store) {
-                // It lingered with the index.
+                // The lingering informer has the index.
                 Ok(()) | Err(indexer::Error::Exists { .. }) => {}
-                Err(error) => tracing::error!(kind = %slot.kind, %error, "an index is missing"),
+                Err(error) => tracing::error!(kind = %slot.kind, %error, "could not add an index"),
             }
         }
         slot.mark_indexed();
@@ -119,13 +122,13 @@ impl Caches {
 
     fn making(&self, kind: &Kind, form: StoreForm, namespaces: Option<NamespaceSet>) -> Making<'_> {
         let options = &self.shared.options;
-        // That the options fit the kind was seen before the slot was made.
+        // The options were checked against the kind before the slot was made.
         let resolved = |options: &CacheOptions, kind: &Kind, scope: &Scope| {
             resolve(options, kind, scope, &BTreeSet::new()).unwrap_or_default()
         };
         let (all, of) = (options.clone(), kind.clone());
         let within = move |scope: &Scope| {
-            // Where it watches was decided, and the informer says which namespaces are left out.
+            // The scope was decided, and the informer reports the excluded namespaces.
             let place = place(&all, &of, scope, &BTreeSet::new()).unwrap_or_default();
             Within {
                 labels: place.selection.labels,
@@ -150,7 +153,7 @@ impl Caches {
         }
     }
 
-    /// Starts what has not started.
+    /// Starts the informers that have not started.
     pub(crate) fn start(&self) {
         self.shared.state.lock().started = true;
         for slot in self.slots() {
@@ -159,7 +162,7 @@ impl Caches {
         self.shared.factory.start();
     }
 
-    /// Stops every informer, and returns when they have.
+    /// Stops every informer, and waits for all of them.
     pub(crate) async fn stop(&self) {
         self.shared.factory.shutdown().await;
     }

@@ -1,14 +1,11 @@
 //! The caches of a manager: one store for each kind, shared by all its controllers.
 
-mod asking;
+mod budget;
 mod indexes;
 mod making;
-mod many;
 mod readiness;
 #[cfg(test)]
 mod tests;
-
-pub(crate) use asking::{Asked, Asking};
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -29,10 +26,11 @@ use super::slot::{Interest, Slot};
 use super::store::StoreForm;
 use super::{CacheOptions, Kind, Kinds, Lister, OptionsError, Resolved, View, resolve};
 use crate::client::Object;
-use asking::Budget;
+pub(crate) use budget::{Budget, LONGEST_PAUSE, Rank};
 use indexes::Index;
+pub use indexes::IndexError;
 
-/// How often somebody who waits looks whether caches are filled.
+/// The pause between two checks whether caches are filled.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// No cache holds this kind.
@@ -43,39 +41,42 @@ pub struct NotCached {
     pub kind: String,
 }
 
-/// A kind cannot be cached so.
+/// A kind cannot be cached in this form.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// The options store less of the kind than is asked for.
+    /// The options store less of the kind than is requested.
     #[error(
-        "the options store only metadata of {kind}, and all of it is asked for: store it as StoreForm::Typed or \
+        "the options store only metadata of {kind}, but all of it is requested: store it as StoreForm::Typed or \
          StoreForm::Compact in CacheOptions, or watch its metadata"
     )]
     Form {
         /// The kind.
         kind: String,
     },
+    /// The caches are those of a cluster that was removed.
+    #[error("the cluster was removed from the manager; add it again and use the new one")]
+    Removed,
     /// The options do not fit the kind.
     #[error(transparent)]
     Options(#[from] OptionsError),
     /// The options have a transform of another type.
     #[error(
-        "the transform of {kind} in CacheOptions is of another Rust type than is asked for: use one type for the \
+        "the transform of {kind} in CacheOptions is of another Rust type than requested: use one type for the \
          kind, or transform_metadata"
     )]
     Transform {
         /// The kind.
         kind: String,
     },
-    /// The options store the kind in another form than is asked for.
+    /// The options store the kind in another form than requested.
     #[error(
         "{kind} is stored as {form:?}: its informer is of another type; read it with Caches::lister"
     )]
     OtherForm {
         /// The kind.
         kind: String,
-        /// How it is stored.
+        /// The stored form.
         form: StoreForm,
     },
 }
@@ -90,24 +91,26 @@ struct Shared {
     factory: InformerFactory,
     clock: Clock,
     options: CacheOptions,
-    /// Those of kinds that have none of their own.
+    /// The namespaces of kinds without their own.
     namespaces: NamespaceSet,
     kinds: Kinds,
     state: Mutex<State>,
-    /// The questions about lost writes, of all that wait for some.
-    asks: Mutex<Budget>,
+    /// The line of the live reads for own writes.
+    questions: Budget,
 }
 
 #[derive(Default)]
 struct State {
-    /// In the order they were asked for. Of a kind there are several only if no form serves all.
+    /// In the order of their first use. A kind has several only if no form serves all views.
     slots: Vec<Weak<Slot>>,
     kept: Vec<Interest>,
-    /// Of each kind, those that every store of it gets.
+    /// The indexes that every store of a kind gets.
     indexes: Vec<Index>,
     /// The namespaces of kinds that have their own.
     sets: Vec<(Kind, NamespaceSet)>,
     started: bool,
+    /// The cluster was removed.
+    removed: bool,
 }
 
 // === impl Caches ===
@@ -134,19 +137,19 @@ impl Caches {
                 options,
                 kinds: Kinds::default(),
                 state: Mutex::default(),
-                asks: Mutex::default(),
+                questions: Budget::default(),
             }),
         }
     }
 
-    /// The kinds that are known only at run time.
+    /// The kinds known only at run time.
     #[must_use]
     pub fn kinds(&self) -> &Kinds {
         &self.shared.kinds
     }
 
-    /// Caches a kind until [`Caches::release`], whoever else watches it: from the start, or if the manager runs, from
-    /// now. Say it for what is read and not watched; saying it again is as saying it once.
+    /// Caches a kind until [`Caches::release`], independent of other watches: from the start, or if the manager runs,
+    /// from now. Use it for kinds that are read and not watched; a second call changes nothing.
     ///
     /// ```
     /// # use k8s_openapi::api::core::v1::Node;
@@ -157,7 +160,7 @@ impl Caches {
     /// ```
     ///
     /// # Errors
-    /// [`CacheError::Form`] if the options store less of the kind.
+    /// [`CacheError::Form`] if the options store less of the kind, [`CacheError::Removed`] if the cluster was removed.
     pub fn keep<V: 'static>(&self, view: &View<V>) -> Result<Lister<V>, CacheError> {
         let interest = self.watch(view, true)?;
         let lister = Lister::new(Arc::clone(interest.slot()), view.clone());
@@ -165,7 +168,7 @@ impl Caches {
         Ok(lister)
     }
 
-    /// Keeps what is not kept.
+    /// Keeps the kind, unless it is kept already.
     fn hold(&self, interest: Interest) {
         let mut state = self.shared.state.lock();
         let same = |kept: &Interest| Arc::ptr_eq(kept.slot(), interest.slot());
@@ -174,9 +177,9 @@ impl Caches {
         }
     }
 
-    /// Lets go of what [`Caches::keep`] and [`Caches::informer`] hold of a kind. When no controller, handler or lister
-    /// uses the kind any more, its informer stops after the linger, and its memory is free; who asks later has a new
-    /// one (controller-runtime: `RemoveInformer`, which stops it for all).
+    /// Drops the holds of [`Caches::keep`] and [`Caches::informer`] on a kind. When no controller, handler or lister
+    /// uses the kind any more, its informer stops after the linger and frees its memory; later users get a new informer
+    /// (controller-runtime: `RemoveInformer`, which stops it for all).
     pub fn release(&self, kind: &Kind) {
         let released: Vec<Interest> = {
             let mut state = self.shared.state.lock();
@@ -189,8 +192,8 @@ impl Caches {
         drop(released);
     }
 
-    /// The informer itself of kind `K`, kept as by [`Caches::keep`], for what handlers and listers here do not offer.
-    /// Its store is made now, so say it after all options.
+    /// The informer of kind `K`, kept as by [`Caches::keep`], for features that handlers and listers do not offer. Its
+    /// store is made now, so set all options before.
     ///
     /// # Errors
     /// [`CacheError::OtherForm`] if the kind is not stored as `K`; it is not kept then.
@@ -207,10 +210,10 @@ impl Caches {
         Ok(informer)
     }
 
-    /// The namespaces of all kinds that are in namespaces and have none of their own in the options. Change them while
-    /// the manager runs, and all these kinds follow, with their handlers: a namespace that comes is listed (until then
-    /// reads of it, and of all, say [`ReadError::NotSynced`](super::ReadError)), of one that goes handlers are told
-    /// that its objects are deleted. What the options say of a namespace holds for it whenever it comes.
+    /// The namespaces of all kinds that are in namespaces and have none of their own in the options. They can change
+    /// while the manager runs, and all these kinds follow, with their handlers: a new namespace is listed (until then
+    /// reads of it, and of all, return [`ReadError::NotSynced`](super::ReadError)); when one is removed, handlers get
+    /// the deletion of its objects. The options for a namespace hold whenever it is added.
     #[must_use]
     pub fn namespaces(&self) -> &NamespaceSet {
         &self.shared.namespaces
@@ -233,7 +236,7 @@ impl Caches {
         }
         let options = &self.shared.options;
         let own = options.of(kind).and_then(|own| own.namespaces.as_ref());
-        // A field selector may name one.
+        // A field selector may name a namespace.
         let whole = resolve(options, kind, &Scope::Cluster, &BTreeSet::new());
         let named = match whole.ok()?.selection.scope {
             Scope::Namespace(name) => Some(name),
@@ -250,8 +253,8 @@ impl Caches {
         Some(set)
     }
 
-    /// What is cached of a kind in each place that is watched now, as the options come to it: what its lists and
-    /// watches ask for.
+    /// The cached selection of a kind in each place that is watched now, as the options resolve: the parameters of its
+    /// lists and watches.
     ///
     /// # Errors
     /// [`OptionsError`] for options that do not fit the kind.
@@ -273,8 +276,8 @@ impl Caches {
         Ok(places)
     }
 
-    /// Whether the objects of a kind are stored as the server sends them, as far as the options tell: nothing is
-    /// skipped, and nothing transformed, in any place.
+    /// Whether the objects of a kind are stored as the server sends them, according to the options: nothing is skipped,
+    /// and nothing transformed, in any place.
     pub(crate) fn keeps_whole(&self, kind: &Kind) -> bool {
         let places = self.resolved(kind).unwrap_or_default();
         let whole = |place: &Resolved| place.skip.is_empty() && place.transform.is_none();
@@ -284,7 +287,7 @@ impl Caches {
     /// Reads of kind `K`.
     ///
     /// # Errors
-    /// When nobody watches or keeps the kind: a read never begins to watch by itself.
+    /// When the kind is neither watched nor kept: a read never begins to watch by itself.
     pub fn lister<K: Object>(&self) -> Result<Lister<K>, NotCached> {
         self.view(&View::typed())
     }
@@ -297,7 +300,7 @@ impl Caches {
         self.view(&View::<PartialObjectMeta<K>>::metadata())
     }
 
-    /// Reads of a kind that is known only at run time, from the [registry](Caches::kinds) or by its Rust type.
+    /// Reads of a kind known only at run time, from the [registry](Caches::kinds) or by its Rust type.
     ///
     /// # Errors
     /// As [`Caches::lister`].
@@ -330,8 +333,8 @@ impl Caches {
         }
     }
 
-    /// Tells `handler` of every change of a kind from now on, and first of every object there is. Dropping what is
-    /// returned takes the handler away.
+    /// Calls `handler` with every change of a kind from now on, and first with every existing object. Dropping the
+    /// returned value removes the handler.
     ///
     /// # Errors
     /// As [`Caches::keep`].
@@ -345,12 +348,31 @@ impl Caches {
         Ok(self.register(interest, view, HandlerOptions::new().name(name), handler))
     }
 
-    /// Those in use.
-    pub(super) fn slots(&self) -> Vec<Arc<Slot>> {
+    /// Refuses further kinds: the cluster is being removed.
+    pub(crate) fn mark_removed(&self) {
+        self.shared.state.lock().removed = true;
+    }
+
+    /// # Errors
+    /// [`CacheError::Removed`] after [`Caches::mark_removed`].
+    pub(crate) fn check_removed(&self) -> Result<(), CacheError> {
+        if self.shared.state.lock().removed {
+            return Err(CacheError::Removed);
+        }
+        Ok(())
+    }
+
+    /// The line of the live reads from the server.
+    pub(crate) fn questions(&self) -> &Budget {
+        &self.shared.questions
+    }
+
+    /// The slots in use.
+    pub(crate) fn slots(&self) -> Vec<Arc<Slot>> {
         self.shared.state.lock().in_use()
     }
 
-    /// Counts those of its stores that are still there, also when these caches are gone.
+    /// Counts those of its stores that still exist, even when these caches are gone.
     #[cfg(test)]
     pub(crate) fn stores_left(&self) -> impl Fn() -> usize + 'static {
         let slots = self.slots();

@@ -1,4 +1,4 @@
-//! How caches are doing, and whether that is well enough.
+//! The health of caches, and whether it is good enough.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use tokio::time::{sleep, timeout};
 
 use super::{Caches, LOOK};
 
-/// How long a cache that was filled may fail before readiness says so.
+/// The time that a filled cache may fail before readiness fails.
 const TOLERATED: SignedDuration = SignedDuration::from_secs(30);
 
 // === impl Caches ===
 
 impl Caches {
-    /// How each cache is doing, in the order they were asked for.
+    /// The health of each cache, in the order of first use.
     #[must_use]
     pub fn health(&self) -> Vec<CacheHealth> {
         let slots = self.slots();
@@ -24,8 +24,8 @@ impl Caches {
             .collect()
     }
 
-    /// Whether every cache is filled and kept up to date. A failure shorter than 30 s is let pass, and so is a namespace
-    /// that came to a filled cache less than 30 s ago, and a kind that the server does not have, if all who watch it can
+    /// Whether every cache is filled and kept up to date. It tolerates a failure shorter than 30 s, a namespace that
+    /// came to a filled cache less than 30 s ago, and a kind that the server does not have, if no watch requires it.
     /// do without.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Caches {
                 continue;
             }
             if health.activity == Activity::Stopped {
-                // Whatever ended it: the store says the last it knew, for ever.
+                // The store keeps its last report after any end of the informer.
                 problems.push(format!("{}: stopped", health.name));
                 continue;
             }
@@ -61,8 +61,8 @@ impl Caches {
         }
     }
 
-    /// Returns when every cache is filled, or is known to be failing, or `limit` is over. A kind that cannot be
-    /// listed costs the controllers that read it, not the others.
+    /// Waits until every cache is filled, or known to be failing, or `limit` is over. A kind that cannot be listed
+    /// stops the controllers that read it, not the others.
     pub(crate) async fn settled(&self, limit: Duration) {
         let settled = async {
             loop {
@@ -72,7 +72,7 @@ impl Caches {
                     !health.synced && health.failure.is_none()
                 });
                 let Some(store) = filling.next() else { return };
-                // One after the other; looked at now and then, for it may begin to fail.
+                // One after the other, with repeated checks, because it may begin to fail.
                 if timeout(LOOK, store.synced()).await == Ok(false) {
                     sleep(LOOK).await;
                 }
@@ -80,12 +80,16 @@ impl Caches {
         };
         let in_time = timeout(limit, settled).await.is_ok();
         if let Err(problems) = self.check() {
-            tracing::warn!(in_time, problems, "going on without some caches");
+            tracing::warn!(
+                in_time,
+                problems,
+                "could not fill all caches; starting without them"
+            );
         }
     }
 }
 
-/// Whether a cache is not filled that should be. One that was, and lists a namespace that came since, has a while.
+/// Whether a cache is not filled that should be. A filled one that lists a later namespace has some time.
 fn is_late(health: &CacheHealth, now: Timestamp) -> bool {
     let since = |watch: &WatchHealth| watch.failure.as_ref().map_or(watch.since, |it| it.since);
     let mut unfilled = health.watches.iter().filter(|watch| !watch.synced);

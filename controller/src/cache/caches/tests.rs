@@ -1,4 +1,4 @@
-//! What making a store does, and under which locks.
+//! The effects of making a store, and the locks held meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +25,12 @@ async fn an_index_function_may_use_the_caches_while_the_store_of_a_filled_inform
     lister.wait_synced(SOON).await.unwrap();
     drop(lister);
     caches.release(&Kind::of::<ConfigMap>());
-    // Nobody uses the kind, so the index is added when somebody does.
+    // The kind is not used, so the index is added on its first use.
     let found = Arc::new(Mutex::new(Vec::new()));
     let (seen, inside) = (Arc::clone(&found), caches.clone());
     caches
         .add_index(&view, "by-name", move |map| {
-            // A look that would never end is not begun.
+            // A read that would never end is not started.
             let free = inside.shared.state.try_lock().is_some();
             let read = free.then(|| {
                 let lister = inside.lister::<ConfigMap>().unwrap();
@@ -47,7 +47,7 @@ async fn an_index_function_may_use_the_caches_while_the_store_of_a_filled_inform
     assert!(found.lock().is_empty());
     let lister = caches.keep(&view).unwrap();
     let found = found.lock().pop();
-    // Whoever reads the kind meanwhile is told that it is not there yet, and not that it has no such index.
+    // A read meanwhile fails with "not there yet", and not with "no such index".
     assert!(
         matches!(found, Some(Some((true, Err(ReadError::NotStarted { .. }))))),
         "{found:?}"

@@ -1,4 +1,4 @@
-//! What a builder puts together.
+//! Controllers with the settings of a builder.
 
 use kube_core::{Expression, PartialObjectMeta};
 
@@ -44,7 +44,7 @@ async fn an_event_filter_is_of_every_kind_and_not_of_sources() {
     sender.send(Request::cluster("asked")).await.unwrap();
     sleep(Duration::from_secs(60)).await;
     assert_eq!(seen.lock()[2..], ["asked"]);
-    // Leaving the selector is the last that is heard of it.
+    // The object leaves the selector, which is its last event.
     fake.put(&path("mine"), map("2"));
     sleep(Duration::from_secs(60)).await;
     assert_eq!(seen.lock()[3..], ["ns/mine"]);
@@ -165,7 +165,7 @@ async fn the_controlling_owner_or_every_owner_is_requested() {
             &secret("s"),
             json!({"metadata": {"ownerReferences": owners}}),
         );
-        // All that is requested, not what was requested first.
+        // All requests, not the first ones only.
         sleep(Duration::from_secs(60)).await;
         assert_eq!(*seen.lock(), expected);
         running.end().await;
@@ -396,10 +396,7 @@ async fn a_stop_while_the_caches_fill_is_no_error() {
     let controller = Controller::builder("test").for_kind::<ConfigMap>();
     let running = start(&fake, [controller.complete(done(&seen)).unwrap()]).await;
     sleep(Duration::from_secs(300)).await;
-    assert_eq!(
-        running.manager.health().runnables()[1].state,
-        State::Syncing
-    );
+    assert_eq!(running.manager.runnables()[1].state, State::Syncing);
     running.end().await;
     assert!(seen.lock().is_empty());
 }
@@ -419,7 +416,7 @@ async fn what_keeps_a_controller_waiting_is_in_its_metric() {
     assert!(text.contains(line), "{text}");
     fake.no_hook();
     eventually_within(Duration::from_secs(60), "it starts", || {
-        running.manager.health().runnables()[1].state == State::Running
+        running.manager.runnables()[1].state == State::Running
     })
     .await;
     let text = running.manager.metrics().encode();

@@ -2,9 +2,13 @@
 
 use std::fmt;
 
+use futures::FutureExt;
+
 use super::*;
-use crate::cache::View;
+use crate::cache::{CacheError, View};
+use crate::client::GroupKind;
 use crate::cluster::Cluster;
+use crate::fake::Managed as _;
 
 /// A request that names a cluster, too.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -71,7 +75,7 @@ async fn a_controller_watches_two_clusters_with_requests_that_tell_them_apart() 
     let mut all = seen.lock().clone();
     all.sort();
     assert_eq!(all, ["edge/a 1", "edge/a mirrored", "here/a 1"]);
-    // Its informers are measured under a name of their own, and checked on their own.
+    // Its informers have metrics and a check under a name of their own.
     let metrics = running.manager.metrics().encode();
     for name in ["configmaps", "edge/configmaps"] {
         let line = format!(
@@ -81,7 +85,7 @@ async fn a_controller_watches_two_clusters_with_requests_that_tell_them_apart() 
     }
     let page = running.manager.health().respond("/readyz", Some("verbose"));
     assert_eq!(page.await.status(), 200);
-    // Gone, it asks the server for nothing more.
+    // After the removal it sends no more requests to the server.
     running.manager.remove_cluster(cluster).await;
     there.put(&path("b"), map("1"));
     sleep(Duration::from_secs(600)).await;
@@ -137,7 +141,7 @@ async fn events_of_another_cluster_are_written_there_the_last_ones_too() {
         if removed {
             running.manager.remove_cluster(edge).await;
             assert_eq!(there.objects(EVENTS).len(), 4, "before it is gone");
-            let runnables = running.manager.health().runnables();
+            let runnables = running.manager.runnables();
             assert!(runnables.iter().all(|it| it.name != "events of edge"));
         }
         running.end().await;
@@ -169,7 +173,7 @@ async fn the_events_of_a_removed_cluster_that_does_not_answer_are_dropped_and_co
     assert_eq!(begin.elapsed(), Duration::from_secs(5));
     let dropped = "reeve_events_dropped_total{controller=\"test\"}";
     assert_eq!(running.metric(dropped), 20.0);
-    let runnables = running.manager.health().runnables();
+    let runnables = running.manager.runnables();
     assert!(runnables.iter().all(|it| it.name != "events of edge"));
     let begin = Instant::now();
     running.end().await;
@@ -250,5 +254,53 @@ async fn clusters_that_come_and_go_leave_nothing_behind() {
     assert_eq!(left, 0);
     let failures = manager.health().ready().failures();
     assert!(failures.is_empty(), "{failures:?}");
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_added_while_its_cluster_is_removed_is_refused() {
+    let (here, there, seen) = (Fake::default(), Fake::default(), Seen::default());
+    let kind = || GroupKind::new("", "ConfigMap");
+    here.put(&path("a"), map("1"));
+    let controller = Controller::builder("test").for_kind::<ConfigMap>();
+    let controller = controller.complete(done(&seen)).unwrap();
+    let running = start(&here, []).await;
+    let handle = running.manager.add_controller(controller).unwrap();
+    eventually("it runs", || seen.lock().len() == 1).await;
+    let edge = Cluster::builder("edge", there.client());
+    let edge = running.manager.add_cluster(edge).unwrap();
+    let (manager, removed) = (running.manager.clone(), edge.clone());
+    let watch = Watch::<ConfigMap>::new(View::typed(), handler::for_object())
+        .in_cluster(&edge)
+        .after_asking(move || {
+            // The first poll removes the watches of the cluster.
+            assert!(removed.caches().holds(&kind()));
+            let _ = manager.remove_cluster(removed.clone()).now_or_never();
+        });
+    let refused = handle.watch(watch).unwrap_err();
+    assert!(
+        matches!(
+            &refused,
+            WatchError::Cache {
+                source: CacheError::Removed,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    assert!(!edge.caches().holds(&kind()), "nothing is left behind");
+    running.manager.remove_cluster(edge.clone()).await;
+    // One that comes later, and a controller with such a watch.
+    let watch = || Watch::<ConfigMap>::new(View::typed(), handler::for_object());
+    let refused = handle.watch(watch().in_cluster(&edge)).unwrap_err();
+    let remedy = "the cluster was removed from the manager; add it again";
+    assert!(refused.to_string().contains(remedy), "{refused}");
+    let far = Controller::builder("far")
+        .watches_in(&edge, View::<ConfigMap>::typed(), handler::for_object())
+        .complete(done(&seen))
+        .unwrap();
+    let refused = running.manager.add_controller(far).unwrap_err();
+    assert!(matches!(refused, ManagerError::Cache { .. }), "{refused}");
+    assert!(handle.health().unavailable.is_empty());
     running.end().await;
 }

@@ -1,18 +1,19 @@
-//! What the manager says for all its controllers, and what one says for itself.
+//! Defaults of the manager against settings of a controller.
 
 use super::*;
+use crate::fake::Managed as _;
 
-/// A controller for ConfigMaps, as it is put together.
+/// The builder of a controller for ConfigMaps.
 type ForMaps = Builder<Request, ConfigMap, OneKind>;
 
-/// A controller of this name that says `say` for itself.
-fn saying(name: &str, seen: &Seen, say: impl FnOnce(ForMaps) -> ForMaps) -> Controller {
+/// A controller of this name with the settings of `set`.
+fn with_own(name: &str, seen: &Seen, set: impl FnOnce(ForMaps) -> ForMaps) -> Controller {
     let builder = Controller::builder(name).for_kind::<ConfigMap>();
-    say(builder).complete(done(seen)).unwrap()
+    set(builder).complete(done(seen)).unwrap()
 }
 
-/// What each of the two says of one thing: the manager for all, and one controller for itself.
-async fn said(
+/// Starts a manager with `defaults` and one controller.
+async fn started(
     defaults: Defaults,
     controller: Controller,
     fake: &Fake,
@@ -35,15 +36,15 @@ async fn what_the_manager_says_of_workers_counts_unless_the_kind_or_the_controll
     let seen = Seen::default();
     let of_none = Controller::builder("by the manager").watches_source(stream);
     for (name, controller, expected) in [
-        ("by kind", saying("by kind", &seen, |it| it), 3),
+        ("by kind", with_own("by kind", &seen, |it| it), 3),
         (
             "by itself",
-            saying("by itself", &seen, |it| it.workers(5)),
+            with_own("by itself", &seen, |it| it.workers(5)),
             5,
         ),
         ("by the manager", of_none.complete(done(&seen)).unwrap(), 2),
     ] {
-        let running = said(defaults.clone(), controller, &Fake::default(), None).await;
+        let running = started(defaults.clone(), controller, &Fake::default(), None).await;
         let labels = format!("{{controller=\"{name}\"}}");
         let workers = format!("controller_runtime_max_concurrent_reconciles{labels}");
         assert_eq!(running.metric(&workers) as u32, expected, "{name}");
@@ -76,7 +77,7 @@ async fn what_the_manager_says_counts_unless_the_controller_says_otherwise() {
                 builder = builder.reconcile_timeout(if own { second * 7 } else { second * 9 });
             }
             let controller = builder.complete(noting).unwrap();
-            let running = said(defaults, controller, &fake, None).await;
+            let running = started(defaults, controller, &fake, None).await;
             eventually("a run", || !seen.lock().is_empty()).await;
             let timeout = match own {
                 Some(false) => Some(second * 9),
@@ -92,12 +93,12 @@ async fn what_the_manager_says_counts_unless_the_controller_says_otherwise() {
             if by_manager {
                 defaults = defaults.cache_sync_timeout(second * 30);
             }
-            let controller = saying("test", &seen, |it| match own {
+            let controller = with_own("test", &seen, |it| match own {
                 None => it,
                 Some(true) => it.cache_sync_timeout(second * 30),
                 Some(false) => it.cache_sync_timeout(Duration::MAX),
             });
-            let running = said(defaults, controller, &fake, None).await;
+            let running = started(defaults, controller, &fake, None).await;
             sleep(second * 300).await;
             assert_eq!(
                 running.run.is_finished(),
@@ -111,12 +112,12 @@ async fn what_the_manager_says_counts_unless_the_controller_says_otherwise() {
             fake.put(&path("a"), map("1"));
             fake.hook(|_, path| path.contains("leases").then_some(Fate::Refuse(500)));
             let defaults = Defaults::new().warm_up(by_manager);
-            let controller = saying("test", &seen, |it| match own {
+            let controller = with_own("test", &seen, |it| match own {
                 None => it,
                 Some(own) => it.warm_up(own),
             });
             let election = Some(Election::new("ns", "lock", "me"));
-            let running = said(defaults, controller, &fake, election).await;
+            let running = started(defaults, controller, &fake, election).await;
             sleep(second * 60).await;
             let waiting = running.manager.queues().report(10)[0].items.len();
             assert_eq!(waiting, usize::from(expected), "warm-up: {case}");
@@ -131,7 +132,7 @@ async fn what_the_manager_says_counts_unless_the_controller_says_otherwise() {
             let panicking = super::noting(&Seen::default(), |_, _| panic!("boom"));
             let controller = builder.complete(panicking).unwrap();
             let defaults = Defaults::new().propagate_panics(by_manager);
-            let running = said(defaults, controller, &fake, None).await;
+            let running = started(defaults, controller, &fake, None).await;
             sleep(second * 60).await;
             assert_eq!(running.run.is_finished(), expected, "panics: {case}");
             running.stop.cancel();
@@ -144,13 +145,13 @@ async fn what_the_manager_says_counts_unless_the_controller_says_otherwise() {
             if by_manager {
                 defaults = defaults.without_leader_election();
             }
-            let controller = saying("test", &seen, |it| match own {
+            let controller = with_own("test", &seen, |it| match own {
                 None => it,
                 Some(true) => it.without_leader_election(),
                 Some(false) => it.with_leader_election(),
             });
             let election = Some(Election::new("ns", "lock", "me"));
-            let running = said(defaults, controller, &fake, election).await;
+            let running = started(defaults, controller, &fake, election).await;
             sleep(second * 60).await;
             assert_eq!(!seen.lock().is_empty(), expected, "every replica: {case}");
             running.end().await;

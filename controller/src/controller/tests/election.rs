@@ -1,6 +1,7 @@
 //! Controllers of a manager with a lease: on a standby, and when the lease ends.
 
 use super::*;
+use crate::fake::Managed as _;
 
 #[tokio::test(start_paused = true)]
 async fn a_warm_standby_has_its_queue_filled_and_reconciles_nothing() {
@@ -106,7 +107,7 @@ async fn a_standby_queues_nothing_and_finds_every_object_when_it_leads() {
     let waiting = metrics
         .lines()
         .find(|line| line.starts_with("workqueue_depth{") && !line.ends_with(" 0"));
-    assert_eq!(waiting, None, "nothing waits where nobody takes");
+    assert_eq!(waiting, None, "the queue of a standby is empty");
     assert!(seen.lock().is_empty());
     fake.no_hook();
     eventually("it leads", || !seen.lock().is_empty()).await;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A reconciler that counts up `data.key` in its object once, by what the cache shows, and notes what it saw.
+/// A reconciler that increments the cached `data.key` of its object once, and records the values that it read.
 fn counting(seen: &Seen, again: Duration) -> impl reconcile::Reconciler {
     let seen = Arc::clone(seen);
     reconcile::function(move |ctx: Context, request: Request| {

@@ -1,11 +1,13 @@
 //! Watches and sources that are added to a controller that was added to a manager.
 
+use prometheus_client::metrics::counter::Counter;
 use reeve_workqueue::Queue;
 
 use super::*;
 use crate::cache::View;
 use crate::controller::watching::Watching;
-use crate::manager::{Handle, Inspect};
+use crate::lifecycle::Inspect;
+use crate::manager::Handle;
 use crate::predicate::MetaEvent;
 
 const OTHERS: &str = "/api/v1/namespaces/ns/secrets";
@@ -56,7 +58,7 @@ async fn a_watch_that_is_added_while_a_controller_runs_is_like_its_others() {
     sleep(Duration::from_secs(600)).await;
     assert_eq!(seen.lock().len(), 3, "it goes with the controller");
     let health = running.manager.caches().health();
-    assert!(health.is_empty(), "nobody watches any more: {health:?}");
+    assert!(health.is_empty(), "no watch is left: {health:?}");
     let late = handle.watch(secrets());
     assert!(matches!(late, Err(WatchError::NoController(_))), "{late:?}");
     running.end().await;
@@ -270,7 +272,7 @@ async fn a_watch_is_removed_by_its_handle_or_its_guard_and_stays_without() {
     running.end().await;
 }
 
-/// Nothing is missed by the controller.
+/// Readiness is well: the controller lacks no member.
 fn watch_is_of_no_use_any_more(running: &Running, handle: &Handle) {
     assert!(handle.health().unavailable.is_empty());
     let failures = running.manager.health().ready().failures();
@@ -302,7 +304,13 @@ async fn what_is_removed_is_gone_at_once_though_somebody_waits_for_it() {
     let queue = Queue::<Request>::builder().build();
     let caches = running.manager.caches();
     let filters: Arc<[Box<dyn crate::predicate::Filter>]> = Arc::new([]);
-    let watching = Watching::new("test", queue.clone(), caches.clone(), filters);
+    let watching = Watching::new(
+        "test",
+        queue.clone(),
+        caches.clone(),
+        filters,
+        Counter::default(),
+    );
     let id = watching.add(secrets().close()).unwrap().unwrap();
     watching.attach();
     watching.synced().await;
@@ -347,7 +355,7 @@ async fn a_source_that_is_removed_is_dropped() {
     sleep(Duration::from_millis(1)).await;
     let late = sender.send(Request::namespaced("ns", "late")).await;
     assert_eq!(late, Err(source::SendError::Stopped));
-    // One that has failed is named no more.
+    // A removed source that had failed is not named any more.
     let ended = handle.watch_source::<Request>(futures::stream::empty::<Request>());
     eventually("it is named", || handle.health().unavailable.len() == 1).await;
     ended.unwrap().remove().await;

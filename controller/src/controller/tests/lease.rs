@@ -8,7 +8,7 @@ fn lease() -> Election {
     Election::new("ns", "lock", "me")
 }
 
-/// What all priorities of the queue come to.
+/// The depth of the queue over all priorities.
 fn depth(running: &Running) -> f64 {
     let text = running.manager.metrics().encode();
     let depths = text
@@ -55,7 +55,7 @@ async fn the_queue_of_who_lost_its_lease_counts_what_it_would_begin_with() {
     assert_eq!(running.metric(unfinished), 0.0);
     fake.put(&path("d"), map("1"));
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(depth(&running), 3.0, "nobody tells it");
+    assert_eq!(depth(&running), 3.0, "a standby gets no events");
     well.store(true, Ordering::Relaxed);
     let lease = Duration::from_secs(610);
     eventually_within(lease, "it leads again", || seen.lock().len() == 5).await;
@@ -142,7 +142,7 @@ async fn a_lease_that_is_gone_leaves_no_series() {
     assert!(text().contains("leader_election_master_status{name=\"lock\"} 0"));
 }
 
-/// What the threads of a runtime log.
+/// The log lines of a runtime's threads.
 fn logged(runtime: &mut tokio::runtime::Builder) -> (crate::fake::Lines, impl Drop + use<>) {
     let (lines, guard) = crate::fake::Lines::capture();
     let dispatch = tracing::dispatcher::get_default(Clone::clone);
@@ -202,8 +202,8 @@ fn a_worker_that_blocks_its_thread_keeps_no_source_read_when_its_lease_is_lost()
         let stands_by = || handle.state() == State::Standby;
         eventually_within(limit, "it stands by", stands_by).await;
         assert!(at_work(), "it could not be dropped");
-        let said = || lines.text().contains("workers cannot be dropped");
-        eventually_within(limit, "it is said", said).await;
+        let is_logged = || lines.text().contains("workers cannot be dropped");
+        eventually_within(limit, "it is is_logged", is_logged).await;
         drop(unblock);
         running.end().await;
     });

@@ -1,6 +1,7 @@
-//! How a controller begins and ends.
+//! The start and the end of a controller.
 
 use super::*;
+use crate::fake::Managed as _;
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_is_not_added_leaves_no_series() {
@@ -107,7 +108,7 @@ async fn a_controller_is_removed_with_its_handlers_and_added_again() {
         eventually("its handlers are gone", || handlers() == ["other"]).await;
         fake.put(&path("a"), map(&format!("round {round}")));
         sleep(Duration::from_secs(60)).await;
-        assert_eq!(seen.lock().len(), round, "nobody works for it");
+        assert_eq!(seen.lock().len(), round, "its workers have ended");
     }
     assert_eq!(others.lock().len(), 4);
     running.end().await;

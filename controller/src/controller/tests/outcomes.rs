@@ -1,4 +1,4 @@
-//! What becomes of a key, row by row, and what a reconcile is told.
+//! The effect of each result on a key, row by row, and the context of a reconcile.
 
 use futures::future::BoxFuture;
 
@@ -8,11 +8,11 @@ use crate::reconcile::{Class, Error};
 /// One row of the table in [`crate::reconcile`], as the queue shows it.
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
-    /// When the key came back by itself, in milliseconds.
+    /// The delay until the key was requeued, in milliseconds.
     again: Option<u128>,
-    /// How many failures it had when it came next, by itself or because it changed.
+    /// Its failures at the next run, after a requeue or a change.
     failures: u32,
-    /// The priority it came back with by itself.
+    /// The priority of the requeue.
     priority: Option<i32>,
     success: u32,
     error: u32,
@@ -57,7 +57,7 @@ impl Row {
     }
 }
 
-/// What the second run of a key ends with, after one that failed.
+/// The result of the second run of a key, after a failed run.
 type End = fn() -> Result<Outcome, Error>;
 
 /// Runs a key three times: it fails, then ends as `end` says, then comes back by itself, or is changed. Counts what the
@@ -250,11 +250,7 @@ async fn each_row_of_the_table_of_results() {
     assert_eq!(twice.await, Row::failed(), "one more retry");
     let polling: End = || Ok(Outcome::retry());
     let polls = row(polling, |controller| controller.max_retries(1, |_, _| {}));
-    assert_eq!(
-        polls.await.again,
-        Some(10),
-        "a retry is no failure to give up for"
-    );
+    assert_eq!(polls.await.again, Some(10), "a retry alone never gives up");
 }
 
 #[tokio::test(start_paused = true)]
@@ -315,8 +311,8 @@ async fn what_the_api_server_asks_for_is_waited_for() {
 async fn a_key_that_is_given_up_is_told_and_starts_anew_when_it_changes() {
     let (fake, seen) = (Fake::default(), Seen::default());
     fake.put(&path("a"), map("1"));
-    let told: Seen = Seen::default();
-    let noted = Arc::clone(&told);
+    let given_up_keys: Seen = Seen::default();
+    let noted = Arc::clone(&given_up_keys);
     let attempts: Arc<Mutex<Vec<u32>>> = Arc::default();
     let tried = Arc::clone(&attempts);
     let reconciler = noting(&seen, move |ctx, _| {
@@ -331,12 +327,12 @@ async fn a_key_that_is_given_up_is_told_and_starts_anew_when_it_changes() {
         })
         .complete(reconciler);
     let running = start(&fake, [controller.unwrap()]).await;
-    eventually("given up", || told.lock().len() == 1).await;
+    eventually("given up", || given_up_keys.lock().len() == 1).await;
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(*attempts.lock(), [0, 1, 2, 3]);
-    assert_eq!(*told.lock(), ["ns/a: the gateway is gone"]);
+    assert_eq!(*given_up_keys.lock(), ["ns/a: the gateway is gone"]);
     fake.put(&path("a"), map("2"));
-    eventually("given up again", || told.lock().len() == 2).await;
+    eventually("given up again", || given_up_keys.lock().len() == 2).await;
     assert_eq!(attempts.lock()[4..], [0, 1, 2, 3]);
     let given_up = running.metric("reeve_reconcile_given_up_total{controller=\"test\"}");
     assert_eq!(given_up as u32, 2);
@@ -415,7 +411,7 @@ async fn a_context_that_outlives_its_reconcile_says_that_it_is_over() {
     })
     .await;
     let kept = std::mem::take(&mut *kept.lock());
-    // Nobody had asked for the token before.
+    // The token is created only now.
     assert!(kept[0].cancelled().is_cancelled());
     assert_eq!(kept[0].reconcile_id(), kept[0].clone().reconcile_id());
     running.end().await;
@@ -423,7 +419,7 @@ async fn a_context_that_outlives_its_reconcile_says_that_it_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn only_the_controllers_own_deadline_is_counted_as_a_timeout() {
-    /// What a reconcile is at.
+    /// The work of a reconcile.
     type Work = fn() -> BoxFuture<'static, Result<Outcome, Error>>;
     let own_deadline: Work = || {
         Box::pin(async {
@@ -544,8 +540,8 @@ async fn the_reasons_of_a_key_are_merged_until_it_runs() {
 async fn a_server_that_is_away_gives_no_key_up() {
     let (fake, seen) = (Fake::default(), Seen::default());
     fake.put(&path("a"), map("1"));
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (tried, noted) = (Arc::clone(&seen), Arc::clone(&told));
+    let given_up_for: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (tried, noted) = (Arc::clone(&seen), Arc::clone(&given_up_for));
     let reconciler = reconcile::function(move |ctx: Context, request: Request| {
         let tried = Arc::clone(&tried);
         async move {
@@ -567,7 +563,7 @@ async fn a_server_that_is_away_gives_no_key_up() {
             noted.lock().push(error.to_string());
         })
         .complete(reconciler);
-    // The codes of the next writes; then it is away.
+    // The codes of the next writes; later writes get 503.
     let codes: Arc<Mutex<Vec<u16>>> = Arc::default();
     let next = Arc::clone(&codes);
     fake.hook(move |method, _| {
@@ -576,13 +572,13 @@ async fn a_server_that_is_away_gives_no_key_up() {
     });
     let running = start(&fake, [controller.unwrap()]).await;
     sleep(Duration::from_secs(30)).await;
-    assert_eq!(*told.lock(), [""; 0]);
+    assert_eq!(*given_up_for.lock(), [""; 0]);
     let during = seen.lock().len();
     assert!(during > 10, "{during} tries");
     // One failure of its own in between, and another outage.
     *codes.lock() = vec![403, 403, 500, 403];
     eventually_within(Duration::from_secs(480), "given up", || {
-        told.lock().len() == 1
+        given_up_for.lock().len() == 1
     })
     .await;
     let tries = seen.lock().split_off(during);
@@ -595,13 +591,13 @@ async fn a_server_that_is_away_gives_no_key_up() {
             expected(2, false),
             expected(3, false)
         ],
-        "three failures of its own, whatever there was in between; the back-off counts all"
+        "three failures of its own, with an outage in between; the back-off counts all"
     );
-    assert!(told.lock()[0].contains("403"), "{told:?}");
-    // What is forgotten is forgotten: again three tries.
+    assert!(given_up_for.lock()[0].contains("403"), "{given_up_for:?}");
+    // The failures are forgotten: again three tries.
     *codes.lock() = vec![403; 3];
     fake.put(&path("a"), map("3"));
-    eventually("given up again", || told.lock().len() == 2).await;
+    eventually("given up again", || given_up_for.lock().len() == 2).await;
     assert_eq!(seen.lock().len(), during + 3);
     running.end().await;
 }

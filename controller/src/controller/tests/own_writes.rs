@@ -1,4 +1,4 @@
-//! Objects that a reconcile made, and that are gone before any watch told of them.
+//! Objects that a reconcile created and that are deleted before any watch shows them.
 
 use kube_core::ObjectMeta;
 use reeve_workqueue::Reason;
@@ -6,16 +6,17 @@ use reeve_workqueue::Reason;
 use super::*;
 use crate::cache::View;
 use crate::client::GroupKind;
-use crate::client::writes::{self, Effect, Write};
 use crate::cluster::Cluster;
-use crate::controller::own_writes::{Hold, Own, OwnWrites, Place};
+use crate::fake::Managed as _;
+use crate::own_writes::effect::{self, Effect, LAST_LOOK, Write};
+use crate::own_writes::tracker::{Hold, Own, OwnWrites, Place};
 use crate::reconcile::Reconciler;
 
-fn secret(name: &str) -> String {
+pub(super) fn secret(name: &str) -> String {
     format!("/api/v1/namespaces/ns/secrets/{name}")
 }
 
-/// Makes the Secret of its request's name when the cache shows none, and notes why it runs.
+/// Creates the Secret of its request's name when the cache has none, and records its reasons.
 fn making(seen: &Seen) -> impl Reconciler {
     let seen = Arc::clone(seen);
     reconcile::function(move |ctx: Context, request: Request| {
@@ -45,7 +46,7 @@ fn making(seen: &Seen) -> impl Reconciler {
     })
 }
 
-fn asked(fake: &Fake) -> usize {
+pub(super) fn asked(fake: &Fake) -> usize {
     let log = fake.log();
     log.iter().filter(|line| line.starts_with("GET ")).count()
 }
@@ -75,7 +76,7 @@ fn pass(fake: &Fake, names: &[&str]) {
         fake.drop_held(&secret(name));
     }
     fake.hold_watches(false);
-    fake.put(&secret("of-somebody-else"), json!({"metadata": {}}));
+    fake.put(&secret("without-owner"), json!({"metadata": {}}));
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +119,7 @@ async fn an_own_object_that_the_cache_shows_is_not_asked_for() {
     assert_eq!(
         seen.lock().len(),
         1,
-        "nobody owns it, so its event is of no key"
+        "it has no owner, so its event adds no key"
     );
     running.end().await;
 }
@@ -149,7 +150,7 @@ async fn who_does_not_answer_is_asked_again_and_who_refuses_is_not() {
         });
         pass(&fake, &["a"]);
         sleep(Duration::from_secs(60)).await;
-        assert_eq!(seen.lock().len(), 1, "{code}: nobody knows");
+        assert_eq!(seen.lock().len(), 1, "{code}: its state is unknown");
         fake.no_hook();
         sleep(Duration::from_secs(10)).await;
         assert_eq!(seen.lock().len(), again, "{code}");
@@ -203,7 +204,7 @@ async fn a_key_waits_for_what_it_wrote_in_another_cluster() {
                 let options = PatchParams::default();
                 let patched = client.patch::<ConfigMap, _>(&request, &options, &patch);
                 patched.await?;
-                // Of the same name in this cluster: another object.
+                // Another object of the same name in this cluster.
                 let patched = ctx
                     .client()
                     .patch::<ConfigMap, _>(&request, &options, &patch);
@@ -229,31 +230,32 @@ async fn a_key_waits_for_what_it_wrote_in_another_cluster() {
     running.end().await;
 }
 
-/// What keys wrote, with what asks about lost writes beside.
+/// The writes of keys, beside the reader of lost writes.
 fn asking(limit: Duration) -> Arc<OwnWrites<u32>> {
     let own = Arc::new(OwnWrites::new(limit));
     let asker = Arc::clone(&own);
-    tokio::spawn(async move { asker.ask_for_lost().await });
+    tokio::spawn(async move { asker.ask_for_lost(|_| {}).await });
     own
 }
 
-/// What becomes of a key that is put back as often as it has to be.
-async fn held(own: &OwnWrites<u32>, key: u32) -> Hold {
+/// The last hold of a key that is put back until it may run.
+pub(super) async fn held(own: &OwnWrites<u32>, key: u32) -> Hold {
     loop {
         match own.hold(&key, 0) {
-            Hold::Wait(pause) => sleep(pause).await,
+            // An answer wakes it.
+            Hold::Wait(pause) => sleep(pause.min(LAST_LOOK)).await,
             hold => return hold,
         }
     }
 }
 
-fn changed(name: &str, uid: &str, version: &str) -> Write {
+pub(super) fn changed(name: &str, uid: &str, version: &str) -> Write {
     Write {
         kind: GroupKind::new("", "Secret"),
         key: Request::namespaced("ns", name),
         effect: Effect::Version {
             uid: Some(uid.into()),
-            state: writes::State {
+            state: effect::State {
                 version: version.into(),
                 labels: None,
             },
@@ -346,7 +348,7 @@ async fn lost_writes_are_asked_for_together_and_no_longer_than_the_key_waits() {
         });
         place.own(writes.collect())
     };
-    // A server that takes its time is asked for eight at once.
+    // A slow server gets eight reads at once.
     fake.hook(|method, _| {
         let get = *method == Method::GET;
         get.then_some(Fate::Slow(Duration::from_secs(1)))
@@ -386,12 +388,12 @@ async fn a_lost_write_is_not_forgotten_when_the_lease_is_lost_while_it_is_asked_
     own.remember(&1, place.own(vec![lost]));
     assert!(matches!(own.hold(&1, 0), Hold::Wait(_)));
     let second = Duration::from_secs(1);
-    let cut = tokio::time::timeout(second, own.ask_for_lost()).await;
+    let cut = tokio::time::timeout(second, own.ask_for_lost(|_| {})).await;
     assert!(cut.is_err() && asked(&fake) == 1);
     fake.no_hook();
     own.begin();
     assert!(matches!(own.hold(&1, 0), Hold::Wait(_)));
-    let again = tokio::time::timeout(second, own.ask_for_lost()).await;
+    let again = tokio::time::timeout(second, own.ask_for_lost(|_| {})).await;
     assert!(again.is_err());
     assert_eq!(asked(&fake), 2);
     assert!(
@@ -450,7 +452,7 @@ async fn a_lost_write_waits_ten_minutes_for_its_key_and_no_longer() {
     own.remember(&1, written("b"));
     own.remember(&2, written("c"));
     sleep(Duration::from_secs(590)).await;
-    // Of the two, the one that is not lost has had its time.
+    // The time of the write that is not lost has passed.
     let hold = own.hold(&1, 9);
     assert!(matches!(hold, Hold::Wait(_)), "{hold:?}");
     let lost = Hold::Late(Request::namespaced("ns", "b"));
@@ -569,8 +571,8 @@ async fn a_lost_write_to_what_is_gone_and_made_again_is_not_waited_for_any_longe
     running.end().await;
 }
 
-/// A reconciler that patches the ConfigMap of its request, and notes when it runs.
-fn patching(seen: &Seen) -> impl Reconciler {
+/// A reconciler that patches the ConfigMap of its request, and records the times of its runs.
+pub(super) fn patching(seen: &Seen) -> impl Reconciler {
     let (seen, begin) = (Arc::clone(seen), Instant::now());
     reconcile::function(move |ctx: Context, request: Request| {
         let at = begin.elapsed().as_secs();
@@ -622,7 +624,7 @@ async fn an_object_whose_writes_and_reads_fail_costs_few_requests() {
         );
         assert!((5..=8).contains(&writes), "{case}: {writes}");
         assert!((writes - 1..=20).contains(&reads), "{case}: {reads}");
-        // Once its back-off is longer than it waits for its writes, it writes once a minute, and asks once before.
+        // Once its back-off exceeds its wait for its writes, it writes once a minute, and reads once before.
         sleep(Duration::from_secs(600)).await;
         let count = || ["PATCH", "GET"].map(|method| requests_of(&fake, method, "a"));
         let before = count();
@@ -633,35 +635,6 @@ async fn an_object_whose_writes_and_reads_fail_costs_few_requests() {
         assert!(reads.abs_diff(writes) <= 1, "{case}: {reads} of {writes}");
         running.end().await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn many_keys_ask_about_lost_writes_eight_times_a_second_together() {
-    let (fake, seen) = (Fake::default(), Seen::default());
-    for number in 0..100 {
-        fake.put(&path(&format!("a{number}")), map("1"));
-    }
-    fake.hook(|method, path| {
-        let one = path.contains("/configmaps/a");
-        one.then_some(match *method {
-            Method::GET => Fate::Refuse(503),
-            _ => Fate::Lose,
-        })
-    });
-    let controller = Controller::builder("test")
-        .for_kind::<ConfigMap>()
-        .workers(10)
-        .complete(patching(&seen));
-    let running = start(&fake, [controller.unwrap()]).await;
-    eventually("it begins", || asked(&fake) > 0).await;
-    for _ in 0..30 {
-        let before = asked(&fake);
-        sleep(Duration::from_secs(1)).await;
-        let asked = asked(&fake) - before;
-        assert!(asked <= 16, "two windows at most meet in a second: {asked}");
-    }
-    assert!(asked(&fake) <= 8 * 31, "{}", asked(&fake));
-    running.end().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -704,4 +677,74 @@ async fn a_server_that_asks_for_rest_is_not_asked_about_lost_writes() {
         assert_eq!(asked(&fake), 2, "reader: {reader}");
         running.end().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_write_in_a_cluster_that_is_removed_is_not_asked_for_again_and_again() {
+    let (here, there) = (Fake::default(), Fake::default());
+    let running = start(&here, []).await;
+    let edge = Cluster::builder("edge", there.client());
+    let edge = running.manager.add_cluster(edge).unwrap();
+    let _far = edge.caches().keep(&View::<Secret>::typed()).unwrap();
+    let caches = running.manager.caches();
+    let _near = caches.keep(&View::<Secret>::typed()).unwrap();
+    eventually("filled", || {
+        caches.check().is_ok() && edge.caches().check().is_ok()
+    })
+    .await;
+    here.hold_watches(true);
+    let own = OwnWrites::<u32>::new(Duration::from_secs(10));
+    let lost = Write {
+        effect: Effect::UNKNOWN,
+        ..changed("a", "u", "1")
+    };
+    let mut writes = Place::new(edge.caches(), edge.client()).own(vec![lost]);
+    let place = Place::new(caches, running.manager.client());
+    writes.extend(place.own(vec![changed("b", "v", "100")]));
+    own.remember(&1, writes);
+    assert!(matches!(own.hold(&1, 0), Hold::Wait(_)));
+    running.manager.remove_cluster(edge).await;
+    let wakes = std::cell::Cell::new(0);
+    let asking = own.ask_for_lost(|key| {
+        wakes.set(wakes.get() + 1);
+        assert!(wakes.get() < 100, "it asks without a pause");
+        let _ = own.hold(&key, 0);
+    });
+    let asked = tokio::time::timeout(Duration::from_secs(5), asking).await;
+    assert!(asked.is_err() && wakes.get() <= 1, "{}", wakes.get());
+    let hold = held(&own, 1).await;
+    assert!(
+        matches!(hold, Hold::Late(_)),
+        "it waits for the other write: {hold:?}"
+    );
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_with_many_lost_writes_does_not_take_the_line_for_itself() {
+    let fake = Fake::default();
+    let running = start(&fake, []).await;
+    let caches = running.manager.caches();
+    let _kept = caches.keep(&View::<Secret>::typed()).unwrap();
+    eventually("filled", || caches.check().is_ok()).await;
+    let place = Place::new(caches, running.manager.client());
+    let own = asking(Duration::from_secs(60));
+    let lost = |name: String| Write {
+        effect: Effect::UNKNOWN,
+        ..changed(&name, "u", "1")
+    };
+    let many = (0..100).map(|number| lost(format!("many-{number}")));
+    own.remember(&1, place.own(many.collect()));
+    own.remember(&2, place.own(vec![lost("one".to_owned())]));
+    assert!(matches!(own.hold(&1, 0), Hold::Wait(_)));
+    assert!(matches!(own.hold(&2, 0), Hold::Wait(_)));
+    sleep(Duration::from_secs(3)).await;
+    let log = fake.log();
+    let asked: Vec<_> = log
+        .iter()
+        .filter(|line| line.contains("/secrets/"))
+        .collect();
+    let place = asked.iter().position(|line| line.ends_with("/secrets/one"));
+    assert_eq!(place, Some(8), "{asked:?}");
+    running.end().await;
 }

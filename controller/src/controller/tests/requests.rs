@@ -1,4 +1,4 @@
-//! What objects and their changes request, and in which order.
+//! Requests of objects and their changes, and their order.
 
 use super::*;
 
@@ -15,7 +15,7 @@ async fn an_optional_kind_is_attached_when_it_appears() {
         .complete(done(&seen));
     let running = start(&fake, [controller.unwrap()]).await;
     eventually("it starts without", || *seen.lock() == ["ns/a"]).await;
-    let health = running.manager.health().runnables().remove(1);
+    let health = running.manager.runnables().remove(1);
     assert_eq!(health.state, State::Running);
     assert!(health.unavailable[0].optional && health.unavailable[0].cause == "not found");
     let failures = running.manager.health().ready().failures();
@@ -23,11 +23,7 @@ async fn an_optional_kind_is_attached_when_it_appears() {
     fake.no_hook();
     eventually("it is attached", || seen.lock().len() == 2).await;
     assert_eq!(seen.lock()[1], "ns/s");
-    assert!(
-        running.manager.health().runnables()[1]
-            .unavailable
-            .is_empty()
-    );
+    assert!(running.manager.runnables()[1].unavailable.is_empty());
     running.end().await;
 }
 
@@ -75,7 +71,6 @@ async fn no_reconcile_before_every_handler_has_seen_its_first_list() {
     );
     let states: Vec<(String, State)> = running
         .manager
-        .health()
         .runnables()
         .into_iter()
         .map(|health| (health.name, health.state))
@@ -121,6 +116,45 @@ async fn what_is_no_news_waits_behind_changes() {
         ["ns/urgent", "ns/a", "ns/b", "ns/c", "ns/idle"]
     );
     assert_eq!(*priorities.lock(), [0, -100, -100, -100, -101]);
+    running.end().await;
+}
+
+/// Requests objects, the one of this name before the others.
+struct First(&'static str);
+
+impl handler::Handler<ConfigMap> for First {
+    fn requests(&self, event: &crate::Event<ConfigMap>, request: &mut dyn FnMut(Request)) {
+        handler::for_object().requests(event, request);
+    }
+
+    fn priority(&self, event: &crate::Event<ConfigMap>) -> Option<i32> {
+        let name = event.object().and_then(|map| map.metadata.name.as_deref());
+        if name == Some(self.0) {
+            return Some(7);
+        }
+        handler::Handler::<ConfigMap>::priority(&handler::for_object(), event)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_says_what_goes_first() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    for name in ["a", "b", "urgent"] {
+        fake.put(&path(name), map("1"));
+    }
+    let priorities: Arc<Mutex<Vec<i32>>> = Arc::default();
+    let noted = Arc::clone(&priorities);
+    let reconciler = noting(&seen, move |ctx, _| {
+        noted.lock().push(ctx.priority());
+        Ok(Outcome::done())
+    });
+    let controller = Controller::builder("test")
+        .watches::<ConfigMap>(First("urgent"))
+        .complete(reconciler);
+    let running = start(&fake, [controller.unwrap()]).await;
+    eventually("all", || seen.lock().len() == 3).await;
+    assert_eq!(*seen.lock(), ["ns/urgent", "ns/a", "ns/b"]);
+    assert_eq!(*priorities.lock(), [7, -100, -100]);
     running.end().await;
 }
 

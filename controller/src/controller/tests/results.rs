@@ -1,4 +1,4 @@
-//! What a reconcile comes to.
+//! Results of a reconcile: retries, panics, logs.
 
 use super::*;
 use crate::fake::Lines;
@@ -187,14 +187,14 @@ async fn every_line_of_a_reconcile_bears_its_id_and_key() {
         let found = text.lines().filter(|line| line.contains(&marks)).count();
         assert_eq!(found, 2, "{text}");
     }
-    let said = text
+    let logged = text
         .lines()
         .filter(|line| line.contains("said by the"))
         .count();
-    assert_eq!(said, 4, "and no such line without");
+    assert_eq!(logged, 4, "and no such line without");
 }
 
-/// When a key is tried that fails with `error` for so long, and when it has succeeded.
+/// The times of the tries of a key that fails with `error` for so long, and of its success.
 async fn tries(
     failing: Duration,
     error: fn(Duration) -> reconcile::Error,
@@ -245,7 +245,7 @@ async fn a_key_waits_a_minute_at_most_after_an_outage_and_a_thousand_seconds_aft
     assert_eq!(longest(&times), 60);
     let (times, _) = tries(two_hours, |_| reconcile::Error::message("wrong")).await;
     assert_eq!(longest(&times), 1000);
-    // What fails after an outage begins with short pauses.
+    // A failure after an outage begins with short pauses.
     let (times, last) = tries(two_hours, |at| {
         if at.as_secs() < 7100 {
             return reconcile::Error::outage("down");

@@ -1,4 +1,4 @@
-//! Sources that fail: what a controller says of them, and that it goes on.
+//! Sources that fail: the controller reports them and goes on.
 
 use std::convert::Infallible;
 
@@ -7,6 +7,7 @@ use futures::stream::{self, StreamExt};
 use super::*;
 use crate::controller::run::pump;
 use crate::controller::watching::Watching;
+use crate::fake::Managed as _;
 use crate::source::{Source, Wanted};
 
 fn asked(name: &str) -> Request {
@@ -38,7 +39,7 @@ fn shown(source: &str, cause: &str) -> String {
 async fn a_stream_that_ends_or_panics_is_named_and_the_controller_goes_on() {
     let named = |name: &'static str| stream::iter([asked(name)]);
     let panics = named("b").chain(stream::once(async { panic!("out of order") }));
-    // What was sent before its sender went still comes.
+    // Requests sent before the sender was dropped still arrive.
     let (sender, closed) = source::channel::<Request>(1);
     sender.try_send(asked("b")).unwrap();
     drop(sender);
@@ -101,7 +102,7 @@ async fn a_source_that_does_not_start_is_tried_again_and_no_worker_starts_before
     let running = with(&fake, &seen, source.named("feed")).await;
     sleep(Duration::from_secs(600)).await;
     assert!(seen.lock().is_empty());
-    let state = running.manager.health().runnables().remove(1).state;
+    let state = running.manager.runnables().remove(1).state;
     assert_eq!(state, State::Syncing);
     assert_eq!(
         why(&running),
@@ -174,7 +175,7 @@ async fn a_stream_that_always_has_more_leaves_time_to_the_workers() {
         .watches_source(stream::repeat(asked("b")))
         .complete(done(&seen));
     let running = start(&fake, [controller.unwrap()]).await;
-    // Time stands still as long as somebody has something to do.
+    // Paused time does not advance while a task is ready.
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
@@ -182,7 +183,7 @@ async fn a_stream_that_always_has_more_leaves_time_to_the_workers() {
     running.run.abort();
 }
 
-/// A controller of `lease` that stands by, whatever it reads.
+/// A standby controller with a source; with a lease of its own if `own`.
 async fn standing_by(
     fake: &Fake,
     seen: &Seen,
@@ -303,7 +304,7 @@ async fn a_controller_that_lost_its_lease_drops_what_can_be_started_again_and_ke
     assert_eq!(sender.try_send(asked("e")), Err(source::SendError::Full));
     assert_eq!((depth(&running), seen.lock().len()), (0.0, 1));
     assert_eq!(subscribed.strong_count(), 1, "it is not subscribed");
-    assert_eq!(why(&running), "", "and that is no fault");
+    assert_eq!(why(&running), "", "and that is not a fault");
     eventually_within(Duration::from_secs(120), "it leads again", || {
         seen.lock().len() == 5
     })
@@ -363,7 +364,8 @@ async fn sources_that_have_finished_are_forgotten() {
     let running = start(&fake, []).await;
     let queue = reeve_workqueue::Queue::new();
     let caches = running.manager.caches().clone();
-    let watching = Watching::<Request>::new("test", queue.clone(), caches, Arc::new([]));
+    let panics = prometheus_client::metrics::counter::Counter::default();
+    let watching = Watching::<Request>::new("test", queue.clone(), caches, Arc::new([]), panics);
     let watching = Arc::new(watching);
     let pumped = Arc::clone(&watching);
     let pumping = tokio::spawn(async move {

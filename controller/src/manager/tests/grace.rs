@@ -1,5 +1,6 @@
-//! What hangs at a stop costs nobody else: each group has its own part of the grace period.
+//! A group that hangs at a stop costs no other group time: each has its own part of the grace period.
 
+use crate::fake::Managed as _;
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 
 use super::*;
@@ -26,7 +27,7 @@ impl Drop for LastWords {
     }
 }
 
-/// A reconcile that takes `takes`, whatever it is told.
+/// A reconcile that takes `takes` and ignores a stop.
 fn taking(takes: Duration) -> impl reconcile::Reconciler {
     reconcile::function(move |ctx: Context, _: Request| async move {
         let _last = LastWords(ctx.events().clone());
@@ -100,7 +101,7 @@ async fn the_lease_of_a_controller_has_its_time_to_be_released() {
     ] {
         let fake = Fake::default();
         fake.put("/api/v1/namespaces/ns/configmaps/a", serde_json::json!({}));
-        // What is sent is not answered, and may land until the lease of another may begin.
+        // Sent writes are not answered, and may land until the lease of another replica may begin.
         fake.hook(|method, path| {
             let sent = *method == http::Method::PATCH && path.contains("configmaps");
             sent.then_some(Fate::Hang)

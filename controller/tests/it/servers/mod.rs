@@ -1,7 +1,7 @@
 //! The servers of a manager: who is let in, and what they see.
 
+#[path = "../../../../serve/tests/it/client.rs"]
 mod client;
-mod floods;
 mod tls;
 
 use std::net::SocketAddr;

@@ -1,11 +1,16 @@
 mod model;
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fifo::{Deletion, Delta};
+use crate::event::Event;
+use crate::fifo::{Deletion, Delta, Snapshot};
+use crate::object::Stored;
 use crate::sample::{cases, map, text, told};
+use reeve_client::ObjectKey;
 
 fn events(change: Change<ConfigMap>) -> Vec<String> {
     match change {

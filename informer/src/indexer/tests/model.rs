@@ -1,11 +1,15 @@
 //! The store beside the simplest thing that could be meant: a sorted map.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kube_core::{Expression, Selector};
 
 use super::*;
+use crate::fifo::Snapshot;
+use crate::object::Stored;
 use crate::sample::cases;
+use reeve_client::ObjectKey;
 
 /// `(namespace, name)` and `(version, label)`.
 type Model = BTreeMap<(Option<String>, String), (u64, Option<String>)>;

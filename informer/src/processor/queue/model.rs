@@ -4,14 +4,18 @@
 //! everything by looking through all of it. It shares no line with the queue nor with its merge table.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
 
 use super::*;
 use crate::event::UpdateReason::{Changed, Relist, Resync};
-use crate::processor::{EventHandler, Filtered};
+use crate::event::{Event, UpdateReason};
+use crate::object::Stored;
+use crate::processor::{EventHandler, Filtered, Policy};
 use crate::sample::{cases, map, text, told};
+use reeve_client::ObjectKey;
 
 type Object = Arc<ConfigMap>;
 

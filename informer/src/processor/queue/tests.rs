@@ -1,11 +1,16 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::event::Event;
 use crate::event::UpdateReason::{Changed, Relist, Resync};
+use crate::object::Stored;
+use crate::processor::Policy;
 use crate::sample::{added, cases, deleted, initial, map, text, told, updated};
+use reeve_client::ObjectKey;
 
 fn drain(queue: &mut EventQueue<ConfigMap>) -> Vec<String> {
     std::iter::from_fn(|| queue.pop())

@@ -1,7 +1,7 @@
 //! Random sequences of every operation, under virtual time, against a reference implementation.
 //!
-//! Workers wait in `get` with wakers of the test's own, and are polled only when they were woken: a
-//! lost wake-up shows as an item that the reference hands out and the queue does not.
+//! Workers wait in `get` with wakers of the test, and are polled only after a wake-up: a lost wake-up
+//! shows as an item that the reference hands out and the queue does not.
 //!
 //! The number of sequences is `PROPTEST_CASES`, by default 5,000.
 
@@ -28,9 +28,9 @@ use reference::{
 enum Op {
     Add(u8, Add),
     AddAll(Vec<u8>, Add),
-    /// A worker begins to wait, for so many items.
+    /// A worker begins to wait, for this many items.
     Get(usize),
-    /// A waiting worker goes away.
+    /// A waiting worker leaves.
     Abandon(usize),
     Settle(usize, Outcome),
     Cancel(u8),
@@ -109,7 +109,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// An operation, and whether workers get to run after it. If not, woken ones may go away unseen.
+/// An operation, and whether workers run after it. If not, woken ones may leave unseen.
 type Step = (Op, bool);
 
 fn config() -> impl Strategy<Value = Config> {
@@ -162,7 +162,7 @@ impl Wake for Flag {
     }
 }
 
-/// A future that is polled when it was woken, and only then.
+/// A future that is polled after a wake-up, and only then.
 struct Woken<'a, R> {
     future: Pin<Box<dyn Future<Output = R> + 'a>>,
     flag: Arc<Flag>,
@@ -188,7 +188,7 @@ struct Bench<'a> {
     queue: &'a Queue<u8>,
     config: Config,
     reference: Reference,
-    /// Who waits, and for how many items.
+    /// The waiting workers, and the number of items each waits for.
     workers: Vec<(usize, Woken<'a, Vec<Item<u8>>>)>,
     drain: Option<Draining<'a>>,
     items: Vec<Item<u8>>,
@@ -198,7 +198,7 @@ struct Bench<'a> {
 struct Draining<'a> {
     future: Woken<'a, Left<u8>>,
     deadline: Option<u64>,
-    /// How many items were dropped when it began.
+    /// Number of items that were dropped when it began.
     dropped: usize,
 }
 
@@ -346,7 +346,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Lets woken workers run, and compares everything that can be seen.
+    /// Runs woken workers, and compares everything that is visible.
     fn check(&mut self) {
         loop {
             let mut progress = self.poll_drain();
@@ -390,9 +390,9 @@ impl<'a> Bench<'a> {
             let error = item.last_error.as_ref().map(ToString::to_string);
             assert_eq!(error, self.reference.error(item.item), "last error");
         }
-        let told: BTreeSet<u8> = snapshot.items.iter().map(|item| item.item).collect();
+        let keys: BTreeSet<u8> = snapshot.items.iter().map(|item| item.item).collect();
         if !self.config.keep_timers {
-            assert_eq!(told.len(), snapshot.items.len(), "each item once");
+            assert_eq!(keys.len(), snapshot.items.len(), "each item once");
         }
     }
 

@@ -14,13 +14,13 @@ pub(crate) const MAX_WAIT: u64 = 30;
 pub(crate) enum Limit {
     /// Exponential back-off alone.
     Exponential,
-    /// And a token bucket.
+    /// With a token bucket.
     Bucket,
-    /// And the whole cut at [`MAX_WAIT`].
+    /// All of it cut at [`MAX_WAIT`].
     MaxWait,
 }
 
-/// How the queue is built. Times are milliseconds.
+/// Configuration of the queue. Times are milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Config {
     pub(crate) limit: Limit,
@@ -31,18 +31,18 @@ pub(crate) struct Config {
     pub(crate) expiry: u64,
 }
 
-/// Whose a key is, and how many items that one has a turn.
+/// The tenant of a key, and its weight.
 pub(crate) fn tenant(key: u8) -> (u8, u32) {
     (key % 2, u32::from(key % 2) + 1)
 }
 
-/// What an add asks for.
+/// The request of an add.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wish {
     pub(crate) after: Option<u64>,
     pub(crate) limited: bool,
     pub(crate) debounce: Option<(u64, u64)>,
-    /// What the server asked for.
+    /// The minimum delay of the server.
     pub(crate) least: u64,
     pub(crate) priority: i32,
     pub(crate) reasons: BTreeSet<&'static str>,
@@ -51,12 +51,12 @@ pub(crate) struct Wish {
 #[derive(Clone, Debug, Default)]
 struct Key {
     wanted: Option<Wanted>,
-    /// Where timers are kept: what is wanted later, apart from what is wanted now.
+    /// With kept timers: the delayed adds, apart from the immediate ones.
     delayed: Option<Wanted>,
     running: bool,
     failures: u32,
     error: Option<String>,
-    /// Since when it is known for its failures only.
+    /// Since when the key has been kept for its failures only.
     recorded: Option<u64>,
     handed_out: Option<u64>,
 }
@@ -70,28 +70,28 @@ struct Wanted {
 
 #[derive(Clone, Debug)]
 enum Stage {
-    /// The number gives the order among equals; it means nothing while the key runs.
+    /// The number orders equal items; it has no meaning while the key runs.
     Ready { order: u64, since: u64 },
     Later {
         wait: Wait,
-        /// Its place in line.
+        /// Position in the token queue.
         in_line: Option<u64>,
-        /// The order among timers of one time.
+        /// Order among timers of the same time.
         order: u64,
     },
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Wait {
-    /// Ready then, without a token.
+    /// Ready at this time, without a token.
     at: Option<u64>,
-    /// In line from then on.
+    /// In the token queue from this time on.
     join: Option<u64>,
-    /// Ready then if no such add comes before, and the latest that can be.
+    /// Ready at this time if no such add comes before, and the latest such time.
     quiet: Option<(u64, u64)>,
 }
 
-/// What is handed out.
+/// An item that is handed out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Handed {
     pub(crate) key: u8,
@@ -113,13 +113,13 @@ pub(crate) struct Reference {
     config: Config,
     pub(crate) now: u64,
     keys: BTreeMap<u8, Key>,
-    /// How many milliseconds of refill the bucket holds.
+    /// Milliseconds of refill in the bucket.
     bucket: u64,
     count: u64,
     pub(crate) shutdown: Shutdown,
     stopped: bool,
     pub(crate) refused: u64,
-    /// Of each priority: who has ready items, in the order of their turns, and what is left of each turn.
+    /// For each priority: the tenants with ready items, in the order of their turns, and the rest of each turn.
     turns: BTreeMap<Reverse<i32>, Vec<(u8, u32)>>,
     /// The last hand-out went past an overdue item.
     owed: bool,
@@ -185,7 +185,7 @@ impl Reference {
         self.remember(key);
     }
 
-    /// What the wish has to wait for; `None`: nothing. The failure is counted already.
+    /// The times the request waits for; `None`: none. The failure is counted already.
     fn wait(&mut self, key: u8, wish: &Wish) -> Option<Wait> {
         let now = self.now;
         let mut wait = Wait {
@@ -307,7 +307,7 @@ impl Reference {
         self.settle_time();
     }
 
-    /// Time passes.
+    /// Advances time.
     pub(crate) fn advance(&mut self, milliseconds: u64) {
         for _ in 0..milliseconds {
             self.now += 1;
@@ -330,7 +330,7 @@ impl Reference {
         })
     }
 
-    /// What happens by itself in this millisecond.
+    /// Applies the timers and tokens of this millisecond.
     fn settle_time(&mut self) {
         loop {
             let in_line = self
@@ -386,7 +386,7 @@ impl Reference {
         }
     }
 
-    /// What waits has come.
+    /// The wait of a key has ended.
     fn due(&mut self, key: u8) {
         if !self.config.keep_timers {
             self.ready(key);
@@ -420,7 +420,7 @@ impl Reference {
         }
     }
 
-    /// Its tenant has a turn among those of its priority, if it had none yet.
+    /// Adds its tenant to the turns of its priority, if it is not there.
     fn enter_class(&mut self, key: u8) {
         let (tenant, weight) = self.tenant(key);
         let Some(wanted) = &self.keys[&key].wanted else {
@@ -432,7 +432,7 @@ impl Reference {
         }
     }
 
-    /// Its tenant has no turn any more if it has no other item.
+    /// Removes its tenant from the turns if it has no other item.
     fn leave_class(&mut self, key: u8, priority: i32) {
         let (tenant, _) = self.tenant(key);
         let mut others = self.queued();
@@ -517,7 +517,7 @@ impl Reference {
         }
     }
 
-    /// Whether a key is known for its failures only is settled after each operation.
+    /// Called after each operation: determines whether a key is kept for its failures only.
     fn remember(&mut self, key: u8) {
         let now = self.now;
         let known = self.key(key);
@@ -640,7 +640,7 @@ impl Reference {
         self.key(key).error.clone()
     }
 
-    /// Returns how many items were dropped.
+    /// Returns the number of dropped items.
     pub(crate) fn shut_down(&mut self, how: Shutdown) -> usize {
         self.shutdown = how;
         if how == Shutdown::Delayed {
@@ -664,7 +664,7 @@ impl Reference {
         dropped
     }
 
-    /// Hands out nothing any more.
+    /// Stops handing out items.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
     }
@@ -678,7 +678,7 @@ impl Reference {
         dirty.count()
     }
 
-    /// `get` would say that nothing comes any more.
+    /// Whether `get` would return `None`.
     pub(crate) fn closed(&self) -> bool {
         match self.shutdown {
             _ if self.stopped => true,
@@ -698,7 +698,7 @@ impl Reference {
         }
     }
 
-    /// Waiting or in line, ready, in flight.
+    /// Waiting, ready, in flight.
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
         let running = self.keys.values().filter(|known| known.running);
         (self.later().count(), self.len(), running.count())

@@ -1,0 +1,188 @@
+//! Authentication, the user of a request: bearer tokens, service-account tokens, impersonation, anonymous.
+//!
+//! An [`Authenticator`] is made once from a [`Settings`]. For each request the HTTP layer calls
+//! `Authenticator::authenticate` with the headers, then `Impersonation::of` with the same headers and
+//! `Impersonation::apply` with the policy. Without any setting every user is the administrator, which suits a server
+//! on loopback.
+//!
+//! ```
+//! use reeve_apiserver::authn::{Anonymous, Authenticator, Settings};
+//! use reeve_apiserver::rbac::User;
+//!
+//! let settings = Settings::new(b"a key of this server".to_vec())
+//!     .anonymous(Anonymous::Unprivileged)
+//!     .token("s3cret", User::new("jane", ["developers"]));
+//! let authenticator = Authenticator::new(settings);
+//! let now = "2026-01-01T00:00:00Z".parse().unwrap();
+//! let user = authenticator.authenticate_bearer("s3cret", now, &|_, _| None).unwrap().user;
+//! assert_eq!(user.groups, ["developers", "system:authenticated"]);
+//! assert!(authenticator.authenticate_bearer("wrong", now, &|_, _| None).is_err());
+//! ```
+
+mod impersonation;
+mod token;
+
+use std::collections::BTreeMap;
+
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use jiff::Timestamp;
+
+pub(crate) use impersonation::Impersonation;
+pub use token::{API_AUDIENCE, BoundObject, TokenError, TokenSpec};
+
+use crate::rbac::{AUTHENTICATED, User};
+use crate::status::Status;
+use token::Signer;
+
+/// Returns the uid of the live ServiceAccount `name` in `namespace`; `None` when there is none.
+pub type AccountLookup<'a> = &'a dyn Fn(&str, &str) -> Option<String>;
+
+/// The user of a request without credentials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Anonymous {
+    /// The administrator: everything is allowed. The default.
+    #[default]
+    Admin,
+    /// `system:anonymous`, with the rights of the group `system:unauthenticated`.
+    Unprivileged,
+    /// 401.
+    Refused,
+}
+
+/// The ways to authenticate a user.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Settings {
+    key: Vec<u8>,
+    anonymous: Anonymous,
+    tokens: BTreeMap<String, User>,
+}
+
+/// Finds the user of a request.
+#[derive(Debug)]
+pub struct Authenticator {
+    anonymous: Anonymous,
+    tokens: BTreeMap<String, User>,
+    signer: Signer,
+}
+
+/// The user of a token, and its audiences.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authenticated {
+    /// The user, in `system:authenticated`.
+    pub user: User,
+    /// The token's audiences.
+    pub audiences: Vec<String>,
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// Every user is the administrator; `key` signs service-account tokens. It should be 32 random bytes and survive a
+    /// restart of the server, or its tokens become invalid.
+    pub fn new(key: Vec<u8>) -> Self {
+        Self {
+            key,
+            anonymous: Anonymous::default(),
+            tokens: BTreeMap::new(),
+        }
+    }
+
+    /// Sets the user of a request without credentials. Default: the administrator.
+    pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
+        self.anonymous = anonymous;
+        self
+    }
+
+    /// Requests with the bearer token `token` act as `user`.
+    pub fn token(mut self, token: impl Into<String>, user: User) -> Self {
+        self.tokens.insert(token.into(), user);
+        self
+    }
+}
+
+// === impl Authenticator ===
+
+impl Authenticator {
+    /// An authenticator with these settings.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            anonymous: settings.anonymous,
+            tokens: settings.tokens,
+            signer: Signer::new(&settings.key),
+        }
+    }
+
+    /// The user of a request with these headers, before impersonation.
+    ///
+    /// As in the real server an `Authorization` header that is not `Bearer …` counts as missing.
+    ///
+    /// # Errors
+    /// 401 for a wrong token, and for none where anonymous requests are refused.
+    pub(crate) fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        now: Timestamp,
+        accounts: AccountLookup<'_>,
+    ) -> Result<User, Status> {
+        let bearer = headers
+            .get(AUTHORIZATION)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.trim().split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .map(|(_, token)| token.trim())
+            .filter(|token| !token.is_empty());
+        let Some(token) = bearer else {
+            return match self.anonymous {
+                Anonymous::Admin => Ok(User::admin()),
+                Anonymous::Unprivileged => Ok(User::anonymous()),
+                Anonymous::Refused => Err(Status::unauthorized()),
+            };
+        };
+        match self.authenticate_bearer(token, now, accounts) {
+            Ok(authenticated)
+                if authenticated
+                    .audiences
+                    .iter()
+                    .any(|one| one == API_AUDIENCE) =>
+            {
+                Ok(authenticated.user)
+            }
+            _ => Err(Status::unauthorized()),
+        }
+    }
+
+    /// The owner of `token`, for any audience.
+    ///
+    /// # Errors
+    /// The reason why the token is invalid.
+    pub fn authenticate_bearer(
+        &self,
+        token: &str,
+        now: Timestamp,
+        accounts: AccountLookup<'_>,
+    ) -> Result<Authenticated, TokenError> {
+        if let Some(user) = self.tokens.get(token) {
+            let mut user = user.clone();
+            if !user.is_in(AUTHENTICATED) {
+                user.groups.push(AUTHENTICATED.to_owned());
+            }
+            return Ok(Authenticated {
+                user,
+                audiences: vec![API_AUDIENCE.to_owned()],
+            });
+        }
+        self.signer.verify(token, now, accounts)
+    }
+
+    /// A signed service-account token of this server.
+    #[must_use]
+    pub fn sign(&self, spec: &TokenSpec) -> String {
+        self.signer.sign(spec)
+    }
+}
+
+#[cfg(test)]
+mod tests;

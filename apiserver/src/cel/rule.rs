@@ -1,0 +1,99 @@
+//! One compiled rule.
+
+use kube_cel::cel::Program;
+use serde_json::Value;
+
+use super::compile::{compile_then, depth};
+use super::meter::Metered;
+use crate::field::ErrorKind;
+
+/// Expressions deeper than this are evaluated on the deep stack: in a debug build a level uses some 40 KiB.
+const DEEP: usize = 16;
+
+/// One compiled rule.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    pub(super) text: String,
+    pub(super) message: Option<String>,
+    pub(super) message_expression: Option<(String, Metered)>,
+    pub(super) kind: ErrorKind,
+    pub(super) field_path: Option<String>,
+    pub(super) optional_old_self: bool,
+    /// It uses `oldSelf`: without an old value it is skipped.
+    pub(super) transition: bool,
+    /// It needs more stack than an ordinary thread has.
+    pub(super) deep: bool,
+    pub(super) program: Result<Metered, String>,
+}
+
+/// The kept parts of a compiled expression.
+struct Compiled {
+    metered: Metered,
+    names_old_self: bool,
+    depth: usize,
+}
+
+// === impl Rule ===
+
+impl Rule {
+    /// Compiles one entry of `x-kubernetes-validations`. A rule that does not compile fails each time
+    /// it is evaluated; [`compile_error`](super::compile_error) finds it when the CRD is written.
+    pub(crate) fn compile(source: &Value) -> Self {
+        let text = |name: &str| {
+            source[name]
+                .as_str()
+                .map(str::to_owned)
+                .filter(|text| !text.is_empty())
+        };
+        let rule = text("rule").unwrap_or_default();
+        let program = compile_then(&rule, Compiled::new);
+        let message_expression = text("messageExpression")
+            .and_then(|text| Some((compile_then(&text, Compiled::new).ok()?, text)));
+        let message_depth = message_expression
+            .as_ref()
+            .map_or(0, |(compiled, _)| compiled.depth);
+        let depth = program.as_ref().map_or(0, |compiled| compiled.depth);
+        Self {
+            deep: depth.max(message_depth) > DEEP,
+            message: text("message").map(|message| message.trim().to_owned()),
+            message_expression: message_expression.map(|(compiled, text)| (text, compiled.metered)),
+            kind: match source["reason"].as_str() {
+                Some("FieldValueForbidden") => ErrorKind::Forbidden,
+                Some("FieldValueRequired") => ErrorKind::Required,
+                Some("FieldValueDuplicate") => ErrorKind::Duplicate,
+                _ => ErrorKind::Invalid,
+            },
+            field_path: text("fieldPath"),
+            optional_old_self: source["optionalOldSelf"] == true,
+            transition: program
+                .as_ref()
+                .is_ok_and(|compiled| compiled.names_old_self),
+            program: program.map(|compiled| compiled.metered),
+            text: rule,
+        }
+    }
+
+    pub(super) fn message(&self) -> String {
+        self.message
+            .clone()
+            .unwrap_or_else(|| format!("failed rule: {}", self.text.trim()))
+    }
+
+    /// The name of the rule in messages.
+    pub(super) fn name(&self) -> &str {
+        self.message.as_deref().unwrap_or_else(|| self.text.trim())
+    }
+}
+
+// === impl Compiled ===
+
+impl Compiled {
+    fn new(program: Program) -> Self {
+        let metered = Metered::new(program.expression());
+        Self {
+            names_old_self: program.references().has_variable("oldSelf"),
+            depth: depth(metered.expression()),
+            metered,
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The definitions that are served.
+
+use std::collections::HashMap;
+
+use parking_lot::{Mutex, MutexGuard};
+
+/// The definitions that are served: the uid of each by its name.
+///
+/// The lock covers a definition's status, its resources in the registry and its table, so that the last of several
+/// writers leaves the state of the last write.
+#[derive(Debug, Default)]
+pub(crate) struct Installed(Mutex<HashMap<String, String>>);
+
+// === impl Installed ===
+
+impl Installed {
+    /// Excludes other changes of what is served until the guard is dropped.
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        self.0.lock()
+    }
+}

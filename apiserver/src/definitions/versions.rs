@@ -1,0 +1,188 @@
+//! The versions of a definition as resources, and the conversion between them.
+//!
+//! Objects are stored in the form of the storage version: fields that only another version has are pruned before. A
+//! read completes them with the storage version's defaults, and prunes them to the version of the request.
+//! (apiextensions-apiserver: `crdConversionRESTOptionsGetter`.)
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::core::Core;
+use crate::meta;
+use crate::resource::{ALL_VERBS, Generation, ResourceInfo, Scale, SelectableField, StatusUpdate};
+use crate::schema::ObjectSchema;
+use crate::table::custom_columns;
+
+fn is_served(version: &Value) -> bool {
+    version["served"] == Value::Bool(true)
+}
+
+fn is_storage(version: &Value) -> bool {
+    version["storage"] == Value::Bool(true)
+}
+
+fn schema(version: &Value) -> &Value {
+    &version["schema"]["openAPIV3Schema"]
+}
+
+fn is_same_form(one: &Value, other: &Value) -> bool {
+    schema(one) == schema(other)
+}
+
+fn compiled(version: &Value) -> Option<Arc<ObjectSchema>> {
+    let schema = version["schema"].get("openAPIV3Schema")?;
+    Some(Arc::new(ObjectSchema::custom(schema)))
+}
+
+/// Whether the definition wants a webhook to convert its objects, which this server does not call.
+pub(crate) fn wants_webhook(definition: &Value) -> bool {
+    definition["spec"]["conversion"]["strategy"] == "Webhook"
+}
+
+/// The warning in the answer to a write of a definition with a webhook.
+pub(crate) fn warning(definition: &Value) -> Option<String> {
+    let versions = definition["spec"]["versions"].as_array()?;
+    let stored = versions.iter().find(|version| is_storage(version))?;
+    let stored = stored["name"].as_str()?;
+    wants_webhook(definition).then(|| {
+        format!(
+            "spec.conversion.strategy: this server does not call conversion webhooks: requests for objects in other \
+             versions than {stored} fail with 500"
+        )
+    })
+}
+
+/// Sets up to which version stored objects may differ from the form of each version's schema, and up to which they
+/// would need the webhook.
+///
+/// Objects are pruned and completed on reads in other versions than the stored one, and if they are older than
+/// the schema.
+pub(super) fn note_conversions(core: &Core, definition: &Value, resources: &mut [ResourceInfo]) {
+    let now = core.store.revision();
+    let webhook = wants_webhook(definition);
+    let stored_in = definition["status"]["storedVersions"].as_array();
+    let moved = stored_in.is_some_and(|versions| versions.len() > 1);
+    for info in resources {
+        let served = core.registry.find(&info.group, &info.version, &info.plural);
+        let served = served.as_ref();
+        info.converted_up_to = match served {
+            _ if info.stored.is_some() => u64::MAX,
+            Some(served) if served.schema == info.schema => served.converted_up_to,
+            _ => now,
+        };
+        info.unconvertible_up_to = match served {
+            _ if !webhook => 0,
+            _ if !info.storage_version => u64::MAX,
+            // It was not the storage version before: older objects are in another version.
+            Some(served) if served.unconvertible_up_to == u64::MAX => now,
+            Some(served) => served.unconvertible_up_to,
+            None if moved => now,
+            None => 0,
+        };
+    }
+}
+
+/// The served versions of a definition, and its storage version.
+pub(super) fn resources(definition: &Value) -> Vec<ResourceInfo> {
+    let spec = &definition["spec"];
+    let names = &spec["names"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let texts = |value: &Value| -> Vec<String> {
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect()
+    };
+    let versions = spec["versions"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let stored = versions.iter().find(|version| is_storage(version));
+    versions
+        .iter()
+        .filter(|version| is_served(version) || is_storage(version))
+        .map(|version| {
+            let subresources = &version["subresources"];
+            ResourceInfo {
+                group: text(&spec["group"]),
+                version: text(&version["name"]),
+                kind: text(&names["kind"]),
+                list_kind: names["listKind"]
+                    .as_str()
+                    .map_or_else(|| format!("{}List", text(&names["kind"])), str::to_owned),
+                plural: text(&names["plural"]),
+                singular: names["singular"]
+                    .as_str()
+                    .map_or_else(|| text(&names["kind"]).to_lowercase(), str::to_owned),
+                short_names: texts(&names["shortNames"]),
+                categories: texts(&names["categories"]),
+                namespaced: spec["scope"] == "Namespaced",
+                verbs: ALL_VERBS,
+                status: subresources.get("status").is_some(),
+                scale: subresources.get("scale").map(|scale| Scale {
+                    spec_replicas: text(&scale["specReplicasPath"]),
+                    status_replicas: text(&scale["statusReplicasPath"]),
+                    label_selector: scale["labelSelectorPath"].as_str().map(str::to_owned),
+                }),
+                status_update: StatusUpdate::StatusOnly,
+                generation: Generation::OutsideMetadata,
+                unconditional_update: false,
+                orphans_by_default: false,
+                create_on_update: false,
+                delete_returns_object: false,
+                columns: custom_columns(version),
+                selectable_fields: version["selectableFields"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .map(|field| SelectableField {
+                        name: text(&field["jsonPath"]).trim_start_matches('.').to_owned(),
+                        extract: None,
+                    })
+                    .collect(),
+                schema: version["schema"]
+                    .get("openAPIV3Schema")
+                    .map(|schema| Arc::new(schema.clone())),
+                structural: compiled(version),
+                storage_version: is_storage(version),
+                stored: stored
+                    .filter(|stored| !is_same_form(version, stored))
+                    .and_then(compiled),
+                converted_up_to: 0,
+                unconvertible_up_to: 0,
+                served: is_served(version),
+                deprecation: (version["deprecated"] == Value::Bool(true))
+                    .then(|| deprecation(spec, version)),
+                custom: true,
+                storage: meta::text(definition, "name").to_owned(),
+            }
+        })
+        .collect()
+}
+
+/// The warning of a deprecated version: its own text, or one that names a version that is not.
+fn deprecation(spec: &Value, version: &Value) -> String {
+    if let Some(text) = version["deprecationWarning"].as_str() {
+        return text.to_owned();
+    }
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (group, kind) = (text(&spec["group"]), text(&spec["names"]["kind"]));
+    let better = spec["versions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|other| {
+            other["served"] == Value::Bool(true) && other["deprecated"] != Value::Bool(true)
+        })
+        .map(|other| text(&other["name"]))
+        .max_by_key(|name| crate::registry::version_rank(name));
+    let mut warning = format!("{group}/{} {kind} is deprecated", text(&version["name"]));
+    if let Some(better) = better {
+        warning.push_str(&format!("; use {group}/{better} {kind}"));
+    }
+    warning
+}

@@ -1,0 +1,26 @@
+//! Working off the chores that writes leave in the store.
+
+use crate::core::Core;
+use crate::store::Chore;
+
+/// Works off `chores` with `act`; returns `false` if the disk refused a write.
+///
+/// A chore whose write was refused goes back to the store, and is worked off again later. Nothing is done after the
+/// store is closed.
+pub(super) fn work_off(core: &Core, chores: Vec<Chore>, act: impl Fn(&Core, Chore)) -> bool {
+    let mut all = true;
+    for chore in chores {
+        if core.store.is_closed() {
+            return true;
+        }
+        let failures = core.store.failures();
+        tracing::trace!(?chore, "lifecycle");
+        act(core, chore.clone());
+        // Each chore starts from what is stored, so it can be worked off twice.
+        if core.store.failures() != failures {
+            core.store.add_chore(chore);
+            all = false;
+        }
+    }
+    all
+}

@@ -1,0 +1,42 @@
+//! Requests that the server itself makes.
+
+use std::sync::Arc;
+
+use crate::core::Core;
+use crate::http::media::{Accepted, Encoding, Shape};
+use crate::http::query::Parameters;
+use crate::http::warnings::Warnings;
+use crate::rbac::User;
+use crate::request::{FieldValidation, Request};
+use crate::resource::ResourceInfo;
+use crate::store::Key;
+
+/// A request of the server itself for one object.
+pub(super) fn internal_request(core: &Core, info: &Arc<ResourceInfo>, key: &Key) -> Request {
+    // The request works on objects as they are stored: nothing is converted.
+    let info = match info.unconvertible_up_to {
+        0 => info.clone(),
+        _ => Arc::new(ResourceInfo {
+            unconvertible_up_to: 0,
+            ..ResourceInfo::clone(info)
+        }),
+    };
+    Request {
+        info,
+        namespace: key.namespace().to_owned(),
+        name: key.name().to_owned(),
+        subresource: String::new(),
+        query: Parameters::default(),
+        accepted: Accepted {
+            encoding: Encoding::Json,
+            shape: Shape::Whole,
+        },
+        user: User::admin(),
+        agent: "reeve-apiserver".to_owned(),
+        now: core.clock.now(),
+        dry_run: false,
+        validation: FieldValidation::Ignore,
+        warnings: Warnings::default(),
+        stale: None,
+    }
+}

@@ -1,0 +1,68 @@
+//! OpenAPI documents, kept while the resources that they describe stay the same.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+
+use super::document::{base_path, document, hash};
+use crate::registry::{Served, Version};
+
+/// OpenAPI documents by path, each cached until a resource of its group and version changes.
+#[derive(Debug, Default)]
+pub(crate) struct OpenApiCache(Mutex<HashMap<String, Document>>);
+
+/// The OpenAPI document of a group and version.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    of: Version,
+    pub(crate) content: Bytes,
+    hash: String,
+}
+
+// === impl OpenApiCache ===
+
+impl OpenApiCache {
+    /// The document of a group and version.
+    pub(crate) fn document(&self, group: &str, version: &Version) -> Document {
+        let path = base_path(group, &version.name);
+        if let Some(cached) = self.0.lock().get(&path)
+            && same(&cached.of, version)
+        {
+            return cached.clone();
+        }
+        let value = document(group, version);
+        let document = Document {
+            of: version.clone(),
+            content: Bytes::from(value.to_string().into_bytes()),
+            hash: hash(&value),
+        };
+        self.0.lock().insert(path, document.clone());
+        document
+    }
+
+    /// The path of the document of each group and version, with a hash that changes with it.
+    pub(crate) fn index(&self, served: &Served) -> Value {
+        let mut paths = Map::new();
+        for group in &served.groups {
+            for version in &group.versions {
+                let path = base_path(&group.name, &version.name);
+                let hash = self.document(&group.name, version).hash;
+                let url = format!("/openapi/v3/{path}?hash={hash}");
+                paths.insert(path, json!({"serverRelativeURL": url}));
+            }
+        }
+        json!({"paths": paths})
+    }
+}
+
+fn same(one: &Version, other: &Version) -> bool {
+    one.resources.len() == other.resources.len()
+        && one
+            .resources
+            .iter()
+            .zip(&other.resources)
+            .all(|((_, one), (_, other))| Arc::ptr_eq(one, other))
+}

@@ -1,0 +1,155 @@
+//! The schema of whole objects.
+
+use serde_json::Value;
+
+use super::node::Schema;
+use super::{fields, lists, prune, validate};
+use crate::cel;
+use crate::field::{Errors, Path};
+use crate::json_text::Node;
+
+/// The schema of whole objects of one version of one kind.
+#[derive(Debug)]
+pub(crate) struct ObjectSchema {
+    root: Schema,
+    origin: Origin,
+    has_rules: bool,
+}
+
+/// The origin of a schema: decides which of two decoders is imitated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// A CustomResourceDefinition: validation checks types (422).
+    Custom,
+    /// A Go type: decoding checks types (400); nothing else does.
+    BuiltIn,
+}
+
+// === impl ObjectSchema ===
+
+impl ObjectSchema {
+    /// The schema of a CRD version, from its `openAPIV3Schema`. Parts that a CRD may not have are ignored;
+    /// `crd::validate` refuses them before.
+    pub(crate) fn custom(open_api: &Value) -> Self {
+        Self::new(Schema::parse(open_api), Origin::Custom)
+    }
+
+    /// The schema of a built-in kind.
+    pub(crate) fn built_in(root: Schema) -> Self {
+        Self::new(root, Origin::BuiltIn)
+    }
+
+    fn new(mut root: Schema, origin: Origin) -> Self {
+        root.embedded = false;
+        let has_rules = root.any(&|schema| !schema.rules.is_empty());
+        Self {
+            root,
+            origin,
+            has_rules,
+        }
+    }
+
+    /// The schema of the object itself.
+    pub(crate) fn root(&self) -> &Schema {
+        &self.root
+    }
+
+    /// Why a body cannot be decoded, with the text of Go's decoder; it follows
+    /// `Foo in version "v1" cannot be handled as a Foo: ` with 400.
+    pub(crate) fn decode_error(&self, body: &Node) -> Option<String> {
+        match self.origin {
+            Origin::BuiltIn => fields::decode_error(&self.root, body),
+            Origin::Custom => fields::metadata_error(&self.root, body),
+        }
+    }
+
+    /// `unknown field "spec.x"` and `duplicate field "spec.y"`, in a real server's order.
+    ///
+    /// With `Warn` each is a warning; with `Strict` they are joined by `, ` after
+    /// `strict decoding error: ` with 400.
+    pub(crate) fn strict_errors(&self, body: &Node) -> Vec<String> {
+        match self.origin {
+            Origin::BuiltIn => fields::strict_errors_in_order(&self.root, body),
+            Origin::Custom => {
+                let mut found: Vec<String> = crate::json_text::duplicate_fields(body)
+                    .into_iter()
+                    .map(|path| format!("duplicate field \"{path}\""))
+                    .collect();
+                found.extend(self.unknown_fields(body));
+                found
+            }
+        }
+    }
+
+    /// The same for a value without a text, such as the result of a patch: only unknown fields.
+    pub(crate) fn strict_errors_of(&self, object: &Value) -> Vec<String> {
+        self.strict_errors(&Node::from_value(object))
+    }
+
+    fn unknown_fields(&self, body: &Node) -> Vec<String> {
+        fields::unknown_fields(&self.root, body)
+            .into_iter()
+            .map(|path| format!("unknown field \"{path}\""))
+            .collect()
+    }
+
+    /// Removes fields that the schema does not have.
+    pub(crate) fn prune(&self, object: &mut Value) {
+        prune::prune_object(&self.root, object);
+        if self.origin == Origin::BuiltIn {
+            prune::remove_nulls(&self.root, object);
+            prune::canonical_times(&self.root, object);
+            prune::canonical_quantities(&self.root, object, false);
+        } else {
+            prune::integral_numbers(object);
+        }
+    }
+
+    /// Sets defaults, and removes forbidden nulls.
+    pub(crate) fn default(&self, object: &mut Value) {
+        if self.origin == Origin::Custom {
+            prune::set_defaults(&self.root, object);
+            prune::remove_forbidden_nulls(&self.root, object);
+        }
+    }
+
+    /// Validates a pruned and defaulted object without its metadata, in a real server's order.
+    ///
+    /// With `old`, unchanged violations are tolerated (ratcheting) and transition rules
+    /// are evaluated.
+    ///
+    /// `before` and `between` are errors that were found elsewhere: of metadata, and of scale. They keep
+    /// their place in the order, and wrong types among them also keep rules from being evaluated.
+    /// Broken rules that are tolerated are added to `warnings`.
+    pub(crate) fn validate(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        before: Errors,
+        between: Errors,
+        warnings: &mut Vec<String>,
+    ) -> Errors {
+        let mut errors = before;
+        if self.origin == Origin::BuiltIn {
+            return errors;
+        }
+        errors.extend(validate::validate(&self.root, object, old));
+        errors.extend(lists::embedded_errors(&self.root, object));
+        let had_duplicates =
+            old.is_some_and(|old| !lists::duplicate_errors(&self.root, old).is_empty());
+        if !had_duplicates {
+            errors.extend(lists::duplicate_errors(&self.root, object));
+        }
+        errors.extend(between);
+        if self.has_rules {
+            if errors.iter().any(cel::blocks) {
+                errors.push(cel::not_checked());
+            } else {
+                let findings = cel::evaluate(&self.root, object, old, &Path::root());
+                errors.extend(findings.errors);
+                warnings.extend(findings.warnings);
+            }
+        }
+        errors
+    }
+}

@@ -1,0 +1,173 @@
+//! The store itself: its state behind one lock, and the signals of its changes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::sync::{Notify, watch};
+
+use super::history::History;
+use super::object::Object;
+use super::persist::{Log, PersistError};
+use super::state::State;
+use super::table::Table;
+
+/// The objects of all resources.
+pub(crate) struct Store {
+    pub(super) state: RwLock<State>,
+    pub(super) revision: watch::Sender<u64>,
+    pub(super) chores: Notify,
+    pub(super) history: History,
+    pub(super) event_ttl: Option<Duration>,
+    pub(super) step: u64,
+    /// Number of writes that the disk refused.
+    pub(super) failures: AtomicU64,
+}
+
+// === impl Store ===
+
+impl Store {
+    /// An empty store. The first write takes version `start + step`.
+    pub(crate) fn new(start: u64, step: u64, history: History) -> Self {
+        Self {
+            state: RwLock::new(State::new(start)),
+            revision: watch::Sender::new(start),
+            chores: Notify::new(),
+            history,
+            event_ttl: None,
+            step: step.max(1),
+            failures: AtomicU64::new(0),
+        }
+    }
+
+    /// A store that keeps its objects in `directory`, with the existing ones.
+    pub(crate) fn open(
+        directory: &std::path::Path,
+        start: u64,
+        step: u64,
+        history: History,
+    ) -> Result<Self, PersistError> {
+        let (log, found) = Log::open(directory)?;
+        let store = Self::new(start.max(found.revision).max(found.reserved), step, history);
+        {
+            let mut state = store.state.write();
+            let revision = state.revision;
+            for (storage, objects) in found.tables {
+                let mut table = Table::new(revision);
+                for (key, value) in objects {
+                    let object = Arc::new(Object::stored(value));
+                    state.note(&storage, &key, None, Some(&object));
+                    table.objects.insert(key, object);
+                }
+                state.tables.insert(storage, table);
+            }
+            state.log = Some(log);
+        }
+        Ok(store)
+    }
+
+    /// Adds the table of a resource; does nothing if it exists.
+    pub(crate) fn create_table(&self, storage: &str) {
+        let mut state = self.state.write();
+        let revision = state.revision;
+        state.retired.remove(storage);
+        state
+            .tables
+            .entry(storage.to_owned())
+            .or_insert_with(|| Table::new(revision));
+    }
+
+    /// Removes a resource. Its watches see the events up to here, then end.
+    pub(crate) fn drop_table(&self, storage: &str) {
+        let mut state = self.state.write();
+        self.retire(&mut state, storage);
+    }
+
+    /// Seals a resource that has no objects: none can be added. Returns whether it is sealed.
+    pub(crate) fn seal(&self, storage: &str) -> bool {
+        let mut state = self.state.write();
+        let Some(table) = state.tables.get_mut(storage) else {
+            return true;
+        };
+        table.sealed |= table.objects.is_empty();
+        table.sealed
+    }
+
+    /// The newest version.
+    pub(crate) fn revision(&self) -> u64 {
+        *self.revision.borrow()
+    }
+
+    /// Follows the newest version.
+    pub(crate) fn follow_revision(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    /// The oldest version from which a watch of `storage` can start.
+    #[cfg(test)]
+    pub(super) fn oldest(&self, storage: &str) -> Option<u64> {
+        let state = self.state.read();
+        state.tables.get(storage).map(|table| table.oldest)
+    }
+
+    /// Refuses reads at versions up to `version`. Events stay, and watches resume.
+    pub(crate) fn compact(&self, version: u64) {
+        let mut state = self.state.write();
+        let version = version.min(state.revision);
+        for table in state.tables.values_mut() {
+            table.compact(version);
+        }
+    }
+
+    /// Removes events up to and including `version`, of every resource. Watches that saw them go on.
+    pub(crate) fn forget(&self, version: u64) {
+        let mut state = self.state.write();
+        let version = version.min(state.revision);
+        for table in state.tables.values_mut() {
+            table.forget(version);
+        }
+    }
+
+    /// Names of the resources with a table.
+    pub(crate) fn storages(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.state.read().tables.keys().cloned().collect();
+        names.sort();
+        names
+    }
+
+    /// Writes the memory to disk, in full and synced. Does nothing without a directory.
+    #[cfg(test)]
+    pub(super) fn flush(&self) -> Result<(), PersistError> {
+        self.state.write().snapshot_now()
+    }
+
+    /// Whether writes are refused.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.read().closed
+    }
+
+    /// Number of writes that the disk has refused.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Makes all later writes fail as on a full disk, or succeed again.
+    #[cfg(test)]
+    pub(crate) fn break_disk(&self, broken: bool) {
+        self.state.write().broken = broken;
+    }
+
+    /// Writes the memory to disk and releases the directory. Later writes are refused.
+    pub(crate) fn close(&self) -> Result<(), PersistError> {
+        self.state.write().close()
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("revision", &self.revision())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,104 @@
+//! Decoding of the body of an answer, as an object or as a refusal.
+
+use std::fmt;
+
+use bytes::Bytes;
+use kube_core::response::Status;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::Error;
+
+/// The server's answer to a successful call.
+#[derive(Clone)]
+pub struct Answer(pub(crate) Bytes);
+
+// === impl Answer ===
+
+impl Answer {
+    /// The body as received: JSON. It may hold a Secret.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The answer with the body `value`.
+    ///
+    /// # Errors
+    /// When it does not encode.
+    pub fn of(value: &impl Serialize) -> Result<Self, Error> {
+        match serde_json::to_vec(value) {
+            Ok(body) => Ok(Self(body.into())),
+            Err(error) => Err(Error::Invalid {
+                request: "an answer of an interceptor".to_owned(),
+                message: error.to_string(),
+            }),
+        }
+    }
+
+    /// Decodes the body as `T`: the type of the object, or a [`serde_json::Value`].
+    ///
+    /// # Errors
+    /// [`Error::Decode`].
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        decode(|| "an intercepted answer".to_owned(), &self.0)
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // It may hold a Secret.
+        write!(f, "Answer({} bytes)", self.0.len())
+    }
+}
+
+/// Decodes `body`; `request` describes the call, for the error.
+pub(crate) fn decode<T: DeserializeOwned>(
+    request: impl FnOnce() -> String,
+    body: &[u8],
+) -> Result<T, Error> {
+    serde_json::from_slice(body).map_err(|error| {
+        // serde's own text quotes the value, which may be a secret.
+        let category = match error.classify() {
+            serde_json::error::Category::Io => "unreadable",
+            serde_json::error::Category::Syntax => "not JSON",
+            serde_json::error::Category::Data => "another type than declared",
+            serde_json::error::Category::Eof => "cut short",
+        };
+        Error::Decode {
+            request: request(),
+            kind: short_name::<T>().to_owned(),
+            line: error.line(),
+            column: error.column(),
+            category,
+        }
+    })
+}
+
+fn short_name<T>() -> &'static str {
+    let name = std::any::type_name::<T>();
+    let end = name.find('<').unwrap_or(name.len());
+    name[..end].rsplit("::").next().unwrap_or(name)
+}
+
+/// The error of an answer without success.
+pub(crate) fn refusal(request: String, code: http::StatusCode, body: &[u8]) -> Error {
+    Error::Api {
+        request,
+        status: Box::new(status_of(code, body)),
+    }
+}
+
+/// The Status in `body`, or one made from the code when a proxy answered.
+fn status_of(code: http::StatusCode, body: &[u8]) -> Status {
+    match serde_json::from_slice::<Status>(body) {
+        Ok(mut status) if !status.message.is_empty() || !status.reason.is_empty() => {
+            if status.code == 0 {
+                status.code = code.as_u16();
+            }
+            status
+        }
+        _ => Status::failure(code.canonical_reason().unwrap_or("an unknown status"), "")
+            .with_code(code.as_u16()),
+    }
+}

@@ -1,0 +1,70 @@
+//! A kube client that detects dead peers, uses the proxy only for clusters that need it, and does not retry by itself.
+//!
+//! Differences from `kube_client::Client::try_from(config)`:
+//! * no retries inside (`default_retry = false`). kube-client repeats a request that was answered with 429, 503
+//!   or 504 up to 15 times before its caller gets the answer: an informer then sends several times the requests that
+//!   its reflector allows, and waits for a minute where it should react at once. Back-off belongs to the reflector and
+//!   the queue, which have the context of a retry;
+//! * connecting is bounded (10 s, with TLS 15 s), TCP keepalive and, on Linux, `TCP_USER_TIMEOUT` find a peer that is gone
+//!   within 45 s;
+//! * `NO_PROXY` is matched against the cluster's address. kube-client 5.0 matches it against the proxy's own;
+//! * each request carries the program's `User-Agent`;
+//! * undelivered data of a closed connection is discarded, so that a write does not arrive minutes after its process
+//!   has ended.
+//!
+//! ```no_run
+//! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+//! use reeve_client::connect;
+//! let client = connect::infer(&connect::Options::new().user_agent("greeter/1.2")).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! A client of this module also checks the gate of a [gated](crate::Client::gated) write again when the write is sent,
+//! and counts its requests (`rest_client_requests_total`) if [`Options::metrics`] is set.
+
+mod error;
+pub mod location;
+mod options;
+mod proxy;
+mod service;
+
+use kube_client::Config;
+
+pub use error::Error;
+pub use location::Location;
+pub use options::Options;
+pub use service::{CONNECT_TIMEOUT, DEAD_PEER_TIMEOUT, HANDSHAKE_TIMEOUT};
+
+use crate::gate::Gated;
+use crate::measure::counting;
+
+/// A client for the cluster of the environment: see [`location`].
+///
+/// # Errors
+/// When there is none, or the configuration is invalid.
+pub async fn infer(options: &Options) -> Result<kube_client::Client, Error> {
+    locate(&Location::new(), options).await
+}
+
+/// A client for the cluster of `location`.
+///
+/// # Errors
+/// When there is none, or the configuration is invalid.
+pub async fn locate(location: &Location, options: &Options) -> Result<kube_client::Client, Error> {
+    connect(location.load().await?, options)
+}
+
+/// A client for `config`. Must be called inside a tokio runtime; nothing is sent yet.
+///
+/// # Errors
+/// When the certificates, the credentials or the proxy are invalid.
+pub fn connect(config: Config, options: &Options) -> Result<kube_client::Client, Error> {
+    let (host, namespace) = (
+        config.cluster_url.authority().map(ToString::to_string),
+        config.default_namespace.clone(),
+    );
+    // Made, authenticated and about to be sent: a write checks its gate here.
+    let service = service::service(config, options, Gated::request)?;
+    let counted = counting(service, options.metrics.clone(), host.unwrap_or_default());
+    Ok(kube_client::Client::new(counted, namespace))
+}

@@ -1,0 +1,491 @@
+//! Create or update: creates an object, changes it, or does nothing if it is up to date.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use kube_core::Resource;
+use serde_json::{Map, Value, json};
+
+use crate::client::Client;
+use crate::error::{Error, optional};
+use crate::key::ObjectKey;
+use crate::memory::Tried;
+use crate::object::{AnyObject, Object, key_of};
+use crate::objects::Objects;
+use crate::options::WriteOptions;
+use crate::patch::{Patch, difference};
+
+/// The effect of [`Client::create_or_update`] or [`Client::create_or_patch`] (controller-runtime: `OperationResult`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// None: the object was up to date.
+    Unchanged,
+    /// The object was created.
+    Created,
+    /// The object was changed.
+    Updated,
+    /// The object and its status were changed.
+    UpdatedStatus,
+    /// Only the status was changed.
+    UpdatedStatusOnly,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unchanged => "unchanged",
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::UpdatedStatus => "updatedStatus",
+            Self::UpdatedStatusOnly => "updatedStatusOnly",
+        })
+    }
+}
+
+/// The result of a mutating function: nothing, or a `Result` whose error stops the write.
+pub trait Mutated: private::Sealed {
+    /// The result.
+    ///
+    /// # Errors
+    /// The function's.
+    fn into_result(self) -> Result<(), BoxError>;
+}
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+mod private {
+    pub trait Sealed {}
+    impl Sealed for () {}
+    impl<E: Into<super::BoxError>> Sealed for Result<(), E> {}
+}
+
+impl Mutated for () {
+    fn into_result(self) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+impl<E: Into<BoxError>> Mutated for Result<(), E> {
+    fn into_result(self) -> Result<(), BoxError> {
+        self.map_err(Into::into)
+    }
+}
+
+impl Client {
+    /// Creates `object`, or updates the existing object of its name to the state that `mutate` leaves, in one update
+    /// that conflicts if the object was changed meanwhile. Returns the new state.
+    ///
+    /// The object is read from the server; the client of reeve-controller reads it from its cache if that holds the
+    /// whole kind. If there is none, `mutate` gets `object`, so `mutate` sets all fields in both cases; it may run
+    /// twice. Changes of the status are not written (controller-runtime: `CreateOrUpdate`).
+    ///
+    /// # Differences
+    /// The current object and the mutated one are compared as JSON. Null, an empty list and a missing field are equal, and
+    /// so are empty and missing labels and annotations. `{}` elsewhere is a value, because its presence has a meaning, as
+    /// in `emptyDir: {}`. A `mutate` that writes a whole part, such as `spec`, omits the server's defaults, or writes
+    /// `1000m` where the server stores `1`: a difference that no update removes (controller-runtime sends one on every
+    /// reconcile). This client remembers: a change that the server answered with the previous version is not sent again
+    /// to that version. So such a `mutate` costs one more request after each real change of the object, and none in
+    /// between. A [dry run](Client::dry_run) neither uses nor changes that memory: it reports what would change.
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use reeve_client::{Change, Client, Error};
+    ///
+    /// async fn summary(client: &Client, namespace: &str, text: String) -> Result<Change, Error> {
+    ///     let mut summary = ConfigMap::default();
+    ///     summary.metadata.namespace = Some(namespace.to_owned());
+    ///     summary.metadata.name = Some("summary".to_owned());
+    ///     let (_, change) = client
+    ///         .create_or_update(summary, |summary| {
+    ///             summary.data.get_or_insert_default().insert("text".to_owned(), text.clone());
+    ///         })
+    ///         .await?;
+    ///     Ok(change)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Mutate`] with the error of `mutate`, or if it changed the name or the namespace;
+    /// [`Error::is_conflict`]; or when a call fails.
+    pub async fn create_or_update<K: Object, M: Mutated>(
+        &self,
+        object: K,
+        mutate: impl FnMut(&mut K) -> M + Send,
+    ) -> Result<(K, Change), Error> {
+        self.objects().create_or_update(object, mutate).await
+    }
+
+    /// As [`Client::create_or_update`], with a merge patch of the difference for the object, and another for its status:
+    /// changes by others to other fields are kept, and do not conflict; a changed list is replaced as a whole
+    /// (controller-runtime: `CreateOrPatch`).
+    ///
+    /// # Errors
+    /// As [`Client::create_or_update`]; a conflict only if the object was created again meanwhile.
+    pub async fn create_or_patch<K: Object, M: Mutated>(
+        &self,
+        object: K,
+        mutate: impl FnMut(&mut K) -> M + Send,
+    ) -> Result<(K, Change), Error> {
+        self.objects().create_or_patch(object, mutate).await
+    }
+}
+
+enum Known<K> {
+    /// Nothing: read it from the server.
+    Nothing,
+    /// The cached object.
+    Cached(Option<K>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Update,
+    Patch,
+}
+
+impl<K: AnyObject> Objects<K> {
+    /// As [`Client::create_or_update`].
+    ///
+    /// # Errors
+    /// As [`Client::create_or_update`].
+    pub async fn create_or_update<M: Mutated>(
+        &self,
+        object: K,
+        mutate: impl FnMut(&mut K) -> M + Send,
+    ) -> Result<(K, Change), Error> {
+        self.upsert(Form::Update, object, Known::Nothing, mutate)
+            .await
+    }
+
+    /// As [`Client::create_or_patch`].
+    ///
+    /// # Errors
+    /// As [`Client::create_or_patch`].
+    pub async fn create_or_patch<M: Mutated>(
+        &self,
+        object: K,
+        mutate: impl FnMut(&mut K) -> M + Send,
+    ) -> Result<(K, Change), Error> {
+        self.upsert(Form::Patch, object, Known::Nothing, mutate)
+            .await
+    }
+
+    /// As [`Client::create_or_update`], with the cached object `found` instead of a read: `None` if the cache has none.
+    /// If the server answers that there is one, the object is read.
+    ///
+    /// # Errors
+    /// As [`Client::create_or_update`].
+    pub async fn create_or_update_known<M: Mutated>(
+        &self,
+        object: K,
+        found: Option<K>,
+        mutate: impl FnMut(&mut K) -> M + Send,
+    ) -> Result<(K, Change), Error> {
+        self.upsert(Form::Update, object, Known::Cached(found), mutate)
+            .await
+    }
+
+    /// As [`Objects::create_or_update_known`], with the patches of [`Client::create_or_patch`].
+    ///
+    /// # Errors
+    /// As [`Client::create_or_patch`].
+    pub async fn create_or_patch_known<M: Mutated>(
+        &self,
+        object: K,
+        found: Option<K>,
+        mutate: impl FnMut(&mut K) -> M + Send,
+    ) -> Result<(K, Change), Error> {
+        self.upsert(Form::Patch, object, Known::Cached(found), mutate)
+            .await
+    }
+
+    async fn upsert<M: Mutated>(
+        &self,
+        form: Form,
+        object: K,
+        known: Known<K>,
+        mut mutate: impl FnMut(&mut K) -> M + Send,
+    ) -> Result<(K, Change), Error> {
+        let key = key_of(object.meta());
+        let (found, cached) = match known {
+            Known::Cached(found) => (found, true),
+            Known::Nothing => (optional(self.get(&key).await)?, false),
+        };
+        let found = match found {
+            Some(found) => found,
+            None => {
+                let mut wanted = object;
+                self.mutate(&key, &mut wanted, &mut mutate)?;
+                match self.create(&wanted).await {
+                    Ok(created) if form == Form::Patch => {
+                        return self.status_of_new(&key, created, &wanted).await;
+                    }
+                    Ok(created) => return Ok((created, Change::Created)),
+                    // The cache does not select it, or has not received it yet.
+                    Err(error) if cached && error.is_already_exists() => self.get(&key).await?,
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        let mut wanted = found.clone();
+        self.mutate(&key, &mut wanted, &mut mutate)?;
+        match form {
+            Form::Update => self.update_to(&key, found, wanted).await,
+            Form::Patch => self.patch_to(&key, found, &wanted).await,
+        }
+    }
+
+    fn mutate<M: Mutated>(
+        &self,
+        key: &ObjectKey,
+        object: &mut K,
+        mutate: &mut (impl FnMut(&mut K) -> M + Send),
+    ) -> Result<(), Error> {
+        let stopped = |source: BoxError| Error::Mutate {
+            object: format!("{} {key}", self.endpoint().resource().kind.to_lowercase()),
+            source,
+        };
+        let before = (object.meta().name.clone(), object.meta().namespace.clone());
+        mutate(object).into_result().map_err(stopped)?;
+        let meta = object.meta();
+        if (&meta.name, &meta.namespace) != (&before.0, &before.1) {
+            let changed =
+                "the function changed the name or the namespace, which makes it another object";
+            return Err(stopped(changed.into()));
+        }
+        Ok(())
+    }
+
+    async fn update_to(&self, key: &ObjectKey, found: K, wanted: K) -> Result<(K, Change), Error> {
+        let change = difference(&self.plain(key, &found)?, &self.plain(key, &wanted)?);
+        if is_empty(&change) {
+            return Ok((found, Change::Unchanged));
+        }
+        let (tried, digest) = (self.tried(&found, false), digest(&change));
+        let memory = &self.client().without_effect;
+        if memory.knows(&tried, digest) {
+            return Ok((found, Change::Unchanged));
+        }
+        let updated = self.update(&wanted).await?;
+        if !self.took_effect(key, &found, &updated, false)? {
+            memory.remember(tried, digest);
+            return Ok((updated, Change::Unchanged));
+        }
+        Ok((updated, Change::Updated))
+    }
+
+    async fn patch_to(&self, key: &ObjectKey, found: K, wanted: &K) -> Result<(K, Change), Error> {
+        let change = difference(&self.plain(key, &found)?, &self.plain(key, wanted)?);
+        let Value::Object(mut change) = change else {
+            return Ok((found, Change::Unchanged));
+        };
+        let status = change.remove("status");
+        let (now, main) = self
+            .patch_part(key, found, Value::Object(change), false)
+            .await?;
+        let Some(status) = status else {
+            return Ok((
+                now,
+                if main {
+                    Change::Updated
+                } else {
+                    Change::Unchanged
+                },
+            ));
+        };
+        let (now, status) = self
+            .patch_part(key, now, json!({ "status": status }), true)
+            .await?;
+        let change = match (main, status) {
+            (true, true) => Change::UpdatedStatus,
+            (true, false) => Change::Updated,
+            (false, true) => Change::UpdatedStatusOnly,
+            (false, false) => Change::Unchanged,
+        };
+        Ok((now, change))
+    }
+
+    /// Patches the object or its status; returns whether that had an effect.
+    async fn patch_part(
+        &self,
+        key: &ObjectKey,
+        found: K,
+        mut change: Value,
+        status: bool,
+    ) -> Result<(K, bool), Error> {
+        if is_empty(&change) {
+            return Ok((found, false));
+        }
+        let (tried, digest) = (self.tried(&found, status), digest(&change));
+        let memory = &self.client().without_effect;
+        if memory.knows(&tried, digest) {
+            return Ok((found, false));
+        }
+        if let Some(uid) = &found.meta().uid {
+            // The uid protects an object that was created again under the same name.
+            change["metadata"]["uid"] = json!(uid);
+        }
+        let (options, patch) = (WriteOptions::new(), Patch::merge(change));
+        let patched = if status {
+            self.patch_status(key, options, patch).await?
+        } else {
+            self.patch(key, options, patch).await?
+        };
+        if !self.took_effect(key, &found, &patched, status)? {
+            memory.remember(tried, digest);
+            return Ok((patched, false));
+        }
+        Ok((patched, true))
+    }
+
+    /// Writes the status of a new object, which a create ignores for kinds with a status subresource.
+    async fn status_of_new(
+        &self,
+        key: &ObjectKey,
+        created: K,
+        wanted: &K,
+    ) -> Result<(K, Change), Error> {
+        // A dry run created nothing, so there is no status to write.
+        if self.client().is_dry_run() {
+            return Ok((created, Change::Created));
+        }
+        let (is, should) = (self.plain(key, &created)?, self.plain(key, wanted)?);
+        let Some(should) = should.get("status") else {
+            return Ok((created, Change::Created));
+        };
+        let is = is.get("status").cloned().unwrap_or_else(|| json!({}));
+        // Fields that the server set are kept.
+        let change = added(&is, should);
+        if is_empty(&change) {
+            return Ok((created, Change::Created));
+        }
+        let (now, _) = self
+            .patch_part(key, created, json!({ "status": change }), true)
+            .await?;
+        Ok((now, Change::Created))
+    }
+
+    /// The object as JSON, without empty values.
+    fn plain(&self, key: &ObjectKey, object: &K) -> Result<Value, Error> {
+        match serde_json::to_value(object) {
+            Ok(mut value) => {
+                prune(&mut value);
+                Ok(value)
+            }
+            Err(error) => Err(Error::Invalid {
+                request: format!("compare {key}"),
+                message: error.to_string(),
+            }),
+        }
+    }
+
+    /// Whether the answer to a write of the object, or of its status, shows a change.
+    fn took_effect(
+        &self,
+        key: &ObjectKey,
+        found: &K,
+        answer: &K,
+        status: bool,
+    ) -> Result<bool, Error> {
+        if !self.client().is_dry_run() {
+            return Ok(!same_version(found, answer));
+        }
+        // A dry run is answered with the unchanged version, whatever it would change.
+        let (found, answer) = (self.plain(key, found)?, self.plain(key, answer)?);
+        Ok(part(found, status) != part(answer, status))
+    }
+
+    /// The key of the memory. `None` for an object without a version, and for a dry run, whose answer does not show the
+    /// effect of a write.
+    fn tried(&self, found: &K, status: bool) -> Option<Tried> {
+        if self.client().is_dry_run() {
+            return None;
+        }
+        let meta = found.meta();
+        Some(Tried {
+            kind: self.endpoint().group_kind(),
+            uid: meta.uid.clone()?,
+            version: meta.resource_version.clone()?,
+            status,
+        })
+    }
+}
+
+fn same_version<K: Resource>(before: &K, after: &K) -> bool {
+    let version = &before.meta().resource_version;
+    version.is_some() && *version == after.meta().resource_version
+}
+
+/// The fields of `to` beyond `from`, as a merge patch that removes nothing.
+fn added(from: &Value, to: &Value) -> Value {
+    let mut change = difference(from, to);
+    if let Some(change) = change.as_object_mut() {
+        change.retain(|_, value| !value.is_null());
+    }
+    change
+}
+
+fn is_empty(change: &Value) -> bool {
+    change.as_object().is_some_and(Map::is_empty)
+}
+
+/// The status of an object, or the rest of it, without the fields that every write changes.
+fn part(mut object: Value, status: bool) -> Value {
+    if status {
+        return object["status"].take();
+    }
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("resourceVersion");
+        metadata.remove("managedFields");
+    }
+    object
+}
+
+/// Removes nulls, empty lists, and empty labels and annotations.
+fn prune(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(prune);
+            if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.retain(|name, value| {
+                    !matches!(&**name, "labels" | "annotations") || !is_empty(value)
+                });
+            }
+            fields.retain(|_, value| {
+                !value.is_null() && !value.as_array().is_some_and(Vec::is_empty)
+            });
+        }
+        Value::Array(items) => items.iter_mut().for_each(prune),
+        _ => {}
+    }
+}
+
+fn digest(change: &Value) -> u64 {
+    fn feed(value: &Value, hasher: &mut DefaultHasher) {
+        match value {
+            Value::Object(fields) => {
+                // Independent of the order of the fields.
+                let mut names: Vec<&String> = fields.keys().collect();
+                names.sort_unstable();
+                ("{", names.len()).hash(hasher);
+                for name in names {
+                    name.hash(hasher);
+                    feed(&fields[name], hasher);
+                }
+            }
+            Value::Array(items) => {
+                ("[", items.len()).hash(hasher);
+                items.iter().for_each(|item| feed(item, hasher));
+            }
+            other => other.to_string().hash(hasher),
+        }
+    }
+    let mut hasher = DefaultHasher::new();
+    feed(change, &mut hasher);
+    hasher.finish()
+}

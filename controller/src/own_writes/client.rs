@@ -1,0 +1,194 @@
+//! A client that records its writes and reads from the caches.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reeve_client::{
+    Change, Error, FieldValidation, Gate, Interceptor, Kind, Mutated, Object, key_of,
+};
+
+use super::cached::{CachedError, Reading};
+use super::effect::Notes;
+use super::observe::Observer;
+
+/// Reads and writes objects: a [`reeve_client::Client`], which it dereferences to, with reads from the caches of the
+/// manager it belongs to ([`Client::cached`]). Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Client {
+    base: reeve_client::Client,
+    /// The record of writes, for the controller that holds the key until its caches show them.
+    notes: Option<Arc<Notes>>,
+    /// The caches to read.
+    reading: Option<Arc<Reading>>,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Wraps a kube client. [`connect`](reeve_client::connect::connect) builds one that also detects dead peers.
+    #[must_use]
+    pub fn new(inner: kube_client::Client) -> Self {
+        reeve_client::Client::new(inner).into()
+    }
+
+    fn map(mut self, change: impl FnOnce(reeve_client::Client) -> reeve_client::Client) -> Self {
+        self.base = change(self.base);
+        self
+    }
+
+    /// Sets the observer of writes.
+    fn observed(mut self) -> Self {
+        let observer = self.notes.as_ref().map(|notes| {
+            let (notes, reading) = (Arc::clone(notes), self.reading.clone());
+            Arc::new(Observer { notes, reading }) as _
+        });
+        self.base = self.base.observed(observer);
+        self
+    }
+
+    pub(crate) fn with_notes(mut self, notes: Arc<Notes>) -> Self {
+        self.notes = Some(notes);
+        self.observed()
+    }
+
+    pub(crate) fn with_reading(mut self, reading: Reading) -> Self {
+        self.reading = Some(Arc::new(reading));
+        self.observed()
+    }
+
+    pub(crate) fn with_gate(self, gate: Option<Arc<dyn Gate>>) -> Self {
+        self.map(|base| base.gated(gate))
+    }
+
+    pub(super) fn notes(&self) -> Option<&Arc<Notes>> {
+        self.notes.as_ref()
+    }
+
+    pub(super) fn reading(&self) -> Option<&Arc<Reading>> {
+        self.reading.as_ref()
+    }
+
+    /// As [`reeve_client::Client::with_deadline`].
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        self.map(|base| base.with_deadline(deadline))
+    }
+
+    /// As [`reeve_client::Client::with_body_limit`].
+    #[must_use]
+    pub fn with_body_limit(self, bytes: usize) -> Self {
+        self.map(|base| base.with_body_limit(bytes))
+    }
+
+    /// The same client, without a record of its writes: neither a key nor a cached read waits for them.
+    #[must_use]
+    pub fn without_read_your_writes(mut self) -> Self {
+        self.notes = None;
+        self.observed()
+    }
+
+    /// As [`reeve_client::Client::dry_run`].
+    #[must_use]
+    pub fn dry_run(self) -> Self {
+        self.map(reeve_client::Client::dry_run)
+    }
+
+    /// As [`reeve_client::Client::field_owner`].
+    #[must_use]
+    pub fn field_owner(self, owner: impl Into<String>) -> Self {
+        self.map(|base| base.field_owner(owner))
+    }
+
+    /// As [`reeve_client::Client::field_validation`].
+    #[must_use]
+    pub fn field_validation(self, validation: FieldValidation) -> Self {
+        self.map(|base| base.field_validation(validation))
+    }
+
+    /// As [`reeve_client::Client::in_namespace`].
+    #[must_use]
+    pub fn in_namespace(self, namespace: impl Into<String>) -> Self {
+        self.map(|base| base.in_namespace(namespace))
+    }
+
+    /// As [`reeve_client::Client::intercepted`].
+    #[must_use]
+    pub fn intercepted(self, interceptor: Interceptor) -> Self {
+        self.map(|base| base.intercepted(interceptor))
+    }
+
+    /// As [`reeve_client::Client::create_or_update`]; the object is read from the cache if the kind is cached whole,
+    /// after this client's own writes are seen, else from the server. An update writes the object as read, so it would
+    /// delete the fields that [options](crate::cache::Selected) with `skip` or a transform keep out of the cache (as
+    /// controller-runtime does).
+    ///
+    /// # Errors
+    /// As [`reeve_client::Client::create_or_update`].
+    pub async fn create_or_update<K: Object, M: Mutated>(
+        &self,
+        object: K,
+        mutate: impl FnMut(&mut K) -> M + Send,
+    ) -> Result<(K, Change), Error> {
+        let objects = self.objects();
+        match self.known(&object, true).await {
+            Some(found) => objects.create_or_update_known(object, found, mutate).await,
+            None => objects.create_or_update(object, mutate).await,
+        }
+    }
+
+    /// As [`reeve_client::Client::create_or_patch`]; the object is read from the cache if the kind is cached, after this
+    /// client's own writes are seen, else from the server.
+    ///
+    /// # Errors
+    /// As [`reeve_client::Client::create_or_patch`].
+    pub async fn create_or_patch<K: Object, M: Mutated>(
+        &self,
+        object: K,
+        mutate: impl FnMut(&mut K) -> M + Send,
+    ) -> Result<(K, Change), Error> {
+        let objects = self.objects();
+        match self.known(&object, false).await {
+            Some(found) => objects.create_or_patch_known(object, found, mutate).await,
+            None => objects.create_or_patch(object, mutate).await,
+        }
+    }
+
+    /// The object in the cache, or the cache's lack of it; `None` where only the server can answer: the kind is not
+    /// cached, or not `whole`, or its cache is not filled or does not cover the namespace.
+    async fn known<K: Object>(&self, object: &K, whole: bool) -> Option<Option<K>> {
+        let (cached, reading) = (self.cached::<K>().ok()?, self.reading.as_ref()?);
+        if whole && !reading.caches.keeps_whole(&Kind::of::<K>()) {
+            return None;
+        }
+        let key = self.key_in_namespace(&key_of(object.meta()));
+        // For a namespace that is not cached, and before the first list, only the server can answer.
+        let found = match cached.get(&key).await {
+            Ok(found) => found,
+            Err(
+                CachedError::NotCached(_) | CachedError::NoCaches { .. } | CachedError::Unread(_),
+            ) => {
+                return None;
+            }
+        };
+        Some(found.map(Arc::unwrap_or_clone))
+    }
+}
+
+impl Deref for Client {
+    type Target = reeve_client::Client;
+
+    fn deref(&self) -> &reeve_client::Client {
+        &self.base
+    }
+}
+
+impl From<reeve_client::Client> for Client {
+    fn from(base: reeve_client::Client) -> Self {
+        Self {
+            base,
+            notes: None,
+            reading: None,
+        }
+    }
+}

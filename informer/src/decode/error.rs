@@ -1,0 +1,18 @@
+//! The error of a document that cannot be read at all.
+
+/// A document that could not be read at all.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} cannot be read: {error}")]
+#[non_exhaustive]
+pub struct DecodeError {
+    /// The kind of document.
+    pub what: &'static str,
+    /// The error, without any content of the document.
+    pub error: String,
+}
+
+impl From<DecodeError> for reeve_client::transport::Error {
+    fn from(error: DecodeError) -> Self {
+        Self::Decode(Box::new(error))
+    }
+}

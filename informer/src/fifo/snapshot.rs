@@ -1,0 +1,18 @@
+//! The whole state, as a list brings it: [`Snapshot`].
+
+use std::sync::Arc;
+
+use reeve_client::{ObjectKey, ResourceVersion};
+
+/// A state that replaces the content of the store.
+#[derive(Debug)]
+pub struct Snapshot<S> {
+    /// The objects. Of two with one key the later counts.
+    pub objects: Vec<Arc<S>>,
+    /// Keys of objects that exist but could not be read: the store keeps what it holds of them.
+    pub retained: Vec<ObjectKey>,
+    /// The version of the whole.
+    pub resource_version: ResourceVersion,
+    /// The server's history began again: equal versions do not mean equal objects.
+    pub new_epoch: bool,
+}

@@ -1,0 +1,313 @@
+//! The store: [`Indexer`].
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+
+use super::bytes::StoreBytes;
+use super::index::{Error, Index, IndexValues};
+use super::ordered::Ordered;
+use super::replace;
+use super::snapshot::StoreSnapshot;
+use super::state::State;
+use super::transaction::Transaction;
+use crate::event::Event;
+use crate::fifo::{KnownObjects, Snapshot};
+use crate::object::Stored;
+use reeve_client::ResourceVersion;
+use reeve_client::{KeyRef, ObjectKey};
+
+/// Lists of up to this many objects are made under the lock: writers wait for microseconds, and need not copy what they
+/// change, as they would while a snapshot is held.
+const LISTED_UNDER_LOCK: usize = 4096;
+
+/// Objects by key, with named indexes.
+///
+/// An index by namespace is always there, under [`NAMESPACE_INDEX`](super::NAMESPACE_INDEX). Lists come in the order of
+/// the keys: by namespace, cluster-scoped objects first, then by name.
+///
+/// This is client-go's `Indexer` for reading. `Add`, `Update`, `Delete`, `Replace`, `Resync` and `Transaction` have no
+/// counterpart on purpose: only the informer writes, so that the store equals the server's state; own writes that no
+/// watch has brought yet belong into a [`MutationCache`](crate::MutationCache). `GetIndexers` is
+/// [`Indexer::index_names`]; the functions are not returned.
+pub struct Indexer<S> {
+    state: RwLock<Arc<State<S>>>,
+    /// Held through a whole change, so that a state can be built beside the one that is read.
+    writer: Mutex<()>,
+}
+
+// === impl Indexer ===
+
+impl<S: Stored> Indexer<S> {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            state: RwLock::new(Arc::new(State::new())),
+            writer: Mutex::new(()),
+        }
+    }
+
+    /// The object with this key (client-go: `GetByKey`).
+    #[must_use]
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<S>> {
+        self.get_ref(key.as_ref())
+    }
+
+    /// The object with this key, without an owned key. With [`Stored::key_ref`] of an object it returns the present
+    /// state of that object (client-go: `Get`).
+    #[must_use]
+    pub fn get_ref(&self, key: KeyRef<'_>) -> Option<Arc<S>> {
+        self.state.read().get(key).cloned()
+    }
+
+    /// Every object, as of one moment (client-go: `List`).
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<S>> {
+        self.read(State::len, |state| state.iter().cloned().collect())
+    }
+
+    /// Every key, as of one moment (client-go: `ListKeys`).
+    #[must_use]
+    pub fn keys(&self) -> Vec<ObjectKey> {
+        self.read(State::len, |state| state.keys().collect())
+    }
+
+    /// At most `limit` objects of one namespace, or of all, whose keys come after `after`. With the last key of one
+    /// page as `after` of the next, all objects are read without being held at once.
+    ///
+    /// Each page is as of its own moment: an object that is added or deleted meanwhile may be seen or not, and no other
+    /// is missed or comes twice. For one moment, use [`Indexer::snapshot`] and its [`range`](StoreSnapshot::range). A
+    /// page costs its size, and the logarithm of the whole.
+    #[must_use]
+    pub fn list_range(
+        &self,
+        namespace: Option<&str>,
+        after: Option<KeyRef<'_>>,
+        limit: usize,
+    ) -> Vec<Arc<S>> {
+        self.read(
+            |state| state.len().min(limit),
+            |state| state.range(namespace, after).take(limit).cloned().collect(),
+        )
+    }
+
+    /// The store as of now, unchanging.
+    #[must_use]
+    pub fn snapshot(&self) -> StoreSnapshot<S> {
+        StoreSnapshot(Arc::clone(&self.state.read()))
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.state.read().len()
+    }
+
+    /// True if there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The memory of the store. This walks the indexes' values, so call it as often as metrics are read.
+    #[must_use]
+    pub fn bytes(&self) -> StoreBytes {
+        self.snapshot().0.bytes()
+    }
+
+    /// The version of the store's content: that of the last change, list or bookmark (client-go:
+    /// `LastStoreSyncResourceVersion`).
+    #[must_use]
+    pub fn resource_version(&self) -> ResourceVersion {
+        self.state.read().resource_version.clone()
+    }
+
+    /// Adds an index; objects that are already here are indexed too (client-go: `AddIndexers`).
+    ///
+    /// `function` returns the values of an object, and must return the same for the same object. If it fails, or
+    /// panics, the object is in the store but not in this index, and the failure is counted
+    /// ([`Indexer::index_failures`]). It is called while the store is locked (as in client-go): a function that reads
+    /// the same store, through a lister too, deadlocks.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if there is an index of this name.
+    pub fn add_index(
+        &self,
+        name: impl Into<Arc<str>>,
+        function: impl Fn(&S) -> IndexValues + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.add(Index::new(name.into(), Arc::new(function)))
+    }
+
+    /// Adds an index of the values of a label, called `label:` and the label's name. Label selectors with `=` or `in`
+    /// on this label check only the objects that the index finds.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if there is an index of this name.
+    pub fn add_label_index(&self, label: impl Into<Arc<str>>) -> Result<(), Error> {
+        let label = label.into();
+        self.add(Index::of_label(Arc::from(format!("label:{label}")), label))
+    }
+
+    fn add(&self, index: Index<S>) -> Result<(), Error> {
+        // Only this thread writes, so what is read here holds until the index is in.
+        let _writer = self.writer.lock();
+        let state = self.snapshot().0;
+        if state.known_index(&index.name).is_ok() {
+            return Err(Error::Exists { name: index.name });
+        }
+        let objects = state
+            .slots()
+            .filter_map(|slot| Some((slot, &**state.objects.get(slot)?)));
+        let index = Arc::new(index.rebuilt(objects));
+        drop(state);
+        Arc::make_mut(&mut *self.state.write()).indexes.push(index);
+        Ok(())
+    }
+
+    /// The objects that share a value with `object` in the index called `name`; `object` itself need not be
+    /// here (client-go: `Index`).
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] if there is no such index, [`Error::Function`] if its function fails for `object`.
+    pub fn index(&self, name: &str, object: &S) -> Result<Vec<Arc<S>>, Error> {
+        self.snapshot().0.index_of(name, object)
+    }
+
+    /// The objects that have `value` in the index called `name` (client-go: `ByIndex`).
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] if there is no such index.
+    pub fn by_index(&self, name: &str, value: &str) -> Result<Vec<Arc<S>>, Error> {
+        self.read_part(name, value, |_, objects| objects.cloned().collect())
+    }
+
+    /// The keys of the objects that have `value` in the index called `name` (client-go: `IndexKeys`).
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] if there is no such index.
+    pub fn index_keys(&self, name: &str, value: &str) -> Result<Vec<ObjectKey>, Error> {
+        self.read_part(name, value, |state, objects| {
+            objects
+                .map(|object| state.key_of(object.key_ref()))
+                .collect()
+        })
+    }
+
+    /// Every value in the index called `name`, in order (client-go: `ListIndexFuncValues`).
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] if there is no such index.
+    pub fn index_values(&self, name: &str) -> Result<Vec<Arc<str>>, Error> {
+        let state = self.snapshot().0;
+        let Some(index) = state.known_index(name)? else {
+            return Ok(state.namespaces.keys().cloned().collect());
+        };
+        let mut values: Vec<_> = index.values().cloned().collect();
+        values.sort_unstable();
+        Ok(values)
+    }
+
+    /// How often the function of the index called `name` failed for an object, and its last error.
+    ///
+    /// # Errors
+    /// [`Error::Unknown`] if there is no such index.
+    pub fn index_failures(&self, name: &str) -> Result<(u64, Option<String>), Error> {
+        let state = self.state.read();
+        let failed = |index: &Index<S>| (index.failures, index.last_failure.clone());
+        Ok(state.known_index(name)?.map(failed).unwrap_or_default())
+    }
+
+    /// Names of all indexes.
+    #[must_use]
+    pub fn index_names(&self) -> Vec<Arc<str>> {
+        self.state.read().index_names()
+    }
+
+    /// Reads the objects that have `value` in the index called `name`.
+    fn read_part<R: Default>(
+        &self,
+        name: &str,
+        value: &str,
+        read: impl FnOnce(&State<S>, &mut dyn Iterator<Item = &Arc<S>>) -> R,
+    ) -> Result<R, Error> {
+        self.read(
+            |state| {
+                state
+                    .part(name, value)
+                    .ok()
+                    .flatten()
+                    .map_or(0, Ordered::len)
+            },
+            |state| {
+                let part = state.part(name, value)?;
+                Ok(part
+                    .map(|part| read(state, &mut state.at(part.iter())))
+                    .unwrap_or_default())
+            },
+        )
+    }
+
+    /// Reads `size` objects: under the lock if they are few, else from a snapshot.
+    fn read<R>(&self, size: impl Fn(&State<S>) -> usize, read: impl FnOnce(&State<S>) -> R) -> R {
+        let state = self.state.read();
+        if size(&state) <= LISTED_UNDER_LOCK {
+            return read(&state);
+        }
+        let snapshot = Arc::clone(&state);
+        drop(state);
+        read(&snapshot)
+    }
+
+    /// Changes several objects in one step that no reader sees half of.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut Transaction<'_, S>) -> R) -> R {
+        let _writer = self.writer.lock();
+        let mut freed = Vec::new();
+        let mut state = self.state.write();
+        let result = change(&mut Transaction::new(Arc::make_mut(&mut state), &mut freed));
+        drop(state);
+        drop(freed);
+        result
+    }
+
+    /// Replaces everything in one step that no reader sees half of, and returns what changed: first what is gone, then
+    /// the rest in the order of the list (client-go: `processReplacedAll`).
+    ///
+    /// An object whose version did not change keeps its entry and makes no event.
+    pub(crate) fn replace(&self, snapshot: Snapshot<S>, initial: bool) -> Vec<Event<S>> {
+        // Only this thread writes, so what is read here holds until the swap.
+        let _writer = self.writer.lock();
+        let old = self.snapshot().0;
+        let (next, events) = replace::replace(&old, snapshot, initial);
+        let freed = std::mem::replace(&mut *self.state.write(), Arc::new(next));
+        drop((old, freed));
+        events
+    }
+}
+
+impl<S: Stored> Default for Indexer<S> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: Stored> KnownObjects<S> for Indexer<S> {
+    fn known(&self, key: KeyRef<'_>) -> Option<Arc<S>> {
+        self.get_ref(key)
+    }
+
+    fn known_objects(&self) -> Vec<Arc<S>> {
+        self.list()
+    }
+}
+
+impl<S: Stored> std::fmt::Debug for Indexer<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Indexer")
+            .field("objects", &self.len())
+            .field("indexes", &self.index_names())
+            .field("resource_version", &self.resource_version())
+            .finish()
+    }
+}

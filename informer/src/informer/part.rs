@@ -1,0 +1,293 @@
+//! What one watch fills of a store, and how a list of that part replaces it.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use crate::event::Event;
+use crate::fifo::{Deletion, Delta, KnownObjects, Snapshot};
+use crate::indexer::{Change, Indexer, NAMESPACE_INDEX, OTHERS};
+use crate::object::Stored;
+use reeve_client::transport::Scope;
+use reeve_client::{KeyRef, ObjectKey};
+
+/// A namespace of more objects is replaced beside the store that readers see, which costs as much as all of the store;
+/// a namespace of fewer objects is replaced within it.
+const BESIDE: usize = 1000;
+
+/// How many deletions happen in one step of the store, for which readers wait.
+const DELETIONS_AT_ONCE: usize = 1000;
+
+/// What one watch fills of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Whole,
+    Namespace(Arc<str>),
+    /// All namespaces but these.
+    Others(Arc<BTreeSet<Arc<str>>>),
+}
+
+/// The objects that a store holds of one part.
+pub(super) struct KnownPart<S> {
+    pub(super) indexer: Arc<Indexer<S>>,
+    pub(super) part: Part,
+}
+
+// === impl Part ===
+
+impl Part {
+    /// The name under which the store keeps its version; `None` for all of the store.
+    pub(super) fn name(&self) -> Option<&str> {
+        match self {
+            Self::Whole => None,
+            Self::Namespace(name) => Some(name),
+            Self::Others(_) => Some(OTHERS),
+        }
+    }
+
+    /// Whether the objects of a namespace belong to this part.
+    pub(super) fn holds(&self, namespace: Option<&str>) -> bool {
+        match self {
+            Self::Whole => true,
+            Self::Namespace(name) => namespace == Some(name),
+            Self::Others(names) => !names.contains(namespace.unwrap_or_default()),
+        }
+    }
+
+    /// Whether something in `scope` may belong to this part.
+    pub(super) fn meets(&self, scope: &Scope) -> bool {
+        match scope {
+            Scope::Cluster => true,
+            Scope::Namespace(name) => self.holds(Some(name)),
+        }
+    }
+
+    /// `fields`, and the field selector that excludes what is not of this part.
+    pub(super) fn fields(&self, fields: String) -> String {
+        let Self::Others(names) = self else {
+            return fields;
+        };
+        let others = names
+            .iter()
+            .map(|name| format!("metadata.namespace!={name}"));
+        let own = (!fields.is_empty()).then_some(fields);
+        own.into_iter().chain(others).collect::<Vec<_>>().join(",")
+    }
+
+    /// The keys of the objects that the store holds of this part.
+    fn keys<S: Stored>(&self, indexer: &Indexer<S>) -> Vec<ObjectKey> {
+        if let Self::Namespace(namespace) = self {
+            return keys_of(indexer, namespace);
+        }
+        let objects = indexer.list();
+        let of_part = objects
+            .iter()
+            .filter(|object| self.holds(object.namespace()));
+        of_part.map(|object| object.key()).collect()
+    }
+
+    /// Replaces what the store holds of this part, in one step, and returns what changed: first what is gone, then the
+    /// rest in the order of the list, as for a list of everything.
+    pub(super) fn replace<S: Stored>(
+        &self,
+        indexer: &Indexer<S>,
+        mut snapshot: Snapshot<S>,
+        initial: bool,
+    ) -> Vec<Event<S>> {
+        let name = self.name().unwrap_or_default();
+        let held = self.keys(indexer);
+        // In a new epoch equal versions are not equal objects. Only the replacement of everything knows that rule.
+        if snapshot.new_epoch || held.len().max(snapshot.objects.len()) > BESIDE {
+            let others = indexer.list();
+            let others = others
+                .into_iter()
+                .filter(|object| !self.holds(object.namespace()));
+            snapshot.objects.extend(others);
+            let newest = indexer.resource_version();
+            let (new_epoch, version) = (snapshot.new_epoch, snapshot.resource_version.clone());
+            let events = indexer.replace(snapshot, initial);
+            indexer.change(|change| {
+                change.set_part(name, version);
+                if !new_epoch {
+                    change.advance(newest);
+                }
+            });
+            return events;
+        }
+        let gone: Vec<_> = {
+            let listed = snapshot.objects.iter().map(|object| object.key_ref());
+            let retained = snapshot.retained.iter().map(ObjectKey::as_ref);
+            let stay: HashSet<KeyRef<'_>> = listed.chain(retained).collect();
+            held.into_iter()
+                .filter(|key| !stay.contains(&key.as_ref()))
+                .collect()
+        };
+        let (mut deleted, mut rest) = (Vec::new(), Vec::new());
+        indexer.change(|change| {
+            let lost = gone
+                .into_iter()
+                .map(|key| Delta::Deleted(Deletion::FinalStateUnknown { key, last: None }));
+            let listed = snapshot.objects.into_iter().map(Delta::Replaced);
+            for delta in lost.chain(listed) {
+                match change.apply(delta, initial) {
+                    Change::One(event @ Event::Deleted { .. }) => deleted.push(event),
+                    Change::One(event) => rest.push(event),
+                    Change::Recreated(former, new) => {
+                        deleted.push(former);
+                        rest.push(new);
+                    }
+                    Change::Known | Change::Stale => {}
+                }
+            }
+            change.set_part(name, snapshot.resource_version.clone());
+            change.advance(snapshot.resource_version);
+        });
+        deleted.append(&mut rest);
+        deleted
+    }
+}
+
+/// Removes all objects of a namespace from the store.
+pub(super) fn remove_namespace<S: Stored>(indexer: &Indexer<S>, namespace: &str) -> Vec<Event<S>> {
+    let keys = keys_of(indexer, namespace);
+    let mut events = Vec::with_capacity(keys.len());
+    for keys in keys.chunks(DELETIONS_AT_ONCE) {
+        indexer.change(|change| {
+            for key in keys {
+                let lost = Delta::Deleted(Deletion::FinalStateUnknown {
+                    key: key.clone(),
+                    last: None,
+                });
+                if let Change::One(event) = change.apply(lost, false) {
+                    events.push(event);
+                }
+            }
+        });
+    }
+    events
+}
+
+fn keys_of<S: Stored>(indexer: &Indexer<S>, namespace: &str) -> Vec<ObjectKey> {
+    indexer
+        .index_keys(NAMESPACE_INDEX, namespace)
+        .unwrap_or_default()
+}
+
+// === impl KnownPart ===
+
+impl<S: Stored> KnownObjects<S> for KnownPart<S> {
+    fn known(&self, key: KeyRef<'_>) -> Option<Arc<S>> {
+        self.indexer.get_ref(key)
+    }
+
+    fn known_objects(&self) -> Vec<Arc<S>> {
+        match &self.part {
+            Part::Namespace(namespace) => self
+                .indexer
+                .by_index(NAMESPACE_INDEX, namespace)
+                .unwrap_or_default(),
+            part => {
+                let mut objects = self.indexer.list();
+                objects.retain(|object| part.holds(object.namespace()));
+                objects
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::sample::told;
+    use reeve_client::ResourceVersion;
+
+    fn map(namespace: &str, name: &str, version: &str) -> Arc<ConfigMap> {
+        let mut map = ConfigMap::default();
+        map.metadata.namespace = Some(namespace.to_owned());
+        map.metadata.name = Some(name.to_owned());
+        map.metadata.uid = Some(format!("uid-{name}"));
+        map.metadata.resource_version = Some(version.to_owned());
+        Arc::new(map)
+    }
+
+    fn all(objects: Vec<Arc<ConfigMap>>, version: &str) -> Snapshot<ConfigMap> {
+        Snapshot {
+            objects,
+            retained: Vec::new(),
+            resource_version: version.into(),
+            new_epoch: false,
+        }
+    }
+
+    /// The store of an informer that watches two namespaces.
+    fn store() -> Indexer<ConfigMap> {
+        let indexer = Indexer::new();
+        let parts = ["red", "blue"].map(Arc::from);
+        indexer.change(|change| change.set_parts(parts.into_iter()));
+        indexer
+    }
+
+    /// Few objects are replaced within the store, many beside it, with the same result.
+    #[test]
+    fn a_list_of_one_namespace_leaves_the_others_as_they_are() {
+        for many in [0, BESIDE + 1] {
+            let indexer = store();
+            let [red, blue] = ["red", "blue"].map(|name| Part::Namespace(Arc::from(name)));
+            let crowd = || (0..many).map(|number| map("red", &format!("m{number}"), "1"));
+            let others = vec![map("blue", "a", "3"), map("blue", "z", "4")];
+            drop(blue.replace(&indexer, all(others, "9"), true));
+            let first = [
+                map("red", "a", "1"),
+                map("red", "b", "2"),
+                map("red", "c", "5"),
+            ];
+            let listed = crowd().chain(first.clone()).collect();
+            drop(red.replace(&indexer, all(listed, "7"), true));
+            let newest = ResourceVersion::from("9");
+            assert_eq!(indexer.resource_version(), newest, "of any");
+            let key = ObjectKey::namespaced("red", "c");
+            let kept = indexer.get(&key).unwrap();
+
+            let mut reborn = (*map("red", "b", "11")).clone();
+            reborn.metadata.uid = Some("another".to_owned());
+            let next = vec![
+                map("red", "d", "12"),
+                Arc::new(reborn),
+                map("red", "c", "5"),
+            ];
+            let mut snapshot = all(crowd().chain(next).collect(), "20");
+            snapshot.retained = vec![ObjectKey::namespaced("red", "x")];
+            let events = red.replace(&indexer, snapshot, false);
+            let mut lines: Vec<_> = events.iter().map(told).collect();
+            lines[..2].sort();
+            assert_eq!(
+                lines,
+                ["-a@1!", "-b@2!", "+d@12", "+b@11"],
+                "{many} besides"
+            );
+            assert!(Arc::ptr_eq(&kept, &indexer.get(&key).unwrap()));
+            assert_eq!(keys_of(&indexer, "blue").len(), 2);
+            assert_eq!(keys_of(&indexer, "red").len(), many + 3);
+            assert_eq!(indexer.resource_version().as_str(), "20");
+        }
+    }
+
+    #[test]
+    fn in_a_new_epoch_equal_versions_are_not_taken_for_equal_objects() {
+        let indexer = store();
+        let [red, blue] = ["red", "blue"].map(|name| Part::Namespace(Arc::from(name)));
+        drop(blue.replace(&indexer, all(vec![map("blue", "z", "80")], "90"), true));
+        drop(red.replace(&indexer, all(vec![map("red", "a", "60")], "70"), true));
+        let mut snapshot = all(vec![map("red", "a", "60")], "65");
+        snapshot.new_epoch = true;
+        let events = red.replace(&indexer, snapshot, false);
+        let lines: Vec<_> = events.iter().map(told).collect();
+        assert_eq!(
+            lines,
+            ["~a@60-60r"],
+            "and the other namespace is not told again"
+        );
+        assert_eq!(indexer.resource_version().as_str(), "65");
+    }
+}

@@ -1,0 +1,180 @@
+//! The way of the data, from the API server to the handlers.
+//!
+//! ```text
+//! API server ──LIST/WATCH──▶ Reflector ──deltas──▶ FIFO ──batch──▶ Indexer ──events──▶ queues of the handlers
+//!                            poll_reflectors       drain           apply               hand_out
+//! ```
+//!
+//! One task walks it, each time that it is polled, in this order:
+//! 1. [`poll_reflectors`] polls the reflector of each [`Feed`]. It reads and decodes what has come
+//!    ([`reflector`](crate::reflector)), and appends the deltas to the feed's FIFO ([`fifo`](crate::fifo)).
+//! 2. [`drain`] takes a batch out of each FIFO in turn until all are empty.
+//! 3. [`apply`] puts a batch into the store ([`Feed::apply`], [`indexer`](crate::indexer)), and the events that come of
+//!    it into the queues of all handlers ([`Processor::distribute`](crate::processor::Processor::distribute)).
+//! 4. [`hand_out`] polls the handlers that share this task, and waits for those that ask for it
+//!    ([`Policy::Block`](crate::Policy::Block)). The others have tasks of their own.
+//!
+//! A full FIFO stops its reflector, and so its watch: a slow store or handler costs no memory. A FIFO wakes no consumer:
+//! a poll of the task runs step 1 before step 2, so what was appended is found in the same poll.
+
+use std::future::{pending, poll_fn};
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures::StreamExt;
+use futures::future::Either;
+use futures::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::feed::{Applied, Feed};
+use super::handlers::RunningHandlers;
+use super::inner::Inner;
+use super::namespaces::NamespaceSet;
+use super::stopping::StopOnDrop;
+use crate::fifo::Batch;
+use crate::metrics::Measurement;
+use crate::object::Stored;
+
+/// Runs the pipeline until `stop` is cancelled, and returns when the callbacks of handlers in flight are over.
+pub(super) async fn run<S: Stored>(inner: &Arc<Inner<S>>, stop: CancellationToken) {
+    let end = StopOnDrop(Arc::clone(inner));
+    let mut handlers = RunningHandlers::default();
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        () = poll_reflectors(inner) => {}
+        () = drain_and_hand_out(inner, &mut handlers) => {}
+    }
+    drop(end);
+    handlers.ended().await;
+}
+
+/// Step 1: runs one reflector for each feed, and as many feeds as there are namespaces.
+async fn poll_reflectors<S: Stored>(inner: &Inner<S>) {
+    let mut namespaces = inner.namespaces.as_ref().map(NamespaceSet::changes);
+    let mut reflectors = FuturesUnordered::new();
+    // `FuturesUnordered` wakes its own task once it has polled all of its futures. Each change would then wake another
+    // thread to poll everything again. This future is never polled again, which prevents that.
+    reflectors.push(Either::Right(pending()));
+    inner.follow_namespaces();
+    for feed in inner.feeds().iter() {
+        reflectors.push(Either::Left(Arc::clone(feed).run()));
+    }
+    inner.publish();
+    loop {
+        let changed = async {
+            match &mut namespaces {
+                Some(namespaces) => namespaces.changed().await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = changed => {
+                for feed in inner.follow_namespaces() {
+                    reflectors.push(Either::Left(feed.run()));
+                }
+                inner.publish();
+            }
+            Some(()) = reflectors.next() => {}
+        }
+    }
+}
+
+/// Steps 2 to 4, again whenever there may be something to do. Starts handlers and resyncs too.
+async fn drain_and_hand_out<S: Stored>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers) {
+    loop {
+        drain(inner, handlers).await;
+        inner.start_handlers(handlers);
+        let next_resync = inner.processor.lock().next_resync();
+        tokio::select! {
+            biased;
+            () = inner.handlers_changed.notified() => {}
+            () = sleep_until(next_resync.unwrap_or_else(Instant::now)), if next_resync.is_some() => {
+                inner.resync_due();
+            }
+            // Step 1 was polled before, in the same poll of the task: it may have filled a FIFO.
+            () = next_poll() => {}
+            () = handlers.work() => {}
+        }
+        handlers.prune();
+    }
+}
+
+/// Step 2: processes what is queued, one batch of each feed in turn. This ends: step 1 does not run meanwhile, except
+/// while step 4 waits for a handler.
+async fn drain<S: Stored>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers) {
+    loop {
+        let mut more = false;
+        for feed in inner.feeds().iter() {
+            // The namespace may have been removed during the last wait.
+            if feed.is_stopped() || !feed.fifo.process(&mut |batch| apply(inner, feed, batch)) {
+                continue;
+            }
+            more = true;
+            feed.mark_processed();
+            inner.publish();
+            hand_out(inner, handlers).await;
+        }
+        if !more {
+            return;
+        }
+    }
+}
+
+/// Step 3: puts one batch into the store, and its events into the handlers' queues. Both happen under the processor's
+/// lock, so a handler that is added meanwhile sees the batch either in the store or as events.
+fn apply<S: Stored>(inner: &Inner<S>, feed: &Feed<S>, batch: Batch<S>) {
+    let started = Instant::now();
+    let deltas = batch.deltas.len();
+    let processor = inner.processor.lock();
+    let Applied { events, stale } = feed.apply(&inner.indexer, &processor, batch);
+    inner.record_change(&events);
+    processor.distribute(events);
+    drop(processor);
+    for _ in 0..stale {
+        feed.health.stale();
+        inner.recorder.record(Measurement::StaleEvent);
+    }
+    let duration = started.elapsed();
+    inner
+        .recorder
+        .record(Measurement::Processed { deltas, duration });
+}
+
+/// Step 4: runs the handlers that share this task, and waits until no blocking handler is full.
+async fn hand_out<S: Stored>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers) {
+    let inline = inner.processor.lock().inline();
+    for listener in inline {
+        listener.hand_out(|listener| inner.catch_up(listener));
+    }
+    loop {
+        let blocking = inner.processor.lock().blocking();
+        let Some(listener) = blocking else {
+            return;
+        };
+        // A full handler makes room only if it has been started.
+        inner.start_handlers(handlers);
+        tokio::select! {
+            biased;
+            () = listener.room() => {}
+            // A handler that is added now receives the content of the store, whatever the pipeline waits for.
+            () = inner.handlers_changed.notified() => {}
+            () = handlers.work() => {}
+        }
+    }
+}
+
+/// Returns when the task is polled again, for whatever reason.
+async fn next_poll() {
+    let mut polled = false;
+    poll_fn(|_| {
+        if std::mem::replace(&mut polled, true) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+}

@@ -1,0 +1,100 @@
+//! What the watches of one informer have in common: [`Source`], which makes them.
+
+use std::sync::Arc;
+
+use kube_client::Client;
+use reeve_clock::Clock;
+
+use super::feed::Feed;
+use super::part::{KnownPart, Part};
+use super::within::{SelectByScope, Within};
+use crate::fifo::{DeltaFifo, Fifo, KnownObjects, RealFifo};
+use crate::health::HealthCell;
+use crate::indexer::Indexer;
+use crate::metrics::Recorder;
+use crate::object::{DecodeCache, SkipPath, Stored};
+use crate::reflector::{Reflector, ReflectorOptions, Refusals, Transform};
+use reeve_client::ResourceVersion;
+use reeve_client::transport::{Endpoint, Scope, Selection};
+
+/// How many deltas wait between a reflector and the store (client-go: 2 batches of 1,000).
+const FIFO_CAPACITY: usize = 2000;
+
+/// What the watches of one informer have in common.
+pub(super) struct Source<S: Stored> {
+    pub(super) client: Client,
+    pub(super) endpoint: Endpoint,
+    pub(super) selection: Selection,
+    pub(super) options: ReflectorOptions,
+    pub(super) refusals: Refusals,
+    pub(super) transform: Option<Transform<S>>,
+    pub(super) skip: Vec<SkipPath>,
+    pub(super) within: SelectByScope,
+    pub(super) cache: Arc<DecodeCache>,
+    pub(super) delta_fifo: bool,
+    pub(super) clock: Clock,
+    pub(super) recorder: Recorder,
+    pub(super) indexer: Arc<Indexer<S>>,
+}
+
+// === impl Source ===
+
+impl<S: Stored> Source<S> {
+    /// A watch of `scope` that fills the whole store.
+    pub(super) fn whole(&self, scope: Scope) -> Arc<Feed<S>> {
+        self.feed(scope, Part::Whole, ResourceVersion::default())
+    }
+
+    /// One watch of several. It accepts nothing older than `not_before`, which the store has already.
+    pub(super) fn feed(
+        &self,
+        scope: Scope,
+        part: Part,
+        not_before: ResourceVersion,
+    ) -> Arc<Feed<S>> {
+        let known: Arc<dyn KnownObjects<S>> = match &part {
+            Part::Whole => Arc::clone(&self.indexer) as _,
+            part => Arc::new(KnownPart {
+                indexer: Arc::clone(&self.indexer),
+                part: part.clone(),
+            }),
+        };
+        let fifo: Arc<dyn Fifo<S>> = if self.delta_fifo {
+            Arc::new(DeltaFifo::new(Arc::clone(&known), FIFO_CAPACITY))
+        } else {
+            Arc::new(RealFifo::new(FIFO_CAPACITY))
+        };
+        let health = Arc::new(HealthCell::new(self.clock.clone()));
+        let Within {
+            labels,
+            fields,
+            skip,
+        } = self.within.within(&self.selection, &scope);
+        let selection = Selection {
+            scope: scope.clone(),
+            labels,
+            fields: part.fields(fields),
+        };
+        let mut reflector = Reflector {
+            health: Arc::clone(&health),
+            recorder: self.recorder.clone(),
+            transform: self.transform.clone(),
+            known: Some(known),
+            not_before,
+            refusals: self.refusals.clone(),
+            ..Reflector::new(
+                self.client.clone(),
+                self.endpoint.clone(),
+                selection,
+                self.options,
+                Arc::clone(&fifo),
+                self.clock.clone(),
+            )
+        };
+        for path in self.skip.iter().chain(&skip) {
+            reflector.decoding.skip.add(path);
+        }
+        reflector.decoding.cache = Arc::clone(&self.cache);
+        Arc::new(Feed::new(scope, part, fifo, health, reflector))
+    }
+}

@@ -1,0 +1,169 @@
+//! What has to hold beside serde_json, for any document: for tests and fuzz targets.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, EnumAccess, Error, IgnoredAny, SeqAccess, VariantAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::document::{from_str, read};
+
+/// Something of everything that can be asked for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Fields {
+    a: Option<Shape>,
+    b: (Option<i64>, Option<u64>, Option<f64>),
+    c: Vec<Deep>,
+    d: BTreeMap<String, Box<Self>>,
+    e: Option<Box<Untagged>>,
+    f: Option<Bytes>,
+    g: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Shape {
+    A,
+    B(i64),
+    C(u8, String),
+    D { a: Option<f32>, b: Option<char> },
+    E(BTreeMap<u16, bool>),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Untagged {
+    Int(i128),
+    Bool(bool),
+    Text(String),
+    Many(Vec<Self>),
+    Fields {
+        a: Option<u8>,
+        #[serde(flatten)]
+        rest: BTreeMap<String, Value>,
+    },
+}
+
+/// Who reads it takes what does not fit for nothing.
+#[derive(Debug, Default)]
+struct Lenient(Option<Box<Fields>>);
+
+#[derive(Debug)]
+struct Bytes(Vec<u8>);
+
+/// Whose variants have numbers, which JSON has no way to say.
+#[derive(Debug)]
+struct Numbered(u8);
+
+/// An array within an array, and so on.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+struct Deep(Vec<Self>);
+
+impl<'de> Deserialize<'de> for Lenient {
+    fn deserialize<D: Deserializer<'de>>(document: D) -> Result<Self, D::Error> {
+        Ok(Self(Deserialize::deserialize(document).ok()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(document: D) -> Result<Self, D::Error> {
+        struct BytesVisitor;
+        impl<'de> Visitor<'de> for BytesVisitor {
+            type Value = Bytes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes")
+            }
+
+            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Bytes, E> {
+                Ok(Bytes(bytes.to_vec()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Bytes, A::Error> {
+                let mut bytes = Vec::new();
+                while let Some(byte) = seq.next_element()? {
+                    bytes.push(byte);
+                }
+                Ok(Bytes(bytes))
+            }
+        }
+        document.deserialize_byte_buf(BytesVisitor)
+    }
+}
+
+impl<'de> Deserialize<'de> for Numbered {
+    fn deserialize<D: Deserializer<'de>>(document: D) -> Result<Self, D::Error> {
+        struct NumberedVisitor;
+        impl<'de> Visitor<'de> for NumberedVisitor {
+            type Value = Numbered;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a variant by its number")
+            }
+
+            fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<Numbered, A::Error> {
+                let (number, variant) = data.variant::<u8>()?;
+                variant.newtype_variant::<IgnoredAny>()?;
+                Ok(Numbered(number))
+            }
+        }
+        document.deserialize_enum("Numbered", &[], NumberedVisitor)
+    }
+}
+
+/// Whether this reader took the document as a `T`. What it took serde_json takes, too, and both read the same; with
+/// serde_json behind it, it is the same in any case, errors included.
+fn one<'de, T: Deserialize<'de> + fmt::Debug>(document: &'de str) -> bool {
+    let ours = read(document, |reader| T::deserialize(reader));
+    // Compared as text, for NaN is not equal to itself, and 0 is to -0.
+    let theirs = format!("{:?}", serde_json::from_slice::<T>(document.as_bytes()));
+    let both = format!("{:?}", from_str::<T>(document));
+    assert_eq!(both, theirs, "{document}");
+    match ours {
+        Ok(ours) => {
+            assert_eq!(
+                format!("{:?}", Ok::<T, serde_json::Error>(ours)),
+                theirs,
+                "{document}"
+            );
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// Reads the document as all kinds of types; whether this reader took it as any value.
+pub(crate) fn all(document: &str) -> bool {
+    one::<Fields>(document);
+    one::<Lenient>(document);
+    one::<BTreeMap<String, Lenient>>(document);
+    one::<BTreeMap<String, Fields>>(document);
+    one::<Vec<Fields>>(document);
+    one::<Untagged>(document);
+    one::<Shape>(document);
+    one::<Vec<Shape>>(document);
+    one::<Numbered>(document);
+    one::<Vec<Numbered>>(document);
+    one::<Vec<Bytes>>(document);
+    one::<Deep>(document);
+    one::<BTreeMap<bool, Value>>(document);
+    one::<BTreeMap<i64, Value>>(document);
+    one::<BTreeMap<u64, Option<()>>>(document);
+    one::<BTreeMap<i128, IgnoredAny>>(document);
+    one::<BTreeMap<Option<char>, IgnoredAny>>(document);
+    one::<Vec<(i8, u128)>>(document);
+    one::<f64>(document);
+    one::<f32>(document);
+    one::<i64>(document);
+    one::<u64>(document);
+    one::<u8>(document);
+    one::<&str>(document);
+    one::<&RawValue>(document);
+    one::<BTreeMap<&str, &RawValue>>(document);
+    one::<IgnoredAny>(document);
+    one::<Value>(document)
+}

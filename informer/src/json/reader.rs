@@ -1,0 +1,377 @@
+//! The reader of one document: structure, texts, numbers, and skipped values.
+
+use serde::de::{Deserializer, Error as _, Visitor};
+use serde_json::Error;
+
+use super::text::{self, special};
+
+/// How deep arrays and objects may be nested, as in serde_json.
+const DEPTH: u8 = 128;
+
+/// A reader of one document.
+#[derive(Debug)]
+pub(crate) struct Reader<'de> {
+    text: &'de str,
+    at: usize,
+    /// How many more arrays and objects may be opened, plus one.
+    depth: u8,
+    /// Something was refused, whatever the caller made of that.
+    failed: bool,
+}
+
+// === impl Reader: structure ===
+
+impl<'de> Reader<'de> {
+    pub(crate) fn new(text: &'de str) -> Self {
+        Self {
+            text,
+            at: 0,
+            depth: DEPTH,
+            failed: false,
+        }
+    }
+
+    /// Checks that nothing was refused, and that the document ends here.
+    pub(crate) fn end(&mut self) -> Result<(), Error> {
+        match self.peek() {
+            None if !self.failed => Ok(()),
+            _ => Err(self.refused()),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn refused(&mut self) -> Error {
+        self.failed = true;
+        Error::custom("refused")
+    }
+
+    #[inline]
+    fn bytes(&self) -> &'de [u8] {
+        self.text.as_bytes()
+    }
+
+    /// The number of bytes read so far.
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Enters the array or object that `open` begins, for a caller that reads it in steps and may pause between them.
+    pub(crate) fn enter(&mut self, open: u8) -> Result<(), Error> {
+        self.expect(open)?;
+        self.depth -= 1;
+        if self.depth == 0 {
+            return Err(self.refused());
+        }
+        Ok(())
+    }
+
+    /// Leaves the array or object that was entered, which `close` ends.
+    pub(crate) fn leave(&mut self, close: u8) -> Result<(), Error> {
+        self.depth += 1;
+        self.expect(close)
+    }
+
+    /// The next byte that is not white space.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Option<u8> {
+        loop {
+            match self.bytes().get(self.at)? {
+                b' ' | b'\n' | b'\r' | b'\t' => self.at += 1,
+                byte => return Some(*byte),
+            }
+        }
+    }
+
+    /// Moves past the byte that was peeked at.
+    #[inline]
+    pub(super) fn take(&mut self) {
+        self.at += 1;
+    }
+
+    /// Moves past `byte`, which has to come next.
+    #[inline]
+    pub(crate) fn expect(&mut self, byte: u8) -> Result<(), Error> {
+        if self.peek() == Some(byte) {
+            self.take();
+            return Ok(());
+        }
+        Err(self.refused())
+    }
+
+    #[inline]
+    pub(super) fn literal(&mut self, literal: &str) -> Result<(), Error> {
+        let rest = self.bytes().get(self.at..).unwrap_or_default();
+        if rest.starts_with(literal.as_bytes()) {
+            self.at += literal.len();
+            return Ok(());
+        }
+        Err(self.refused())
+    }
+
+    /// The number of elements of the array whose bracket was taken.
+    pub(super) fn count(&self) -> Option<usize> {
+        text::count(self.bytes(), self.at)
+    }
+
+    /// The array or object that begins here, up to `close`.
+    #[inline]
+    pub(super) fn within<T>(
+        &mut self,
+        close: u8,
+        read: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.take();
+        self.depth -= 1;
+        if self.depth == 0 {
+            return Err(self.refused());
+        }
+        match read(self) {
+            Ok(value) => {
+                self.depth += 1;
+                self.expect(close)?;
+                Ok(value)
+            }
+            Err(error) => {
+                self.failed = true;
+                Err(error)
+            }
+        }
+    }
+
+    /// The text between `from` and the position of the reader.
+    #[inline]
+    fn since(&mut self, from: usize) -> Result<&'de str, Error> {
+        match self.text.get(from..self.at) {
+            Some(text) => Ok(text),
+            None => Err(self.refused()),
+        }
+    }
+}
+
+/// A text.
+pub(super) enum Text<'de> {
+    /// It had no escapes.
+    Plain(&'de str),
+    /// With its quotes and escapes, unchecked.
+    Quoted(&'de str),
+}
+
+// === impl Reader: texts ===
+
+impl<'de> Reader<'de> {
+    /// The text whose quote was peeked at.
+    #[inline]
+    pub(super) fn text(&mut self) -> Result<Text<'de>, Error> {
+        let from = self.at + 1;
+        let bytes = self.bytes();
+        self.at = special(bytes, from);
+        if bytes.get(self.at) == Some(&b'"') {
+            let text = self.since(from)?;
+            self.at += 1;
+            return Ok(Text::Plain(text));
+        }
+        self.quoted(from)
+    }
+
+    /// Moves past the rest of a text, from its first special byte.
+    #[cold]
+    fn quoted(&mut self, from: usize) -> Result<Text<'de>, Error> {
+        let bytes = self.bytes();
+        loop {
+            match bytes.get(self.at) {
+                Some(b'"') => {
+                    self.at += 1;
+                    return self.since(from - 1).map(Text::Quoted);
+                }
+                Some(b'\\') => self.at = special(bytes, self.at + 2),
+                _ => return Err(self.refused()),
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn string<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+        if self.peek() != Some(b'"') {
+            return Err(self.refused());
+        }
+        match self.text()? {
+            Text::Plain(text) => visitor.visit_borrowed_str(text),
+            Text::Quoted(text) => {
+                self.hand_over(text, |document| document.deserialize_str(visitor))
+            }
+        }
+    }
+
+    /// Reads a part of the document by serde_json.
+    pub(super) fn hand_over<T>(
+        &mut self,
+        part: &'de str,
+        read: impl FnOnce(&mut Handed<'de>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut document = serde_json::Deserializer::from_str(part);
+        let value = read(&mut document).and_then(|value| document.end().map(|()| value));
+        self.failed |= value.is_err();
+        value
+    }
+}
+
+/// serde_json on a part of the document.
+pub(super) type Handed<'de> = serde_json::Deserializer<serde_json::de::StrRead<'de>>;
+
+// === impl Reader: numbers ===
+
+impl<'de> Reader<'de> {
+    /// An integer of less than 19 digits; reads nothing if another number comes.
+    #[inline]
+    fn short_integer(&mut self) -> Option<(bool, u64)> {
+        let bytes = self.bytes();
+        let negative = bytes.get(self.at) == Some(&b'-');
+        let first = self.at + usize::from(negative);
+        let (mut at, mut number) = (first, 0_u64);
+        while let Some(byte @ b'0'..=b'9') = bytes.get(at) {
+            if at - first == 18 {
+                return None;
+            }
+            number = number * 10 + u64::from(byte - b'0');
+            at += 1;
+        }
+        let zero = bytes.get(first) == Some(&b'0');
+        let zero_wrong = zero && (negative || at - first > 1);
+        if at == first || zero_wrong || matches!(bytes.get(at), Some(b'.' | b'e' | b'E')) {
+            return None;
+        }
+        self.at = at;
+        Some((negative, number))
+    }
+
+    /// A number, read as serde_json reads it.
+    #[inline]
+    pub(super) fn number<V: Visitor<'de>>(
+        &mut self,
+        visitor: V,
+        otherwise: impl FnOnce(&mut Handed<'de>, V) -> Result<V::Value, Error>,
+    ) -> Result<V::Value, Error> {
+        if !matches!(self.peek(), Some(b'-' | b'0'..=b'9')) {
+            return Err(self.refused());
+        }
+        match self.short_integer() {
+            Some((false, number)) => visitor.visit_u64(number),
+            Some((true, number)) => visitor.visit_i64(-number.cast_signed()),
+            None => self.long_number(visitor, otherwise),
+        }
+    }
+
+    /// A number that serde_json reads.
+    #[cold]
+    pub(super) fn long_number<V: Visitor<'de>>(
+        &mut self,
+        visitor: V,
+        otherwise: impl FnOnce(&mut Handed<'de>, V) -> Result<V::Value, Error>,
+    ) -> Result<V::Value, Error> {
+        let from = self.at;
+        match self.peek().and_then(|_| text::number(self.bytes(), from)) {
+            Some(end) => self.at = end,
+            None => return Err(self.refused()),
+        }
+        let number = self.since(from)?;
+        self.hand_over(number, |document| otherwise(document, visitor))
+    }
+}
+
+// === impl Reader: skipped values ===
+
+impl<'de> Reader<'de> {
+    /// Moves past a value, and checks only that it is JSON.
+    pub(super) fn skip(&mut self) -> Result<(), Error> {
+        // The open arrays and objects, the innermost in the lowest bit: 1 for an object.
+        let (mut open, mut depth) = (0_u128, 0);
+        loop {
+            match self.peek() {
+                Some(b'"') => self.skip_text()?,
+                Some(bracket @ (b'{' | b'[')) => {
+                    self.take();
+                    let object = bracket == b'{';
+                    if self.peek() == Some(if object { b'}' } else { b']' }) {
+                        self.take();
+                    } else {
+                        if depth == u128::BITS {
+                            return Err(self.refused());
+                        }
+                        open = open << 1 | u128::from(object);
+                        depth += 1;
+                        if object {
+                            self.skip_name()?;
+                        }
+                        continue;
+                    }
+                }
+                Some(b'n') => self.literal("null")?,
+                Some(b't') => self.literal("true")?,
+                Some(b'f') => self.literal("false")?,
+                _ => match text::number(self.bytes(), self.at) {
+                    Some(end) => self.at = end,
+                    None => return Err(self.refused()),
+                },
+            }
+            loop {
+                if depth == 0 {
+                    return Ok(());
+                }
+                let object = open & 1 == 1;
+                match self.peek() {
+                    Some(b',') => {
+                        self.take();
+                        if object {
+                            self.skip_name()?;
+                        }
+                        break;
+                    }
+                    Some(b'}') if object => {}
+                    Some(b']') if !object => {}
+                    _ => return Err(self.refused()),
+                }
+                self.take();
+                open >>= 1;
+                depth -= 1;
+            }
+        }
+    }
+
+    #[inline]
+    fn skip_name(&mut self) -> Result<(), Error> {
+        if self.peek() != Some(b'"') {
+            return Err(self.refused());
+        }
+        self.skip_text()?;
+        self.expect(b':')
+    }
+
+    /// Moves past the text whose quote was peeked at.
+    #[inline]
+    fn skip_text(&mut self) -> Result<(), Error> {
+        let bytes = self.bytes();
+        let mut at = special(bytes, self.at + 1);
+        loop {
+            match bytes.get(at) {
+                Some(b'"') => {
+                    self.at = at + 1;
+                    return Ok(());
+                }
+                Some(b'\\') => match text::escape(bytes, at) {
+                    Some(end) => at = special(bytes, end),
+                    None => return Err(self.refused()),
+                },
+                _ => return Err(self.refused()),
+            }
+        }
+    }
+
+    /// The text of a value.
+    pub(super) fn raw(&mut self) -> Result<&'de str, Error> {
+        self.peek();
+        let from = self.at;
+        self.skip()?;
+        self.since(from)
+    }
+}

@@ -1,0 +1,691 @@
+//! The compact form: the JSON text of an object without the skipped fields, decoded on reading.
+//!
+//! An entry is the text in one allocation, and the positions of name, namespace, uid, version, labels and owners in it.
+//! Nothing is decoded on arrival, so an entry costs its text and 120 bytes; a Pod of 3.5 KB takes 18.1 KB as its type
+//! (`benches/peers`, `sync`). Each [`Stored::typed`] pays for decoding instead: the form suits kinds with many objects
+//! that are read seldom, or by key. Nothing is interned, since nothing is copied out of the text: namespaces and labels
+//! are read in place.
+//!
+//! A reader of the same objects again and again needs a cache of those decoded last
+//! ([`Builder::cache_decoded`](crate::Builder::cache_decoded)). The store has one such cache, which is bounded: decoded
+//! objects kept with their entries would sooner or later be all of them.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube_core::DynamicObject;
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess,
+    Visitor,
+};
+use serde_json::value::RawValue;
+
+use super::decode_cache::DecodeCache;
+use super::decoding::Decoding;
+use super::skip::Skip;
+use super::stored::Stored;
+use super::trimmed::{Key, another};
+use super::view_error::ViewError;
+use crate::json::{self, read_alone};
+
+/// An entry that holds an object's JSON text, trimmed, and decodes it as a `K` when it is read.
+///
+/// `SharedInformer::<Compact<Pod>>::builder_for(client, Endpoint::of::<Pod>())` keeps Pods in this form. Skipped fields
+/// (`managedFields`, and those of [`Builder::skip`](crate::Builder::skip)) are not in the text. An object whose text is
+/// not a `K` is stored all the same; a typed read returns [`ViewError::Undecodable`], and the first one is counted
+/// ([`CacheHealth::unreadable`](crate::CacheHealth::unreadable)).
+pub struct Compact<K> {
+    json: Box<str>,
+    header: Header,
+    /// It was reported that this version does not decode.
+    told: AtomicBool,
+    cache: Arc<DecodeCache>,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// A part of the text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Span {
+    from: u32,
+    to: u32,
+}
+
+/// The positions of fields in the text; empty for a missing field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Header {
+    metadata: Span,
+    name: Span,
+    namespace: Span,
+    uid: Span,
+    resource_version: Span,
+    labels: Span,
+    owner_references: Span,
+}
+
+/// The result of reading an object on arrival.
+#[derive(Debug, Default)]
+struct Text {
+    json: String,
+    header: Header,
+    /// A field of the header has a form that no API server writes.
+    odd: Option<&'static str>,
+}
+
+// === impl Span ===
+
+impl Span {
+    fn of(self, text: &str) -> &str {
+        text.get(self.from as usize..self.to as usize)
+            .unwrap_or_default()
+    }
+}
+
+// === impl Compact ===
+
+impl<K> Compact<K> {
+    /// The text: a JSON object.
+    #[must_use]
+    pub fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// The size of the entry in bytes, without the allocator's overhead.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.json.len()
+    }
+}
+
+impl<K: DeserializeOwned + Send + Sync + 'static> Compact<K> {
+    /// A part of the metadata; empty if it cannot be read, which is reported.
+    fn part<'a, T: serde::Deserialize<'a> + Default>(
+        &self,
+        text: &'a str,
+        view: &'static str,
+    ) -> T {
+        if text.is_empty() {
+            return T::default();
+        }
+        let part: Option<T> = self.read(text, view).unwrap_or_default();
+        part.unwrap_or_default()
+    }
+
+    fn labels(&self) -> Vec<(&str, &str)> {
+        let text = self.header.labels.of(&self.json);
+        self.part::<Pairs<'_>>(text, "labels").0
+    }
+
+    fn read<'a, T: serde::Deserialize<'a>>(
+        &self,
+        text: &'a str,
+        view: &'static str,
+    ) -> Result<T, ViewError> {
+        read_alone(|| json::from_str(text)).map_err(|error| {
+            let error = ViewError::Undecodable { view, error };
+            if !self.told.swap(true, Ordering::Relaxed) {
+                self.cache.unreadable(self.key_ref(), &error);
+            }
+            error
+        })
+    }
+}
+
+impl<K> fmt::Debug for Compact<K> {
+    /// Prints the key only: the content may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compact")
+            .field("namespace", &self.header.namespace.of(&self.json))
+            .field("name", &self.header.name.of(&self.json))
+            .field("bytes", &self.json.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
+    type Typed = K;
+
+    fn name(&self) -> &str {
+        self.header.name.of(&self.json)
+    }
+
+    fn namespace(&self) -> Option<&str> {
+        let namespace = self.header.namespace.of(&self.json);
+        (!namespace.is_empty()).then_some(namespace)
+    }
+
+    fn uid(&self) -> &str {
+        self.header.uid.of(&self.json)
+    }
+
+    fn resource_version(&self) -> &str {
+        self.header.resource_version.of(&self.json)
+    }
+
+    fn label(&self, name: &str) -> Option<&str> {
+        let labels = self.labels();
+        labels
+            .iter()
+            .rev()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| *value)
+    }
+
+    fn each_label(&self, visit: &mut dyn FnMut(&str, &str)) {
+        let mut labels = self.labels();
+        // The later of two labels of one name counts, as in the typed form.
+        labels.reverse();
+        labels.sort_by_key(|(name, _)| *name);
+        labels.dedup_by_key(|(name, _)| *name);
+        for (name, value) in labels {
+            visit(name, value);
+        }
+    }
+
+    fn owner_references(&self) -> Cow<'_, [OwnerReference]> {
+        let text = self.header.owner_references.of(&self.json);
+        Cow::Owned(self.part(text, "owner references"))
+    }
+
+    fn owned_bytes(&self) -> usize {
+        self.json.len()
+    }
+
+    fn typed(self: &Arc<Self>) -> Result<Arc<K>, ViewError> {
+        let decode = || self.read(&self.json, "type");
+        self.cache.decoded(self, decode)
+    }
+
+    fn metadata(&self) -> Result<Cow<'_, ObjectMeta>, ViewError> {
+        let text = self.header.metadata.of(&self.json);
+        if text.is_empty() {
+            return Ok(Cow::Owned(ObjectMeta::default()));
+        }
+        self.read(text, "metadata").map(Cow::Owned)
+    }
+
+    fn dynamic(&self) -> Result<DynamicObject, ViewError> {
+        self.read(&self.json, "untyped object")
+    }
+
+    /// Reads JSON of serde_json's deserializer, or of the one of [`Decoding::read`]; refuses any other.
+    fn decode<'de, D: Deserializer<'de>>(
+        document: D,
+        decoding: &Decoding,
+    ) -> Result<Self, D::Error> {
+        let mut text = Text::default();
+        document.deserialize_map(ObjectVisitor {
+            text: &mut text,
+            decoding,
+        })?;
+        if let Some(odd) = text.odd {
+            return Err(D::Error::custom(odd));
+        }
+        if u32::try_from(text.json.len()).is_err() {
+            return Err(D::Error::custom("the object is larger than 4 GiB"));
+        }
+        Ok(Self {
+            json: text.json.into_boxed_str(),
+            header: text.header,
+            told: AtomicBool::new(false),
+            cache: Arc::clone(&decoding.cache),
+            kind: PhantomData,
+        })
+    }
+}
+
+// === impl Text ===
+
+impl Text {
+    /// Begins a field of the written object.
+    fn key(&mut self, Key(key): &Key<'_>, first: &mut bool) {
+        self.json
+            .push(if std::mem::take(first) { '{' } else { ',' });
+        match key {
+            // A borrowed key had no escapes, so it needs none.
+            Cow::Borrowed(key) => {
+                self.json.push('"');
+                self.json.push_str(key);
+                self.json.push('"');
+            }
+            Cow::Owned(key) => self
+                .json
+                .push_str(&serde_json::Value::from(key.as_str()).to_string()),
+        }
+        self.json.push(':');
+    }
+
+    fn end(&mut self, first: bool) {
+        self.json.push_str(if first { "{}" } else { "}" });
+    }
+
+    /// The end of the text so far.
+    fn position(&self) -> u32 {
+        // A text that is too long is refused once it is complete.
+        u32::try_from(self.json.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The text of a value without the fields that `skip` names.
+    fn part(&mut self, value: &RawValue, skip: Option<&Skip>) -> Result<(), serde_json::Error> {
+        let Some(skip) = skip else {
+            self.value(value);
+            return Ok(());
+        };
+        let mut document = serde_json::Deserializer::from_str(value.get());
+        match value.get().as_bytes().first() {
+            Some(b'{') => document.deserialize_map(PartVisitor { text: self, skip }),
+            Some(b'[') => document.deserialize_seq(PartVisitor { text: self, skip }),
+            _ => {
+                self.value(value);
+                Ok(())
+            }
+        }
+    }
+
+    fn value(&mut self, value: &RawValue) -> Span {
+        let from = self.position();
+        self.json.push_str(value.get());
+        Span {
+            from,
+            to: self.position(),
+        }
+    }
+
+    /// A text of the header, without its quotes. Empty for null.
+    fn name(&mut self, value: &RawValue, odd: &'static str) -> Span {
+        let span = self.value(value);
+        let raw = value.get();
+        if raw == "null" {
+            return Span::default();
+        }
+        if !raw.starts_with('"') || raw.contains('\\') {
+            self.odd = Some(odd);
+            return Span::default();
+        }
+        Span {
+            from: span.from + 1,
+            to: span.to - 1,
+        }
+    }
+}
+
+/// Reads the object.
+struct ObjectVisitor<'a> {
+    text: &'a mut Text,
+    decoding: &'a Decoding,
+}
+
+/// Reads the object's `metadata`, or null.
+struct MetadataSeed<'a> {
+    text: &'a mut Text,
+    skip: Option<&'a Skip>,
+}
+
+/// Reads an object or an array with fields to skip.
+struct PartVisitor<'a> {
+    text: &'a mut Text,
+    skip: &'a Skip,
+}
+
+/// Names and values of labels.
+#[derive(Default)]
+struct Pairs<'a>(Vec<(&'a str, &'a str)>);
+
+// === impl ObjectVisitor ===
+
+impl<'de> Visitor<'de> for ObjectVisitor<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let text = self.text;
+        let mut first = true;
+        let (mut version, mut kind) = (&self.decoding.api_version, &self.decoding.kind);
+        while let Some(key) = map.next_key::<Key<'_>>()? {
+            let skip = self.decoding.skip.field(&key.0);
+            if skip.is_some_and(|skip| skip.whole) {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            if key.0 == "metadata" {
+                text.key(&key, &mut first);
+                map.next_value_seed(MetadataSeed {
+                    text: &mut *text,
+                    skip,
+                })?;
+                continue;
+            }
+            let value: &RawValue = map.next_value()?;
+            if let Some(given) = self.decoding.given(&key.0) {
+                let said = value.get();
+                if said == "null" || said == r#""""# {
+                    continue;
+                }
+                if self.decoding.guarded && said.trim_matches('"') != given {
+                    return Err(another(given));
+                }
+            }
+            match key.0.as_ref() {
+                "apiVersion" => version = &None,
+                "kind" => kind = &None,
+                _ => {}
+            }
+            text.key(&key, &mut first);
+            text.part(value, skip).map_err(unwritable)?;
+        }
+        for (key, value) in [("apiVersion", version), ("kind", kind)] {
+            if let Some(value) = value {
+                text.key(&Key(Cow::Borrowed(key)), &mut first);
+                text.json
+                    .push_str(&serde_json::Value::from(value.as_str()).to_string());
+            }
+        }
+        text.end(first);
+        Ok(())
+    }
+}
+
+// === impl MetadataSeed ===
+
+impl<'de> DeserializeSeed<'de> for MetadataSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<(), D::Error> {
+        document.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for MetadataSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("metadata")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.text.json.push_str("null");
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let text = self.text;
+        let from = text.position();
+        let mut first = true;
+        let mut header = Header::default();
+        while let Some(key) = map.next_key::<Key<'_>>()? {
+            let skip = self.skip.and_then(|skip| skip.field(&key.0));
+            if skip.is_some_and(|skip| skip.whole) {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            text.key(&key, &mut first);
+            let value: &RawValue = map.next_value()?;
+            match key.0.as_ref() {
+                "name" => header.name = text.name(value, "metadata.name is no name"),
+                "namespace" => header.namespace = text.name(value, "metadata.namespace is no name"),
+                "uid" => header.uid = text.name(value, "metadata.uid is no uid"),
+                "resourceVersion" => {
+                    header.resource_version =
+                        text.name(value, "metadata.resourceVersion is no version");
+                }
+                "labels" => {
+                    header.labels = text.value(value);
+                    if value.get().contains('\\') {
+                        text.odd = Some("metadata.labels has a character that no label has");
+                    }
+                }
+                "ownerReferences" => header.owner_references = text.value(value),
+                _ => text.part(value, skip).map_err(unwritable)?,
+            }
+        }
+        text.end(first);
+        header.metadata = Span {
+            from,
+            to: text.position(),
+        };
+        text.header = header;
+        Ok(())
+    }
+}
+
+/// The error of a part of valid JSON that cannot be read: a key with escapes that are not text.
+fn unwritable<E: Error>(_: serde_json::Error) -> E {
+    E::custom("a part of it is no valid JSON")
+}
+
+// === impl PartVisitor ===
+
+impl<'de> Visitor<'de> for PartVisitor<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object or an array")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let mut first = true;
+        while let Some(key) = map.next_key::<Key<'_>>()? {
+            let skip = self.skip.field(&key.0);
+            if skip.is_some_and(|skip| skip.whole) {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            self.text.key(&key, &mut first);
+            self.text
+                .part(map.next_value()?, skip)
+                .map_err(unwritable)?;
+        }
+        self.text.end(first);
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        let skip = self.skip.each();
+        let mut first = true;
+        self.text.json.push('[');
+        while let Some(value) = seq.next_element::<&RawValue>()? {
+            if skip.is_some_and(|skip| skip.whole) {
+                continue;
+            }
+            if !std::mem::take(&mut first) {
+                self.text.json.push(',');
+            }
+            self.text.part(value, skip).map_err(unwritable)?;
+        }
+        self.text.json.push(']');
+        Ok(())
+    }
+}
+
+// === impl Pairs ===
+
+impl<'de> serde::Deserialize<'de> for Pairs<'de> {
+    fn deserialize<D: Deserializer<'de>>(document: D) -> Result<Self, D::Error> {
+        struct PairsVisitor;
+        impl<'de> Visitor<'de> for PairsVisitor {
+            type Value = Pairs<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("labels")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<'de>, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        document.deserialize_map(PairsVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::object::skip::tests::{any_path, any_value, leave_out};
+    use crate::sample::cases;
+
+    /// By the reader that informers use and by serde_json, which are to read the same.
+    fn read(document: &str, decoding: &Decoding) -> Result<Arc<Compact<Pod>>, serde_json::Error> {
+        let ours = json::read(document, |reader| Compact::<Pod>::decode(reader, decoding));
+        let mut document = serde_json::Deserializer::from_str(document);
+        let theirs = Compact::decode(&mut document, decoding);
+        assert_eq!(
+            ours.ok().map(|read| (read.json, read.header)),
+            theirs
+                .as_ref()
+                .ok()
+                .map(|read| (read.json.clone(), read.header)),
+        );
+        theirs.map(Arc::new)
+    }
+
+    fn pod() -> Value {
+        serde_json::json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": "p", "namespace": "n", "uid": "u", "resourceVersion": "5",
+                "labels": {"tier": "web", "app": "shop"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "o", "controller": true}],
+                "managedFields": [{"manager": "m", "fieldsV1": {"f:a": {}}}],
+                "annotations": {"quoted": "say \"hi\"\\"}
+            },
+            "spec": {"containers": [{"name": "c", "env": [{"name": "managedFields"}]}]}
+        })
+    }
+
+    #[test]
+    fn every_view_is_what_the_typed_form_gives() {
+        let document = pod().to_string();
+        let compact = read(&document, &Decoding::default()).unwrap();
+        let mut document = serde_json::Deserializer::from_str(&document);
+        let typed = Arc::new(Pod::decode(&mut document, &Decoding::default()).unwrap());
+        assert_eq!(*compact.typed().unwrap(), *typed);
+        assert_eq!(*compact.metadata().unwrap(), *typed.metadata().unwrap());
+        assert_eq!(compact.dynamic().unwrap(), typed.dynamic().unwrap());
+        assert_eq!(compact.key(), typed.key());
+        assert_eq!((compact.uid(), compact.resource_version()), ("u", "5"));
+        assert_eq!(compact.owner_references(), typed.owner_references());
+        assert_eq!(
+            (compact.label("app"), compact.label("none")),
+            (Some("shop"), None)
+        );
+        assert_eq!(labels(&*compact), labels(&*typed));
+    }
+
+    fn labels<S: Stored>(object: &S) -> Vec<String> {
+        let mut labels = Vec::new();
+        object.each_label(&mut |name, value| labels.push(format!("{name}={value}")));
+        labels
+    }
+
+    #[test]
+    fn managed_fields_are_left_out_and_nothing_else() {
+        let mut wanted = pod();
+        let compact = read(&wanted.to_string(), &Decoding::default()).unwrap();
+        wanted["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("managedFields");
+        assert_eq!(
+            serde_json::from_str::<Value>(compact.json()).unwrap(),
+            wanted
+        );
+        assert!(compact.bytes() > compact.json().len());
+    }
+
+    #[test]
+    fn a_missing_type_is_put_in_and_a_given_one_kept() {
+        let decoding = Decoding::of("v1", "Pod");
+        let compact = read(r#"{"metadata":{"name":"p"}}"#, &decoding).unwrap();
+        assert_eq!(
+            compact.json(),
+            r#"{"metadata":{"name":"p"},"apiVersion":"v1","kind":"Pod"}"#
+        );
+        let compact = read(r#"{"kind":"Other","apiVersion":"x"}"#, &decoding).unwrap();
+        assert_eq!(compact.json(), r#"{"kind":"Other","apiVersion":"x"}"#);
+        assert_eq!(compact.name(), "", "which the list refuses");
+        let compact = read(r#"{"metadata":null,"\u0073pec":{}}"#, &Decoding::default()).unwrap();
+        assert_eq!(compact.json(), r#"{"metadata":null,"spec":{}}"#);
+        assert!(compact.metadata().unwrap().name.is_none());
+        let compact = read("{}", &Decoding::default()).unwrap();
+        assert_eq!(compact.json(), "{}");
+    }
+
+    #[test]
+    fn what_is_no_object_of_the_kind_is_kept_and_an_error_for_its_reader() {
+        let document =
+            r#"{"metadata":{"name":"p","labels":{"a":1},"ownerReferences":7},"spec":"hunter2"}"#;
+        let compact = read(document, &Decoding::default()).unwrap();
+        assert_eq!((compact.name(), compact.label("a")), ("p", None));
+        assert!(compact.owner_references().is_empty());
+        let error = compact.typed().unwrap_err().to_string();
+        assert!(
+            !error.contains("hunter2") && error.contains("type"),
+            "{error}"
+        );
+        assert!(!format!("{compact:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_header_that_no_server_writes_is_refused() {
+        for (document, said) in [
+            (r#"{"metadata":{"name":"a\u0041"}}"#, "metadata.name"),
+            (r#"{"metadata":{"name":5}}"#, "metadata.name"),
+            (
+                r#"{"metadata":{"name":"p","labels":{"a":"\u0041"}}}"#,
+                "metadata.labels",
+            ),
+            (r#"{"metadata":[]}"#, "metadata"),
+            (r#"[]"#, "an object"),
+        ] {
+            let error = read(document, &Decoding::default())
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(said), "{document}: {error}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(cases(2000))]
+
+        /// Whatever an object holds, its text says the same as what came, but for what is skipped.
+        #[test]
+        fn the_text_says_what_came(
+            fields in proptest::collection::btree_map(".{0,8}|[a-d]", any_value(), 0..5),
+            metadata in proptest::collection::btree_map("[a-z\"]{1,5}|[a-d]", any_value(), 0..5),
+            name in "[a-z0-9.-]{1,10}",
+            paths in proptest::collection::vec(any_path(), 0..3),
+            pretty: bool,
+        ) {
+            let mut object: serde_json::Map<String, Value> = fields.into_iter().collect();
+            let mut metadata: serde_json::Map<String, Value> = metadata.into_iter().collect();
+            metadata.insert("name".to_owned(), name.as_str().into());
+            metadata.remove("uid");
+            object.insert("metadata".to_owned(), metadata.into());
+            let mut object = Value::from(object);
+            let document = if pretty { format!("{object:#}") } else { object.to_string() };
+            let within_metadata = [".metadata.a", ".metadata.b[*].c"].map(|path| path.parse().unwrap());
+            let mut decoding = Decoding::default();
+            for path in paths.iter().chain(&within_metadata) {
+                decoding = decoding.skip(path);
+                leave_out(&mut object, path);
+            }
+            let compact = read(&document, &decoding).unwrap();
+            prop_assert_eq!(compact.name(), name);
+            prop_assert_eq!(serde_json::from_str::<Value>(compact.json()).unwrap(), object);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! From the store to all handlers: [`Processor`].
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::listener::Listener;
+use crate::event::{Event, UpdateReason};
+use crate::indexer::Indexer;
+use crate::object::Stored;
+
+/// The handlers of one informer. The informer changes its store under the lock of this list.
+pub(crate) struct Processor<S> {
+    listeners: Vec<Arc<Listener<S>>>,
+    synced: bool,
+    next_id: u64,
+}
+
+// === impl Processor ===
+
+impl<S: Stored> Processor<S> {
+    pub(crate) fn new() -> Self {
+        Self {
+            listeners: Vec::new(),
+            synced: false,
+            next_id: 0,
+        }
+    }
+
+    pub(crate) fn listeners(&self) -> &[Arc<Listener<S>>] {
+        &self.listeners
+    }
+
+    pub(crate) fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Adds a handler, which first receives all objects of `indexer`.
+    pub(crate) fn add(&mut self, listener: Arc<Listener<S>>, indexer: &Indexer<S>) {
+        listener.replay(indexer.list());
+        if self.synced {
+            listener.upstream_synced();
+        }
+        self.listeners.push(listener);
+    }
+
+    /// Drops handlers that were removed.
+    pub(crate) fn prune(&mut self) {
+        self.listeners.retain(|listener| !listener.is_removed());
+    }
+
+    /// Enqueues the events for every handler; a resync event only for those whose period is over.
+    pub(crate) fn distribute(&self, events: Vec<Event<S>>) {
+        let Some((last, rest)) = self.listeners.split_last() else {
+            return;
+        };
+        for listener in rest {
+            listener.extend(events.iter().cloned());
+        }
+        last.extend(events.into_iter());
+    }
+
+    /// Enqueues all objects of `indexer` again for the handlers whose period is over.
+    pub(crate) fn resync(&self, indexer: &Indexer<S>) {
+        let mut objects = None;
+        for listener in self.listeners.iter().filter(|listener| listener.is_due()) {
+            let objects = objects.get_or_insert_with(|| indexer.list());
+            listener.extend(objects.iter().map(|object| Event::Updated {
+                old: Arc::clone(object),
+                new: Arc::clone(object),
+                reason: UpdateReason::Resync,
+            }));
+            listener.resynced();
+        }
+    }
+
+    /// Marks handlers whose resync is due at `now`; true if there are any. `settled`: all events of former resyncs were
+    /// processed (client-go: `shouldResync`, which assumes that).
+    pub(crate) fn mark_due(&self, now: Instant, settled: bool) -> bool {
+        // Not `any`: every handler's schedule moves.
+        self.listeners
+            .iter()
+            .filter(|listener| listener.mark_due(now, settled))
+            .count()
+            > 0
+    }
+
+    /// The time of the next resync of any handler.
+    pub(crate) fn next_resync(&self) -> Option<Instant> {
+        self.listeners
+            .iter()
+            .filter_map(|listener| listener.next_resync())
+            .min()
+    }
+
+    /// Everything of the first list is in the queues.
+    pub(crate) fn upstream_synced(&mut self) {
+        self.synced = true;
+        for listener in &self.listeners {
+            listener.upstream_synced();
+        }
+    }
+
+    /// The handlers that run in the informer's task.
+    pub(crate) fn inline(&self) -> Vec<Arc<Listener<S>>> {
+        let inline = self.listeners.iter().filter(|one| one.runs_inline());
+        inline.cloned().collect()
+    }
+
+    /// Wakes the handlers that share the informer's task.
+    pub(crate) fn wake_inline(&self) {
+        for listener in self.inline() {
+            listener.wake();
+        }
+    }
+
+    /// A handler with a blocking policy whose queue is full.
+    pub(crate) fn blocking(&self) -> Option<Arc<Listener<S>>> {
+        self.listeners
+            .iter()
+            .find(|listener| listener.is_blocking())
+            .cloned()
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<Arc<Listener<S>>> {
+        std::mem::take(&mut self.listeners)
+    }
+}

@@ -1,0 +1,155 @@
+//! The query of a debug page.
+
+use http::Request;
+use serde::Serialize;
+
+/// Items of a list, unless the query has a limit.
+const LIMIT: usize = 100;
+/// The highest limit of a query.
+pub(super) const MOST: usize = 1000;
+
+/// The query of a debug page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Query {
+    /// The format of the page.
+    pub format: Format,
+    /// The most items of a list.
+    pub limit: usize,
+    /// The one name that is shown; all unless set.
+    pub name: Option<String>,
+}
+
+/// The format of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For programs.
+    Json,
+    /// For terminals.
+    Text,
+    /// The text with links, for browsers.
+    Html,
+}
+
+/// The content of a page; see [`Query::show`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Shown {
+    /// A document.
+    Json(serde_json::Value),
+    /// Lines of text.
+    Text(String),
+}
+
+// === impl Query ===
+
+impl Query {
+    pub(super) fn of<B>(request: &Request<B>) -> Result<Self, String> {
+        let accept = request.headers().get(http::header::ACCEPT);
+        let accept = accept.and_then(|accept| accept.to_str().ok());
+        Self::parse(
+            request.uri().query().unwrap_or_default(),
+            accept.unwrap_or_default(),
+        )
+    }
+
+    fn parse(query: &str, accept: &str) -> Result<Self, String> {
+        let mut parsed = Self {
+            format: Format::preferred(accept),
+            limit: LIMIT,
+            name: None,
+        };
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match name.as_ref() {
+                "format" => {
+                    parsed.format = match value.as_ref() {
+                        "json" => Format::Json,
+                        "text" => Format::Text,
+                        "html" => Format::Html,
+                        _ => return Err(format!("format={value}: there are json, text and html")),
+                    };
+                }
+                "limit" => {
+                    let limit: usize = value
+                        .parse()
+                        .map_err(|_| format!("limit={value}: a number from 0 to {MOST}"))?;
+                    parsed.limit = limit.min(MOST);
+                }
+                "name" => parsed.name = Some(value.into_owned()),
+                _ => return Err(format!("{name}: there are format, limit and name")),
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// Whether the page shows the report of this name.
+    #[must_use]
+    pub fn is_for(&self, name: &str) -> bool {
+        self.name.as_ref().is_none_or(|wanted| wanted == name)
+    }
+
+    /// The content of a page in the format of the query: `reports` as a JSON document with the one field `name`, or the
+    /// text that `text` returns.
+    pub fn show<T: Serialize>(
+        &self,
+        name: &str,
+        reports: &[T],
+        text: impl FnOnce() -> String,
+    ) -> Shown {
+        match self.format {
+            Format::Json => Shown::Json(serde_json::json!({ name: reports })),
+            Format::Text | Format::Html => Shown::Text(text()),
+        }
+    }
+}
+
+// === impl Format ===
+
+impl Format {
+    /// The first of the types in `Accept` that is a format; text if none is.
+    fn preferred(accept: &str) -> Self {
+        let types = accept
+            .split(',')
+            .map(|part| part.split(';').next().unwrap_or_default());
+        types
+            .map(str::trim)
+            .find_map(|kind| match kind {
+                "application/json" => Some(Self::Json),
+                "text/html" => Some(Self::Html),
+                "text/plain" => Some(Self::Text),
+                _ => None,
+            })
+            .unwrap_or(Self::Text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn format_and_limit_are_read_from_the_query_and_accept() {
+        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        for (query, accept, format, limit) in [
+            ("", "", Format::Text, 100),
+            ("", "*/*", Format::Text, 100),
+            ("", browser, Format::Html, 100),
+            ("", "application/json", Format::Json, 100),
+            ("format=json", browser, Format::Json, 100),
+            ("limit=5&format=text", browser, Format::Text, 5),
+            ("limit=100000", "", Format::Text, 1000),
+        ] {
+            let parsed = Query::parse(query, accept).unwrap();
+            assert_eq!(
+                (parsed.format, parsed.limit),
+                (format, limit),
+                "{query} {accept}"
+            );
+        }
+        for query in ["format=xml", "limit=-1", "limit=many", "lmit=3"] {
+            assert!(Query::parse(query, "").is_err(), "{query}");
+        }
+        let parsed = Query::parse("name=a%20b", "").unwrap();
+        assert!(parsed.is_for("a b") && !parsed.is_for("a"));
+    }
+}

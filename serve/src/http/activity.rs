@@ -1,0 +1,326 @@
+//! The activity of a connection, and its begin: the input of its time-outs.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use super::{Body, Limits};
+
+/// The first bytes of an HTTP/2 connection (RFC 9113, 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The protocol of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Http1,
+    Http2,
+    /// The first bytes decide. Until the preface of HTTP/2 is complete, the limits of HTTP/1 hold.
+    Either,
+}
+
+/// The state of a connection.
+pub(super) struct Activity {
+    times: Mutex<Times>,
+    changed: Notify,
+}
+
+struct Times {
+    protocol: Protocol,
+    /// Bytes of the preface that were read so far.
+    preface: usize,
+    /// Requests in work.
+    in_flight: usize,
+    /// The arrival of the first byte of the header being read; for a new connection, the time it was accepted.
+    reading: Option<Instant>,
+    /// The time since which no request is in work.
+    idle: Instant,
+    /// The time since which the peer takes no byte of what is to be written; `None` while nothing waits to be written.
+    blocked: Option<Instant>,
+    /// Requests that were cancelled before they were answered, less those that were answered.
+    given_up: u32,
+}
+
+/// A request in work. It ends when this is dropped.
+pub(super) struct Flight {
+    activity: Arc<Activity>,
+    answered: bool,
+}
+
+/// The reason why a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The peer takes too long.
+    Late,
+    /// The peer cancels its requests.
+    GivesUp,
+}
+
+/// A connection whose reads and blocked writes are recorded.
+pub(super) struct Recorded<IO> {
+    io: IO,
+    activity: Arc<Activity>,
+    /// Whether the last write was blocked, so that a write that is not takes no lock.
+    blocked: bool,
+}
+
+/// A body that keeps its request in work until the last piece.
+pub(super) struct Tracked {
+    body: Body,
+    _flight: Option<Flight>,
+}
+
+// === impl Times ===
+
+impl Times {
+    /// Compares the first bytes of a connection with the preface of HTTP/2.
+    fn detect(&mut self, read: &[u8]) {
+        if self.protocol != Protocol::Either {
+            return;
+        }
+        let rest = &PREFACE[self.preface..];
+        let length = rest.len().min(read.len());
+        if rest[..length] != read[..length] {
+            self.protocol = Protocol::Http1;
+            return;
+        }
+        self.preface += length;
+        if self.preface == PREFACE.len() {
+            self.protocol = Protocol::Http2;
+        }
+    }
+}
+
+// === impl Activity ===
+
+impl Activity {
+    pub(super) fn new(protocol: Protocol) -> Arc<Self> {
+        let now = Instant::now();
+        Arc::new(Self {
+            times: Mutex::new(Times {
+                protocol,
+                preface: 0,
+                in_flight: 0,
+                reading: Some(now),
+                idle: now,
+                blocked: None,
+                given_up: 0,
+            }),
+            changed: Notify::new(),
+        })
+    }
+
+    pub(super) fn begin(self: &Arc<Self>) -> Flight {
+        let mut times = self.times.lock();
+        times.in_flight += 1;
+        times.reading = None;
+        Flight {
+            activity: Arc::clone(self),
+            answered: false,
+        }
+    }
+
+    fn read(&self, bytes: &[u8]) {
+        let mut times = self.times.lock();
+        let before = times.protocol;
+        times.detect(bytes);
+        let begins = times.in_flight == 0 && times.reading.is_none();
+        if begins {
+            times.reading = Some(Instant::now());
+        }
+        if begins || times.protocol != before {
+            self.changed.notify_one();
+        }
+    }
+
+    fn write_blocked(&self, blocked: bool) {
+        self.times.lock().blocked = blocked.then(Instant::now);
+        self.changed.notify_one();
+    }
+
+    /// Returns when the peer takes longer than the limits allow, or has cancelled too many requests.
+    pub(super) async fn abused(&self, limits: &Limits) -> Cause {
+        loop {
+            let due = {
+                let times = self.times.lock();
+                if times.given_up > limits.given_up {
+                    return Cause::GivesUp;
+                }
+                let idle = times.idle + limits.idle;
+                // HTTP/2 sends frames that are not requests at any time.
+                let reading = times.reading.filter(|_| times.protocol != Protocol::Http2);
+                let header = reading.map(|since| since + limits.header_timeout);
+                let due = header.map_or(idle, |header| header.min(idle));
+                let due = (times.in_flight == 0).then_some(due);
+                let unread = times.blocked.map(|since| since + limits.idle);
+                [due, unread].into_iter().flatten().min()
+            };
+            match due {
+                Some(due) if due <= Instant::now() => return Cause::Late,
+                Some(due) => tokio::select! {
+                    () = sleep_until(due) => {}
+                    () = self.changed.notified() => {}
+                },
+                None => self.changed.notified().await,
+            }
+        }
+    }
+}
+
+// === impl Flight ===
+
+impl Flight {
+    /// The handler has answered with `body`. A whole body ends the request here; pieces keep it in work, since a
+    /// connection that streams is not idle.
+    pub(super) fn answered(mut self, body: Body) -> Tracked {
+        self.answered = true;
+        let flight = (!body.is_whole()).then_some(self);
+        Tracked {
+            body,
+            _flight: flight,
+        }
+    }
+
+    /// The handler has refused to answer.
+    pub(super) fn refused(mut self) {
+        self.answered = true;
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let mut times = self.activity.times.lock();
+        times.in_flight -= 1;
+        times.idle = Instant::now();
+        times.given_up = if self.answered {
+            times.given_up.saturating_sub(1)
+        } else {
+            times.given_up.saturating_add(1)
+        };
+        self.activity.changed.notify_one();
+    }
+}
+
+// === impl Recorded ===
+
+impl<IO> Recorded<IO> {
+    pub(super) fn new(io: IO, activity: Arc<Activity>) -> Self {
+        Self {
+            io,
+            activity,
+            blocked: false,
+        }
+    }
+
+    /// Records whether a write was blocked.
+    fn wrote<T>(&mut self, polled: Poll<T>) -> Poll<T> {
+        if self.blocked != polled.is_pending() {
+            self.blocked = polled.is_pending();
+            self.activity.write_blocked(self.blocked);
+        }
+        polled
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Recorded<IO> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.io).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.activity.read(&buffer.filled()[before..]);
+        }
+        polled
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Recorded<IO> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.io).poll_write(context, bytes);
+        self.wrote(polled)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.io).poll_write_vectored(context, slices);
+        self.wrote(polled)
+    }
+}
+
+// === impl Tracked ===
+
+impl http_body::Body for Tracked {
+    type Data = bytes::Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<bytes::Bytes>>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_http2_once_its_preface_is_complete_however_it_is_cut() {
+        for (pieces, protocol) in [
+            (vec![PREFACE], Protocol::Http2),
+            (
+                vec![&PREFACE[..1], &PREFACE[1..20], &PREFACE[20..]],
+                Protocol::Http2,
+            ),
+            (vec![PREFACE, b"more"], Protocol::Http2),
+            (vec![&PREFACE[..23]], Protocol::Either),
+            (vec![b"GET / HTTP/1.1".as_slice()], Protocol::Http1),
+            // Like PRI, and another method.
+            (vec![b"P".as_slice(), b"OST /"], Protocol::Http1),
+            (vec![b"P".as_slice(), b"OST /", PREFACE], Protocol::Http1),
+        ] {
+            let activity = Activity::new(Protocol::Either);
+            for piece in &pieces {
+                activity.read(piece);
+            }
+            assert_eq!(activity.times.lock().protocol, protocol, "{pieces:?}");
+        }
+    }
+}

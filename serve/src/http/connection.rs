@@ -1,0 +1,385 @@
+//! One connection: its protocol, its time-outs and its end.
+//!
+//! Requests, also the many of one HTTP/2 connection, run inside the connection's own task, and end with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use http::header::CONNECTION;
+use http::{HeaderValue, Response, StatusCode, Version};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+use super::activity::{Activity, Cause, Protocol, Recorded, Tracked};
+use super::answer::is_hang_up;
+use super::{Answer, Handler, Limits, Peer, Request, text};
+
+/// Interval of the pings to a silent HTTP/2 peer.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// Time for the answer to a ping.
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time for the goodbye to a peer that took too long.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// HTTP/2 requests that may be reset before the server has seen them (CVE-2023-44487). One more ends the connection.
+const UNSEEN_RESETS: usize = 20;
+/// HTTP/2 requests that a connection may have refused, as one too many or as a violation of the protocol. One more ends it.
+const REFUSALS: usize = 256;
+/// Bytes of bodies that an HTTP/2 client may send before they are read, of a connection and of each request.
+const WINDOW: u32 = 64 * 1024;
+/// Bytes of an answer that are kept for an HTTP/2 client that does not read, besides the answer itself.
+const SEND_BUFFER: usize = 64 * 1024;
+
+/// Collects the futures that hyper would spawn: at most as many as a connection may have requests.
+#[derive(Clone)]
+struct Streams(mpsc::UnboundedSender<BoxFuture<'static, ()>>);
+
+/// Makes hyper close the connection, or reset the request, without an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("closed without an answer")]
+struct Closed;
+
+// === impl Streams ===
+
+impl<F: Future<Output = ()> + Send + 'static> hyper::rt::Executor<F> for Streams {
+    fn execute(&self, future: F) {
+        // The receiver lives as long as the connection.
+        let _ = self.0.send(Box::pin(future));
+    }
+}
+
+/// A connection that was accepted, and the rules for it.
+pub(super) struct Connection {
+    pub(super) peer: Peer,
+    pub(super) limits: Limits,
+    pub(super) handler: Handler,
+    pub(super) stop: CancellationToken,
+}
+
+// === impl Connection ===
+
+impl Connection {
+    /// Completes the TLS handshake, then serves the protocol that it chose.
+    pub(super) async fn serve_tls(self, stream: TcpStream, acceptor: TlsAcceptor) {
+        let handshake = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return,
+            handshake = timeout(self.limits.header_timeout, acceptor.accept(stream)) => handshake,
+        };
+        let problem = match handshake {
+            Ok(Ok(stream)) => {
+                let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                let protocol = if http2 {
+                    Protocol::Http2
+                } else {
+                    Protocol::Http1
+                };
+                return self.serve(stream, protocol).await;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it took too long".to_owned(),
+        };
+        tracing::debug!(peer = %self.peer.0, problem, "TLS handshake failed");
+    }
+
+    /// Answers requests until the peer leaves or takes too long. After the stop, only the requests in work are answered.
+    pub(super) async fn serve<IO>(self, io: IO, protocol: Protocol)
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self {
+            peer,
+            limits,
+            handler,
+            stop,
+        } = self;
+        let activity = Activity::new(protocol);
+        let service = {
+            let activity = Arc::clone(&activity);
+            service_fn(move |request| answer(&activity, &handler, peer, limits, request))
+        };
+        let (sender, mut spawned) = mpsc::unbounded_channel();
+        let builder = builder(Streams(sender), protocol, &limits);
+        let io = Recorded::new(io, Arc::clone(&activity));
+        let connection = builder.serve_connection(TokioIo::new(io), service);
+        tokio::pin!(connection);
+        let mut streams = FuturesUnordered::new();
+        let mut ending = false;
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled(), if !ending => {
+                    connection.as_mut().graceful_shutdown();
+                    ending = true;
+                }
+                Some(stream) = spawned.recv() => streams.push(stream),
+                Some(()) = streams.next(), if !streams.is_empty() => {}
+                result = connection.as_mut() => {
+                    if let Err(error) = result {
+                        tracing::debug!(peer = %peer.0, error, "connection ended with an error");
+                    }
+                    return;
+                }
+                cause = activity.abused(&limits) => {
+                    tracing::debug!(peer = %peer.0, ?cause, "connection closed");
+                    if cause == Cause::GivesUp {
+                        return;
+                    }
+                    // HTTP/2 sends a GOAWAY, unless the peer does not read.
+                    connection.as_mut().graceful_shutdown();
+                    let _ = timeout(limits.drain.min(GOODBYE), connection.as_mut()).await;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Has `handler` answer `request` within the limits.
+fn answer(
+    activity: &Arc<Activity>,
+    handler: &Handler,
+    peer: Peer,
+    limits: Limits,
+    mut request: Request,
+) -> impl Future<Output = Result<Response<Tracked>, Closed>> + Send + use<> {
+    let flight = activity.begin();
+    request.extensions_mut().insert(peer);
+    let version = request.version();
+    let answer = timeout(limits.answer_timeout, handler(request));
+    async move {
+        let answer = answer.await.unwrap_or_else(|_| too_late(version));
+        if is_hang_up(&answer) {
+            flight.refused();
+            return Err(Closed);
+        }
+        Ok(answer.map(|body| flight.answered(body)))
+    }
+}
+
+/// The answer in place of one that took too long. HTTP/1 connections end with it: part of the request may not be read.
+fn too_late(version: Version) -> Answer {
+    let mut answer = text(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "the answer took too long\n",
+    );
+    if version < Version::HTTP_2 {
+        let close = HeaderValue::from_static("close");
+        answer.headers_mut().insert(CONNECTION, close);
+    }
+    answer
+}
+
+fn builder(streams: Streams, protocol: Protocol, limits: &Limits) -> auto::Builder<Streams> {
+    let mut builder = auto::Builder::new(streams);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(None)
+        .max_buf_size(limits.header_bytes.max(8192))
+        .max_headers(limits.headers);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .max_concurrent_streams(limits.streams)
+        .max_pending_accept_reset_streams(UNSEEN_RESETS)
+        .max_local_error_reset_streams(REFUSALS)
+        .initial_connection_window_size(WINDOW)
+        .initial_stream_window_size(WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX));
+    match protocol {
+        Protocol::Http1 => builder.http1_only(),
+        Protocol::Http2 => builder.http2_only(),
+        Protocol::Either => builder,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use http_body_util::StreamBody;
+    use http_body_util::combinators::UnsyncBoxBody;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::task::JoinHandle;
+    use tokio::time::{Instant, sleep};
+
+    use super::super::{Body, hang_up};
+    use super::*;
+
+    const HELLO: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+    /// A connection to a handler that takes `takes`.
+    fn connected(takes: Duration) -> (DuplexStream, CancellationToken, JoinHandle<()>) {
+        let handler: Handler = Arc::new(move |_| {
+            async move {
+                sleep(takes).await;
+                text(StatusCode::OK, "hello")
+            }
+            .boxed()
+        });
+        connected_to(handler, Protocol::Http1)
+    }
+
+    fn connected_to(
+        handler: Handler,
+        protocol: Protocol,
+    ) -> (DuplexStream, CancellationToken, JoinHandle<()>) {
+        let (near, far) = duplex(4096);
+        let stop = CancellationToken::new();
+        let peer = Peer(([127, 0, 0, 1], 1).into());
+        let connection = Connection {
+            peer,
+            limits: Limits::default(),
+            handler,
+            stop: stop.clone(),
+        };
+        let serving = connection.serve(far, protocol);
+        (near, stop, tokio::spawn(serving))
+    }
+
+    async fn read(stream: &mut DuplexStream) -> String {
+        let mut buffer = [0; 1024];
+        let length = stream.read(&mut buffer).await.unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_header_has_ten_seconds_and_an_idle_connection_ninety() {
+        let (mut stream, _stop, serving) = connected(Duration::ZERO);
+        stream.write_all(HELLO.as_bytes()).await.unwrap();
+        assert!(read(&mut stream).await.contains("hello"));
+        sleep(Duration::from_secs(80)).await;
+        assert!(!serving.is_finished(), "idle for less than 90 s");
+        stream.write_all(HELLO.as_bytes()).await.unwrap();
+        assert!(read(&mut stream).await.contains("hello"));
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: ").await.unwrap();
+        let begin = Instant::now();
+        serving.await.unwrap();
+        let took = begin.elapsed();
+        assert!(
+            took >= Duration::from_secs(10) && took < Duration::from_secs(12),
+            "{took:?}"
+        );
+
+        let (mut stream, _stop, serving) = connected(Duration::ZERO);
+        stream.write_all(HELLO.as_bytes()).await.unwrap();
+        assert!(read(&mut stream).await.contains("hello"));
+        let begin = Instant::now();
+        serving.await.unwrap();
+        assert_eq!(begin.elapsed().as_secs(), 90);
+
+        let (_silent, _stop, serving) = connected(Duration::ZERO);
+        let begin = Instant::now();
+        serving.await.unwrap();
+        assert_eq!(begin.elapsed().as_secs(), 10, "nothing was sent");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_takes_too_long_is_a_503_and_a_request_under_way_ends_after_the_stop() {
+        let (mut stream, stop, serving) = connected(Duration::from_secs(3600));
+        stream.write_all(HELLO.as_bytes()).await.unwrap();
+        assert!(read(&mut stream).await.starts_with("HTTP/1.1 503"));
+        stop.cancel();
+        serving.await.unwrap();
+
+        let (mut stream, stop, serving) = connected(Duration::from_secs(3));
+        stream.write_all(HELLO.as_bytes()).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        stop.cancel();
+        assert!(read(&mut stream).await.contains("hello"));
+        serving.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_is_not_idle_and_its_connection_is_when_the_stream_has_ended() {
+        let handler: Handler = Arc::new(|_| {
+            let pieces = futures::stream::unfold(0, |piece| async move {
+                if piece == 5 {
+                    return None;
+                }
+                sleep(Duration::from_secs(80)).await;
+                Some((Ok(http_body::Frame::data("piece".into())), piece + 1))
+            });
+            let body = UnsyncBoxBody::new(StreamBody::new(pieces));
+            std::future::ready(Answer::new(Body::pieces(body))).boxed()
+        });
+        let (mut stream, _stop, serving) = connected_to(handler, Protocol::Http1);
+        stream.write_all(HELLO.as_bytes()).await.unwrap();
+        let begin = Instant::now();
+        let mut everything = String::new();
+        stream.read_to_string(&mut everything).await.unwrap();
+        assert_eq!(everything.matches("piece").count(), 5, "{everything}");
+        assert_eq!(begin.elapsed().as_secs(), 5 * 80 + 90);
+        serving.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_nothing_of_a_stream_for_the_idle_time_is_cut_off() {
+        let handler: Handler = Arc::new(|_| {
+            let pieces = futures::stream::repeat_with(|| {
+                Ok(http_body::Frame::data(vec![b'x'; 1024].into()))
+            });
+            let body = UnsyncBoxBody::new(StreamBody::new(pieces));
+            std::future::ready(Answer::new(Body::pieces(body))).boxed()
+        });
+        let (mut stream, _stop, serving) = connected_to(handler, Protocol::Http1);
+        stream.write_all(HELLO.as_bytes()).await.unwrap();
+        // A slow reader goes on.
+        let begin = Instant::now();
+        let mut buffer = [0; 8192];
+        for _ in 0..5 {
+            sleep(Duration::from_secs(80)).await;
+            assert!(!serving.is_finished());
+            stream.read_exact(&mut buffer).await.unwrap();
+        }
+        let ended = timeout(Duration::from_secs(200), serving).await;
+        ended.expect("it is cut off").unwrap();
+        let unread = begin.elapsed() - Duration::from_secs(5 * 80);
+        assert!((90..=91).contains(&unread.as_secs()), "{unread:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handler_that_hangs_up_closes_the_connection_without_a_byte() {
+        let handler: Handler = Arc::new(|_| std::future::ready(hang_up()).boxed());
+        let (mut stream, _stop, serving) = connected_to(handler, Protocol::Http1);
+        stream.write_all(HELLO.as_bytes()).await.unwrap();
+        let mut everything = Vec::new();
+        stream.read_to_end(&mut everything).await.unwrap();
+        assert_eq!(everything, b"");
+        serving.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_of_either_protocol_has_ten_seconds_until_its_preface_is_complete() {
+        let handler: Handler =
+            Arc::new(|_| std::future::ready(text(StatusCode::OK, "hello")).boxed());
+        // With its preface complete, the peer leaves a ping unanswered.
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        let whole = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &settings].concat();
+        for (sent, open) in [(&whole[..8], 10..15), (&whole[..], 45..50)] {
+            let (mut stream, _stop, serving) = connected_to(Arc::clone(&handler), Protocol::Either);
+            let begin = Instant::now();
+            stream.write_all(sent).await.unwrap();
+            let mut everything = Vec::new();
+            let _ = stream.read_to_end(&mut everything).await;
+            serving.await.unwrap();
+            let took = begin.elapsed().as_secs();
+            assert!(open.contains(&took), "{took} s, and not {open:?}");
+        }
+        let (mut stream, _stop, _serving) = connected_to(handler, Protocol::Either);
+        stream.write_all(HELLO.as_bytes()).await.unwrap();
+        assert!(read(&mut stream).await.contains("hello"));
+    }
+}

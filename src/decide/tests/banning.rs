@@ -1,0 +1,225 @@
+//! Bans, as they are made and kept.
+
+use super::*;
+
+#[test]
+fn a_new_block_writes_its_intent_then_bans_then_says_so() {
+    let case = Case::new("192.0.2.7/32", "10m");
+    let plan = case.decide();
+    let before = plan.before().unwrap();
+    assert_eq!(before.finalizer, Some(true));
+    let intent = before.intent.clone().unwrap().unwrap();
+    assert_eq!(
+        (intent.standing.clone(), intent.attempt),
+        (standing("192.0.2.7", here()), 1)
+    );
+    assert_eq!(operations(&plan), [ban("192.0.2.7", Some(600))]);
+    let settled = plan.settle(now() + SignedDuration::from_millis(1_234), Some(1), &[]);
+    let status = settled.status.clone().unwrap();
+    assert_eq!(status.phase, Some(Phase::Active));
+    assert_eq!(status.result, Some(ResultCode::Success));
+    assert_eq!(
+        status.blocked_at.as_deref(),
+        Some("2026-01-01T12:00:01.234Z")
+    );
+    assert_eq!(
+        status.expires_at.as_deref(),
+        Some("2026-01-01T12:10:01.234Z")
+    );
+    assert_eq!(status.target.as_deref(), Some("192.0.2.7"));
+    assert_eq!(
+        (status.ban_count, status.observed_generation),
+        (Some(1), Some(1))
+    );
+    assert_eq!(reasons(&settled), ["Banned"]);
+    assert_eq!(settled.announcements[0].notice, Some(Notice::Ban));
+    assert_eq!(settled.wake, Some(RESYNC));
+    assert_eq!(settled.effect, Effect::Banned);
+    assert_eq!(plan.after(&[]), None);
+}
+
+#[test]
+fn an_object_born_with_its_intent_needs_no_patch() {
+    let mut case = Case::new("192.0.2.7", "10m");
+    let target = "192.0.2.7".parse().unwrap();
+    case.block.metadata = IPBlock::born(
+        "a",
+        "default",
+        &target,
+        Some(&here()),
+        case.block.spec.clone(),
+    )
+    .metadata;
+    let plan = case.decide();
+    assert_eq!(plan.before(), None);
+    assert_eq!(operations(&plan), [ban("192.0.2.7", Some(600))]);
+}
+
+#[test]
+fn a_settled_active_block_does_nothing_but_wakes_when_it_is_due() {
+    let case = Case::active("192.0.2.7", "10m", 500);
+    let plan = case.decide();
+    assert!(plan.is_rest() && plan.before().is_none() && plan.calls().is_empty());
+    let settled = settle(&plan);
+    assert!(settled.status.is_none() && settled.announcements.is_empty());
+    assert_eq!(settled.wake, Some(Duration::from_secs(100)));
+}
+
+#[test]
+fn editing_reason_or_tags_never_bans_again() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.block.spec.reason = Some("other".into());
+    case.block.spec.tags = vec!["x".into()];
+    case.block.metadata.generation = Some(2);
+    let plan = case.decide();
+    assert!(plan.calls().is_empty());
+    let status = plan.settle(now(), Some(2), &[]).status.unwrap();
+    assert_eq!(status.observed_generation, Some(2));
+    assert_eq!(status.blocked_at, case.status().blocked_at);
+}
+
+#[test]
+fn a_start_far_ahead_of_the_clock_is_not_believed() {
+    let mut case = Case::active("192.0.2.7", "10m", 0);
+    case.assert = Assert::In(RESYNC);
+    let plan = case.at(now() - seconds(7_200));
+    let settled = plan.settle(now() - seconds(7_200), Some(1), &[]);
+    assert_eq!(
+        settled.status.unwrap().expires_at.as_deref(),
+        Some("2026-01-01T10:10:00Z")
+    );
+    assert!(
+        case.at(now() - seconds(30)).is_rest(),
+        "half a minute is nothing"
+    );
+}
+
+#[test]
+fn a_standing_ban_is_asserted_again_without_a_write() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.assert = Assert::Due;
+    let plan = case.decide();
+    assert_eq!(plan.before(), None);
+    assert_eq!(operations(&plan), [ban("192.0.2.7", Some(540))]);
+    let settled = settle(&plan);
+    assert!(settled.status.is_none() && settled.announcements.is_empty());
+    assert_eq!(settled.wake, Some(RESYNC));
+}
+
+#[test]
+fn a_failed_ban_is_pending_and_told_once_a_reason() {
+    let mut case = Case::new("192.0.2.7", "10m");
+    let plan = case.decide();
+    let refused = Failure {
+        reason: "GatewayRefused".into(),
+        message: "connection refused".into(),
+    };
+    let settled = plan.fail(&plan.calls()[0], &refused, Some(1), now());
+    let status = settled.status.clone().unwrap();
+    assert_eq!(
+        (status.phase.clone(), status.result.clone()),
+        (Some(Phase::Pending), Some(ResultCode::Failed))
+    );
+    assert!(
+        status
+            .message
+            .as_deref()
+            .unwrap()
+            .contains("connection refused")
+    );
+    assert_eq!(status.condition("Ready").unwrap().reason, "GatewayRefused");
+    assert_eq!(reasons(&settled), ["BanFailed"]);
+    case.block.status = Some(status);
+    let plan = case.decide();
+    let same = plan.fail(&plan.calls()[0], &refused, Some(1), now());
+    assert!(
+        same.status.is_none() && same.announcements.is_empty(),
+        "the same reason"
+    );
+    let other = Failure {
+        reason: "GatewayTimeout".into(),
+        message: "no answer".into(),
+    };
+    assert_eq!(
+        reasons(&plan.fail(&plan.calls()[0], &other, Some(1), now())),
+        ["BanFailed"]
+    );
+    assert_eq!(reasons(&settle(&plan)), ["Banned"]);
+}
+
+#[test]
+fn a_failed_assertion_is_tried_again_before_its_interval_and_said_when_it_holds_again() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.assert = Assert::Due;
+    let plan = case.decide();
+    let failure = Failure {
+        reason: "GatewayRefused".into(),
+        message: "connection refused".into(),
+    };
+    let settled = plan.fail(&plan.calls()[0], &failure, Some(1), now());
+    assert_eq!(phase(&settled), Phase::Active);
+    assert_eq!(
+        settled
+            .status
+            .as_ref()
+            .unwrap()
+            .condition("Enforced")
+            .unwrap()
+            .status,
+        ConditionStatus::Unknown
+    );
+    case.block.status = settled.status;
+    case.assert = Assert::In(RESYNC);
+    let again = case.decide();
+    assert_eq!(operations(&again), [ban("192.0.2.7", Some(540))]);
+    assert_eq!(reasons(&settle(&again)), ["Asserted"]);
+}
+
+#[test]
+fn a_slow_call_is_shown_as_pending() {
+    let plan = Case::new("192.0.2.7", "10m").decide();
+    let shown = plan.in_progress(Some(1), now()).unwrap();
+    assert_eq!(shown.phase, Some(Phase::Pending));
+    assert!(shown.message.unwrap().contains("iptables at gateway:9521"));
+    let mut due = Case::active("192.0.2.7", "10m", 60);
+    due.assert = Assert::Due;
+    assert_eq!(
+        due.decide().in_progress(Some(1), now()),
+        None,
+        "an assertion is no news"
+    );
+}
+
+#[test]
+fn a_removed_finalizer_or_intent_is_written_again() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.block.metadata.finalizers = None;
+    assert_eq!(case.decide().before().unwrap().finalizer, Some(true));
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.annotate(INTENT, "{}");
+    let intent = case
+        .decide()
+        .before()
+        .unwrap()
+        .intent
+        .clone()
+        .unwrap()
+        .unwrap();
+    assert_eq!(intent.attempt, 1, "it is no new ban");
+}
+
+#[test]
+fn the_patch_is_bound_to_the_version_and_keeps_other_finalizers() {
+    let mut case = Case::new("192.0.2.7", "10m");
+    case.block.metadata.resource_version = Some("42".into());
+    case.block.metadata.finalizers = Some(vec!["other/one".into()]);
+    let plan = case.decide();
+    let patch = plan.before().unwrap().to_merge_patch(&case.block);
+    assert_eq!(patch["metadata"]["resourceVersion"], "42");
+    assert_eq!(
+        patch["metadata"]["finalizers"],
+        serde_json::json!(["other/one", FINALIZER])
+    );
+    assert!(patch["metadata"]["annotations"][INTENT].is_string());
+    assert!(patch.get("spec").is_none());
+}

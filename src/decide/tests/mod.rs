@@ -1,0 +1,265 @@
+//! The rules, case by case.
+
+mod banning;
+mod endings;
+mod gateways;
+mod neighbours;
+mod originals;
+mod policy;
+mod requests;
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::*;
+use crate::api::{
+    ConditionStatus, FINALIZER, INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Intent, Phase, Place,
+    RELEASE_ANNOTATION, ResultCode, Standing, TRIGGER_ANNOTATION,
+};
+use crate::policy::Policy;
+
+const RESYNC: Duration = Duration::from_secs(300);
+const DAY: i64 = 24 * 3600;
+
+fn now() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
+}
+
+fn seconds(count: i64) -> SignedDuration {
+    SignedDuration::from_secs(count)
+}
+
+fn here() -> Place {
+    Place::new("iptables", "gateway:9521")
+}
+
+fn there() -> Place {
+    Place::new("iptables", "new-gateway:9521")
+}
+
+fn standing(target: &str, place: Place) -> Standing {
+    Standing {
+        target: target.parse().unwrap(),
+        place,
+    }
+}
+
+/// Everything a case may set.
+#[derive(Clone)]
+struct Case {
+    block: IPBlock,
+    policy: Policy,
+    place: Option<Place>,
+    max: Option<Duration>,
+    retention: Option<Duration>,
+    grace: Duration,
+    neighbours: Vec<Neighbour>,
+    assert: Assert,
+}
+
+impl Case {
+    fn new(ip: &str, duration: &str) -> Self {
+        let mut block = IPBlock::new(
+            "a",
+            IPBlockSpec {
+                ip: ip.into(),
+                duration: (!duration.is_empty()).then(|| duration.into()),
+                ..IPBlockSpec::default()
+            },
+        );
+        block.metadata.namespace = Some("default".into());
+        block.metadata.generation = Some(1);
+        block.metadata.creation_timestamp = Some(Time(now() - seconds(60)));
+        Self {
+            block,
+            policy: Policy::default(),
+            place: Some(here()),
+            max: None,
+            retention: None,
+            grace: Duration::ZERO,
+            neighbours: Vec::new(),
+            assert: Assert::In(RESYNC),
+        }
+    }
+
+    /// As our own operator left it, `age` seconds after its ban.
+    fn active(ip: &str, duration: &str, age: i64) -> Self {
+        let mut case = Self::new(ip, duration);
+        let plan = case.at(now() - seconds(age));
+        case.apply(&plan, now() - seconds(age));
+        case
+    }
+
+    fn decide(&self) -> Plan {
+        self.at(now())
+    }
+
+    fn at(&self, at: Timestamp) -> Plan {
+        let world = World {
+            policy: &self.policy,
+            place: self.place.as_ref().ok_or("set engine and gatewayHost"),
+            max_duration: self.max,
+            retention: self.retention,
+            unblock_grace: self.grace,
+            neighbours: &self.neighbours,
+            assert: self.assert,
+            resync: RESYNC,
+        };
+        decide(&self.block, &world, at)
+    }
+
+    /// Runs a plan in which everything goes well.
+    fn apply(&mut self, plan: &Plan, at: Timestamp) -> Settled {
+        for patch in [plan.before().cloned(), plan.after(&[])]
+            .into_iter()
+            .flatten()
+        {
+            let metadata = &mut self.block.metadata;
+            match patch.finalizer {
+                Some(true) => metadata.finalizers = Some(vec![FINALIZER.into()]),
+                Some(false) => metadata.finalizers = None,
+                None => {}
+            }
+            if let Some(intent) = patch.intent {
+                let annotations = metadata.annotations.get_or_insert_default();
+                match intent {
+                    Some(intent) => annotations.insert(INTENT.into(), intent.to_string()),
+                    None => annotations.remove(INTENT),
+                };
+            }
+            if patch.clear_unblock {
+                self.block.spec.unblock = Some(false);
+            }
+            if patch.clear_trigger {
+                self.block.spec.trigger = Some(false);
+            }
+        }
+        let settled = plan.settle(at, self.block.metadata.generation, &[]);
+        if let Some(status) = &settled.status {
+            self.block.status = Some(status.clone());
+        }
+        settled
+    }
+
+    fn status(&self) -> IPBlockStatus {
+        self.block.status.clone().unwrap_or_default()
+    }
+
+    fn annotate(&mut self, name: &str, value: &str) {
+        self.block
+            .metadata
+            .annotations
+            .get_or_insert_default()
+            .insert(name.into(), value.into());
+    }
+}
+
+fn operations(plan: &Plan) -> Vec<(String, Operation)> {
+    plan.calls()
+        .iter()
+        .map(|call| {
+            (
+                format!(
+                    "{} @ {}",
+                    call.standing.target, call.standing.place.endpoint
+                ),
+                call.operation,
+            )
+        })
+        .collect()
+}
+
+fn ban(target: &str, left: Option<u64>) -> (String, Operation) {
+    (
+        format!("{target} @ gateway:9521"),
+        Operation::Ban(left.map(Duration::from_secs)),
+    )
+}
+
+fn unban(target: &str) -> (String, Operation) {
+    (format!("{target} @ gateway:9521"), Operation::Unban)
+}
+
+fn reasons(settled: &Settled) -> Vec<&'static str> {
+    settled
+        .announcements
+        .iter()
+        .map(|said| said.reason)
+        .collect()
+}
+
+fn settle(plan: &Plan) -> Settled {
+    plan.settle(now(), Some(1), &[])
+}
+
+fn phase(settled: &Settled) -> Phase {
+    settled
+        .status
+        .as_ref()
+        .expect("a status is written")
+        .phase
+        .clone()
+        .unwrap()
+}
+
+/// As the original leaves it: no finalizer, no end, the time of its own zone, an old hash.
+fn originals(phase: Phase, age: i64) -> Case {
+    let mut case = Case::new("192.0.2.7", "10m");
+    let began = now() - seconds(age);
+    let zone = jiff::tz::TimeZone::fixed(jiff::tz::offset(8));
+    case.block.metadata.creation_timestamp = Some(Time(began));
+    case.block.status = Some(IPBlockStatus {
+        phase: Some(phase),
+        result: Some(ResultCode::Success),
+        blocked_at: Some(
+            began
+                .to_zoned(zone)
+                .strftime("%Y-%m-%dT%H:%M:%S%:z")
+                .to_string(),
+        ),
+        last_spec_hash: Some("9f86d081".into()),
+        message: Some("limited".into()),
+        ..IPBlockStatus::default()
+    });
+    case
+}
+
+fn refused() -> Failure {
+    Failure {
+        reason: "GatewayRefused".into(),
+        message: "connection refused".into(),
+    }
+}
+
+/// Writes the patch before the first call, and the status of its failure.
+fn fail(case: &mut Case, at: Timestamp) {
+    let plan = case.at(at);
+    if let Some(before) = plan.before().cloned() {
+        case.block.metadata.finalizers = Some(vec![FINALIZER.into()]);
+        if let Some(Some(intent)) = before.intent {
+            case.annotate(INTENT, &intent.to_string());
+        }
+        if before.clear_trigger {
+            case.block.spec.trigger = Some(false);
+        }
+    }
+    let settled = plan.fail(&plan.calls()[0], &refused(), Some(1), at);
+    if let Some(status) = settled.status {
+        case.block.status = Some(status);
+    }
+}
+
+/// Writes the status of a lift that fails at `place`.
+fn fail_to_lift(case: &mut Case, place: &Place, at: Timestamp) -> Settled {
+    let plan = case.at(at);
+    assert!(plan.lifts(), "{plan:?}");
+    let mut calls = plan.calls().iter();
+    let call = calls.find(|call| call.standing.place == *place).unwrap();
+    let settled = plan.fail(call, &refused(), Some(1), at);
+    if let Some(status) = settled.status.clone() {
+        case.block.status = Some(status);
+    }
+    settled
+}

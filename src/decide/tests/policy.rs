@@ -1,0 +1,144 @@
+//! What may not be banned, and what an engine cannot ban.
+
+use super::*;
+
+#[test]
+fn a_trigger_never_passes_the_allowlist() {
+    let mut case = Case::new("192.0.2.7", "10m");
+    case.policy.allowlist = vec!["192.0.2.0/28".parse().unwrap()];
+    case.block.spec.trigger = Some(true);
+    let plan = case.decide();
+    assert!(plan.calls().is_empty() && plan.before().is_none());
+    assert!(plan.after(&[]).unwrap().clear_trigger);
+    let settled = settle(&plan);
+    assert_eq!(phase(&settled), Phase::Skipped);
+    assert_eq!(reasons(&settled), ["Allowlisted"]);
+}
+
+#[test]
+fn an_active_block_that_becomes_allowlisted_is_lifted_and_comes_back_within_its_time() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.policy.allowlist = vec!["192.0.2.7".parse().unwrap()];
+    let plan = case.decide();
+    assert_eq!(operations(&plan), [unban("192.0.2.7")]);
+    let settled = case.apply(&plan, now());
+    assert_eq!(
+        (phase(&settled), reasons(&settled)),
+        (Phase::Skipped, vec!["Allowlisted"])
+    );
+    assert!(
+        settle(&case.decide()).status.is_none(),
+        "at rest while allowlisted"
+    );
+    case.policy.allowlist.clear();
+    assert_eq!(operations(&case.decide()), [ban("192.0.2.7", Some(600))]);
+    assert!(
+        case.at(now() + seconds(600)).is_rest(),
+        "its time has passed meanwhile"
+    );
+}
+
+#[test]
+fn a_block_whose_range_holds_an_allowlisted_address_is_skipped() {
+    let mut case = Case::new("192.0.2.0/24", "10m");
+    case.policy.allowlist = vec!["192.0.2.7".parse().unwrap()];
+    let settled = settle(&case.decide());
+    assert_eq!(phase(&settled), Phase::Skipped);
+    assert!(
+        settled
+            .status
+            .unwrap()
+            .message
+            .unwrap()
+            .contains("contains 192.0.2.7")
+    );
+}
+
+#[test]
+fn a_range_that_is_too_wide_fails_until_the_policy_allows_it() {
+    let mut case = Case::new("198.51.0.0/16", "10m");
+    let plan = case.decide();
+    assert_eq!(phase(&case.apply(&plan, now())), Phase::Failed);
+    case.policy.min_prefix_v4 = 16;
+    assert_eq!(
+        operations(&case.decide()),
+        [ban("198.51.0.0/16", Some(600))]
+    );
+}
+
+fn xdp() -> Place {
+    Place::new("xdp", "gateway:9521")
+}
+
+#[test]
+fn a_target_that_the_engine_cannot_express_fails_without_a_call() {
+    let mut triggered = Case::new("2001:db8::7", "10m");
+    triggered.block.spec.trigger = Some(true);
+    let mut born = Case::new("2001:db8::7", "10m");
+    let target = "2001:db8::7".parse().unwrap();
+    born.annotate(INTENT, &Intent::new(target, here(), 1).to_string());
+    for mut case in [Case::new("2001:db8::7", "10m"), triggered, born] {
+        let plan = case.decide();
+        assert_eq!(operations(&plan), []);
+        assert!(plan.before().is_none(), "nothing is about to be enforced");
+        let settled = case.apply(&plan, now());
+        assert_eq!(phase(&settled), Phase::Failed);
+        assert_eq!(reasons(&settled), ["Unsupported"]);
+        assert_eq!(settled.wake, None, "only a change wakes it");
+        let message = case.status().message.unwrap();
+        assert!(
+            message.contains("iptables cannot ban 2001:db8::7"),
+            "{message}"
+        );
+        let again = case.decide();
+        assert_eq!(operations(&again), []);
+        assert_eq!(case.apply(&again, now()).status, None, "it is written once");
+        case.block.metadata.deletion_timestamp = Some(Time(now()));
+        assert_eq!(operations(&case.decide()), []);
+    }
+}
+
+#[test]
+fn another_engine_bans_what_the_former_could_not_express() {
+    let mut case = Case::new("2001:db8::7", "10m");
+    let plan = case.decide();
+    case.apply(&plan, now());
+    case.place = Some(xdp());
+    let plan = case.decide();
+    assert_eq!(operations(&plan), [ban("2001:db8::7", Some(600))]);
+    assert_eq!(phase(&case.apply(&plan, now())), Phase::Active);
+}
+
+#[test]
+fn an_engine_that_cannot_keep_a_standing_ban_has_it_lifted_where_it_stands() {
+    let mut case = Case::new("2001:db8::7", "10m");
+    case.place = Some(xdp());
+    let plan = case.decide();
+    case.apply(&plan, now());
+    case.place = Some(here());
+    let plan = case.decide();
+    assert_eq!(operations(&plan), [unban("2001:db8::7")]);
+    assert_eq!(plan.calls()[0].standing.place, xdp());
+    let settled = case.apply(&plan, now());
+    assert_eq!(phase(&settled), Phase::Failed);
+    assert_eq!(reasons(&settled), ["Unsupported"]);
+}
+
+#[test]
+fn a_block_that_failed_long_ago_is_not_banned_when_the_rules_are_relaxed() {
+    for (name, ip, duration) in [
+        ("too wide", "198.51.0.0/16", "10m"),
+        ("too long", "192.0.2.7", "2h"),
+    ] {
+        let mut case = Case::new(ip, duration);
+        case.max = Some(Duration::from_secs(3_600));
+        let plan = case.decide();
+        case.apply(&plan, now());
+        assert_eq!(case.status().phase, Some(Phase::Failed), "{name}");
+        case.max = None;
+        case.policy.min_prefix_v4 = 16;
+        assert!(!case.decide().calls().is_empty(), "{name}: within its time");
+        let plan = case.at(now() + seconds(DAY));
+        assert!(plan.is_rest(), "{name}: {plan:?}");
+    }
+}

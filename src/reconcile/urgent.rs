@@ -1,0 +1,90 @@
+//! The priority of changes: what has to be lifted comes before what has to be banned.
+
+use reeve_controller::handler::{ForObject, Handler, for_object};
+use reeve_controller::{Event, Request};
+
+use super::block::DUE_FIRST;
+use crate::api::IPBlock;
+
+/// Requests each block that changes, one whose ban has to be lifted before all others: in a flood of new blocks a lift
+/// by hand does not wait for their bans.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiftsFirst(ForObject);
+
+// === impl LiftsFirst ===
+
+impl LiftsFirst {
+    pub(crate) fn new() -> Self {
+        Self(for_object())
+    }
+}
+
+impl Handler<IPBlock> for LiftsFirst {
+    fn requests(&self, event: &Event<IPBlock>, request: &mut dyn FnMut(Request)) {
+        self.0.requests(event, request);
+    }
+
+    fn priority(&self, event: &Event<IPBlock>) -> Option<i32> {
+        let lifts = match event {
+            Event::Added { object, .. } => is_to_be_lifted(object),
+            Event::Updated { new, .. } => is_to_be_lifted(new),
+            // Its finalizer may have been removed by others, and its ban stands.
+            Event::Deleted { .. } => true,
+        };
+        if lifts {
+            Some(DUE_FIRST)
+        } else {
+            Handler::<IPBlock>::priority(&self.0, event)
+        }
+    }
+}
+
+fn is_to_be_lifted(block: &IPBlock) -> bool {
+    block.spec.unblock == Some(true) || (block.is_deleting() && block.is_held())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use reeve_workqueue::LOW_PRIORITY;
+
+    use super::*;
+    use crate::api::{FINALIZER, IPBlockSpec};
+
+    #[test]
+    fn what_has_to_be_lifted_is_requested_before_everything_else() {
+        let new = IPBlock::new("a", IPBlockSpec::default());
+        let mut unblocked = new.clone();
+        unblocked.spec.unblock = Some(true);
+        let mut set_back = new.clone();
+        set_back.spec.unblock = Some(false);
+        let mut deleted = new.clone();
+        deleted.metadata.finalizers = Some(vec![FINALIZER.into()]);
+        let held = deleted.clone();
+        deleted.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        for (name, block, expected) in [
+            ("new", new, None),
+            ("held", held, None),
+            ("unblocked", unblocked, Some(DUE_FIRST)),
+            ("set back", set_back, None),
+            ("deleted", deleted, Some(DUE_FIRST)),
+        ] {
+            let object = Arc::new(block);
+            let added = |initial| Event::Added {
+                object: Arc::clone(&object),
+                initial,
+            };
+            let handler = LiftsFirst::new();
+            assert_eq!(handler.priority(&added(false)), expected, "{name}");
+            let first = expected.or(Some(LOW_PRIORITY));
+            assert_eq!(
+                handler.priority(&added(true)),
+                first,
+                "{name}, at the start"
+            );
+        }
+    }
+}

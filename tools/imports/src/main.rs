@@ -1,0 +1,121 @@
+//! The import graph of each crate's files: its circles, and its floors.
+//!
+//! Reads the sources of every crate of the workspace without tests. A file imports another one where a path, in a `use`
+//! or in code, leads to an item that the other file defines; re-exports are followed to the definition. `mod x;` is not
+//! an import, and neither is a re-export of a name that the file does not use itself.
+//!
+//! Fails where a crate's largest circle (strongly connected component of files) is not what the file of limits says.
+
+mod graph;
+mod limits;
+mod parse;
+mod report;
+mod resolve;
+mod tree;
+mod workspace;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use limits::{GOAL, Limits};
+use report::Report;
+
+/// Prints the largest circle of files that import each other, for each crate, and compares it with its limit.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Crates to look at; all of the workspace without.
+    crates: Vec<String>,
+
+    /// Print the files of each circle, and its imports: file:line -> file (path).
+    #[arg(long)]
+    why: bool,
+
+    /// Print a small set of imports that, turned, open the largest circle: a heuristic.
+    #[arg(long)]
+    cuts: bool,
+
+    /// Print the floors of each crate's modules: each module stands above what it imports.
+    #[arg(long)]
+    floors: bool,
+
+    /// The file of limits.
+    #[arg(long, value_name = "FILE", default_value = "tools/imports/limits")]
+    limits: PathBuf,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error(transparent)]
+    Workspace(#[from] workspace::Error),
+    #[error(transparent)]
+    Tree(#[from] tree::Error),
+    #[error("cannot read the limits in {path}: {cause}", path = path.display())]
+    Limits { path: PathBuf, cause: String },
+    #[error("cannot find crate {0} in the workspace")]
+    Unknown(String),
+    #[error("cannot print: {0}")]
+    Print(#[from] io::Error),
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "imports: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints the reports, and returns whether every crate keeps its limit.
+fn run(arguments: &Arguments) -> Result<bool, Error> {
+    let workspace = workspace::read()?;
+    let limits_error = |cause: String| Error::Limits {
+        path: arguments.limits.clone(),
+        cause,
+    };
+    let text = std::fs::read_to_string(workspace.root.join(&arguments.limits))
+        .map_err(|error| limits_error(error.to_string()))?;
+    let limits = Limits::parse(&text).map_err(|error| limits_error(error.to_string()))?;
+    let names: Vec<&str> = workspace.crates.iter().map(|c| c.name.as_str()).collect();
+    if let Some(unknown) = arguments
+        .crates
+        .iter()
+        .find(|name| !names.contains(&name.as_str()))
+    {
+        return Err(Error::Unknown(unknown.clone()));
+    }
+
+    let mut out = io::stdout().lock();
+    let mut broken: Vec<String> = limits
+        .unknown(&names)
+        .map(|name| format!("{name} has a limit and is not in the workspace: remove its line"))
+        .collect();
+    writeln!(out, "{}", report::HEAD)?;
+    for member in &workspace.crates {
+        if !arguments.crates.is_empty() && !arguments.crates.contains(&member.name) {
+            continue;
+        }
+        let report = Report::new(member, &workspace.root, &tree::Disk)?;
+        writeln!(out, "{}", report.summary())?;
+        if arguments.why {
+            write!(out, "{}", report.why())?;
+        }
+        if arguments.cuts {
+            write!(out, "{}", report.cuts(GOAL))?;
+        }
+        if arguments.floors {
+            write!(out, "{}", report.floors())?;
+        }
+        broken.extend(limits.check(&member.name, report.largest()));
+    }
+    for rule in &broken {
+        writeln!(out, "{rule}")?;
+    }
+    Ok(broken.is_empty())
+}

@@ -1,0 +1,93 @@
+//! The crates of the workspace, as cargo reports them.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde::Deserialize;
+
+/// The workspace that the current directory belongs to.
+#[derive(Debug)]
+pub(crate) struct Workspace {
+    pub(crate) root: PathBuf,
+    pub(crate) crates: Vec<Crate>,
+}
+
+/// A package, with the root files of its library and its binaries.
+#[derive(Debug)]
+pub(crate) struct Crate {
+    pub(crate) name: String,
+    pub(crate) roots: Vec<PathBuf>,
+}
+
+/// Why the workspace cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// Cargo does not run.
+    #[error("cannot run cargo metadata: {0}")]
+    Cargo(#[from] std::io::Error),
+    /// Cargo fails.
+    #[error("cargo metadata failed: {0}")]
+    Failed(String),
+    /// Cargo prints something else.
+    #[error("cannot read what cargo metadata prints: {0}")]
+    Output(#[from] serde_json::Error),
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    workspace_root: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    kind: Vec<String>,
+    src_path: PathBuf,
+}
+
+/// Reads the workspace.
+///
+/// # Errors
+/// See [`Error`].
+pub(crate) fn read() -> Result<Workspace, Error> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args([
+            "metadata",
+            "--no-deps",
+            "--offline",
+            "--format-version",
+            "1",
+        ])
+        .output()?;
+    if !output.status.success() {
+        let cause = String::from_utf8_lossy(&output.stderr);
+        return Err(Error::Failed(cause.trim().to_owned()));
+    }
+    let metadata: Metadata = serde_json::from_slice(&output.stdout)?;
+    let product = ["lib", "bin", "proc-macro"];
+    let crates = metadata.packages.into_iter().map(|package| Crate {
+        name: package.name,
+        roots: package
+            .targets
+            .into_iter()
+            .filter(|target| {
+                target
+                    .kind
+                    .iter()
+                    .any(|kind| product.contains(&kind.as_str()))
+            })
+            .map(|target| target.src_path)
+            .collect(),
+    });
+    Ok(Workspace {
+        root: metadata.workspace_root,
+        crates: crates.filter(|member| !member.roots.is_empty()).collect(),
+    })
+}
