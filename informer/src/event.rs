@@ -216,7 +216,7 @@ impl<S: Stored> fmt::Debug for Event<S> {
     }
 }
 
-/// Two events of one key that wait together, made into what the handler still has to be told.
+/// The result of merging two waiting events of one key.
 #[derive(Debug)]
 pub(crate) enum Merged<S: Stored> {
     /// One event stands for both.

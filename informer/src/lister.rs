@@ -11,10 +11,10 @@ use crate::use_count::InUse;
 use reeve_client::ResourceVersion;
 use reeve_client::{KeyRef, ObjectKey};
 
-/// Reads what an informer holds. Cloning is cheap. What is returned is shared: clone an object to change it.
+/// Reads the store of an informer. Cloning it is cheap. The objects it returns are shared: clone an object to change it.
 pub struct Lister<S> {
     indexer: Arc<Indexer<S>>,
-    /// What is read is kept up to date.
+    /// Keeps the informer running while it may be read.
     in_use: Option<Arc<InUse>>,
 }
 
@@ -43,7 +43,7 @@ impl<S: Stored> Lister<S> {
         self.indexer.list()
     }
 
-    /// The objects that satisfy `condition`. It is asked outside the store's lock.
+    /// The objects that satisfy `condition`, which is called outside the store's lock.
     #[must_use]
     pub fn list_where(&self, condition: impl Fn(&S) -> bool) -> Vec<Arc<S>> {
         let mut objects = self.list();
@@ -53,9 +53,9 @@ impl<S: Stored> Lister<S> {
 
     /// The objects whose labels satisfy `labels`, of one namespace or of all (client-go: `List` of a lister).
     ///
-    /// It looks at each object of the namespace, or, for a label that has an index
-    /// ([`SharedInformer::add_label_index`](crate::SharedInformer::add_label_index)), at those that `=` or `in`
-    /// find there, whichever are fewer.
+    /// It checks each object of the namespace. If a label has an index
+    /// ([`SharedInformer::add_label_index`](crate::SharedInformer::add_label_index)), it checks only the objects that `=`
+    /// or `in` find there, if they are fewer.
     #[must_use]
     pub fn select(&self, namespace: Option<&str>, labels: &Selector) -> Vec<Arc<S>> {
         self.snapshot().select(namespace, labels)
@@ -63,12 +63,12 @@ impl<S: Stored> Lister<S> {
 
     /// The objects whose labels and fields satisfy both selectors, of one namespace or of all.
     ///
-    /// The fields `metadata.name` and `metadata.namespace` are always known. Any other one is known by an index that
-    /// is called as the field, `add_indexer("spec.nodeName", …)`, which is also looked up for `=`. Of an object
-    /// with several values one must be equal, or for `!=` none; one without a value has the empty one.
+    /// The fields `metadata.name` and `metadata.namespace` are always available. Any other field is available through an
+    /// index of its name, `add_indexer("spec.nodeName", …)`, which `=` uses for its search. If an object has several
+    /// values, one of them must be equal, or for `!=` none. An object without a value has the empty value.
     ///
     /// # Errors
-    /// [`indexer::Error::UnknownField`], which names the fields that are known.
+    /// [`indexer::Error::UnknownField`], which names the available fields.
     pub fn select_fields(
         &self,
         namespace: Option<&str>,
@@ -90,7 +90,7 @@ impl<S: Stored> Lister<S> {
         self.indexer.list_range(namespace, after, limit)
     }
 
-    /// Everything as of now, unchanging while the store moves on.
+    /// The present content of the store, which does not change when the store does.
     #[must_use]
     pub fn snapshot(&self) -> StoreSnapshot<S> {
         self.indexer.snapshot()

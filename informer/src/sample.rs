@@ -26,7 +26,7 @@ pub(crate) fn text(map: &ConfigMap) -> String {
 
 /// `+a@1`, `~a@1-2`, `-a@2`; `*` marks initial, `!` a tombstone, `s` a resync, `r` a relist. `-a@3<1` is the deletion at
 /// version 3 of what the handler saw at version 1.
-pub(crate) fn told(event: &Event<ConfigMap>) -> String {
+pub(crate) fn line(event: &Event<ConfigMap>) -> String {
     match event {
         Event::Added { object, initial } => {
             format!("+{}{}", text(object), if *initial { "*" } else { "" })

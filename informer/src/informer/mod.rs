@@ -1,8 +1,8 @@
 //! The shared informer: one watch or several, one store, many handlers.
 //!
-//! [`pipeline`] says the way of the data, from the watches to the handlers, in one file. [`Inner`](inner::Inner) is what
-//! all handles to one informer share; a [`Feed`](feed::Feed) is one watch with the queue behind it, and a
-//! [`Part`](part::Part) is what one watch fills of the store.
+//! [`pipeline`] shows the way of the data, from the watches to the handlers, in one file. All handles to one informer
+//! share an [`Inner`](inner::Inner). A [`Feed`](feed::Feed) is one watch with the queue behind it, and a
+//! [`Part`](part::Part) is the part of the store that one watch fills.
 
 mod builder;
 mod error;

@@ -199,7 +199,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
-    use crate::sample::told;
+    use crate::sample::line;
     use reeve_client::ResourceVersion;
 
     fn map(namespace: &str, name: &str, version: &str) -> Arc<ConfigMap> {
@@ -259,7 +259,7 @@ mod tests {
             let mut snapshot = all(crowd().chain(next).collect(), "20");
             snapshot.retained = vec![ObjectKey::namespaced("red", "x")];
             let events = red.replace(&indexer, snapshot, false);
-            let mut lines: Vec<_> = events.iter().map(told).collect();
+            let mut lines: Vec<_> = events.iter().map(line).collect();
             lines[..2].sort();
             assert_eq!(
                 lines,
@@ -282,11 +282,11 @@ mod tests {
         let mut snapshot = all(vec![map("red", "a", "60")], "65");
         snapshot.new_epoch = true;
         let events = red.replace(&indexer, snapshot, false);
-        let lines: Vec<_> = events.iter().map(told).collect();
+        let lines: Vec<_> = events.iter().map(line).collect();
         assert_eq!(
             lines,
             ["~a@60-60r"],
-            "and the other namespace is not told again"
+            "without events for the other namespace"
         );
         assert_eq!(indexer.resource_version().as_str(), "65");
     }

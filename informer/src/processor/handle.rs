@@ -1,12 +1,11 @@
-//! What the user keeps of a handler that was added.
+//! The user's end of a registered handler: [`HandlerHandle`].
 
 use std::sync::Arc;
 
 use super::listener::{Listener, Phase};
 use crate::object::Stored;
 
-/// A registered handler (client-go: `ResourceEventHandlerRegistration`). Dropping it leaves the handler in
-/// place.
+/// A registered handler (client-go: `ResourceEventHandlerRegistration`). Dropping it does not remove the handler.
 #[must_use = "keep it to know when the handler has synced, or to remove it"]
 pub struct HandlerHandle<S> {
     listener: Arc<Listener<S>>,
@@ -14,7 +13,7 @@ pub struct HandlerHandle<S> {
 
 /// The informer stopped, or the handler was removed, before it had synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the handler ended before it had been shown everything")]
+#[error("handler ended before it received all objects of the first list")]
 pub struct HandlerEnded;
 
 // === impl HandlerHandle ===
@@ -24,16 +23,16 @@ impl<S: Stored> HandlerHandle<S> {
         Self { listener }
     }
 
-    /// True once the informer has synced and the handler was shown every object of the first list.
+    /// True once the informer has synced and the handler received every object of the first list.
     #[must_use]
     pub fn has_synced(&self) -> bool {
         self.listener.has_synced()
     }
 
-    /// Returns when [`HandlerHandle::has_synced`].
+    /// Returns when [`HandlerHandle::has_synced`] is true.
     ///
     /// # Errors
-    /// [`HandlerEnded`] if that will not be.
+    /// [`HandlerEnded`] if it never will be.
     pub async fn wait_synced(&self) -> Result<(), HandlerEnded> {
         let (mut synced, mut phase) = (self.listener.synced(), self.listener.phase());
         tokio::select! {
@@ -43,14 +42,14 @@ impl<S: Stored> HandlerHandle<S> {
         }
     }
 
-    /// Removes the handler: what waits for it is dropped. A callback in flight may still run; to know that it
-    /// is over, use [`HandlerHandle::remove`].
+    /// Removes the handler and drops its waiting events. A callback in flight may still run;
+    /// [`HandlerHandle::remove`] waits for it.
     pub fn unregister(&self) {
         self.listener.close();
     }
 
-    /// Removes the handler, and returns when no callback runs any more (client-go: `ShutDownEventHandler`).
-    /// Removing it again is nothing.
+    /// Removes the handler, and returns when its callbacks are over (client-go: `ShutDownEventHandler`). Removing it
+    /// again has no effect.
     pub async fn remove(&self) {
         self.listener.close();
         let mut phase = self.listener.phase();
@@ -58,9 +57,9 @@ impl<S: Stored> HandlerHandle<S> {
         let _ = phase.wait_for(|phase| *phase == Phase::Ended).await;
     }
 
-    /// Removes the handler after it has been told what waits for it, and returns then; of what comes meanwhile it
-    /// is not told. If the informer stops before, the rest is dropped. One that has not begun, as before the
-    /// informer runs, is just removed.
+    /// Delivers the waiting events, then removes the handler and returns. Events that come meanwhile are not delivered.
+    /// If the informer stops first, the rest is dropped. A handler that has not begun, as before the informer runs, is
+    /// removed at once.
     pub async fn drain(&self) {
         self.listener.drain();
         let mut phase = self.listener.phase();

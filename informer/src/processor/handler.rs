@@ -1,4 +1,4 @@
-//! What users hand in: handlers and how they want to be told.
+//! What users implement and choose: handlers, and how events are delivered to them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use crate::event::Event;
 use crate::object::Stored;
 
-/// Is told of every change. It runs on a worker thread of the runtime, one event at a time: it should note
-/// what happened (put a key into a queue) and return.
+/// Receives every change. It runs on a worker thread of the runtime, one event at a time, and should only record the
+/// event (enqueue a key) and return.
 ///
 /// Every `Fn(Event<S>)` is a handler.
 pub trait EventHandler<S>: Send + Sync + 'static {
-    /// Takes note of `event`. A panic is caught and counted, and costs this event only.
+    /// Handles `event`. A panic is caught and counted, and costs this event only.
     fn handle(&self, event: Event<S>);
 }
 
@@ -22,12 +22,12 @@ impl<S, F: Fn(Event<S>) + Send + Sync + 'static> EventHandler<S> for F {
     }
 }
 
-/// Is told of every change, and takes its time: one event at a time, in the handler's own task.
+/// Receives every change and may wait: one event at a time, in the handler's own task.
 ///
-/// While it waits, what comes waits too, as its [`Policy`] says. Every `Fn(Event<S>) -> impl Future` is one.
+/// Meanwhile further events wait in its queue, under its [`Policy`]. Every `Fn(Event<S>) -> impl Future` is one.
 /// Removing the handler, or stopping the informer, drops the future where it waits.
 pub trait AsyncEventHandler<S>: Send + Sync + 'static {
-    /// Takes note of `event`. A panic is caught and counted, and costs this event only.
+    /// Handles `event`. A panic is caught and counted, and costs this event only.
     fn handle(&self, event: Event<S>) -> impl Future<Output = ()> + Send;
 }
 
@@ -41,7 +41,7 @@ where
     }
 }
 
-/// Whom a listener tells.
+/// The receiver of a listener's events.
 pub(crate) enum Receiver<S> {
     Callback(Arc<dyn EventHandler<S>>),
     Task(Arc<dyn Asynchronous<S>>),
@@ -67,28 +67,28 @@ impl<S: Send + Sync + 'static, H: AsyncEventHandler<S>> Asynchronous<S> for H {
     }
 }
 
-/// What happens when a handler does not keep up.
+/// The reaction of a queue whose handler does not keep up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
-    /// Past `bound` waiting events, those of one object are merged: `Added`+`Updated` is `Added` of the new;
-    /// two `Updated` are one from the first old to the last new; `Updated`+`Deleted` is `Deleted`, which keeps the
-    /// old state of the update as [`seen`](Event::Deleted::seen);
-    /// `Added`+`Deleted` is nothing, the handler never saw it; `Deleted`+`Added` are both kept when the uid
-    /// differs, else one `Updated`. So at most `bound` events and two an object wait. The default, with 1,024.
+    /// Past `bound` waiting events, the events of one object are merged. `Added`+`Updated` becomes `Added` of the new
+    /// state. Two `Updated` become one, from the first old to the last new state. `Updated`+`Deleted` becomes `Deleted`,
+    /// which keeps the old state of the update as [`seen`](Event::Deleted::seen). `Added`+`Deleted` becomes nothing: the
+    /// handler never saw the object. `Deleted`+`Added` are both kept if the uid differs, and become one `Updated`
+    /// otherwise. So at most `bound` events, and two for each object, wait. The default, with 1,024.
     Coalesce {
-        /// How many events wait as they came.
+        /// How many events wait without being merged.
         bound: usize,
     },
-    /// Past `bound` waiting events the informer stops until there is room: every event is seen, and a slow
-    /// handler makes the store old for everyone. The queue may exceed the bound by one batch.
+    /// Past `bound` waiting events the informer stops until there is room. Every event is delivered, and a slow handler
+    /// makes the store old for all readers. The queue may exceed the bound by one batch.
     Block {
         /// How many events may wait.
         bound: usize,
     },
-    /// Past `bound` waiting events further ones are dropped and counted; when the handler has caught up it is
-    /// told the difference between what it last saw of the objects concerned and what the store holds now. What a resync
-    /// shows is told then, too, and not counted.
+    /// Past `bound` waiting events further ones are dropped and counted. Once the queue is empty, the handler receives
+    /// the difference between the state that it saw last of each object concerned and the state in the store. Dropped
+    /// events of a resync are delivered then, too, and not counted.
     DropToResync {
         /// How many events may wait.
         bound: usize,
@@ -101,7 +101,7 @@ impl Default for Policy {
     }
 }
 
-/// How a handler wants to be told.
+/// The options of a handler.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct HandlerOptions {
@@ -114,8 +114,8 @@ pub struct HandlerOptions {
 // === impl HandlerOptions ===
 
 impl HandlerOptions {
-    /// The defaults: coalescing past 1,024 events, and the informer's resync period ([`Builder::resync`], never unless it
-    /// is said).
+    /// The defaults: coalescing past 1,024 events, and the informer's resync period ([`Builder::resync`]; without one,
+    /// never).
     ///
     /// [`Builder::resync`]: crate::Builder::resync
     pub fn new() -> Self {
@@ -128,36 +128,37 @@ impl HandlerOptions {
         self
     }
 
-    /// What happens when the handler does not keep up.
+    /// The reaction of its queue when the handler does not keep up. Default: [`Policy::Coalesce`] past 1,024 events.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// The handler runs in the informer's task, not in one of its own: for one that only takes a note and returns.
+    /// Runs the handler in the informer's task instead of a task of its own: for a handler that only records the event
+    /// and returns.
     ///
-    /// No other thread is woken for a change, which is most of what a change costs while they are few. What the
-    /// handler does keeps the informer and its other handlers waiting, whatever its [`Policy`]; and it must never
-    /// wait for this informer. An [`AsyncEventHandler`] and a stream have a task of their own all the same.
-    /// Default: a task of its own (client-go: a goroutine a listener).
+    /// A change then wakes no other thread, which is most of its cost while changes are rare. The informer and its other
+    /// handlers wait while this one runs, whatever its [`Policy`], and it must never wait for this informer. An
+    /// [`AsyncEventHandler`] and a stream keep a task of their own. Default: a task of its own (client-go: a goroutine
+    /// for each listener).
     pub fn inline(mut self) -> Self {
         self.inline = true;
         self
     }
 
-    /// Show every object again once in `period`, at least a second. Default: the informer's, or never.
+    /// Delivers every object again once in `period`, at least a second. Default: the informer's period, or never.
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = Some(period);
         self
     }
 }
 
-/// Passes on what concerns objects that satisfy a condition (client-go: `FilteringResourceEventHandler`), to an
-/// [`EventHandler`] or an [`AsyncEventHandler`].
+/// Passes events of objects that satisfy a condition to an [`EventHandler`] or an [`AsyncEventHandler`] (client-go:
+/// `FilteringResourceEventHandler`).
 ///
-/// An object that begins to satisfy it is added, one that ceases to is deleted. The condition is evaluated on the
-/// state that the handler was shown last, so a handler that is behind gets a deletion for each object that it was
-/// shown and that is gone, and none for an object that it was never shown.
+/// An object that begins to satisfy the condition is added, and one that ceases to satisfy it is deleted. The condition
+/// is evaluated on the state that the handler saw last. So a handler that is behind receives a deletion for each object
+/// that it saw and that is gone, and none for an object that it never saw.
 #[derive(Debug)]
 pub struct Filtered<P, H> {
     condition: P,
@@ -167,7 +168,7 @@ pub struct Filtered<P, H> {
 // === impl Filtered ===
 
 impl<P, H> Filtered<P, H> {
-    /// Tells `handler` about objects that satisfy `condition`.
+    /// Passes events of objects that satisfy `condition` to `handler`.
     pub fn new(condition: P, handler: H) -> Self {
         Self { condition, handler }
     }
@@ -177,7 +178,7 @@ impl<P, H> Filtered<P, H> {
         &self.handler
     }
 
-    /// What a handler that sees only what satisfies the condition is told.
+    /// The event for a handler that sees only objects that satisfy the condition; `None` if it concerns none of them.
     fn pass<S: Stored>(&self, event: Event<S>) -> Option<Event<S>>
     where
         P: Fn(&S) -> bool,
@@ -206,8 +207,8 @@ impl<P, H> Filtered<P, H> {
                 seen,
                 tombstone,
             } => {
-                // An unknown state may have satisfied it, whatever the last was: better one deletion too many than one
-                // too few.
+                // An unknown state may have satisfied it, whatever the last state was: one deletion too many is better
+                // than one too few.
                 if !seen.as_ref().is_none_or(|seen| (self.condition)(seen)) {
                     return None;
                 }

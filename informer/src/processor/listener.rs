@@ -1,4 +1,4 @@
-//! One handler with its queue, and the task that feeds it.
+//! One handler with its queue, and the task that calls it.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,18 +25,18 @@ use reeve_clock::LONGEST;
 /// The shortest resync period (client-go: `minimumResyncPeriod`).
 const MINIMUM_RESYNC: Duration = Duration::from_secs(1);
 
-/// How many events the task of a handler that returns at once takes from its queue, and any handler is told of before others
-/// have their turn.
+/// The number of events after which the task of a handler yields. The task of a synchronous handler also takes so many
+/// from its queue at once.
 const CHUNK: usize = 128;
 
-/// How many events a handler in the informer's task is told of at once, after each batch.
+/// The number of events that a handler in the informer's task receives after each batch.
 const AT_ONCE: usize = 1024;
 
 pub(crate) struct Listener<S> {
     pub(crate) name: Arc<str>,
-    /// Let go when the listener has ended, with everything it holds.
+    /// Dropped when the listener has ended, with everything that it holds.
     receiver: Mutex<Option<Receiver<S>>>,
-    /// Until then the informer is in use.
+    /// Until then the informer counts as used.
     in_use: Mutex<Option<Arc<InUse>>>,
     /// How many events are taken from the queue at once.
     chunk: usize,
@@ -44,12 +44,12 @@ pub(crate) struct Listener<S> {
     resync: Option<Duration>,
     recorder: Recorder,
     waiting: Mutex<Waiting<S>>,
-    /// There is something to hand out, or the listener ended.
+    /// Notified when there is something to hand out, and when the listener ended.
     wake: Notify,
-    /// The queue became shorter.
+    /// Notified when the queue became shorter.
     room: Notify,
     removed: AtomicBool,
-    /// Ends when what is queued has been delivered.
+    /// The listener ends when its queue is empty.
     draining: AtomicBool,
     panics: AtomicU64,
     dropped: AtomicU64,
@@ -58,7 +58,7 @@ pub(crate) struct Listener<S> {
     phase: watch::Sender<Phase>,
 }
 
-/// What became of a listener's task.
+/// The phase of a listener's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The informer does not run yet.
@@ -68,19 +68,19 @@ pub(crate) enum Phase {
 }
 
 struct Waiting<S> {
-    /// Objects that were there when the handler came; shown before the queue.
+    /// The objects that the store held when the handler was added; delivered before the queue.
     replay: std::vec::IntoIter<Arc<S>>,
     queue: EventQueue<S>,
-    /// Initial additions that the handler has not been shown.
+    /// The number of initial additions that were not delivered yet.
     initial: usize,
     upstream_synced: bool,
-    /// When the next resync is due.
+    /// The time of the next resync.
     next_resync: Option<Instant>,
     /// A resync is due.
     due: bool,
 }
 
-/// What a handler's task does next.
+/// The next step of a handler's task.
 enum Next<S> {
     Deliver(Vec<Event<S>>),
     CatchUp,
@@ -108,7 +108,7 @@ impl<S: Stored> Listener<S> {
                 .unwrap_or_else(|| Arc::from(format!("handler-{id}"))),
             chunk: match receiver {
                 Receiver::Callback(_) => CHUNK,
-                // What it has not begun with stays in the queue, where it is counted and merged.
+                // Further events stay in the queue, where they are counted and merged.
                 Receiver::Task(_) => 1,
             },
             inline: options.inline && matches!(receiver, Receiver::Callback(_)),
@@ -136,7 +136,7 @@ impl<S: Stored> Listener<S> {
         }
     }
 
-    /// Shows `objects` before anything that comes later.
+    /// Delivers `objects` before any later event.
     pub(super) fn replay(&self, objects: Vec<Arc<S>>) {
         let mut waiting = self.waiting.lock();
         waiting.initial = objects.len();
@@ -167,7 +167,7 @@ impl<S: Stored> Listener<S> {
             self.recorder
                 .record(Measurement::HandlerDropped { events: dropped });
         }
-        // To wake the task that runs would have it run again, on another thread if there is one.
+        // An inline listener is called by the task that is running: waking it would run it again, maybe on another thread.
         if !self.inline {
             self.wake.notify_one();
         }
@@ -200,7 +200,7 @@ impl<S: Stored> Listener<S> {
         )
     }
 
-    /// Marks a resync that is due at `now`; true if it is. `settled` says that all former ones were shown.
+    /// Marks a resync that is due at `now`; true if it is. `settled`: all former ones were delivered.
     pub(super) fn mark_due(&self, now: Instant, settled: bool) -> bool {
         let Some(period) = self.resync else {
             return false;
@@ -218,7 +218,7 @@ impl<S: Stored> Listener<S> {
         self.waiting.lock().due
     }
 
-    /// Everything was shown.
+    /// Ends a resync: all of its events are queued.
     pub(super) fn resynced(&self) {
         self.waiting.lock().due = false;
     }
@@ -231,8 +231,7 @@ impl<S: Stored> Listener<S> {
         !self.is_removed() && !self.draining.load(Ordering::Acquire)
     }
 
-    /// Takes nothing more, and ends when what is queued has been delivered. One that does not run yet ends at
-    /// once.
+    /// Takes no more events, and ends when the queue is empty. A listener that does not run yet ends at once.
     pub(super) fn drain(&self) {
         self.draining.store(true, Ordering::Release);
         if *self.phase.borrow() == Phase::Idle {
@@ -242,7 +241,7 @@ impl<S: Stored> Listener<S> {
         self.room.notify_one();
     }
 
-    /// Ends the listener: what is queued is dropped, a callback in flight finishes.
+    /// Ends the listener: its queue is dropped, and a callback in flight finishes.
     pub(crate) fn close(&self) {
         self.removed.store(true, Ordering::Release);
         let mut waiting = self.waiting.lock();
@@ -297,12 +296,12 @@ impl<S: Stored> Listener<S> {
         waiting.replay.len() + waiting.queue.len()
     }
 
-    /// Whether it shares the informer's task.
+    /// True if it shares the informer's task.
     pub(crate) fn is_inline(&self) -> bool {
         self.inline
     }
 
-    /// Whether it runs, in the informer's task.
+    /// True if it runs in the informer's task.
     pub(super) fn runs_inline(&self) -> bool {
         self.inline && *self.phase.borrow() == Phase::Running
     }
@@ -318,14 +317,13 @@ impl<S: Stored> Listener<S> {
         })
     }
 
-    /// Feeds the handler until the listener is closed. `catch_up` makes up for dropped events: it calls
+    /// Calls the handler until the listener is closed. `catch_up` compensates for dropped events: it calls
     /// [`Listener::catch_up`] while the store cannot change.
     pub(crate) fn run(
         self: Arc<Self>,
         catch_up: impl Fn(&Self) + Send,
     ) -> impl Future<Output = ()> + Send {
-        // Made here and not in the future: whoever waits for the end is told also when the task is aborted
-        // before it was polled once.
+        // Made outside of the future, so that waits for the end return also if the task is aborted before its first poll.
         let end = End(self);
         async move {
             let listener = &end.0;
@@ -337,7 +335,7 @@ impl<S: Stored> Listener<S> {
                         without_pause += events.len();
                         listener.deliver(events).await;
                         if without_pause >= CHUNK {
-                            // A handler with much to do is not to keep the thread from others.
+                            // A busy handler must not keep the thread from other tasks.
                             without_pause = 0;
                             tokio::task::yield_now().await;
                         }
@@ -353,16 +351,16 @@ impl<S: Stored> Listener<S> {
         }
     }
 
-    /// Tells a handler that runs in the informer's task what waits for it, about as much as there is in a batch; the
-    /// rest follows when others had their turn. `catch_up` as in [`Listener::run`].
+    /// Delivers waiting events to a handler that runs in the informer's task, about as many as there are in a batch. The
+    /// rest follows after the other handlers. `catch_up` as in [`Listener::run`].
     pub(crate) fn hand_out(&self, catch_up: impl Fn(&Self)) {
-        let mut told = 0;
-        while told < AT_ONCE {
+        let mut delivered = 0;
+        while delivered < AT_ONCE {
             match self.next() {
                 Next::Deliver(events) => {
-                    told += events.len();
-                    // A callback does not wait for anything.
-                    let _told = self.deliver(events).now_or_never();
+                    delivered += events.len();
+                    // Always ready: a callback does not wait.
+                    let _ready = self.deliver(events).now_or_never();
                 }
                 Next::CatchUp => catch_up(self),
                 Next::Wait => return,
@@ -375,7 +373,7 @@ impl<S: Stored> Listener<S> {
         self.wake.notify_one();
     }
 
-    /// Queues what makes up for dropped events. The store must not change meanwhile.
+    /// Queues events that compensate for dropped ones. The store must not change meanwhile.
     pub(crate) fn catch_up(&self, now: impl Fn(&ObjectKey) -> Option<Arc<S>>) {
         let mut waiting = self.waiting.lock();
         let pushed = waiting.queue.catch_up(now);
@@ -421,36 +419,36 @@ impl<S: Stored> Listener<S> {
             }
             initial += usize::from(event.is_initial());
             let about = event.object().cloned();
-            let told = match &receiver {
+            let handled = match &receiver {
                 Receiver::Callback(handler) => {
                     catch_unwind(AssertUnwindSafe(|| handler.handle(event))).map_err(drop)
                 }
                 Receiver::Task(handler) => self.wait_for(&**handler, event).await,
             };
-            if told.is_err() {
+            if handled.is_err() {
                 self.panics.fetch_add(1, Ordering::Relaxed);
                 self.recorder.record(Measurement::HandlerPanicked);
                 tracing::error!(
                     handler = %self.name,
                     object = about.map(|object| tracing::field::display(object.key())),
-                    "the handler panicked; the event is lost to it"
+                    "handler panicked; it does not get the event again"
                 );
             }
             self.delivered.fetch_add(1, Ordering::Relaxed);
         }
         if initial > 0 {
-            // A panic counts as shown: the handler's sync must not hang on it (kubernetes#129024).
+            // A panic counts as a delivery: it must not keep the handler from its sync (kubernetes#129024).
             let mut waiting = self.waiting.lock();
             waiting.initial = waiting.initial.saturating_sub(initial);
             self.publish(&waiting);
         }
     }
 
-    /// Tells a handler that takes its time, unless the listener ends meanwhile.
+    /// Waits for an asynchronous handler, or for the end of the listener.
     async fn wait_for(&self, handler: &dyn Asynchronous<S>, event: Event<S>) -> Result<(), ()> {
         let start = catch_unwind(AssertUnwindSafe(|| handler.handle_boxed(event)));
         let mut future = start.map_err(drop)?;
-        let mut told = pin!(poll_fn(|cx| {
+        let mut handled = pin!(poll_fn(|cx| {
             match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
                 Ok(poll) => poll.map(Ok),
                 Err(_) => Poll::Ready(Err(())),
@@ -459,8 +457,8 @@ impl<S: Stored> Listener<S> {
         while !self.is_removed() {
             tokio::select! {
                 biased;
-                told = &mut told => return told,
-                // What else it says is looked at before the next wait.
+                handled = &mut handled => return handled,
+                // Other causes of the wake-up are checked before the next wait.
                 () = self.wake.notified() => {}
             }
         }
@@ -481,7 +479,7 @@ impl<S> Waiting<S> {
     }
 }
 
-/// Says that a listener's task is over, when dropped.
+/// Marks the end of a listener's task when dropped.
 struct End<S: Stored>(Arc<Listener<S>>);
 
 impl<S: Stored> Drop for End<S> {

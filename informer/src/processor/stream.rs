@@ -1,4 +1,4 @@
-//! Events as a stream, for those who would rather ask than be told.
+//! Events as a stream, in place of a handler: [`EventStream`].
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,20 +11,20 @@ use super::handler::AsyncEventHandler;
 use crate::event::Event;
 use crate::object::Stored;
 
-/// Every change, in its order, and first every object that was there. Ends when the informer stops.
+/// First every object of the store, then every change in order. Ends when the informer stops.
 ///
-/// What is not taken waits as the handler's [`Policy`](super::Policy) says, so a stream that is not polled
-/// holds nothing up unless that policy is to block. Dropping the stream removes the handler.
+/// Events that are not taken wait under the handler's [`Policy`](super::Policy): a stream that is not polled holds up
+/// the informer only if that policy is [`Block`](super::Policy::Block). Dropping the stream removes the handler.
 #[must_use = "dropping it removes the handler"]
 pub struct EventStream<S: Stored> {
     events: mpsc::Receiver<Event<S>>,
     handle: HandlerHandle<S>,
 }
 
-/// Puts events where the stream finds them.
+/// The handler that passes events to the stream.
 pub(crate) struct Sender<S>(mpsc::Sender<Event<S>>);
 
-/// How many events stand between a handler's queue and its stream.
+/// The number of events between a handler's queue and its stream.
 const BETWEEN: usize = 64;
 
 /// Both ends.
@@ -35,7 +35,7 @@ pub(crate) fn channel<S>() -> (Sender<S>, mpsc::Receiver<Event<S>>) {
 
 impl<S: Send + Sync + 'static> AsyncEventHandler<S> for Sender<S> {
     async fn handle(&self, event: Event<S>) {
-        // The stream is gone, and the handler about to be.
+        // On an error the stream is gone, and the handler is about to be removed.
         let _ = self.0.send(event).await;
     }
 }
@@ -52,8 +52,7 @@ impl<S: Stored> EventStream<S> {
         self.events.recv().await
     }
 
-    /// Of the handler behind it: whether it has synced (everything of the first list is in the stream), how
-    /// many events wait.
+    /// The handler behind the stream: its sync (everything of the first list is in the stream) and its backlog.
     pub fn handle(&self) -> &HandlerHandle<S> {
         &self.handle
     }

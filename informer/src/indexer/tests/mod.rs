@@ -9,15 +9,15 @@ use super::*;
 use crate::event::Event;
 use crate::fifo::{Deletion, Delta, Snapshot};
 use crate::object::Stored;
-use crate::sample::{cases, map, text, told};
+use crate::sample::{cases, line, map, text};
 use reeve_client::ObjectKey;
 
 fn events(change: Change<ConfigMap>) -> Vec<String> {
     match change {
         Change::Known => vec![],
         Change::Stale => vec!["stale".to_owned()],
-        Change::One(event) => vec![told(&event)],
-        Change::Recreated(deleted, added) => vec![told(&deleted), told(&added)],
+        Change::One(event) => vec![line(&event)],
+        Change::Recreated(deleted, added) => vec![line(&deleted), line(&added)],
     }
 }
 
@@ -90,7 +90,7 @@ fn changes_make_the_events_that_tell_of_them() {
         (unreadable("e", "later", "y"), &["-e@x!"]),
     ];
     for (number, (delta, expected)) in cases.into_iter().enumerate() {
-        // What a server's stream has told so far.
+        // The events of a server's stream so far.
         indexer.change(|change| change.advance("100".into()));
         assert_eq!(apply(&indexer, delta), expected, "case {number}");
     }
@@ -128,10 +128,10 @@ fn in_a_new_epoch_equal_versions_do_not_mean_equal_objects() {
     let indexer = Indexer::new();
     indexer.replace(snapshot(&["a@1"], "5"), true);
     assert!(indexer.replace(snapshot(&["a@1"], "6"), false).is_empty());
-    let mut anew = snapshot(&["a@1"], "3");
-    anew.new_epoch = true;
-    let events = indexer.replace(anew, false);
-    assert_eq!(events.iter().map(told).collect::<Vec<_>>(), ["~a@1-1r"]);
+    let mut listed = snapshot(&["a@1"], "3");
+    listed.new_epoch = true;
+    let events = indexer.replace(listed, false);
+    assert_eq!(events.iter().map(line).collect::<Vec<_>>(), ["~a@1-1r"]);
 }
 
 #[test]

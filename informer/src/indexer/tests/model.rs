@@ -1,4 +1,4 @@
-//! The store beside the simplest thing that could be meant: a sorted map.
+//! The store against the simplest model of it: a sorted map.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -169,7 +169,7 @@ fn agree(indexer: &Indexer<ConfigMap>, model: &Model, page: usize) -> Result<(),
 proptest! {
     #![proptest_config(cases(400))]
 
-    /// Whatever is done, every way to read agrees with the map, and what was kept stays as it was.
+    /// After any steps, every way to read agrees with the map, and kept snapshots have not changed.
     #[test]
     fn the_store_reads_as_a_sorted_map_and_snapshots_do_not_change(
         steps in proptest::collection::vec(step(), 0..80),
@@ -194,9 +194,9 @@ proptest! {
         }
     }
 
-    /// An index of the label changes which objects are looked at, and not which are found.
+    /// An index of the label changes which objects are checked, and not which are found.
     #[test]
-    fn a_label_index_finds_what_a_scan_finds_and_looks_at_less(
+    fn a_label_index_finds_what_a_scan_finds_and_checks_fewer(
         steps in proptest::collection::vec(step(), 0..80),
         value in 0..4_u16,
         namespace in proptest::option::of(0..4_u16),

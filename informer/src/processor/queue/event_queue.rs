@@ -15,38 +15,38 @@ use reeve_client::ObjectKey;
 /// The events that wait for one handler, bounded by its [`Policy`].
 pub(in crate::processor) struct EventQueue<S> {
     policy: Policy,
-    /// `None` where an event was merged away.
+    /// `None` in place of an event that was merged with another.
     pub(super) events: VecDeque<Option<Event<S>>>,
     /// The number of the first event in `events`.
     first: u64,
-    /// How many of `events` are there.
+    /// The number of `events` that are not `None`.
     pub(super) live: usize,
     /// While events are merged: the number of the last event of each object.
     last: Option<HashMap<ObjectKey, u64, RandomState>>,
-    /// While events are dropped: what the handler will have seen last of each object.
+    /// While events are dropped: the state of each object that the handler will have seen last.
     missed: IndexMap<ObjectKey, Missed<S>, RandomState>,
 }
 
-/// Events of one object that were dropped.
+/// Dropped events of one object.
 struct Missed<S> {
-    /// What the handler knows of it.
+    /// The last state that the handler saw.
     seen: Seen<S>,
-    /// It was to be shown again.
+    /// An event of a resync was among them.
     resync: bool,
 }
 
-/// What a handler knows of an object.
+/// The last state of an object that a handler saw.
 enum Seen<S> {
-    /// Nothing; `initial` if the addition it missed was of the first list.
+    /// None; `initial` if the dropped addition was part of the first list.
     Nothing { initial: bool },
     /// This state, or one that is not known.
     State(Option<Arc<S>>),
 }
 
-/// What a push did besides.
+/// The side effects of a push.
 #[derive(Debug, Default, PartialEq, Eq, Clone, Copy)]
 pub(in crate::processor) struct Pushed {
-    /// Initial additions that the handler will never be shown.
+    /// The number of initial additions that will never be delivered.
     pub(in crate::processor) initial_gone: usize,
     pub(in crate::processor) dropped: usize,
 }
@@ -65,12 +65,12 @@ impl<S: Stored> EventQueue<S> {
         }
     }
 
-    /// How many events wait, those to be made up for included.
+    /// How many events wait, including one for each object with dropped events.
     pub(in crate::processor) fn len(&self) -> usize {
         self.live + self.missed.len()
     }
 
-    /// Whether producers should wait.
+    /// True if producers should wait.
     pub(in crate::processor) fn is_blocking(&self) -> bool {
         matches!(self.policy, Policy::Block { bound } if self.live >= bound.max(1))
     }
@@ -88,7 +88,7 @@ impl<S: Stored> EventQueue<S> {
                     return Pushed::default();
                 }
                 Pushed {
-                    // What is only shown again is no news that was dropped.
+                    // A dropped resync event is not counted: it carries no change.
                     dropped: usize::from(!event.is_resync()),
                     initial_gone: self.miss(event),
                 }
@@ -125,13 +125,13 @@ impl<S: Stored> EventQueue<S> {
         *self = Self::new(self.policy);
     }
 
-    /// Whether events were dropped that have to be made up for, and there is room for it.
+    /// True if there are dropped events to compensate for, and the queue is empty.
     pub(in crate::processor) fn has_missed(&self) -> bool {
         self.live == 0 && !self.missed.is_empty()
     }
 
-    /// Queues what makes up for dropped events: the difference between what the handler saw last and what
-    /// `now` says there is. As much as there is room for.
+    /// Queues events that compensate for dropped ones: the difference between the state that the handler saw last and
+    /// the state that `now` returns. As many as there is room for.
     pub(in crate::processor) fn catch_up(
         &mut self,
         now: impl Fn(&ObjectKey) -> Option<Arc<S>>,
@@ -256,8 +256,8 @@ impl<S: Stored> EventQueue<S> {
         }
     }
 
-    /// Notes what the handler will have seen last of the object, unless it saw nothing and need not; gives how many
-    /// initial additions that leaves out for good.
+    /// Records the state of the object that the handler will have seen last, unless it never saw the object and never
+    /// needs to. Returns how many initial additions will never be delivered because of it.
     fn miss(&mut self, event: Event<S>) -> usize {
         let resync = event.is_resync();
         let gone = matches!(event, Event::Deleted { .. });

@@ -1,7 +1,7 @@
 //! Each policy against a slow, obvious model of it: the same events in the same order.
 //!
-//! A model keeps what a handler still has to be told as changes from one state of an object to another, and finds
-//! everything by looking through all of it. It shares no line with the queue nor with its merge table.
+//! A model keeps the events that a handler has yet to receive as changes from one state of an object to another, and
+//! searches all of them each time. It shares no code with the queue or its merge table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::event::UpdateReason::{Changed, Relist, Resync};
 use crate::event::{Event, UpdateReason};
 use crate::object::Stored;
 use crate::processor::{EventHandler, Filtered, Policy};
-use crate::sample::{cases, map, text, told};
+use crate::sample::{cases, line, map, text};
 use reeve_client::ObjectKey;
 
 type Object = Arc<ConfigMap>;
@@ -30,9 +30,9 @@ struct Change {
     initial: bool,
     tombstone: bool,
     reason: UpdateReason,
-    /// What comes is not merged into it: something later of this object was merged away.
+    /// Nothing is merged into it any more: a later change of this object was merged away.
     closed: bool,
-    /// Among what was dropped there was a resync.
+    /// A resync was among the dropped events.
     resync: bool,
 }
 
@@ -75,7 +75,7 @@ impl Change {
         }
     }
 
-    fn told(&self) -> String {
+    fn line(&self) -> String {
         let mark = |set, mark| if set { mark } else { "" };
         match (&self.from, &self.to) {
             (None, Some(to)) => format!("+{}{}", text(to), mark(self.initial, "*")),
@@ -96,7 +96,7 @@ impl Change {
                 };
                 format!("~{}-{}{reason}", text(from), to.resource_version())
             }
-            (None, None) => unreachable!("nothing is not told"),
+            (None, None) => unreachable!("a change has a state"),
         }
     }
 
@@ -108,13 +108,13 @@ impl Change {
     }
 }
 
-/// What waits, and what became of the rest.
+/// The changes that wait, and those that were dropped.
 struct Model {
     policy: Policy,
     waiting: Vec<Change>,
     /// Coalesce: since it was full it merges, until less than half of the bound waits.
     merging: bool,
-    /// Drop to resync: what the handler knew of each object when its first event was dropped.
+    /// Drop to resync: the state of each object that the handler had seen when the first event of it was dropped.
     missed: Vec<Change>,
     dropped: usize,
 }
@@ -185,7 +185,7 @@ impl Model {
         }
     }
 
-    /// What the handler is told next, if anything.
+    /// The event that the handler receives next, if any.
     fn take(&mut self, now: &BTreeMap<ObjectKey, Object>) -> Option<String> {
         while self.waiting.is_empty()
             && !self.missed.is_empty()
@@ -226,11 +226,11 @@ impl Model {
         if self.waiting.is_empty() {
             return None;
         }
-        let told = self.waiting.remove(0).told();
+        let line = self.waiting.remove(0).line();
         if let Policy::Coalesce { bound } = self.policy {
             self.merging &= self.waiting.len() >= bound / 2;
         }
-        Some(told)
+        Some(line)
     }
 }
 
@@ -252,7 +252,7 @@ enum Kind {
     },
     /// Deleted, and added as another.
     Recreate,
-    /// Deleted, and added as the same: an update is what a handler is told of it.
+    /// Deleted, and added as the same: the handler receives an update.
     Back,
     Resync,
 }
@@ -272,7 +272,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..120)
 }
 
-/// The events of one change, which is made to `now`.
+/// The events of one change, which is applied to `now`.
 fn events(
     now: &mut BTreeMap<ObjectKey, Object>,
     version: usize,
@@ -282,7 +282,7 @@ fn events(
     let key = ObjectKey::namespaced("n", format!("o{object}"));
     let make = |uid: &str| map(&format!("o{object}@{version}/{uid}"));
     let known = now.get(&key).cloned();
-    // The final state that a server sends may be newer than the one that was shown.
+    // The final state that a server sends may be newer than the one that the handler saw.
     let deleted = |seen: Object, tombstone| Event::Deleted {
         key: seen.key(),
         last: Some(if tombstone {
@@ -336,21 +336,21 @@ fn is_odd(object: &ConfigMap) -> bool {
         .ends_with(['1', '3', '5', '7', '9'])
 }
 
-/// A filter behind the queue, and what it should make of each event: the difference between the odd objects among all
-/// that were handed to it before and after.
+/// A filter behind the queue, and the result that each event should have: the difference between the odd objects before
+/// and after it.
 struct Filter {
     filtered: Filtered<fn(&ConfigMap) -> bool, Recorder>,
     handed: BTreeMap<ObjectKey, Object>,
 }
 
-/// Keeps what a filter passes on: the sign of the event and the object that it shows.
+/// Records the events that a filter passes: the sign of the event and its object.
 #[derive(Default)]
 struct Recorder(std::sync::Mutex<Vec<(char, ObjectKey)>>);
 
 impl EventHandler<ConfigMap> for Recorder {
     fn handle(&self, event: Event<ConfigMap>) {
         if let Some(object) = event.object() {
-            assert!(is_odd(object), "{} is shown", text(object));
+            assert!(is_odd(object), "{} was passed", text(object));
         }
         let sign = match &event {
             Event::Added { .. } => '+',
@@ -387,7 +387,7 @@ impl Filter {
         self.handed.extend(after.map(|after| (key, after)));
         self.filtered.handle(event.clone());
         let passed = std::mem::take(&mut *self.filtered.handler().0.lock().unwrap());
-        prop_assert_eq!(passed, expected, "{}", told(event));
+        prop_assert_eq!(passed, expected, "{}", line(event));
         Ok(())
     }
 }
@@ -403,7 +403,7 @@ fn same_as_the_model(policy: Policy, steps: Vec<Step>) -> Result<(), TestCaseErr
     };
     let mut now = BTreeMap::new();
     let mut dropped = 0;
-    // What a listener does: initial additions that are pushed and neither told nor reported as gone.
+    // As a listener counts them: initial additions that were pushed, and neither delivered nor reported as gone.
     let mut initial = 0;
     let mut filter = Filter::new();
     let mut take = |queue: &mut EventQueue<ConfigMap>, now: &BTreeMap<ObjectKey, Object>| {
@@ -412,13 +412,13 @@ fn same_as_the_model(policy: Policy, steps: Vec<Step>) -> Result<(), TestCaseErr
             gone += queue.catch_up(|key| now.get(key).cloned()).initial_gone;
         }
         let event = queue.pop();
-        let told_initial = event.as_ref().is_some_and(Event::is_initial);
+        let is_initial = event.as_ref().is_some_and(Event::is_initial);
         if let Some(event) = &event {
             filter.hand(event)?;
         }
         Ok::<_, TestCaseError>((
-            event.map(|event| told(&event)),
-            gone + usize::from(told_initial),
+            event.map(|event| line(&event)),
+            gone + usize::from(is_initial),
         ))
     };
     let last = Step::Take(u8::MAX);
@@ -435,10 +435,10 @@ fn same_as_the_model(policy: Policy, steps: Vec<Step>) -> Result<(), TestCaseErr
             }
             Step::Take(times) => {
                 for _ in 0..times {
-                    let (told, settled) = take(&mut queue, &now)?;
+                    let (line, settled) = take(&mut queue, &now)?;
                     initial -= settled;
-                    prop_assert_eq!(&told, &model.take(&now));
-                    if told.is_none() {
+                    prop_assert_eq!(&line, &model.take(&now));
+                    if line.is_none() {
                         break;
                     }
                 }
@@ -459,17 +459,17 @@ proptest! {
     #![proptest_config(cases(1000))]
 
     #[test]
-    fn blocking_tells_everything_in_order(bound in 1..6_usize, steps in steps()) {
+    fn blocking_delivers_everything_in_order(bound in 1..6_usize, steps in steps()) {
         same_as_the_model(Policy::Block { bound }, steps)?;
     }
 
     #[test]
-    fn coalescing_tells_the_change_from_what_was_seen_to_what_is(bound in 1..6_usize, steps in steps()) {
+    fn coalescing_delivers_the_change_from_the_state_seen_to_the_present_one(bound in 1..6_usize, steps in steps()) {
         same_as_the_model(Policy::Coalesce { bound }, steps)?;
     }
 
     #[test]
-    fn dropping_tells_the_difference_when_it_has_caught_up(bound in 1..6_usize, steps in steps()) {
+    fn dropping_delivers_the_difference_once_the_queue_is_empty(bound in 1..6_usize, steps in steps()) {
         same_as_the_model(Policy::DropToResync { bound }, steps)?;
     }
 }

@@ -9,12 +9,12 @@ use crate::event::Event;
 use crate::event::UpdateReason::{Changed, Relist, Resync};
 use crate::object::Stored;
 use crate::processor::Policy;
-use crate::sample::{added, cases, deleted, initial, map, text, told, updated};
+use crate::sample::{added, cases, deleted, initial, line, map, text, updated};
 use reeve_client::ObjectKey;
 
 fn drain(queue: &mut EventQueue<ConfigMap>) -> Vec<String> {
     std::iter::from_fn(|| queue.pop())
-        .map(|event| told(&event))
+        .map(|event| line(&event))
         .collect()
 }
 
@@ -25,10 +25,10 @@ fn merged(events: Vec<Event<ConfigMap>>) -> Vec<String> {
     for event in events {
         queue.push(event);
     }
-    let mut told = drain(&mut queue);
-    assert_eq!(told.remove(0), "+other@1");
+    let mut lines = drain(&mut queue);
+    assert_eq!(lines.remove(0), "+other@1");
     assert_eq!(queue.len(), 0);
-    told
+    lines
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn the_merge_table_is_as_promised() {
             &["~a@1-1s"],
         ),
         (
-            "an update and a deletion are the deletion of what was shown before the update",
+            "an update and a deletion are the deletion of the state before the update",
             vec![updated("a@1", "a@2", Changed), deleted("a@3")],
             &["-a@3<1"],
         ),
@@ -69,7 +69,7 @@ fn the_merge_table_is_as_promised() {
             &["~a@1-4"],
         ),
         (
-            "what was never seen and is gone is nothing",
+            "an object that was never seen and is gone is nothing",
             vec![added("a@1"), updated("a@1", "a@2", Changed), deleted("a@3")],
             &[],
         ),
@@ -116,7 +116,7 @@ fn nothing_is_merged_below_the_bound() {
 }
 
 #[test]
-fn an_object_that_comes_and_goes_for_ever_takes_no_room() {
+fn an_object_that_comes_and_goes_without_end_takes_no_room() {
     let mut queue = EventQueue::new(Policy::Coalesce { bound: 1 });
     queue.push(added("other@1"));
     for _ in 0..10_000 {
@@ -130,7 +130,7 @@ fn an_object_that_comes_and_goes_for_ever_takes_no_room() {
 }
 
 #[test]
-fn objects_that_come_and_go_for_ever_take_no_room_where_events_are_dropped() {
+fn objects_that_come_and_go_without_end_take_no_room_where_events_are_dropped() {
     let mut queue = EventQueue::new(Policy::DropToResync { bound: 1 });
     queue.push(added("first@1"));
     for number in 0..10_000 {
@@ -142,21 +142,21 @@ fn objects_that_come_and_go_for_ever_take_no_room_where_events_are_dropped() {
 }
 
 #[test]
-fn a_resync_of_more_objects_than_may_wait_shows_them_all() {
+fn a_resync_of_more_objects_than_may_wait_delivers_them_all() {
     let mut queue = EventQueue::new(Policy::DropToResync { bound: 10 });
     let names: Vec<_> = (0..100).map(|number| format!("o{number}@1")).collect();
     let mut dropped = 0;
     for name in &names {
         dropped += queue.push(updated(name, name, Resync)).dropped;
     }
-    let mut told = drain(&mut queue);
+    let mut lines = drain(&mut queue);
     while queue.has_missed() {
         queue.catch_up(|key| Some(map(&format!("{}@1", key.name))));
         assert!(queue.live <= 10);
-        told.extend(drain(&mut queue));
+        lines.extend(drain(&mut queue));
     }
     let expected: Vec<_> = names.iter().map(|name| format!("~{name}-1s")).collect();
-    assert_eq!((told, dropped), (expected, 0));
+    assert_eq!((lines, dropped), (expected, 0));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn initial_additions_that_are_merged_away_are_reported() {
 }
 
 #[test]
-fn dropped_events_are_made_up_for_by_the_difference() {
+fn dropped_events_are_compensated_by_the_difference() {
     let mut queue = EventQueue::new(Policy::DropToResync { bound: 1 });
     queue.push(added("first@1"));
     let (mut dropped, mut gone) = (0, 0);
@@ -193,8 +193,8 @@ fn dropped_events_are_made_up_for_by_the_difference() {
         dropped += pushed.dropped;
         gone += pushed.initial_gone;
     }
-    assert_eq!(dropped, 8, "what is shown again is no news");
-    assert!(!queue.has_missed(), "not before it has caught up");
+    assert_eq!(dropped, 8, "the event of a resync is not counted");
+    assert!(!queue.has_missed(), "not before the queue is empty");
     assert_eq!(drain(&mut queue), ["+first@1"]);
     let now = |key: &ObjectKey| match &*key.name {
         "new" => Some(map("new@2")),
@@ -203,13 +203,13 @@ fn dropped_events_are_made_up_for_by_the_difference() {
         "again" => Some(map("again@7/y")),
         _ => None,
     };
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     while queue.has_missed() {
         gone += queue.catch_up(now).initial_gone;
-        told.extend(drain(&mut queue));
+        lines.extend(drain(&mut queue));
     }
     assert_eq!(
-        told,
+        lines,
         [
             "+new@2",
             "~changed@1-5r",
@@ -272,7 +272,7 @@ proptest! {
             let before = believed.get(&event.key());
             match &event {
                 Event::Added { object, .. } => {
-                    prop_assert!(before.is_none(), "{} twice", told(&event));
+                    prop_assert!(before.is_none(), "{} twice", line(&event));
                     believed.insert(event.key(), Arc::clone(object));
                 }
                 Event::Updated { old, new, .. } => {
