@@ -40,7 +40,6 @@ pub struct Builder<T> {
     record_expiry: Duration,
     ageing: Option<Duration>,
     fair_by: Option<Arc<FairBy<T>>>,
-    keep_timers: bool,
     min_interval: Duration,
 }
 
@@ -59,7 +58,6 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Builder<T> {
             record_expiry: Duration::from_secs(3600),
             ageing: Some(Duration::from_secs(60)),
             fair_by: None,
-            keep_timers: false,
             min_interval: Duration::ZERO,
         }
     }
@@ -153,17 +151,6 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Builder<T> {
         self
     }
 
-    /// Whether an immediate add keeps the timer of its item, so that the item runs again when the timer is
-    /// due. client-go: yes; controller-runtime: no. Default: no.
-    ///
-    /// With it, adds with and without a delay are separate: a delayed add of a ready item is kept too, and each
-    /// has its own priority and reasons. An item is still with one worker at a time. A delayed item costs a
-    /// second slot.
-    pub fn keep_timers(mut self, keep: bool) -> Self {
-        self.keep_timers = keep;
-        self
-    }
-
     /// Minimum time between two hand-outs of an item: an add meanwhile is delayed for the rest of it. An item
     /// that was [put back](crate::Item::put_back) does not count as handed out. Default: none.
     ///
@@ -187,7 +174,6 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Builder<T> {
             record_expiry: nanoseconds(self.record_expiry),
             ageing: self.ageing.map(nanoseconds),
             fair_by: self.fair_by,
-            keep_timers: self.keep_timers,
             min_interval: nanoseconds(self.min_interval),
             stamped: self.ageing.is_some() || self.metrics.is_some(),
         });

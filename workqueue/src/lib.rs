@@ -35,8 +35,7 @@
 //! | Slots of finished keys are freed in groups: up to 64 remain for a moment while others are ready or in flight. An idle queue keeps none. | ours |
 //! | An item that has been ready for longer than [`Builder::ageing`] gets every second hand-out, whatever its priority. | ours |
 //! | Within one priority, tenants with items take turns if [`Builder::fair_by`] is set. | ours |
-//! | A key rests for [`Builder::min_interval`] after a hand-out; an add with [`Debounce`] is ready after a quiet time. | ours |
-//! | With [`Builder::keep_timers`] an immediate add keeps the timer. | client-go: `AddAfter` |
+//! | A key rests for [`Builder::min_interval`] after a hand-out; an add meanwhile waits for the rest. | ours |
 //! | A failed item waits at least for its [`Cause::retry_after`]. | ours |
 //! | A shutdown waits for nothing, or for items in flight, ready, or delayed, until a deadline, and reports what was left. | ours; client-go drops delayed items silently |
 //!
@@ -106,8 +105,7 @@
 //! | ageing | `an_overdue_item_gets_every_second_hand_out`, `urgent_work_that_never_ends_does_not_keep_the_rest_waiting_for_ever` (`tests/it/fairness.rs`) |
 //! | turns of tenants | `tenants_take_turns_within_a_priority`, `a_tenant_of_weight_two_has_two_items_a_turn`, `a_tenant_that_comes_and_goes_gains_nothing` |
 //! | batches | `a_batch_waits_for_the_first_item_and_takes_what_is_ready_with_it`, `a_batch_that_is_given_up_loses_nothing` (`tests/it/features.rs`, as those below) |
-//! | debouncing, intervals | `a_debounced_item_comes_once_it_has_been_quiet`, `a_key_is_not_handed_out_again_before_its_interval_has_passed` |
-//! | client-go's kept timers | `a_timer_that_is_kept_fires_after_an_immediate_add` |
+//! | intervals | `a_key_is_not_handed_out_again_before_its_interval_has_passed` |
 //! | causes | `an_item_waits_as_long_as_it_was_asked_to_at_least`, `a_limiter_sees_why_an_item_failed_and_so_does_a_snapshot` |
 //! | drains with deadlines | `a_drain_ends_at_its_deadline_and_says_what_was_left`, `a_drain_of_what_is_delayed_waits_until_it_is_due_and_done` |
 //! | memory | `memory_is_given_back_after_a_burst_though_a_few_keys_stay` (`src/state/tests.rs`) |
@@ -159,7 +157,7 @@ pub use limiter::{
     WithMaxWait, default_controller_rate_limiter,
 };
 pub use metrics::{Gauges, MetricsProvider, QueueMetrics, Readings};
-pub use options::{AddOptions, Debounce, LOW_PRIORITY};
+pub use options::{AddOptions, LOW_PRIORITY};
 pub use queue::Queue;
 pub use reason::Reason;
 pub use shutdown::{Drain, Left};

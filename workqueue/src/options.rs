@@ -19,15 +19,6 @@ pub struct AddOptions {
     pub priority: Option<i32>,
     /// The reason, handed out with the item.
     pub reason: Option<Reason>,
-    /// Ready after a time without another such add. With other delays too, the earlier time counts.
-    pub debounce: Option<Debounce>,
-}
-
-/// Ready after a quiet time: each such add postpones the item, up to a limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Debounce {
-    pub(crate) quiet: Duration,
-    pub(crate) at_most: Duration,
 }
 
 // === impl AddOptions ===
@@ -35,7 +26,7 @@ pub struct Debounce {
 impl AddOptions {
     /// Whether the add has to read the clock.
     pub(crate) fn needs_time(&self) -> bool {
-        self.after.is_some() || self.rate_limited || self.debounce.is_some()
+        self.after.is_some() || self.rate_limited
     }
 
     /// The reason, unless it is a custom one, whose number only the queue has.
@@ -50,32 +41,11 @@ impl AddOptions {
         AddRequest {
             after: self.after,
             rate_limited: self.rate_limited,
-            debounce: self.debounce,
             priority: self.priority.unwrap_or(0),
             reasons: self
                 .reason
                 .map(|reason| custom.encode(reason))
                 .unwrap_or_default(),
         }
-    }
-}
-
-// === impl Debounce ===
-
-impl Debounce {
-    /// Ready after `quiet` without another such add; at the latest ten times that after the first one.
-    #[must_use]
-    pub fn new(quiet: Duration) -> Self {
-        Self {
-            quiet,
-            at_most: quiet.saturating_mul(10),
-        }
-    }
-
-    /// Ready this long after the first add at the latest, and never before the quiet time.
-    #[must_use]
-    pub fn at_most(mut self, at_most: Duration) -> Self {
-        self.at_most = at_most.max(self.quiet);
-        self
     }
 }

@@ -50,12 +50,8 @@ impl Flags {
     pub(crate) const WAITS_LONG: Self = Self(8);
     /// The cause of its last failure is in a side table.
     pub(crate) const EXPLAINED: Self = Self(16);
-    /// It has a shadow that waits for a time of its own.
-    pub(crate) const HAS_SHADOW: Self = Self(32);
-    /// It is a shadow: not in the hash table; its `hash` is the index of the slot it belongs to.
-    pub(crate) const IS_SHADOW: Self = Self(64);
     /// Nothing is left of it: about to be freed, unless it is added again before.
-    pub(crate) const LEAVING: Self = Self(128);
+    pub(crate) const LEAVING: Self = Self(32);
 }
 
 #[derive(Debug)]
@@ -186,19 +182,9 @@ impl<T: Hash + Eq> Slots<T> {
         }
     }
 
-    /// Adds a second slot for the key of slot `of`, which a lookup does not find.
-    pub(crate) fn insert_shadow(&mut self, key: T, of: u32) -> u32 {
-        let mut slot = Slot::new(key, of);
-        slot.set(Flags::IS_SHADOW, true);
-        self.slots.insert(slot)
-    }
-
     /// Frees a slot and returns its key. The slot must not be in a list.
     pub(crate) fn remove(&mut self, index: u32) -> T {
         let slot = self.slots.remove(index);
-        if slot.is(Flags::IS_SHADOW) {
-            return slot.key;
-        }
         let table = &mut self.tables[table_of(slot.hash)];
         if let Ok(entry) = table.find_entry(spread(slot.hash), |&other| other == index) {
             entry.remove();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::cause::Cause;
 use crate::queue::Queue;
 use crate::reason::Reason;
-use crate::slots::{Flags, SlotState};
+use crate::slots::SlotState;
 use crate::state::{Shutdown, State};
 
 /// Contents of a queue at one moment. See [`Queue::snapshot`].
@@ -34,8 +34,7 @@ pub struct Snapshot<T> {
     /// The queue is shutting down.
     pub shutting_down: bool,
     /// Items: those in flight, then ready ones by priority, then those that wait for a token, then some of
-    /// those that wait for a time, soonest first. At most `limit`. In a queue that keeps timers an item may
-    /// occur twice.
+    /// those that wait for a time, soonest first. At most `limit`.
     pub items: Vec<SnapshotItem<T>>,
 }
 
@@ -168,12 +167,6 @@ fn item<T: Hash + Eq + Clone + 'static>(
     standing: Standing,
 ) -> SnapshotItem<T> {
     let slot = &state.slots[index];
-    // A shadow belongs to another slot, which has the failures.
-    let known = if slot.is(Flags::IS_SHADOW) {
-        slot.hash
-    } else {
-        index
-    };
     SnapshotItem {
         item: slot.key.clone(),
         standing,
@@ -181,8 +174,8 @@ fn item<T: Hash + Eq + Clone + 'static>(
             SlotState::NotPending => 0,
             _ => slot.priority,
         },
-        failures: u32::from(state.slots[known].failures),
-        last_error: state.explained.get(known).cloned(),
+        failures: u32::from(slot.failures),
+        last_error: state.explained.get(index).cloned(),
         reasons: state.custom_reasons.decode(slot.reasons),
     }
 }

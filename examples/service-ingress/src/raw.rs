@@ -111,8 +111,6 @@ impl Controller {
             .clock(manager.clock().clone())
             // A worker that panics has not brought its key to an end.
             .on_drop(OnDrop::Retry)
-            // As in client-go: what is to be looked at later is, though an event came in between.
-            .keep_timers(true)
             .metrics(manager.metrics().queues())
             .build();
         Self {

@@ -7,9 +7,6 @@
 //! | waiting, or in the token queue | ready if the add has no delay (its timer is removed); else the earlier time and the higher priority count |
 //! | in flight | as above, but held back until the run ends ("dirty") |
 //!
-//! In a queue that keeps timers, a *shadow* of the key's slot waits, so that an add with a delay never
-//! merges with one without. When its time comes, the key is added.
-//!
 //! Times are nanoseconds since the queue was built. [`State::advance`] applies all timers and tokens up to
 //! `now`, in order, before an operation, so the outcome does not depend on when operations happen.
 
@@ -56,7 +53,6 @@ pub(crate) struct Rules<T> {
     pub(crate) record_expiry: u64,
     pub(crate) ageing: Option<u64>,
     pub(crate) fair_by: Option<Arc<FairBy<T>>>,
-    pub(crate) keep_timers: bool,
     pub(crate) min_interval: u64,
     /// Whether an option needs the times at which items became ready.
     pub(crate) stamped: bool,
@@ -69,8 +65,6 @@ pub(crate) struct State<T> {
     pub(crate) timers: Timers,
     /// The times of items that wait for more than one.
     waits: SparseMap<Wait>,
-    /// The shadows of slots, in a queue that keeps timers.
-    shadows: SparseMap<u32>,
     /// Items whose own back-off has passed, waiting for a token.
     pub(crate) token_queue: List,
     /// Time of the next try to take a token for the first item.
@@ -142,7 +136,6 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             ready: Ready::new(rules.ageing, rules.fair_by.is_some()),
             timers: Timers::default(),
             waits: SparseMap::default(),
-            shadows: SparseMap::default(),
             token_queue: List::default(),
             next_token_at: 0,
             records: List::default(),
@@ -176,7 +169,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             effects.drop_later(Some(key));
             return;
         }
-        // All calls that may panic come before any change: the limiter, the tenant, the clone.
+        // All calls that may panic come before any change: the limiter, the tenant.
         let mut delay = None;
         let mut tenant = None;
         if request.rate_limited || self.rules.fair_by.is_some() {
@@ -192,7 +185,6 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
                 tenant = self.rules.fair_by.as_ref().map(|fair_by| fair_by(&key));
             }
         }
-        let shadow = self.rules.keep_timers.then(|| key.clone());
         let (index, spare) = self.slots.find_or_insert(hash, key);
         effects.drop_later(spare);
         if let Some(tenant) = tenant {
@@ -202,7 +194,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         if request.rate_limited {
             self.count_failure(index, None);
         }
-        self.merge_request(index, request, delay, shadow, now, effects);
+        self.merge_request(index, request, delay, now, effects);
     }
 
     /// Whether an add calls user code for the tenant of its key.
@@ -223,14 +215,12 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         }
     }
 
-    /// Merges a request into a slot: the higher priority, the earlier time. `shadow` is a clone of the key,
-    /// in a queue that keeps timers.
+    /// Merges a request into a slot: the higher priority, the earlier time.
     fn merge_request(
         &mut self,
         index: u32,
         request: &AddRequest,
         delay: Option<Delay>,
-        shadow: Option<T>,
         now: &Now,
         effects: &mut Effects<T>,
     ) {
@@ -244,13 +234,6 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         {
             wait = Some(wait.map_or(Wait::until(until), |wait| wait.not_before(until)));
         }
-        let index = match shadow {
-            Some(key) if wait.is_some() => self.shadow(index, key, effects),
-            spare => {
-                effects.drop_later(spare);
-                index
-            }
-        };
         let slot = &mut self.slots[index];
         slot.reasons.merge(request.reasons);
         let priority = request.priority.max(slot.priority);
@@ -287,10 +270,6 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
 
     fn make_ready(&mut self, index: u32, now: &Now, effects: &mut Effects<T>) {
         let slot = &mut self.slots[index];
-        if slot.is(Flags::IS_SHADOW) {
-            self.fire_shadow(index, now, effects);
-            return;
-        }
         effects.adds += 1;
         slot.at = if self.rules.stamped { now.read() } else { 0 };
         if slot.in_flight() {
@@ -346,7 +325,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         effects: &mut Effects<T>,
     ) -> Duration {
         let running = self.shutdown == Shutdown::Running;
-        // All calls that may panic come before any change: the limiter, the clone.
+        // The limiter, which may panic, is called before any change.
         let slot = &self.slots[index];
         let delay = match &outcome {
             Outcome::Retry { cause, .. } => {
@@ -354,8 +333,6 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             }
             _ => None,
         };
-        let again = !matches!(outcome, Outcome::Done | Outcome::Forget);
-        let shadow = (again && running && self.rules.keep_timers).then(|| slot.key.clone());
         if matches!(outcome, Outcome::Forget | Outcome::After { .. }) {
             self.forget_slot(index);
         }
@@ -394,7 +371,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         };
         match request {
             Some(request) if running => {
-                self.merge_request(index, &request, delay, shadow, now, effects);
+                self.merge_request(index, &request, delay, now, effects);
             }
             Some(_) => self.refused += 1,
             None => {}
@@ -421,17 +398,8 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         let Some(index) = self.slots.find(hash, key) else {
             return false;
         };
-        let existing = self.shadows.get(index).copied();
-        if let Some(shadow) = existing {
-            self.leave_wait(shadow);
-            self.remove_shadow(index, effects);
-        }
         match self.slots[index].state {
-            SlotState::NotPending => {
-                if existing.is_none() {
-                    return false;
-                }
-            }
+            SlotState::NotPending => return false,
             SlotState::Ready => {
                 self.ready.remove(self.slots.slab(), index);
                 self.slots[index].state = SlotState::NotPending;

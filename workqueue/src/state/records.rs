@@ -78,7 +78,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
     /// Keeps the slot of a key that is not pending for its record, or frees it.
     pub(super) fn tidy(&mut self, index: u32, now: &Now, effects: &mut Effects<T>) {
         let slot = &mut self.slots[index];
-        if slot.state != SlotState::NotPending || slot.in_flight() || slot.is(Flags::HAS_SHADOW) {
+        if slot.state != SlotState::NotPending || slot.in_flight() {
             return;
         }
         slot.reasons = ReasonBits::default();
@@ -133,7 +133,6 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             && slot.state == SlotState::NotPending
             && !slot.in_flight()
             && slot.failures == 0
-            && !slot.is(Flags::HAS_SHADOW)
             && self.resting.until(index).is_none()
     }
 

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::{Now, nanoseconds};
 use crate::limiter::Delay;
-use crate::options::Debounce;
 use crate::reason::ReasonBits;
 use crate::slots::NEVER;
 
@@ -13,7 +12,6 @@ use crate::slots::NEVER;
 pub(crate) struct AddRequest {
     pub(crate) after: Option<Duration>,
     pub(crate) rate_limited: bool,
-    pub(crate) debounce: Option<Debounce>,
     pub(crate) priority: i32,
     pub(crate) reasons: ReasonBits,
 }
@@ -25,10 +23,6 @@ pub(crate) struct Wait {
     pub(crate) ready_at: u64,
     /// In the token queue from this time on.
     pub(crate) join_at: u64,
-    /// Ready at this time, unless another such add comes first.
-    pub(crate) quiet_at: u64,
-    /// Ready by this time, although such adds continue.
-    pub(crate) quiet_by: u64,
 }
 
 // === impl AddRequest ===
@@ -36,14 +30,12 @@ pub(crate) struct Wait {
 impl AddRequest {
     /// Whether it has a delay.
     pub(super) fn is_delayed(&self) -> bool {
-        self.rate_limited
-            || self.debounce.is_some()
-            || self.after.is_some_and(|after| !after.is_zero())
+        self.rate_limited || self.after.is_some_and(|after| !after.is_zero())
     }
 
     /// The times to wait for; `None`: ready now.
     pub(super) fn wait(&self, delay: Option<Delay>, now: &Now) -> Option<Wait> {
-        if self.after.is_none() && delay.is_none() && self.debounce.is_none() {
+        if self.after.is_none() && delay.is_none() {
             return None;
         }
         let now = now.read();
@@ -57,11 +49,7 @@ impl AddRequest {
             wait.ready_at = wait.ready_at.min(at_most);
             wait.join_at = later(delay.back_off);
         }
-        if let Some(debounce) = self.debounce {
-            wait.quiet_by = later(debounce.at_most);
-            wait.quiet_at = later(debounce.quiet).min(wait.quiet_by);
-        }
-        (wait.ready_at.min(wait.quiet_at) > now).then(|| wait.without_needless_token())
+        (wait.ready_at > now).then(|| wait.without_needless_token())
     }
 }
 
@@ -71,13 +59,11 @@ impl Wait {
     pub(super) const NOTHING: Self = Self {
         ready_at: NEVER,
         join_at: NEVER,
-        quiet_at: NEVER,
-        quiet_by: NEVER,
     };
 
     /// Drops the token queue if the item is ready by then anyway.
     fn without_needless_token(mut self) -> Self {
-        if self.join_at >= self.ready_at.min(self.quiet_at) {
+        if self.join_at >= self.ready_at {
             self.join_at = NEVER;
         }
         self
@@ -85,12 +71,12 @@ impl Wait {
 
     /// The first of the times.
     pub(crate) fn next(&self) -> u64 {
-        self.ready_at.min(self.join_at).min(self.quiet_at)
+        self.ready_at.min(self.join_at)
     }
 
     /// Whether there is at most one time.
     pub(super) fn is_simple(&self) -> bool {
-        self.quiet_at == NEVER && (self.ready_at == NEVER || self.join_at == NEVER)
+        self.ready_at == NEVER || self.join_at == NEVER
     }
 
     /// Moves all times to `at` or later.
@@ -102,8 +88,6 @@ impl Wait {
         };
         later(&mut self.ready_at);
         later(&mut self.join_at);
-        later(&mut self.quiet_at);
-        later(&mut self.quiet_by);
         self.without_needless_token()
     }
 
@@ -114,17 +98,10 @@ impl Wait {
         }
     }
 
-    /// Merges two: the earlier times count, except for debouncing, where the later add postpones the item.
+    /// Merges two: the earlier times count.
     pub(super) fn merge(mut self, other: Self) -> Self {
         self.ready_at = self.ready_at.min(other.ready_at);
         self.join_at = self.join_at.min(other.join_at);
-        if self.quiet_at == NEVER {
-            self.quiet_at = other.quiet_at;
-            self.quiet_by = other.quiet_by;
-        } else if other.quiet_at != NEVER {
-            self.quiet_by = self.quiet_by.min(other.quiet_by);
-            self.quiet_at = self.quiet_at.max(other.quiet_at).min(self.quiet_by);
-        }
         self
     }
 }

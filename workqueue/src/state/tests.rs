@@ -14,7 +14,6 @@ fn state(change: impl FnOnce(&mut Rules<u32>)) -> State<u32> {
         record_expiry: SECOND,
         ageing: None,
         fair_by: None,
-        keep_timers: false,
         min_interval: 0,
         stamped: true,
     };
@@ -78,7 +77,6 @@ impl Driven {
             state.ready.capacity(),
             state.resting.capacity(),
             state.waits.capacity(),
-            state.shadows.capacity(),
             state.explained.capacity(),
         ];
         assert!(sizes.iter().all(|&size| size <= SMALL), "{sizes:?}");
@@ -96,7 +94,6 @@ fn after(delay: u64) -> AddRequest {
 fn memory_is_given_back_after_a_burst_though_a_few_keys_stay() {
     let mut queue = Driven::new(|rules| {
         rules.min_interval = SECOND;
-        rules.keep_timers = true;
         rules.fair_by = Some(Arc::new(|key| crate::Tenant::of(key % 10_000)));
     });
     for key in 0..5 {

@@ -4,7 +4,7 @@ use std::hash::Hash;
 
 use tokio::time::Instant;
 
-use super::{AddRequest, Effects, Now, State, Wait, instant, nanoseconds};
+use super::{Effects, Now, State, Wait, instant, nanoseconds};
 use crate::slots::{Flags, NEVER, NONE, SlotState};
 use crate::timers::Step;
 
@@ -72,7 +72,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
     fn timer_fired(&mut self, (index, at): (u32, u64), effects: &mut Effects<T>) {
         let mut wait = self.load_wait(index, at);
         self.slots[index].at = u64::from(NONE);
-        if wait.ready_at.min(wait.quiet_at) <= at {
+        if wait.ready_at <= at {
             self.leave_wait(index);
             self.make_ready(index, &Now::at(self.rules.origin, at), effects);
             return;
@@ -202,7 +202,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             // Some are in the token queue and have a timer.
             if self.waits_now(index) {
                 self.leave_wait(index);
-                self.end_wait(index, now, effects);
+                self.tidy(index, now, effects);
             }
         }
     }
@@ -212,59 +212,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         slot.is_some_and(|slot| matches!(slot.state, SlotState::Waiting | SlotState::AwaitingToken))
     }
 
-    /// Tidies a slot whose wait was dropped.
-    pub(super) fn end_wait(&mut self, index: u32, now: &Now, effects: &mut Effects<T>) {
-        let slot = &self.slots[index];
-        if slot.is(Flags::IS_SHADOW) {
-            let of = slot.hash;
-            self.remove_shadow(of, effects);
-            self.tidy(of, now, effects);
-        } else {
-            self.tidy(index, now, effects);
-        }
-    }
-
     pub(super) fn instant(&self, at: u64) -> Instant {
         instant(self.rules.origin, at)
-    }
-
-    /// The shadow of a slot, which waits for it: made if there is none yet.
-    pub(super) fn shadow(&mut self, of: u32, key: T, effects: &mut Effects<T>) -> u32 {
-        if let Some(&shadow) = self.shadows.get(of) {
-            effects.drop_later(Some(key));
-            return shadow;
-        }
-        let shadow = self.slots.insert_shadow(key, of);
-        self.shadows.insert(of, shadow);
-        let slot = &mut self.slots[of];
-        slot.set(Flags::HAS_SHADOW, true);
-        if slot.is(Flags::RECORDED) {
-            slot.set(Flags::RECORDED, false);
-            self.records.remove(self.slots.slab(), of);
-        }
-        shadow
-    }
-
-    /// Removes the shadow of a slot after its wait has ended.
-    pub(super) fn remove_shadow(&mut self, of: u32, effects: &mut Effects<T>) {
-        if let Some(shadow) = self.shadows.remove(of) {
-            self.slots[of].set(Flags::HAS_SHADOW, false);
-            effects.drop_later(Some(self.slots.remove(shadow)));
-        }
-    }
-
-    /// Adds the key of a shadow whose time has come.
-    pub(super) fn fire_shadow(&mut self, shadow: u32, now: &Now, effects: &mut Effects<T>) {
-        let slot = &self.slots[shadow];
-        let of = slot.hash;
-        let request = AddRequest {
-            priority: slot.priority,
-            reasons: slot.reasons,
-            ..AddRequest::default()
-        };
-        self.shadows.remove(of);
-        self.slots[of].set(Flags::HAS_SHADOW, false);
-        let key = self.slots.remove(shadow);
-        self.merge_request(of, &request, None, Some(key), now, effects);
     }
 }

@@ -1,4 +1,4 @@
-//! Batches, debouncing, minimum intervals, kept timers, causes of failures.
+//! Batches, minimum intervals, causes of failures.
 
 use std::error::Error;
 use std::panic::AssertUnwindSafe;
@@ -6,19 +6,11 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use reeve_workqueue::{
-    AddOptions, Cause, Debounce, Delay, Drain, Failure, ItemExponentialFailure, OnDrop, Queue,
-    RateLimiter, Standing,
+    Cause, Delay, Drain, Failure, ItemExponentialFailure, OnDrop, Queue, RateLimiter, Standing,
 };
 use tokio::time::{Instant, advance};
 
 const MS: Duration = Duration::from_millis(1);
-
-fn debounced(debounce: Debounce) -> AddOptions {
-    AddOptions {
-        debounce: Some(debounce),
-        ..AddOptions::default()
-    }
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_waits_for_the_first_item_and_takes_what_is_ready_with_it() {
@@ -109,45 +101,6 @@ async fn many_are_added_in_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_debounced_item_comes_once_it_has_been_quiet() {
-    let queue = Queue::new();
-    let start = Instant::now();
-    for _ in 0..5 {
-        queue.add_with("foo", debounced(Debounce::new(10 * MS)));
-        advance(8 * MS).await;
-    }
-    let item = queue.get().await.unwrap();
-    assert_eq!(start.elapsed(), 42 * MS);
-    item.forget();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_debounced_item_comes_at_the_latest_when_its_limit_is_reached() {
-    let queue = Queue::new();
-    let start = Instant::now();
-    while queue.is_empty() {
-        queue.add_with("foo", debounced(Debounce::new(10 * MS).at_most(35 * MS)));
-        advance(MS).await;
-    }
-    assert_eq!(start.elapsed(), 35 * MS);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_plain_add_ends_debouncing_and_an_earlier_delay_counts() {
-    let queue = Queue::new();
-    queue.add_with("foo", debounced(Debounce::new(10 * MS)));
-    queue.add("foo");
-    queue.try_get().expect("ready now").forget();
-    advance(20 * MS).await;
-    assert!(queue.try_get().is_none());
-    let start = Instant::now();
-    queue.add_with("foo", debounced(Debounce::new(10 * MS)));
-    queue.add_after("foo", 4 * MS);
-    queue.get().await.unwrap().forget();
-    assert_eq!(start.elapsed(), 4 * MS);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_key_is_not_handed_out_again_before_its_interval_has_passed() {
     let queue = Queue::builder().min_interval(10 * MS).build();
     let start = Instant::now();
@@ -189,28 +142,6 @@ async fn what_is_put_back_does_not_rest() {
         13 * MS,
         "what was added meanwhile, neither"
     );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_timer_that_is_kept_fires_after_an_immediate_add() {
-    let queue = Queue::builder().keep_timers(true).build();
-    queue.add_after("foo", 10 * MS);
-    queue.add("foo");
-    queue.try_get().unwrap().forget();
-    queue.add("foo");
-    queue.add_after("foo", 5 * MS);
-    assert_eq!(queue.snapshot_of(9).items.len(), 2, "ready, and waiting");
-    queue.try_get().unwrap().forget();
-    let start = Instant::now();
-    queue.get().await.unwrap().forget();
-    assert_eq!(start.elapsed(), 5 * MS, "the earlier of the two timers");
-    advance(20 * MS).await;
-    assert!(queue.try_get().is_none());
-    queue.add_after("foo", 10 * MS);
-    queue.add("foo");
-    assert!(queue.cancel(&"foo"), "both");
-    assert!(!queue.cancel(&"foo"));
-    assert_eq!(queue.snapshot_of(0).waiting, 0);
 }
 
 #[tokio::test(start_paused = true)]

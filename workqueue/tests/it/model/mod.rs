@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use reeve_workqueue::{
-    AddOptions, Cause, Debounce, Drain, Item, ItemExponentialFailure, Left, MaxOf, OnDrop, Queue,
-    Reason, Tenant, TokenBucket, WithMaxWait,
+    AddOptions, Cause, Drain, Item, ItemExponentialFailure, Left, MaxOf, OnDrop, Queue, Reason,
+    Tenant, TokenBucket, WithMaxWait,
 };
 use reference::{
     BASE, BURST, Config, Handed, Limit, MAX, MAX_WAIT, PERIOD, Reference, Shutdown, Wish,
@@ -44,7 +44,6 @@ enum Op {
 struct Add {
     after: Option<u64>,
     limited: bool,
-    debounce: Option<(u64, u64)>,
     priority: Option<i32>,
     reason: Option<Reason>,
 }
@@ -80,18 +79,15 @@ fn op() -> impl Strategy<Value = Op> {
         1 => priority.clone().prop_map(Outcome::SetPriorityAndRetry),
         2 => Just(Outcome::Dropped),
     ];
-    let debounce = (1..15u64, 1..40u64);
     let add = (
         prop::option::of(delay),
         prop::bool::weighted(0.3),
-        prop::option::weighted(0.2, debounce),
         prop::option::of(priority),
         prop::option::of(reason),
     );
-    let add = add.prop_map(|(after, limited, debounce, priority, reason)| Add {
+    let add = add.prop_map(|(after, limited, priority, reason)| Add {
         after,
         limited,
-        debounce,
         priority,
         reason,
     });
@@ -118,16 +114,14 @@ fn config() -> impl Strategy<Value = Config> {
         Just(Limit::Bucket),
         Just(Limit::MaxWait)
     ];
-    let seldom = || prop::bool::weighted(0.3);
     let ageing = prop_oneof![Just(None), (0..20u64).prop_map(Some)];
     let interval = prop_oneof![3 => Just(0), 1 => 1..20u64];
     let expiry = prop_oneof![Just(1_000_000), 5..50u64];
-    (limit, ageing, prop::bool::ANY, seldom(), interval, expiry).prop_map(
-        |(limit, ageing, fair, keep_timers, min_interval, expiry)| Config {
+    (limit, ageing, prop::bool::ANY, interval, expiry).prop_map(
+        |(limit, ageing, fair, min_interval, expiry)| Config {
             limit,
             ageing,
             fair,
-            keep_timers,
             min_interval,
             expiry,
         },
@@ -186,7 +180,6 @@ impl<'a, R> Woken<'a, R> {
 
 struct Bench<'a> {
     queue: &'a Queue<u8>,
-    config: Config,
     reference: Reference,
     /// The waiting workers, and the number of items each waits for.
     workers: Vec<(usize, Woken<'a, Vec<Item<u8>>>)>,
@@ -391,9 +384,7 @@ impl<'a> Bench<'a> {
             assert_eq!(error, self.reference.error(item.item), "last error");
         }
         let keys: BTreeSet<u8> = snapshot.items.iter().map(|item| item.item).collect();
-        if !self.config.keep_timers {
-            assert_eq!(keys.len(), snapshot.items.len(), "each item once");
-        }
+        assert_eq!(keys.len(), snapshot.items.len(), "each item once");
     }
 
     fn got(&mut self, items: Vec<Item<u8>>, wanted: usize) {
@@ -428,9 +419,6 @@ impl Add {
         AddOptions {
             after: self.after.map(milliseconds),
             rate_limited: self.limited,
-            debounce: self.debounce.map(|(quiet, at_most)| {
-                Debounce::new(milliseconds(quiet)).at_most(milliseconds(at_most))
-            }),
             priority: self.priority,
             reason: self.reason,
         }
@@ -440,9 +428,6 @@ impl Add {
         Wish {
             after: self.after,
             limited: self.limited,
-            debounce: self
-                .debounce
-                .map(|(quiet, at_most)| (quiet, at_most.max(quiet))),
             least: 0,
             priority: self.priority.unwrap_or(0),
             reasons: self.reason.map(name).into_iter().collect(),
@@ -469,7 +454,6 @@ fn queue(config: &Config) -> Queue<u8> {
     let mut builder = Queue::builder()
         .on_drop(OnDrop::Retry)
         .ageing(config.ageing.map(milliseconds))
-        .keep_timers(config.keep_timers)
         .min_interval(milliseconds(config.min_interval))
         .failure_expiry(milliseconds(config.expiry));
     if config.fair {
@@ -492,7 +476,6 @@ async fn run(config: Config, steps: Vec<Step>) {
     let queue = queue(&config);
     let mut bench = Bench {
         queue: &queue,
-        config,
         reference: Reference::new(config),
         workers: Vec::new(),
         drain: None,

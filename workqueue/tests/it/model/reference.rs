@@ -26,7 +26,6 @@ pub(crate) struct Config {
     pub(crate) limit: Limit,
     pub(crate) ageing: Option<u64>,
     pub(crate) fair: bool,
-    pub(crate) keep_timers: bool,
     pub(crate) min_interval: u64,
     pub(crate) expiry: u64,
 }
@@ -41,7 +40,6 @@ pub(crate) fn tenant(key: u8) -> (u8, u32) {
 pub(crate) struct Wish {
     pub(crate) after: Option<u64>,
     pub(crate) limited: bool,
-    pub(crate) debounce: Option<(u64, u64)>,
     /// The minimum delay of the server.
     pub(crate) least: u64,
     pub(crate) priority: i32,
@@ -51,8 +49,6 @@ pub(crate) struct Wish {
 #[derive(Clone, Debug, Default)]
 struct Key {
     wanted: Option<Wanted>,
-    /// With kept timers: the delayed adds, apart from the immediate ones.
-    delayed: Option<Wanted>,
     running: bool,
     failures: u32,
     error: Option<String>,
@@ -87,8 +83,6 @@ struct Wait {
     at: Option<u64>,
     /// In the token queue from this time on.
     join: Option<u64>,
-    /// Ready at this time if no such add comes before, and the latest such time.
-    quiet: Option<(u64, u64)>,
 }
 
 /// An item that is handed out.
@@ -127,16 +121,11 @@ pub(crate) struct Reference {
 
 impl Wait {
     fn first(&self) -> Option<u64> {
-        let quiet = self.quiet.map(|(at, _)| at);
-        min(self.at, min(self.join, quiet))
-    }
-
-    fn ready(&self) -> Option<u64> {
-        min(self.at, self.quiet.map(|(at, _)| at))
+        min(self.at, self.join)
     }
 
     fn without_useless_line(mut self) -> Self {
-        if let (Some(join), Some(ready)) = (self.join, self.ready())
+        if let (Some(join), Some(ready)) = (self.join, self.at)
             && join >= ready
         {
             self.join = None;
@@ -204,10 +193,7 @@ impl Reference {
                 }
             }
         }
-        if let Some((quiet, at_most)) = wish.debounce {
-            wait.quiet = Some((now + quiet.min(at_most), now + at_most));
-        }
-        let at_once = wait.first().is_none() || wait.ready().is_some_and(|ready| ready <= now);
+        let at_once = wait.first().is_none() || wait.at.is_some_and(|at| at <= now);
         let until = self
             .key(key)
             .handed_out
@@ -226,7 +212,6 @@ impl Reference {
                 let wait = Wait {
                     at: wait.at.map(later),
                     join: wait.join.map(later),
-                    quiet: wait.quiet.map(|(at, by)| (later(at), later(by))),
                 };
                 Some(wait.without_useless_line())
             }
@@ -236,7 +221,6 @@ impl Reference {
     fn want(&mut self, key: u8, wish: Wish) {
         let wait = self.wait(key, &wish);
         let order = self.next_order();
-        let apart = self.config.keep_timers && wait.is_some();
         let known = self.key(key);
         let was_queued = !known.running
             && matches!(
@@ -246,12 +230,7 @@ impl Reference {
                     ..
                 })
             );
-        let place = if apart {
-            &mut known.delayed
-        } else {
-            &mut known.wanted
-        };
-        let mut wanted = place.take().unwrap_or(Wanted {
+        let mut wanted = known.wanted.take().unwrap_or(Wanted {
             priority: wish.priority,
             reasons: BTreeSet::new(),
             stage: Stage::Later {
@@ -285,22 +264,15 @@ impl Reference {
                 if in_line.is_none() {
                     old.join = min(old.join, new.join);
                 }
-                old.quiet = match (old.quiet, new.quiet) {
-                    (Some((at, by)), Some((new_at, new_by))) => {
-                        let by = by.min(new_by);
-                        Some((at.max(new_at).min(by), by))
-                    }
-                    (old, new) => old.or(new),
-                };
                 if old.first() != first {
                     *old_order = order;
                 }
             }
         }
-        *place = Some(wanted);
+        known.wanted = Some(wanted);
         if becomes_ready {
             self.ready(key);
-        } else if rises && was_queued && !apart {
+        } else if rises && was_queued {
             self.leave_class(key, before);
             self.enter_class(key);
         }
@@ -318,15 +290,17 @@ impl Reference {
 
     fn later(&self) -> impl Iterator<Item = (u8, &Wait, Option<u64>, u64)> + '_ {
         self.keys.iter().flat_map(|(&key, known)| {
-            let parts = known.wanted.iter().chain(&known.delayed);
-            parts.filter_map(move |wanted| match &wanted.stage {
-                Stage::Later {
-                    wait,
-                    in_line,
-                    order,
-                } => Some((key, wait, *in_line, *order)),
-                Stage::Ready { .. } => None,
-            })
+            known
+                .wanted
+                .iter()
+                .filter_map(move |wanted| match &wanted.stage {
+                    Stage::Later {
+                        wait,
+                        in_line,
+                        order,
+                    } => Some((key, wait, *in_line, *order)),
+                    Stage::Ready { .. } => None,
+                })
         })
     }
 
@@ -340,7 +314,7 @@ impl Reference {
                 && self.bucket >= PERIOD
             {
                 self.bucket -= PERIOD;
-                self.due(key);
+                self.ready(key);
                 continue;
             }
             let timers = self.later();
@@ -354,20 +328,10 @@ impl Reference {
         }
     }
 
-    fn waiting_part(&mut self, key: u8) -> &mut Option<Wanted> {
-        let keep = self.config.keep_timers;
-        let known = self.key(key);
-        if keep {
-            &mut known.delayed
-        } else {
-            &mut known.wanted
-        }
-    }
-
     fn fire(&mut self, key: u8) {
         let next = self.next_order();
         let now = self.now;
-        let Some(wanted) = self.waiting_part(key) else {
+        let Some(wanted) = &mut self.key(key).wanted else {
             return;
         };
         if let Stage::Later {
@@ -376,27 +340,13 @@ impl Reference {
             order,
         } = &mut wanted.stage
         {
-            if wait.ready().is_some_and(|at| at <= now) {
-                self.due(key);
+            if wait.at.is_some_and(|at| at <= now) {
+                self.ready(key);
             } else {
                 wait.join = None;
                 *in_line = Some(next);
                 *order = next;
             }
-        }
-    }
-
-    /// The wait of a key has ended.
-    fn due(&mut self, key: u8) {
-        if !self.config.keep_timers {
-            self.ready(key);
-        } else if let Some(wanted) = self.key(key).delayed.take() {
-            let wish = Wish {
-                priority: wanted.priority,
-                reasons: wanted.reasons,
-                ..Wish::default()
-            };
-            self.want(key, wish);
         }
     }
 
@@ -521,7 +471,7 @@ impl Reference {
     fn remember(&mut self, key: u8) {
         let now = self.now;
         let known = self.key(key);
-        let idle = !known.running && known.wanted.is_none() && known.delayed.is_none();
+        let idle = !known.running && known.wanted.is_none();
         if !idle || known.failures == 0 {
             known.recorded = None;
         } else if known.recorded.is_none() {
@@ -618,13 +568,12 @@ impl Reference {
 
     pub(crate) fn cancel(&mut self, key: u8) -> bool {
         let known = self.key(key);
-        let delayed = known.delayed.take();
         let wanted = known.wanted.take();
         if let Some(wanted) = &wanted {
             self.leave_class(key, wanted.priority);
         }
         self.remember(key);
-        wanted.is_some() || delayed.is_some()
+        wanted.is_some()
     }
 
     pub(crate) fn failures(&mut self, key: u8) -> u32 {
@@ -648,12 +597,10 @@ impl Reference {
         }
         let dropped = self.later().count();
         for known in self.keys.values_mut() {
-            for part in [&mut known.wanted, &mut known.delayed] {
-                if let Some(wanted) = part
-                    && matches!(wanted.stage, Stage::Later { .. })
-                {
-                    *part = None;
-                }
+            if let Some(wanted) = &known.wanted
+                && matches!(wanted.stage, Stage::Later { .. })
+            {
+                known.wanted = None;
             }
         }
         for key in 0..=u8::MAX {
