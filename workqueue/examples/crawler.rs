@@ -85,11 +85,8 @@ impl Crawler {
         if new {
             // Deeper pages are less urgent.
             let depth = i32::try_from(page.path.matches('/').count()).unwrap_or(i32::MAX);
-            let options = AddOptions {
-                priority: Some(-depth),
-                ..AddOptions::default()
-            };
-            self.queue.add_with(page, options);
+            self.queue
+                .add_with(page, AddOptions::new().priority(-depth));
         }
     }
 

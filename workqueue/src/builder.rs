@@ -11,21 +11,10 @@ use tokio::time::Instant;
 use crate::fairness::{FairBy, Tenant};
 use crate::limiter::{RateLimiter, default_controller_rate_limiter};
 use crate::metrics::{Gauges, MetricsProvider};
+use crate::options::OnDrop;
 use crate::queue::Queue;
 use crate::shared::Shared;
 use crate::state::{Rules, State, nanoseconds};
-
-/// Outcome of an [`Item`](crate::Item) that is dropped unsettled: its worker panicked, or the future that
-/// processed it was dropped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnDrop {
-    /// As [`Item::done`](crate::Item::done): the item does not run again unless it is added again.
-    #[default]
-    Done,
-    /// As [`Item::retry`](crate::Item::retry): counted as a failure, requeued after the limiter's delay.
-    Retry,
-}
 
 /// Configures a queue; made by [`Queue::builder`].
 #[must_use = "a builder does nothing until `build` is called"]

@@ -6,9 +6,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::builder::OnDrop;
 use crate::cause::Cause;
 use crate::op_buffer::DeferredOp;
+use crate::options::OnDrop;
 use crate::reason::{CustomReasons, Reason, ReasonBits};
 use crate::shared::Shared;
 use crate::state::{Now, Outcome, Taken};

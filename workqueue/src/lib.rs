@@ -126,9 +126,9 @@ mod cause;
 mod fairness;
 mod item;
 mod lanes;
-pub mod limiter;
+mod limiter;
 mod list;
-pub mod metrics;
+mod metrics;
 mod op_buffer;
 mod options;
 #[cfg(feature = "prometheus")]
@@ -148,7 +148,7 @@ mod timers;
 mod wait;
 mod waiters;
 
-pub use builder::{Builder, OnDrop};
+pub use builder::Builder;
 pub use cause::Cause;
 pub use fairness::Tenant;
 pub use item::Item;
@@ -157,11 +157,11 @@ pub use limiter::{
     WithMaxWait, default_controller_rate_limiter,
 };
 pub use metrics::{Gauges, MetricsProvider, QueueMetrics, Readings};
-pub use options::{AddOptions, LOW_PRIORITY};
+pub use options::{AddOptions, LOW_PRIORITY, OnDrop};
 pub use queue::Queue;
 pub use reason::Reason;
 pub use shutdown::{Drain, Left};
-pub use snapshot::{Snapshot, SnapshotItem, Standing};
+pub use snapshot::{ItemStatus, Snapshot, SnapshotItem};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

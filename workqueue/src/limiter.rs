@@ -152,8 +152,7 @@ impl Delay {
     }
 
     /// Raises the delay to `least`.
-    #[must_use]
-    pub fn at_least(mut self, least: Duration) -> Self {
+    pub(crate) fn at_least(mut self, least: Duration) -> Self {
         self.back_off = self.back_off.max(least);
         self.at_most = self.at_most.map(|at_most| at_most.max(least));
         self

@@ -34,7 +34,7 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
     /// client-go: `Add`. A queued item is not queued twice; an item in flight runs again afterwards; a delayed
     /// item is ready now, and its timer is removed (controller-runtime).
     pub fn add(&self, item: T) {
-        self.add_with(item, AddOptions::default());
+        self.add_with(item, AddOptions::new());
     }
 
     /// Adds `item`, to be processed after `delay`. A delay beyond 584 years never ends.
@@ -42,26 +42,14 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
     /// client-go: `AddAfter`. The earlier of several times counts. If the item is ready already, or
     /// was added again while in flight, it is processed once, now (controller-runtime).
     pub fn add_after(&self, item: T, delay: Duration) {
-        self.add_with(
-            item,
-            AddOptions {
-                after: Some(delay),
-                ..AddOptions::default()
-            },
-        );
+        self.add_with(item, AddOptions::new().after(delay));
     }
 
     /// Counts a failure of `item` and adds it with the limiter's delay.
     ///
     /// client-go: `AddRateLimited`. Workers should use [`Item::retry`](crate::Item::retry).
     pub fn add_rate_limited(&self, item: T) {
-        self.add_with(
-            item,
-            AddOptions {
-                rate_limited: true,
-                ..AddOptions::default()
-            },
-        );
+        self.add_with(item, AddOptions::new().rate_limited());
     }
 
     /// Adds `item` with `options`.
@@ -77,7 +65,7 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
             self.0.submit(DeferredOp::Add {
                 key: item,
                 hash,
-                priority: options.priority.unwrap_or(0),
+                priority: options.priority,
                 reasons,
             });
             return;
@@ -90,7 +78,7 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
 
     /// As [`Queue::add`] for each item, with few lock operations: for bursts, as from an initial list.
     pub fn add_all(&self, items: impl IntoIterator<Item = T>) {
-        self.add_all_with(items, AddOptions::default());
+        self.add_all_with(items, AddOptions::new());
     }
 
     /// As [`Queue::add_with`] for each item, in order, with few lock operations.

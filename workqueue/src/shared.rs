@@ -13,9 +13,9 @@ use std::time::Duration;
 use hashbrown::DefaultHashBuilder;
 use tokio::time::Instant;
 
-use crate::builder::OnDrop;
 use crate::metrics::{Gauges, QueueMetrics, Readings};
 use crate::op_buffer::{DeferredOp, OpBuffer};
+use crate::options::OnDrop;
 use crate::slots::{SlotState, fold};
 use crate::state::{AddRequest, Effects, Now, Outcome, State};
 use crate::sync::{Mutex, MutexGuard};

@@ -21,7 +21,7 @@ pub struct Snapshot<T> {
     /// Number of items that wait for a time.
     pub waiting: usize,
     /// Number of items that have waited for their time and wait for a token.
-    pub in_line: usize,
+    pub awaiting_token: usize,
     /// Number of items in flight.
     pub in_flight: usize,
     /// Number of keys that have failed and not succeeded since: those that wait for their retry, are ready
@@ -45,8 +45,8 @@ pub struct Snapshot<T> {
 pub struct SnapshotItem<T> {
     /// The item.
     pub item: T,
-    /// The state of the item.
-    pub standing: Standing,
+    /// Its state.
+    pub status: ItemStatus,
     /// Its priority; 0 when it is not pending.
     pub priority: i32,
     /// Failures in a row.
@@ -61,7 +61,7 @@ pub struct SnapshotItem<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
-pub enum Standing {
+pub enum ItemStatus {
     /// In flight.
     InFlight {
         /// Time since the hand-out. Serialised in seconds.
@@ -73,7 +73,7 @@ pub enum Standing {
     /// To be handed out.
     Ready,
     /// Waits for a token.
-    InLine,
+    AwaitingToken,
     /// Waits for a time.
     Waiting {
         /// Time from now. Serialised in seconds.
@@ -106,7 +106,7 @@ impl<T: Hash + Eq + Clone + Send + Sync + 'static> Queue<T> {
                 name: self.0.name.clone(),
                 ready: state.ready.len(),
                 waiting: state.waiting,
-                in_line: state.token_queue.len(),
+                awaiting_token: state.token_queue.len(),
                 in_flight: state.flights.len(),
                 failing: state.failing,
                 records: state.records.len(),
@@ -125,20 +125,20 @@ fn items<T: Hash + Eq + Clone + 'static>(
 ) -> Vec<SnapshotItem<T>> {
     let slots = state.slots.as_slab();
     let in_flight = state.flights.iter().map(|flight| {
-        let standing = Standing::InFlight {
+        let status = ItemStatus::InFlight {
             running: Duration::from_nanos(now.saturating_sub(flight.started)),
             again: slots[flight.slot].state == SlotState::Dirty,
         };
-        (flight.slot, standing)
+        (flight.slot, status)
     });
     let ready = state
         .ready
         .iter(slots)
-        .map(|index| (index, Standing::Ready));
-    let in_line = state
+        .map(|index| (index, ItemStatus::Ready));
+    let awaiting_token = state
         .token_queue
         .iter(slots)
-        .map(|index| (index, Standing::InLine));
+        .map(|index| (index, ItemStatus::AwaitingToken));
     let (timed, _) = state.timers.some(limit);
     let mut waiting: Vec<u32> = timed
         .into_iter()
@@ -147,29 +147,29 @@ fn items<T: Hash + Eq + Clone + 'static>(
     waiting.sort_by_key(|&index| state.due(index));
     let waiting = waiting.into_iter().map(|index| {
         let due_in = Duration::from_nanos(state.due(index).saturating_sub(now));
-        (index, Standing::Waiting { due_in })
+        (index, ItemStatus::Waiting { due_in })
     });
     // An item that waits while in flight is listed as in flight.
-    let later = in_line
+    let later = awaiting_token
         .chain(waiting)
         .filter(|(index, _)| !slots[*index].in_flight());
     in_flight
         .chain(ready)
         .chain(later)
         .take(limit)
-        .map(|(index, standing)| item(state, index, standing))
+        .map(|(index, status)| item(state, index, status))
         .collect()
 }
 
 fn item<T: Hash + Eq + Clone + 'static>(
     state: &State<T>,
     index: u32,
-    standing: Standing,
+    status: ItemStatus,
 ) -> SnapshotItem<T> {
     let slot = &state.slots[index];
     SnapshotItem {
         item: slot.key.clone(),
-        standing,
+        status,
         priority: match slot.state {
             SlotState::NotPending => 0,
             _ => slot.priority,

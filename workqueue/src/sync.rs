@@ -1,8 +1,7 @@
 //! The types of the lock-and-waker core, switchable to those of the model checker.
 //!
 //! The standard library's mutex, because it does not yield the processor while it spins: with more threads than
-//! processors, yielding costs more than the queue. Poisoning is ignored: a panic under the lock keeps the queue in order.
-//! panics while the queue is locked leaves it in order.
+//! processors, yielding costs more than the queue. Poisoning is ignored: a panic under the lock leaves the queue in order.
 
 #[cfg(shuttle)]
 use shuttle::sync;

@@ -241,11 +241,9 @@ impl<R: RequestKey> Reading<R> {
                 Ok(wanted) => wanted,
                 Err(error) => return failed(crate::error_chain(&*error).to_string()),
             };
-            let options = AddOptions {
-                priority,
-                reason: Some(Reason::Custom("source")),
-                ..AddOptions::default()
-            };
+            let options = AddOptions::new()
+                .priority(priority.unwrap_or_default())
+                .reason(Reason::Custom("source"));
             queue.add_with(request, options);
             // Yields to other tasks even if the stream is always ready.
             tokio::task::coop::consume_budget().await;

@@ -165,11 +165,9 @@ fn enqueue<K: Watched, R: RequestKey>(
     event: &Event<K>,
 ) -> bool {
     let add = || {
-        let options = AddOptions {
-            priority: handler.priority(event),
-            reason: Some(handler.reason(event)),
-            ..AddOptions::default()
-        };
+        let options = AddOptions::new()
+            .priority(handler.priority(event).unwrap_or_default())
+            .reason(handler.reason(event));
         handler.requests(event, &mut |request| queue.add_with(request, options));
     };
     catch_unwind(AssertUnwindSafe(add)).is_ok()

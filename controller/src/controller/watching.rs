@@ -352,15 +352,12 @@ impl<R: RequestKey> Inspect for Watching<R> {
 
     fn at_work(&self) -> Vec<String> {
         let snapshot = self.queue.snapshot_of(10);
-        let running = snapshot
-            .items
-            .iter()
-            .filter_map(|item| match item.standing {
-                reeve_workqueue::Standing::InFlight { running, .. } => {
-                    Some(format!("{} for {} s", item.item, running.as_secs()))
-                }
-                _ => None,
-            });
+        let running = snapshot.items.iter().filter_map(|item| match item.status {
+            reeve_workqueue::ItemStatus::InFlight { running, .. } => {
+                Some(format!("{} for {} s", item.item, running.as_secs()))
+            }
+            _ => None,
+        });
         running.collect()
     }
 

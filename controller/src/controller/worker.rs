@@ -402,18 +402,12 @@ impl<R: RequestKey> WorkerPool<R> {
             return std::future::pending().await;
         };
         let gone = |key| {
-            let options = AddOptions {
-                reason: Some(Reason::Custom("own object gone")),
-                ..AddOptions::default()
-            };
+            let options = AddOptions::new().reason(Reason::Custom("own object gone"));
             self.queue.add_with(key, options);
         };
         // The key waits in the queue already: it keeps its priority and its reasons.
         let wake = |key| {
-            let options = AddOptions {
-                priority: Some(i32::MIN),
-                ..AddOptions::default()
-            };
+            let options = AddOptions::new().priority(i32::MIN);
             self.queue.add_with(key, options);
         };
         tokio::select! {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use reeve_clock::Clock;
-use reeve_workqueue::{Queue, Snapshot, Standing};
+use reeve_workqueue::{ItemStatus, Queue, Snapshot};
 use serde::Serialize;
 
 /// The set of shown queues. Clones are one set.
@@ -175,15 +175,15 @@ fn report<T: std::fmt::Display>(snapshot: &Snapshot<T>, now: Timestamp) -> Queue
     let span = |time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
     let items = snapshot.items.iter().map(|item| ItemReport {
         key: item.item.to_string(),
-        state: match item.standing {
-            Standing::InFlight { running, again } => ItemState::InFlight {
+        state: match item.status {
+            ItemStatus::InFlight { running, again } => ItemState::InFlight {
                 since: now.saturating_sub(span(running)).unwrap_or(Timestamp::MIN),
                 again,
             },
-            Standing::Waiting { due_in } => ItemState::Waiting {
+            ItemStatus::Waiting { due_in } => ItemState::Waiting {
                 due: now.saturating_add(span(due_in)).unwrap_or(Timestamp::MAX),
             },
-            Standing::InLine => ItemState::InLine,
+            ItemStatus::AwaitingToken => ItemState::InLine,
             _ => ItemState::Ready,
         },
         priority: item.priority,
@@ -195,12 +195,12 @@ fn report<T: std::fmt::Display>(snapshot: &Snapshot<T>, now: Timestamp) -> Queue
         reasons: item.reasons.iter().map(ToString::to_string).collect(),
     });
     let items: Vec<ItemReport> = items.collect();
-    let all = snapshot.ready + snapshot.waiting + snapshot.in_line + snapshot.in_flight;
+    let all = snapshot.ready + snapshot.waiting + snapshot.awaiting_token + snapshot.in_flight;
     QueueReport {
         name: snapshot.name.clone(),
         ready: snapshot.ready,
         waiting: snapshot.waiting,
-        in_line: snapshot.in_line,
+        in_line: snapshot.awaiting_token,
         in_flight: snapshot.in_flight,
         failing: snapshot.failing,
         refused: snapshot.refused,
@@ -232,11 +232,7 @@ mod tests {
         queue.add("working".into());
         queue.add_with(
             "ready".into(),
-            AddOptions {
-                reason: Some(Reason::Changed),
-                priority: Some(7),
-                ..AddOptions::default()
-            },
+            AddOptions::new().reason(Reason::Changed).priority(7),
         );
         let begin = clock.now();
         tokio::time::sleep(Duration::from_millis(1)).await;

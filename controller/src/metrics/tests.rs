@@ -32,13 +32,7 @@ async fn names_and_labels_are_controller_runtimes() {
         .metrics(metrics.queues())
         .build();
     queue.add(1);
-    queue.add_with(
-        2,
-        reeve_workqueue::AddOptions {
-            priority: Some(-100),
-            ..Default::default()
-        },
-    );
+    queue.add_with(2, reeve_workqueue::AddOptions::new().priority(-100));
     let unavailable = UnavailableLabels {
         controller: "web".to_owned(),
         informer: "pods".to_owned(),

@@ -96,8 +96,8 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         let (mut timed, _) = self.timers.some(limit);
         timed.retain(|&index| self.slots[index].state == SlotState::Waiting);
         timed.sort_by_key(|&index| self.due(index));
-        let in_line = self.token_queue.iter(self.slots.as_slab());
-        self.keys(in_line.chain(timed), limit)
+        let for_token = self.token_queue.iter(self.slots.as_slab());
+        self.keys(for_token.chain(timed), limit)
     }
 
     fn keys(&self, slots: impl Iterator<Item = u32>, limit: usize) -> Vec<T> {

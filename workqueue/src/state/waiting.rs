@@ -197,8 +197,8 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         for &index in &timed {
             self.slots[index].at = u64::from(NONE);
         }
-        let in_line: Vec<u32> = self.token_queue.iter(self.slots.as_slab()).collect();
-        for index in timed.into_iter().chain(in_line) {
+        let queued: Vec<u32> = self.token_queue.iter(self.slots.as_slab()).collect();
+        for index in timed.into_iter().chain(queued) {
             // Some are in the token queue and have a timer.
             if self.waits_now(index) {
                 self.leave_wait(index);

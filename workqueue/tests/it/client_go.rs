@@ -295,9 +295,9 @@ async fn each_item_has_a_back_off_of_its_own_and_forget_resets_it() {
     let due = |item: &str| {
         let snapshot = queue.snapshot();
         let item = snapshot.items.into_iter().find(|i| i.item == item);
-        item.unwrap().standing
+        item.unwrap().status
     };
-    let waiting = |milliseconds| reeve_workqueue::Standing::Waiting {
+    let waiting = |milliseconds| reeve_workqueue::ItemStatus::Waiting {
         due_in: milliseconds * MS,
     };
     for (item, delay) in [("one", 1), ("one", 2), ("two", 1), ("two", 2), ("one", 4)] {

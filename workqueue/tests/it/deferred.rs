@@ -6,8 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use reeve_workqueue::limiter::{Delay, Failure, RateLimiter};
-use reeve_workqueue::{OnDrop, Queue};
+use reeve_workqueue::{Delay, Failure, OnDrop, Queue, RateLimiter};
 
 use crate::limit::within_a_minute;
 

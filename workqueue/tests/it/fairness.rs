@@ -10,10 +10,7 @@ const MS: Duration = Duration::from_millis(1);
 const AGEING: Duration = Duration::from_secs(60);
 
 fn with_priority(priority: i32) -> AddOptions {
-    AddOptions {
-        priority: Some(priority),
-        ..AddOptions::default()
-    }
+    AddOptions::new().priority(priority)
 }
 
 /// Takes all ready items.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use reeve_workqueue::{
-    Cause, Delay, Drain, Failure, ItemExponentialFailure, OnDrop, Queue, RateLimiter, Standing,
+    Cause, Delay, Drain, Failure, ItemExponentialFailure, ItemStatus, OnDrop, Queue, RateLimiter,
 };
 use tokio::time::{Instant, advance};
 
@@ -185,7 +185,7 @@ async fn a_limiter_sees_why_an_item_failed_and_so_does_a_snapshot() {
     let snapshot = queue.snapshot();
     let item = &snapshot.items[0];
     let due_in = Duration::from_secs(3600);
-    assert_eq!(item.standing, Standing::Waiting { due_in });
+    assert_eq!(item.status, ItemStatus::Waiting { due_in });
     assert_eq!(item.failures, 2);
     assert_eq!(item.last_error.as_ref().unwrap().message(), "no such field");
     queue.add("foo");
@@ -312,10 +312,10 @@ async fn a_snapshot_can_be_serialised() {
     item.retry_because(Cause::new("busy").class("throttled").retry_after(MS * 1500));
     let snapshot = serde_json::to_value(queue.snapshot()).unwrap();
     let expected = serde_json::json!({
-        "name": "pods", "ready": 0, "waiting": 1, "in_line": 0, "in_flight": 0, "failing": 1,
-        "records": 0,        "refused": 0, "shutting_down": false,
+        "name": "pods", "ready": 0, "waiting": 1, "awaiting_token": 0, "in_flight": 0, "failing": 1,
+        "records": 0, "refused": 0, "shutting_down": false,
         "items": [{
-            "item": "foo", "standing": {"Waiting": {"due_in": 1.5}}, "priority": 0, "failures": 1,
+            "item": "foo", "status": {"Waiting": {"due_in": 1.5}}, "priority": 0, "failures": 1,
             "last_error": {"class": "throttled", "message": "busy", "retry_after": 1.5},
             "reasons": ["retry"],
         }],

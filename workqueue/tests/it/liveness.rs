@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use reeve_clock::Random;
 use reeve_workqueue::{
-    Delay, Failure, ItemExponentialFailure, OnDrop, Queue, RateLimiter, Standing,
+    Delay, Failure, ItemExponentialFailure, ItemStatus, OnDrop, Queue, RateLimiter,
 };
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, sleep, timeout};
@@ -424,13 +424,13 @@ async fn a_snapshot_tells_where_items_stand() {
     let items: Vec<_> = snapshot
         .items
         .into_iter()
-        .map(|i| (i.item, i.standing))
+        .map(|i| (i.item, i.status))
         .collect();
     let (running, again) = (5 * MS, true);
-    let waiting = |due_in| Standing::Waiting { due_in };
+    let waiting = |due_in| ItemStatus::Waiting { due_in };
     let expected = [
-        ("in flight", Standing::InFlight { running, again }),
-        ("ready", Standing::Ready),
+        ("in flight", ItemStatus::InFlight { running, again }),
+        ("ready", ItemStatus::Ready),
         ("soon", waiting(20 * MS)),
         ("later", waiting(30 * MS)),
     ];

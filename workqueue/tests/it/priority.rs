@@ -12,10 +12,7 @@ use tokio::time::{Instant, advance};
 const MS: Duration = Duration::from_millis(1);
 
 fn with_priority(priority: i32) -> AddOptions {
-    AddOptions {
-        priority: Some(priority),
-        ..AddOptions::default()
-    }
+    AddOptions::new().priority(priority)
 }
 
 /// Takes all ready items.
@@ -122,10 +119,7 @@ async fn a_delayed_item_of_high_priority_beats_ready_ones_once_it_is_due() {
     let queue = Queue::new();
     queue.add("foo");
     queue.add("bar");
-    let delayed = AddOptions {
-        after: Some(MS),
-        ..with_priority(1)
-    };
+    let delayed = with_priority(1).after(MS);
     queue.add_with("delayed", delayed);
     queue.try_get().unwrap().done();
     advance(MS).await;
@@ -157,11 +151,7 @@ async fn of_a_delay_and_the_limiter_the_earlier_counts_and_so_does_the_failure()
     let queue = Queue::builder()
         .rate_limiter(ItemExponentialFailure::new(10 * MS, 1000 * MS))
         .build();
-    let options = |after| AddOptions {
-        after: Some(after * MS),
-        rate_limited: true,
-        ..AddOptions::default()
-    };
+    let options = |after| AddOptions::new().after(after * MS).rate_limited();
     queue.add_with("foo", options(4));
     queue.add_with("bar", options(40));
     advance(4 * MS).await;
@@ -181,10 +171,7 @@ async fn of_a_delay_and_the_limiter_the_earlier_counts_and_so_does_the_failure()
 #[tokio::test(start_paused = true)]
 async fn what_is_put_back_comes_as_it_came() {
     let queue = Queue::new();
-    let because = |reason| AddOptions {
-        reason: Some(reason),
-        ..with_priority(3)
-    };
+    let because = |reason| with_priority(3).reason(reason);
     queue.add_with("foo", because(Reason::Changed));
     queue.try_get().unwrap().retry();
     advance(10 * MS).await;
@@ -223,10 +210,7 @@ async fn what_is_put_back_comes_as_it_came() {
 #[tokio::test]
 async fn reasons_of_collapsed_adds_reach_the_worker() {
     let queue = Queue::new();
-    let because = |reason| AddOptions {
-        reason: Some(reason),
-        ..AddOptions::default()
-    };
+    let because = |reason| AddOptions::new().reason(reason);
     queue.add_with("foo", because(Reason::Changed));
     queue.add_with("foo", because(Reason::Custom("configuration")));
     queue.add("foo");

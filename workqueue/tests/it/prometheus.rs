@@ -26,11 +26,7 @@ async fn a_scrape_has_the_seven_metrics_with_the_labels_of_controller_runtime() 
         .build();
     queue.add("one");
     queue.add("two");
-    let high = AddOptions {
-        priority: Some(7),
-        ..AddOptions::default()
-    };
-    queue.add_with("three", high);
+    queue.add_with("three", AddOptions::new().priority(7));
     advance(Duration::from_millis(2)).await;
     let in_flight = queue.get().await.unwrap();
     queue.get().await.unwrap().retry();
@@ -123,11 +119,7 @@ fn the_highest_twenty_five_priorities_have_labels_of_their_own() {
     let metrics = Arc::new(Metrics::register(&mut registry));
     let queue = Queue::builder().name("pods").metrics(metrics).build();
     let add = |number: i32| {
-        let options = AddOptions {
-            priority: Some(number),
-            ..AddOptions::default()
-        };
-        queue.add_with(number, options);
+        queue.add_with(number, AddOptions::new().priority(number));
         let text = scrape(&registry);
         let depths = text
             .lines()

@@ -376,7 +376,7 @@ impl<'a> Bench<'a> {
         }
         let snapshot = self.queue.snapshot();
         assert_eq!(snapshot.refused, self.reference.refused);
-        let later = snapshot.waiting + snapshot.in_line;
+        let later = snapshot.waiting + snapshot.awaiting_token;
         let counts = (later, snapshot.ready, snapshot.in_flight);
         assert_eq!(counts, self.reference.counts());
         for item in &snapshot.items {
@@ -415,13 +415,20 @@ impl<'a> Bench<'a> {
 
 impl Add {
     fn options(&self) -> AddOptions {
-        let milliseconds = Duration::from_millis;
-        AddOptions {
-            after: self.after.map(milliseconds),
-            rate_limited: self.limited,
-            priority: self.priority,
-            reason: self.reason,
+        let mut options = AddOptions::new();
+        if let Some(after) = self.after {
+            options = options.after(Duration::from_millis(after));
         }
+        if self.limited {
+            options = options.rate_limited();
+        }
+        if let Some(priority) = self.priority {
+            options = options.priority(priority);
+        }
+        if let Some(reason) = self.reason {
+            options = options.reason(reason);
+        }
+        options
     }
 
     fn wish(&self) -> Wish {
