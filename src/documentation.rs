@@ -105,8 +105,7 @@ fn exposed() -> String {
         target: "192.0.2.7".parse().expect("an address"),
         place: Place::new("xdp", "g:1"),
     };
-    coverage.lock().set("default/a", standing, None);
-    coverage.lock().enforced("default/a");
+    coverage.lock().recall("default/a", standing, None);
     metrics.banned(None, true);
     metrics.lifted(Cause::Expired, Some(Duration::ZERO));
     metrics.skipped(RefusalKind::Allowlisted);

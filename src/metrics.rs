@@ -305,15 +305,11 @@ mod tests {
         let coverage = Arc::new(Mutex::new(Coverage::default()));
         let mut registry = Registry::default();
         metrics.register(&mut registry, &coverage);
-        coverage.lock().set(
-            "default/a",
-            Standing {
-                target: "192.0.2.7".parse().unwrap(),
-                place: Place::new("xdp", "g:1"),
-            },
-            None,
-        );
-        coverage.lock().enforced("default/a");
+        let standing = Standing {
+            target: "192.0.2.7".parse().unwrap(),
+            place: Place::new("xdp", "g:1"),
+        };
+        coverage.lock().recall("default/a", standing, None);
         metrics.banned(Some("192.0.2.7"), true);
         metrics.lifted(Cause::Expired, Some(Duration::from_millis(2)));
         metrics.skipped(RefusalKind::Allowlisted);

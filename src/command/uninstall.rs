@@ -22,8 +22,7 @@ use super::{Files, client};
 use crate::api::{IPBlock, IPBlockStatus, Phase, Place, RELEASE_ANNOTATION};
 use crate::config::{self, CONFIG_MAP, Config, keys};
 use crate::decide::{
-    Call, Coverage, Operation, Patch, lift_orphan, recorded_claim, recorded_standings, unfollowed,
-    uninstalled,
+    Call, Coverage, Operation, Patch, recorded_claim, recorded_standings, unfollowed, uninstalled,
 };
 use crate::engine::{self, GuardSettings, Remaining};
 use crate::mounted::Directory;
@@ -418,8 +417,8 @@ fn lifting(
     let calls = recorded_standings(block, place)?
         .iter()
         .map(|standing| {
-            let neighbours = others.neighbours(&standing.target, &key);
-            lift_orphan(standing, &neighbours, clock.now())
+            let neighbours = others.neighbours(&[standing.target], &key);
+            Call::lift(standing, &neighbours, clock.now())
         })
         .collect();
     Some(calls)

@@ -6,16 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::api::Standing;
+use crate::api::{Place, Standing};
 use crate::target::Target;
-
-use super::world::Neighbour;
 
 /// A ban that one block stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +29,49 @@ pub struct Claim {
     pub enforced: bool,
     /// A lift may have taken the ban away since it was asserted, and its block was told to look.
     doubted: bool,
+}
+
+/// Another block whose target overlaps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// `namespace/name`.
+    pub key: String,
+    /// What it bans, and where.
+    pub standing: Standing,
+    /// Until when; `None`: indefinitely.
+    pub until: Option<Timestamp>,
+}
+
+/// When a standing ban is sent to the engine again, against gateways that forget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Assert {
+    /// Now: not yet since this process leads, or the last time is too long ago.
+    Due,
+    /// After this long.
+    In(Duration),
+}
+
+/// What a run does to the claim of its block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimChange {
+    /// The calls may enforce `standing` from now on.
+    Begin {
+        /// The target, and the gateway.
+        standing: Standing,
+        /// The end of the ban; `None`: never.
+        until: Option<Timestamp>,
+    },
+    /// The engine enforces `standing`.
+    Confirm {
+        /// The target, and the gateway.
+        standing: Standing,
+        /// The end of the ban; `None`: never.
+        until: Option<Timestamp>,
+    },
+    /// A lift begins, and may not be finished.
+    Lift,
+    /// The block enforces nothing.
+    Remove,
 }
 
 /// All claims, by block and by target.
@@ -65,6 +107,27 @@ impl Coverage {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.claims.is_empty()
+    }
+
+    /// Changes the claim of a block at `at`.
+    pub fn apply(&mut self, key: &str, change: &ClaimChange, at: Instant) {
+        match change {
+            ClaimChange::Begin { standing, until } => self.set(key, standing.clone(), *until),
+            ClaimChange::Confirm { standing, until } => {
+                self.set(key, standing.clone(), *until);
+                self.asserted(key, at);
+            }
+            ClaimChange::Lift => self.lifting(key),
+            ClaimChange::Remove => drop(self.remove(key)),
+        }
+    }
+
+    /// Sets the claim that the records of a block show. The first assertion proves it.
+    pub fn recall(&mut self, key: &str, standing: Standing, until: Option<Timestamp>) {
+        self.set(key, standing, until);
+        if let Some(claim) = self.claims.get_mut(key) {
+            claim.enforced = true;
+        }
     }
 
     /// Sets the claim of a block. Its assertion time stays when what is banned stays.
@@ -177,13 +240,6 @@ impl Coverage {
         }
     }
 
-    /// Notes that a block's ban stands, although this process has not told the engine.
-    pub fn enforced(&mut self, key: &str) {
-        if let Some(claim) = self.claims.get_mut(key) {
-            claim.enforced = true;
-        }
-    }
-
     /// Forgets when the claims that overlap `target` were asserted, and names their blocks: after a lift
     /// the engine may no longer enforce them.
     ///
@@ -208,20 +264,49 @@ impl Coverage {
         }
     }
 
-    /// The claims of other blocks that overlap `target`, in a fixed order.
+    /// The claims of other blocks that overlap one of `targets`, each once and in a fixed order.
     #[must_use]
-    pub fn neighbours(&self, target: &Target, except: &str) -> Vec<Neighbour> {
-        self.keys_overlapping(target, except)
-            .into_iter()
-            .filter_map(|key| {
-                let claim = self.claims.get(&key)?;
-                Some(Neighbour {
+    pub fn neighbours(&self, targets: &[Target], except: &str) -> Vec<Neighbour> {
+        let mut all: Vec<Neighbour> = Vec::new();
+        for key in targets
+            .iter()
+            .flat_map(|target| self.keys_overlapping(target, except))
+        {
+            if let Some(claim) = self.claims.get(&key)
+                && all.iter().all(|neighbour| neighbour.key != *key)
+            {
+                all.push(Neighbour {
                     key: key.to_string(),
                     standing: claim.standing.clone(),
                     until: claim.until,
-                })
-            })
-            .collect()
+                });
+            }
+        }
+        all
+    }
+
+    /// When the ban of a block is due to be asserted at `place`, the configured gateway.
+    #[must_use]
+    pub fn assert(
+        &self,
+        key: &str,
+        place: Option<&Place>,
+        resync: Duration,
+        now: Instant,
+    ) -> Assert {
+        // An assertion at an earlier gateway does not count here, though the intent may name this one already.
+        let claim = self.claims.get(key);
+        let here = claim.filter(|claim| place.is_none_or(|place| claim.standing.place == *place));
+        let Some(asserted) = here.and_then(|claim| claim.asserted) else {
+            return Assert::Due;
+        };
+        // A tenth early or late by key, or a burst of bans would be asserted as one burst each time.
+        let spread = f64::from(fingerprint(key) % 200) / 1000.0 + 0.9;
+        let due = asserted + resync.mul_f64(spread);
+        match due.saturating_duration_since(now) {
+            Duration::ZERO => Assert::Due,
+            left => Assert::In(left),
+        }
     }
 
     /// How many bans stand at each engine.
@@ -281,6 +366,26 @@ impl Coverage {
     }
 }
 
+/// Which neighbour keeps `standing` banned for longest, and until when (`Some(None)`: indefinitely). One that is due
+/// itself keeps nothing: it is about to be lifted.
+pub(super) fn kept_by<'a>(
+    neighbours: &'a [Neighbour],
+    standing: &Standing,
+    now: Timestamp,
+) -> Option<(Option<Timestamp>, &'a str)> {
+    neighbours
+        .iter()
+        .filter(|neighbour| neighbour.standing == *standing)
+        .filter(|neighbour| neighbour.until.is_none_or(|until| until > now))
+        .map(|neighbour| (neighbour.until, neighbour.key.as_str()))
+        .max_by(|a, b| later(a.0, b.0))
+}
+
+/// Compares two ends, of which `None` is the latest.
+pub(super) fn later(a: Option<Timestamp>, b: Option<Timestamp>) -> std::cmp::Ordering {
+    a.is_none().cmp(&b.is_none()).then(a.cmp(&b))
+}
+
 /// IPv4 addresses are put at the upper end of 128 bits, so that one mask serves both families.
 fn coordinates(target: &Target) -> (bool, u128, u8) {
     match target.net() {
@@ -293,146 +398,16 @@ fn coordinates(target: &Target) -> (bool, u128, u8) {
     }
 }
 
+/// A number that is the same for a key in every process.
+fn fingerprint(key: &str) -> u32 {
+    key.bytes().fold(2_166_136_261, |hash: u32, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(16_777_619)
+    })
+}
+
 fn mask(length: u8) -> u128 {
     match length {
         0 => 0,
         length => u128::MAX << (128 - u32::from(length.min(128))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::Place;
-    use proptest::prelude::*;
-
-    fn standing(target: Target) -> Standing {
-        Standing {
-            target,
-            place: Place::new("dry-run", ""),
-        }
-    }
-
-    fn any_target() -> impl Strategy<Value = Target> {
-        // A small universe, so that overlaps are frequent.
-        (any::<bool>(), 0u128..64, 120u8..=128).prop_map(|(v4, bits, length)| {
-            let net = if v4 {
-                IpNet::new(
-                    std::net::IpAddr::V4((bits as u32 + 0x0a00_0000).into()),
-                    length - 96,
-                )
-            } else {
-                IpNet::new(
-                    std::net::IpAddr::V6((bits + (0x2001u128 << 112)).into()),
-                    length,
-                )
-            };
-            Target::range(net.unwrap())
-        })
-    }
-
-    proptest! {
-        #[test]
-        fn neighbours_are_exactly_the_overlapping_claims(
-            claims in proptest::collection::vec((0usize..12, any_target(), any::<bool>()), 1..40),
-            asked in any_target(),
-        ) {
-            let mut coverage = Coverage::default();
-            let mut model: std::collections::BTreeMap<String, Target> = Default::default();
-            for (block, target, keep) in claims {
-                let key = format!("ns/{block}");
-                if keep {
-                    coverage.set(&key, standing(target), None);
-                    model.insert(key, target);
-                } else {
-                    coverage.remove(&key);
-                    model.remove(&key);
-                }
-            }
-            let mut found: Vec<String> = coverage
-                .neighbours(&asked, "ns/3")
-                .into_iter()
-                .map(|neighbour| neighbour.key)
-                .collect();
-            found.sort();
-            let expected: Vec<String> = model
-                .iter()
-                .filter(|(key, target)| key.as_str() != "ns/3" && target.overlaps(&asked))
-                .map(|(key, _)| key.clone())
-                .collect();
-            prop_assert_eq!(found, expected);
-            prop_assert_eq!(coverage.len(), model.len());
-        }
-    }
-
-    #[test]
-    fn ends_are_due_once_in_their_order_and_move_with_their_claims() {
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let mut coverage = Coverage::default();
-        let target = standing("192.0.2.7".parse().unwrap());
-        for (key, second) in [("a/late", 30), ("a/soon", 10), ("a/moved", 20)] {
-            coverage.set(key, target.clone(), Some(at(second)));
-        }
-        coverage.set("a/endless", target.clone(), None);
-        coverage.set("a/moved", target.clone(), Some(at(40)));
-        coverage.set("a/gone", target.clone(), Some(at(5)));
-        coverage.remove("a/gone");
-        assert_eq!(coverage.next_due().0, Some(at(10)));
-        assert!(coverage.take_due(at(9)).is_empty());
-        assert_eq!(
-            coverage.take_due(at(30)),
-            ["a/soon".into(), "a/late".into()]
-        );
-        assert!(coverage.take_due(at(30)).is_empty(), "once");
-        coverage.set("a/soon", target, Some(at(10)));
-        assert_eq!(coverage.next_due().0, Some(at(40)), "no new end");
-        coverage.rearm();
-        assert_eq!(coverage.take_due(at(40)).len(), 3, "the clock was set");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_doubted_claim_was_never_asserted() {
-        let mut coverage = Coverage::default();
-        let (range, inside) = (
-            "192.0.2.0/24".parse().unwrap(),
-            "192.0.2.7".parse().unwrap(),
-        );
-        coverage.set("a/range", standing(range), None);
-        coverage.set("a/inside", standing(inside), None);
-        coverage.asserted("a/range", Instant::now());
-        coverage.set("a/range", standing(range), Some(Timestamp::MAX));
-        assert!(
-            coverage.claim("a/range").unwrap().asserted.is_some(),
-            "a new end is no new ban"
-        );
-        assert_eq!(coverage.doubt(&inside, "a/inside"), ["a/range".into()]);
-        assert!(coverage.claim("a/range").unwrap().asserted.is_none());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_claim_in_doubt_is_named_once_until_it_is_asserted() {
-        let mut coverage = Coverage::default();
-        let inside = "192.0.2.7".parse().unwrap();
-        coverage.set("a/range", standing("192.0.2.0/24".parse().unwrap()), None);
-        coverage.set("a/inside", standing(inside), None);
-        let named = ["a/range".into()];
-        assert_eq!(
-            coverage.doubt(&inside, "a/inside"),
-            named,
-            "of a new leader"
-        );
-        assert!(coverage.doubt(&inside, "a/inside").is_empty());
-        coverage.asserted("a/range", Instant::now());
-        assert_eq!(coverage.doubt(&inside, "a/inside"), named);
-    }
-    #[tokio::test(start_paused = true)]
-    async fn a_claim_whose_lift_began_is_not_asserted() {
-        let mut coverage = Coverage::default();
-        coverage.set("a/b", standing("192.0.2.7".parse().unwrap()), None);
-        coverage.asserted("a/b", Instant::now());
-        coverage.lifting("a/b");
-        coverage.lifting("a/unknown");
-        let claim = coverage.claim("a/b").unwrap();
-        assert!(claim.asserted.is_none() && claim.enforced);
     }
 }

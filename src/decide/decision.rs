@@ -1,31 +1,40 @@
-//! The order of the questions, and the plans that call no engine.
+//! The rules in their order, and the plans of bans and lifts.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::api::{IPBlock, Phase, TRIGGER_ANNOTATION};
+use crate::api::{
+    ConditionStatus, INTENT, IPBlock, Intent, Phase, Place, RELEASE_ANNOTATION, Standing,
+    TRIGGER_ANNOTATION, condition,
+};
+use crate::duration;
+use crate::target::Target;
 
-use super::facts::{Facts, Request, end};
-use super::patch::Patch;
-use super::plan::{Call, Cause, Plan, Purpose};
-use super::world::{Assert, World};
+use super::coverage::{Assert, kept_by, later};
+use super::facts::{Facts, Problem, Request, World, end, inexpressible, span};
+use super::plan::{Call, Cause, Change, Operation, Patch, Plan, Purpose};
+use super::run::Run;
+use super::settled::{GATEWAY_GONE_PATIENCE, effective_hash};
 
 /// What is to be done for `block` at `now`.
 #[must_use]
-pub fn decide(block: &IPBlock, world: &World<'_>, now: Timestamp) -> Plan {
+pub fn decide(block: &Arc<IPBlock>, world: &World<'_>, now: Timestamp) -> Run {
     let decision = Decision {
         facts: Facts::read(block, world.place.ok()),
         world,
         now,
     };
-    decision
-        .plan()
-        .collected_at(decision.facts.collected_at(world))
+    let collected_at = decision.facts.collected_at(world);
+    let plan = decision.plan().collected_at(collected_at);
+    Run::new(plan, Arc::clone(block))
 }
 
-pub(super) struct Decision<'a> {
-    pub(super) facts: Facts<'a>,
-    pub(super) world: &'a World<'a>,
-    pub(super) now: Timestamp,
+struct Decision<'a> {
+    facts: Facts<'a>,
+    world: &'a World<'a>,
+    now: Timestamp,
 }
 
 // === impl Decision ===
@@ -44,20 +53,15 @@ impl Decision<'_> {
             Err((problem, target)) => return self.unfollowable(&problem, target),
         };
         if let Some(refusal) = self.world.policy.refusal(&request.target) {
-            if let Some(waiting) = self.nowhere_to_lift() {
-                return waiting;
-            }
-            let (calls, lifted, _) = self.lifting();
-            let purpose = Purpose::Refuse {
+            return self.lift_for(|lifted, _| Purpose::Refuse {
                 kind: refusal.kind,
                 message: refusal.message,
                 lifted,
-            };
-            return self.with_after(calls, purpose);
+            });
         }
         let active = self.facts.is(&Phase::Active);
         let triggered = self.facts.triggered();
-        // What was asked for long ago does not become a ban out of the blue.
+        // An old request does not become a ban out of the blue.
         let stale = !triggered
             && !self.facts.mended()
             && self.facts.window_passed(request.duration, self.now);
@@ -74,8 +78,8 @@ impl Decision<'_> {
             _ if stale && self.facts.attempted => self.give_up(request),
             Some(Phase::Expired) if !self.address_changed(request) => self.rest(),
             Some(Phase::Skipped) if stale => self.rest(),
-            // The original never tries again; what it gave up on long ago is lifted for good, in case
-            // its failure was none.
+            // The original never tries again. A ban that it gave up on long ago is lifted for good, in case the
+            // gateway took it all the same.
             Some(Phase::Failed) if stale && self.facts.foreign => self.lift(Cause::Expired),
             Some(Phase::Failed) if stale => self.rest(),
             _ if stale && !self.facts.is(&Phase::Expired) => self.give_up(request),
@@ -85,15 +89,14 @@ impl Decision<'_> {
 
     /// An edited address, which only servers without CEL let through.
     fn address_changed(&self, request: Request) -> bool {
-        self.facts
-            .status
-            .target
-            .as_deref()
-            .is_some_and(|banned| banned.parse() != Ok(request.target))
+        let banned = self.facts.status.target.as_deref();
+        banned.is_some_and(|banned| banned.parse() != Ok(request.target))
     }
 
-    /// Nothing to do. The status learns the generation, the original's settled objects stay untouched.
-    pub(super) fn rest(&self) -> Plan {
+    // --- Plans without a ban or a lift
+
+    /// Nothing to do. The status takes the generation, the original's settled objects stay untouched.
+    fn rest(&self) -> Plan {
         let mut plan = self.build(
             Patch::default(),
             Vec::new(),
@@ -106,26 +109,257 @@ impl Decision<'_> {
         plan
     }
 
-    pub(super) fn waiting(&self, why: &str) -> Plan {
+    fn waiting(&self, why: &str) -> Plan {
         self.wait("NoEngine", format!("not banned yet: {why}"), Vec::new())
     }
 
-    pub(super) fn wait(&self, reason: &'static str, message: String, calls: Vec<Call>) -> Plan {
+    fn wait(&self, reason: &'static str, message: String, calls: Vec<Call>) -> Plan {
         let purpose = Purpose::Wait { reason, message };
         self.build(Patch::default(), calls, purpose, Patch::default())
     }
 
-    /// Flags are set back and an intent that would read as unfinished is removed, after the status.
-    pub(super) fn with_after(&self, calls: Vec<Call>, purpose: Purpose) -> Plan {
-        let spec = &self.facts.block.spec;
-        let rejected = matches!(purpose, Purpose::Reject { .. });
-        let answered = !rejected && !self.defers_trigger(&purpose);
-        let unfinished = !self.facts.unfollowed.is_empty()
-            || self.facts.intent.as_ref().is_some_and(|intent| {
-                self.facts.attempted || intent.withdrawn || !intent.also.is_empty()
+    // --- Bans
+
+    fn ban(&self, request: Request) -> Plan {
+        let place = match self.world.place {
+            Ok(place) => place,
+            Err(why) => return self.waiting(why),
+        };
+        if let Some(message) = inexpressible(&request.target, place) {
+            return self.reject("Unsupported", message);
+        }
+        let facts = &self.facts;
+        let attempt = facts.status.bans().saturating_add(1);
+        let new = matches!(facts.status.phase, None | Some(Phase::Pending));
+        let asked = match &facts.intent {
+            Some(begun) if begun.attempt == attempt && !facts.triggered() => begun.asked,
+            _ => (facts.triggered() || !new).then_some(self.now),
+        };
+        let mut intent = Intent::new(request.target, place.clone(), attempt);
+        intent.asked = asked;
+        intent.trigger = facts.asked_by_annotation().map(str::to_owned);
+        let purpose = Purpose::Ban {
+            standing: intent.standing.clone(),
+            duration: request.duration,
+        };
+        self.enforce(intent, request.duration, purpose)
+    }
+
+    /// An active block: lift what is due, keep the rest.
+    fn keep(
+        &self,
+        request: Request,
+        began: Timestamp,
+        until: Option<Timestamp>,
+        problem: Option<String>,
+    ) -> Plan {
+        // The engine was replaced by one that is not able to keep this ban.
+        let place = self.world.place.ok();
+        let unsupported = place.and_then(|place| inexpressible(&request.target, place));
+        let withdrawn = self.facts.withdrawn();
+        let Some(present) = self.facts.held.first().or(withdrawn) else {
+            if let Some(message) = unsupported {
+                return self.reject("Unsupported", message);
+            }
+            // The status is active, and there is no engine to call.
+            let why = self.world.place.err().unwrap_or("no engine is configured");
+            return self.waiting(why);
+        };
+        if until.is_some_and(|until| until <= self.now) {
+            return self.lift(Cause::Expired);
+        }
+        if let (Err(why), Some(_)) = (self.world.place, withdrawn) {
+            return self.waiting(why);
+        }
+        if present.target != request.target {
+            return self.ban(request);
+        }
+        if let Some(message) = unsupported {
+            return self.reject("Unsupported", message);
+        }
+        let facts = &self.facts;
+        let status = &facts.status;
+        let place = self.world.place.unwrap_or(&present.place);
+        let mut intent = Intent::new(request.target, place.clone(), status.bans());
+        let standing = intent.standing.clone();
+        let change = if facts.foreign {
+            Change::Adopted
+        } else if *present != standing {
+            Change::Moved
+        } else if status.expires_at() != until {
+            Change::Duration
+        } else {
+            Change::Nothing
+        };
+        let enforced = status.condition(condition::ENFORCED);
+        let hash = effective_hash(&standing.target, &standing.place.engine);
+        let asserted = enforced.is_some_and(|enforced| enforced.status == ConditionStatus::True)
+            && status.last_spec_hash == Some(hash);
+        let ready = status.condition(condition::READY);
+        let known_problem = ready.is_some_and(|ready| ready.reason == "InvalidSpec");
+        if facts.block.is_held()
+            && facts.intent.is_some()
+            && asserted
+            && change == Change::Nothing
+            && self.world.assert != Assert::Due
+            && problem.is_some() == known_problem
+        {
+            return self.rest();
+        }
+        if let Some(present) = &facts.intent {
+            intent.asked = present.asked;
+            intent.trigger.clone_from(&present.trigger);
+        }
+        let left = until.map(|until| span(self.now, until));
+        let purpose = Purpose::Keep {
+            standing,
+            began,
+            until,
+            change,
+            problem,
+        };
+        self.enforce(intent, left, purpose)
+    }
+
+    /// Records `intent`, bans its target for `left`, and lifts what else may be enforced for this block.
+    fn enforce(&self, mut intent: Intent, left: Option<Duration>, purpose: Purpose) -> Plan {
+        let facts = &self.facts;
+        let bans = matches!(purpose, Purpose::Ban { .. });
+        let others = facts.held.iter().filter(|held| **held != intent.standing);
+        intent.also = others.cloned().collect();
+        intent.unfollowed.clone_from(&facts.unfollowed);
+        let mut calls = vec![self.ban_call(&intent.standing, left)];
+        calls.extend(intent.also.iter().map(|standing| {
+            let mut call = Call::lift(standing, self.world.neighbours, self.now);
+            // At another gateway a failure must not hold up the ban; it stays in the intent.
+            call.required = bans && standing.place == intent.standing.place;
+            call
+        }));
+        let before = Patch {
+            finalizer: (!facts.block.is_held()).then_some(true),
+            intent: (facts.intent.as_ref() != Some(&intent)).then(|| Some(intent.clone())),
+            clear_trigger: bans && facts.block.spec.trigger == Some(true),
+            ..Patch::default()
+        };
+        let after = Patch {
+            intent: (!intent.also.is_empty()).then_some(Some(intent)),
+            ..Patch::default()
+        };
+        self.build(before, calls, purpose, after)
+    }
+
+    /// Bans `standing` for as long as this block or another one requires, whichever is longer.
+    fn ban_call(&self, standing: &Standing, duration: Option<Duration>) -> Call {
+        let own = duration.map(|duration| end(self.now, duration));
+        let left = match kept_by(self.world.neighbours, standing, self.now) {
+            Some((others, _)) if later(others, own).is_gt() => {
+                others.map(|until| span(self.now, until))
+            }
+            _ => duration,
+        };
+        Call {
+            standing: standing.clone(),
+            operation: Operation::Ban(left),
+            required: true,
+        }
+    }
+
+    /// A spec that cannot be followed. A standing ban keeps the end that was granted.
+    fn unfollowable(&self, problem: &Problem, target: Option<Target>) -> Plan {
+        if let (true, Some(target)) = (self.facts.is(&Phase::Active), target)
+            && self.world.policy.refusal(&target).is_none()
+        {
+            let began = self.facts.began(self.now);
+            let until = self.facts.status.expires_at();
+            // A limit that was lowered afterwards does not take back what was granted.
+            let granted =
+                matches!(problem, Problem::OverLimit { .. }) && self.granted_as_asked(began, until);
+            let request = Request {
+                target,
+                duration: until.map(|until| span(began, until)),
+            };
+            let problem = (!granted).then(|| problem.to_string());
+            return self.keep(request, began, until, problem);
+        }
+        self.reject("InvalidSpec", problem.to_string())
+    }
+
+    fn granted_as_asked(&self, began: Timestamp, until: Option<Timestamp>) -> bool {
+        let text = self.facts.block.spec.duration.as_deref();
+        duration::parse_optional(text.unwrap_or_default())
+            .is_ok_and(|asked| asked.map(|asked| end(began, asked)) == until)
+    }
+
+    // --- Lifts
+
+    fn lift(&self, cause: Cause) -> Plan {
+        self.lift_for(|lifted, kept_by| Purpose::Lift {
+            cause,
+            lifted,
+            kept_by,
+        })
+    }
+
+    /// A ban that did not come about within its own time. Whether its calls reached the gateway is not known.
+    fn give_up(&self, request: Request) -> Plan {
+        let asked = request.duration.map_or_else(String::new, duration::display);
+        let message = format!(
+            "{} was not banned within the {asked} that were asked for; set spec.trigger to ban it now",
+            self.facts.subject()
+        );
+        self.lift_for(|lifted, _| Purpose::GiveUp { message, lifted })
+    }
+
+    /// Nothing is banned until the spec or the engine changes; what stands is lifted.
+    fn reject(&self, reason: &'static str, message: String) -> Plan {
+        self.lift_for(|lifted, _| Purpose::Reject {
+            reason,
+            message,
+            lifted,
+        })
+    }
+
+    fn release(&self) -> Plan {
+        let build = |calls, purpose, after| self.build(Patch::default(), calls, purpose, after);
+        if !self.facts.block.is_held() {
+            return build(Vec::new(), Purpose::Rest, Patch::default());
+        }
+        let after = Patch {
+            finalizer: Some(false),
+            ..Patch::default()
+        };
+        let facts = &self.facts;
+        if facts.released() {
+            let forced = facts.unplaced || !facts.unfollowed.is_empty() || !facts.held.is_empty();
+            let lifted = false;
+            return build(Vec::new(), Purpose::Release { lifted, forced }, after);
+        }
+        if let Some(waiting) = self.nowhere_to_lift() {
+            return waiting;
+        }
+        let (calls, lifted, _) = self.lifting();
+        let forced = false;
+        build(calls, Purpose::Release { lifted, forced }, after)
+    }
+
+    /// Lifts what stands, for a purpose that is given whether something is lifted and which block keeps it banned.
+    ///
+    /// After the status flags are set back, and an intent that would read as unfinished is removed.
+    fn lift_for(&self, purpose: impl FnOnce(bool, Option<String>) -> Purpose) -> Plan {
+        if let Some(waiting) = self.nowhere_to_lift() {
+            return waiting;
+        }
+        let (calls, lifted, kept_by) = self.lifting();
+        let purpose = purpose(lifted, kept_by);
+        let facts = &self.facts;
+        let spec = &facts.block.spec;
+        // A spec that is wrong keeps its trigger: it is acted upon when it is right.
+        let answered = !matches!(purpose, Purpose::Reject { .. }) && !self.defers_trigger(&purpose);
+        let unfinished = !facts.unfollowed.is_empty()
+            || facts.intent.as_ref().is_some_and(|intent| {
+                facts.attempted || intent.withdrawn || !intent.also.is_empty()
             });
         let after = Patch {
-            // A spec that is wrong keeps its trigger: it is acted upon when it is right.
             clear_trigger: spec.trigger == Some(true) && answered,
             clear_unblock: spec.unblock == Some(true),
             intent: unfinished.then_some(None),
@@ -134,23 +368,63 @@ impl Decision<'_> {
         self.build(Patch::default(), calls, purpose, after)
     }
 
-    pub(super) fn build(
-        &self,
-        before: Patch,
-        calls: Vec<Call>,
-        purpose: Purpose,
-        after: Patch,
-    ) -> Plan {
+    /// Waits instead of settling when the ban may stand at a gateway that only a configuration can name. To
+    /// settle then would leave it at that gateway. Bans that stand elsewhere are lifted meanwhile.
+    fn nowhere_to_lift(&self) -> Option<Plan> {
+        if let Some(standing) = self.facts.unfollowed.first()
+            && !self.facts.released()
+        {
+            let message = format!(
+                "not lifted yet: annotation {INTENT} names {} at {}, which was never configured for this block; add the gateway to formerGateways, or let it go with the annotation {RELEASE_ANNOTATION}",
+                standing.target, standing.place
+            );
+            let (calls, ..) = self.lifting();
+            return Some(self.wait("IntentIgnored", message, calls));
+        }
+        let why = self.world.place.err()?;
+        let waiting = || self.wait("NoEngine", format!("not lifted yet: {why}"), Vec::new());
+        self.facts.unplaced.then(waiting)
+    }
+
+    /// The calls that lift everything this block may enforce; whether there is something to lift; which block keeps
+    /// the first of it banned.
+    fn lifting(&self) -> (Vec<Call>, bool, Option<String>) {
+        // One time serves all gateways: each run calls all of them, so each was tried since the first failure.
+        let since = self.facts.lift_failing_since();
+        let patient = since
+            .is_none_or(|since| self.now.duration_since(since) < GATEWAY_GONE_PATIENCE)
+            && !self.facts.released();
+        let configured = |place: &Place| self.world.place.ok() == Some(place);
+        let held = self.facts.held.iter().enumerate();
+        let mut calls: Vec<Call> = held
+            .map(|(position, standing)| {
+                let mut call = Call::lift(standing, self.world.neighbours, self.now);
+                let needed = match self.world.place {
+                    Ok(_) => configured(&standing.place),
+                    Err(_) => position == 0,
+                };
+                call.required = needed || patient;
+                call
+            })
+            .collect();
+        // A gateway that is gone must not hold up the one that is there.
+        calls.sort_by_key(|call| self.world.place.is_ok() && !configured(&call.standing.place));
+        let first = self.facts.held.first();
+        let kept_by = first
+            .and_then(|standing| kept_by(self.world.neighbours, standing, self.now))
+            .map(|(_, key)| key.to_owned());
+        let lifted = !calls.is_empty();
+        (calls, lifted, kept_by)
+    }
+
+    // --- Plans
+
+    fn build(&self, before: Patch, calls: Vec<Call>, purpose: Purpose, after: Patch) -> Plan {
         let unhandled = matches!(
             purpose,
             Purpose::Reject { .. } | Purpose::Wait { .. } | Purpose::Release { .. }
         ) || self.defers_trigger(&purpose);
-        let handled_trigger = self
-            .facts
-            .block
-            .annotation(TRIGGER_ANNOTATION)
-            .filter(|_| !unhandled)
-            .map(str::to_owned);
+        let trigger = self.facts.block.annotation(TRIGGER_ANNOTATION);
         let assert_in = match self.world.assert {
             Assert::In(left) if calls.is_empty() => left,
             _ => self.world.resync,
@@ -163,7 +437,7 @@ impl Decision<'_> {
             subject: self.facts.subject(),
             collect_in: None,
             base: self.facts.status.clone(),
-            handled_trigger,
+            handled_trigger: trigger.filter(|_| !unhandled).map(str::to_owned),
             assert_in,
             now: self.now,
             place: self.world.place.ok().cloned(),

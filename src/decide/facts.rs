@@ -1,4 +1,4 @@
-//! What an object says, read once and leniently.
+//! What a decision depends on: the world around a block, and the block's own records, read once and leniently.
 
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
@@ -9,15 +9,37 @@ use crate::api::{
 };
 use crate::duration;
 use crate::engine::Kind;
+use crate::policy::Policy;
 use crate::target::{self, Target, object_name};
 
-use super::world::World;
+use super::coverage::{Assert, Neighbour};
 
 /// A `blockedAt` this far ahead of the clock is not believed.
 const FUTURE_TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The object of an address that was banned again and again is kept for this many times the retention at most.
 const MOST_RETENTIONS: u32 = 8;
+
+/// The world around one block, read before deciding.
+#[derive(Clone, Debug)]
+pub struct World<'a> {
+    /// Allowlist, protected ranges, widest range.
+    pub policy: &'a Policy,
+    /// The engine that is configured now, or why there is none.
+    pub place: Result<&'a Place, &'a str>,
+    /// The longest ban; `None`: no limit.
+    pub max_duration: Option<Duration>,
+    /// How long a block that a trigger made is kept after its ban ended, for each time it was banned; `None`: always.
+    pub retention: Option<Duration>,
+    /// How long a lift by `spec.unblock` counts against alerts: its block is kept at least for that.
+    pub unblock_grace: Duration,
+    /// Other blocks that claim an overlapping target, whatever their namespace.
+    pub neighbours: &'a [Neighbour],
+    /// Whether the ban has to be asserted again.
+    pub assert: Assert,
+    /// How often a standing ban is asserted again.
+    pub resync: Duration,
+}
 
 /// The object's side of a decision.
 pub(super) struct Facts<'a> {
@@ -30,7 +52,7 @@ pub(super) struct Facts<'a> {
     pub(super) attempted: bool,
     /// What may be enforced for this object, the wanted one first.
     pub(super) held: Vec<Standing>,
-    /// Something may be enforced, and nothing says where.
+    /// Something may be enforced, and no record names its gateway.
     pub(super) unplaced: bool,
     /// What may be enforced at gateways that are not followed.
     pub(super) unfollowed: Vec<Standing>,
@@ -65,16 +87,15 @@ impl<'a> Facts<'a> {
         let status = block.status.clone().unwrap_or_default();
         let written = block.annotation(INTENT).map(str::parse::<Intent>);
         let garbled = matches!(written, Some(Err(_)));
-        let intent: Option<Intent> = written.and_then(Result::ok);
+        let written: Option<Intent> = written.and_then(Result::ok);
         let foreign = status.phase.is_some() && status.observed_generation.is_none();
-        let attempted = intent
+        let begun = written
             .as_ref()
-            .is_some_and(|intent| intent.attempt > status.bans());
-        let over = is_over(&status) && !attempted;
-        let unfollowed = intent.as_ref().filter(|_| !over);
-        let unfollowed = unfollowed.map_or_else(Vec::new, |intent| intent.unfollowed.clone());
-        let intent = intent.filter(Intent::is_followed);
-        let attempted = attempted && intent.is_some();
+            .is_some_and(|it| it.attempt > status.bans());
+        let carried = written.as_ref().filter(|_| !is_over(&status) || begun);
+        let unfollowed = carried.map_or_else(Vec::new, |intent| intent.unfollowed.clone());
+        let intent = written.filter(Intent::is_followed);
+        let attempted = begun && intent.is_some();
         let mut facts = Self {
             block,
             status,
@@ -96,48 +117,38 @@ impl<'a> Facts<'a> {
     }
 
     fn read_held(&self, place: Option<&Place>) -> Vec<Standing> {
-        if let Some(intent) = &self.intent {
-            if is_over(&self.status) && !self.attempted {
-                return Vec::new();
-            }
-            if intent.withdrawn {
-                return Vec::new();
-            }
-            let mut held = vec![intent.standing.clone()];
-            // The status is the operator's own, whatever a user makes of the intent.
-            let banned = self
-                .status
-                .target
-                .as_deref()
-                .filter(|_| self.is(&Phase::Active));
-            let recorded = banned.and_then(|target| {
-                let (target, place) = (target.parse().ok()?, place?.clone());
-                Some(Standing { target, place })
-            });
-            for standing in intent.also.iter().chain(&recorded) {
-                if !held.contains(standing) {
-                    held.push(standing.clone());
-                }
-            }
-            return held;
+        let here = |target: Target| {
+            let place = place?.clone();
+            Some(Standing { target, place })
+        };
+        let Some(intent) = &self.intent else {
+            return self.unrecorded().and_then(here).into_iter().collect();
+        };
+        if intent.withdrawn || (is_over(&self.status) && !self.attempted) {
+            return Vec::new();
         }
-        match (self.unrecorded(), place) {
-            (Some(target), Some(place)) => vec![Standing {
-                target,
-                place: place.clone(),
-            }],
-            _ => Vec::new(),
+        let mut held = vec![intent.standing.clone()];
+        // The status is the operator's own, whatever a user makes of the intent.
+        let banned = self.status.target.as_deref();
+        let banned = banned.filter(|_| self.is(&Phase::Active));
+        let recorded = banned.and_then(|target| here(target.parse().ok()?));
+        for standing in intent.also.iter().chain(&recorded) {
+            if !held.contains(standing) {
+                held.push(standing.clone());
+            }
         }
+        held
     }
 
-    /// What may be enforced without an intent that says where: the original's object, or somebody removed
-    /// the annotation. The original reports a ban that stands already as failed, so its failed objects may
-    /// be enforced too.
+    /// What may be enforced without an intent that names the gateway: that of the original's object, or of an object
+    /// whose annotation was removed. The original reports a ban that stands already as failed, so its failed objects
+    /// may be enforced too.
     fn unrecorded(&self) -> Option<Target> {
         let possible = self.is(&Phase::Active)
             || (self.foreign && self.is(&Phase::Failed))
             || (self.garbled && !is_over(&self.status));
-        let recorded = self.status.target.as_deref().unwrap_or(&self.block.spec.ip);
+        let recorded = self.status.target.as_deref();
+        let recorded = recorded.unwrap_or(&self.block.spec.ip);
         (possible && self.intent.is_none())
             .then(|| recorded.parse().ok())
             .flatten()
@@ -157,7 +168,7 @@ impl<'a> Facts<'a> {
     pub(super) fn triggered(&self) -> bool {
         let begun = self.intent.as_ref().filter(|_| self.attempted);
         let begun = begun.and_then(|intent| intent.trigger.as_deref());
-        // A ban that was begun acts upon the annotation of its intent already, which is noted when it has succeeded.
+        // A ban that was begun acts upon the annotation of its intent already, which the status takes when it succeeds.
         let annotated = self.asked_by_annotation();
         self.block.spec.trigger == Some(true) || (annotated.is_some() && annotated != begun)
     }
@@ -181,8 +192,8 @@ impl<'a> Facts<'a> {
         self.block.annotation(RELEASE_ANNOTATION) == Some("true")
     }
 
-    /// When the present ban began. What is missing or unreadable is now; what lies ahead of the clock
-    /// by more than a minute too, or a clock that was set back would make bans longer.
+    /// When the present ban began. A time that is missing, unreadable or more than a minute ahead of the clock counts
+    /// as now: a clock that was set back would make bans longer.
     pub(super) fn began(&self, now: Timestamp) -> Timestamp {
         self.status
             .blocked_at()
@@ -192,12 +203,8 @@ impl<'a> Facts<'a> {
 
     /// Whether the time of a ban that did not come about is over: counted from when it was asked for.
     pub(super) fn window_passed(&self, duration: Option<Duration>, now: Timestamp) -> bool {
-        self.due(duration).is_some_and(|due| due <= now)
-    }
-
-    /// When the time of a ban that did not come about is over.
-    pub(super) fn due(&self, duration: Option<Duration>) -> Option<Timestamp> {
-        Some(end(self.asked()?, duration?))
+        let due = self.asked().zip(duration);
+        due.is_some_and(|(asked, duration)| end(asked, duration) <= now)
     }
 
     fn asked(&self) -> Option<Timestamp> {
@@ -227,7 +234,7 @@ impl<'a> Facts<'a> {
             return None;
         }
         let kept = match self.block.annotation(RETENTION_ANNOTATION) {
-            // What cannot be read deletes nothing.
+            // An annotation that cannot be read deletes nothing.
             Some(text) => duration::parse(text).ok()?,
             None if self.made_by_trigger() => {
                 let bans = u32::try_from(self.status.bans()).unwrap_or(MOST_RETENTIONS);
@@ -253,27 +260,19 @@ impl<'a> Facts<'a> {
             return false;
         }
         let name = self.block.metadata.name.as_deref().unwrap_or_default();
-        let canonical = || {
-            self.block
-                .spec
-                .ip
-                .parse::<Target>()
-                .map(|it| it.object_name())
-        };
-        name == object_name(&self.block.spec.ip) || canonical().is_ok_and(|own| own == name)
+        let ip = &self.block.spec.ip;
+        let canonical = ip.parse::<Target>().map(|target| target.object_name());
+        name == object_name(ip) || canonical.is_ok_and(|own| own == name)
     }
 
-    /// The address as people know it: what is banned, or is asked to be.
+    /// The address for messages: the one that is banned, or that the spec names.
     pub(super) fn subject(&self) -> String {
-        let asked = || {
-            self.block
-                .spec
-                .ip
-                .parse::<Target>()
-                .map(|it| it.to_string())
-        };
+        let ip = &self.block.spec.ip;
         let banned = self.status.target.clone();
-        banned.unwrap_or_else(|| asked().unwrap_or_else(|_| self.block.spec.ip.clone()))
+        banned.unwrap_or_else(|| {
+            ip.parse::<Target>()
+                .map_or_else(|_| ip.clone(), |target| target.to_string())
+        })
     }
 }
 
@@ -285,11 +284,8 @@ impl Request {
         block: &IPBlock,
         world: &World<'_>,
     ) -> Result<Self, (Problem, Option<Target>)> {
-        let target: Target = block
-            .spec
-            .ip
-            .parse()
-            .map_err(|error| (Problem::Address(error), None))?;
+        let target = block.spec.ip.parse::<Target>();
+        let target = target.map_err(|error| (Problem::Address(error), None))?;
         let text = block.spec.duration.as_deref().unwrap_or_default();
         let duration = duration::parse_optional(text)
             .map_err(|error| (Problem::Duration(error), Some(target)))?;
@@ -304,6 +300,75 @@ impl Request {
         }
         Ok(Self { target, duration })
     }
+}
+
+/// What `block` claims according to its own records, and until when (`Some((_, None))`: without end): what a process
+/// that begins to lead can read before it has decided about every block.
+#[must_use]
+pub fn recorded_claim(
+    block: &IPBlock,
+    place: Option<&Place>,
+) -> Option<(Standing, Option<Timestamp>)> {
+    let status = block.status.as_ref()?;
+    if !status.is(&Phase::Active) {
+        return None;
+    }
+    let intent: Option<Intent> = block.annotation(INTENT).and_then(|text| text.parse().ok());
+    let standing = match intent.filter(Intent::is_followed) {
+        // A ban at a withdrawn gateway counts as lifted.
+        Some(intent) if intent.withdrawn => return None,
+        Some(intent) => intent.standing,
+        None => Standing {
+            target: status
+                .target
+                .as_deref()
+                .unwrap_or(&block.spec.ip)
+                .parse()
+                .ok()?,
+            place: place?.clone(),
+        },
+    };
+    let until = status.expires_at().or_else(|| {
+        let text = block.spec.duration.as_deref().unwrap_or_default();
+        let duration = duration::parse_optional(text).ok()??;
+        Some(end(status.blocked_at()?, duration))
+    });
+    Some((standing, until))
+}
+
+/// Everything that may be enforced for `block` according to its own records; `place` is the configured engine,
+/// for objects that name none. `None`: something may be enforced, and no record names it or its gateway.
+#[must_use]
+pub fn recorded_standings(block: &IPBlock, place: Option<&Place>) -> Option<Vec<Standing>> {
+    let facts = Facts::read(block, place);
+    let stands = facts.is(&Phase::Active) && facts.withdrawn().is_none();
+    let lost = facts.held.is_empty() && (facts.unplaced || stands);
+    (!lost).then_some(facts.held)
+}
+
+/// What may be enforced for `block` at gateways that are not followed, unless its annotation lets it go.
+#[must_use]
+pub fn unfollowed(block: &IPBlock) -> Vec<Standing> {
+    let facts = Facts::read(block, None);
+    if facts.released() {
+        return Vec::new();
+    }
+    facts.unfollowed
+}
+
+/// What `block` may be concerned with: every target that its spec or its intent names, in order. A run holds their
+/// locks.
+#[must_use]
+pub fn targets(block: &IPBlock) -> Vec<Target> {
+    let mut targets: Vec<Target> = block.spec.ip.parse().into_iter().collect();
+    let intent = block.annotation(INTENT);
+    if let Some(Ok(intent)) = intent.map(str::parse::<Intent>) {
+        let standings = std::iter::once(&intent.standing).chain(&intent.also);
+        targets.extend(standings.map(|standing| standing.target));
+    }
+    targets.sort_unstable();
+    targets.dedup();
+    targets
 }
 
 pub(super) fn is_over(status: &IPBlockStatus) -> bool {

@@ -1,10 +1,10 @@
 //! What is to be done for a block: [`decide`], a pure function of the object, the [`World`] and the time.
 //!
-//! The order of the questions is the order of authority:
+//! The rules, in the order of their authority:
 //!
 //! 1. deleted: lift, let go;
 //! 2. `spec.unblock`: lift, then set the flag back;
-//! 3. a spec that cannot be followed: what stands keeps its recorded end, a new ban is refused;
+//! 3. a spec that cannot be followed: a standing ban keeps its recorded end, a new one is refused;
 //! 4. allowlisted, protected or too wide: lift, skip; a trigger never passes this;
 //! 5. `spec.trigger` (or the annotation, or a ban whose outcome is unknown): ban again;
 //! 6. active: lift when due, otherwise keep; asserted again when due, changed or moved;
@@ -12,35 +12,38 @@
 //! 8. a ban that did not come about within its own time: given up, and lifted in case it did;
 //! 9. ban.
 //!
+//! The decision is a [`Run`]: a machine that names one [`Step`] at a time. See [`run`] for the order of the steps.
+//!
 //! # What a crash leaves behind
-//! Before the engine is called the object carries the finalizer and an [`Intent`](crate::api::Intent); after it, the status.
-//! Whatever happens between two of these writes, the next decision sees either an intent whose attempt is
+//! Before the engine is called the object carries the finalizer and an [`Intent`](crate::api::Intent); after it, the
+//! status. Whatever happens between two of these writes, the next decision finds either an intent whose attempt is
 //! above `status.banCount` (outcome unknown: ban again, engines are idempotent) or a flag that is still
-//! set (lift again). A flag that lifts is set back only after the status says so; a flag that bans is set
+//! set (lift again). A flag that lifts is set back only after the status shows the lift; a flag that bans is set
 //! back in the same write as the intent.
+//!
+//! # Words
+//! | word | meaning |
+//! |---|---|
+//! | place | an engine and the gateway that it calls |
+//! | standing | a target at a place: what may be enforced |
+//! | intent | the annotation that records a standing before the engine is called |
+//! | claim | the standing of a block in this process, see [`Coverage`] |
+//! | neighbour | another block whose claim overlaps |
 
-mod banning;
 mod coverage;
 mod decision;
 mod facts;
-mod hash;
-mod lifting;
-mod patch;
 mod plan;
-mod recorded;
+pub mod run;
 mod settled;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod tests;
-mod world;
 
-pub use coverage::{Claim, Coverage};
+pub use coverage::{Assert, Claim, ClaimChange, Coverage, Neighbour};
 pub use decision::decide;
-pub use hash::effective_hash;
-pub use lifting::lift_orphan;
-pub use patch::Patch;
-pub use plan::{Call, Cause, Operation, Plan};
-pub use recorded::{recorded_claim, recorded_standings, targets, unfollowed, uninstalled};
-pub use settled::{Announcement, Effect, Failure, Notice, Settled};
-pub use world::{Assert, Neighbour, World};
+pub use facts::{World, recorded_claim, recorded_standings, targets, unfollowed};
+pub use plan::{Announcement, Call, Cause, Effect, Failure, Notice, Operation, Patch, Report};
+pub use run::{Outcome, Run, Step, Wake};
+pub use settled::{effective_hash, uninstalled};

@@ -1,44 +1,36 @@
-//! A decision, as steps that a thin shell runs, and what to write when they went well or badly.
-//!
-//! The shell runs a [`Plan`] in this order: the `before` patch, the calls one after another, the status,
-//! the `after` patch. It asks [`Plan::settle`] or [`Plan::fail`] what to write, at the time the calls
-//! ended. When to look again follows from the status that is written: there is no way to leave a block
-//! active without the time of its next wake.
+//! What a decision comes to: patches, engine calls, and the purpose that the status follows from.
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
 
-use crate::api::{
-    Condition, ConditionStatus, IPBlockStatus, Phase, Place, ResultCode, Standing, condition,
-};
+use crate::api::{FINALIZER, INTENT, IPBlock, IPBlockStatus, Intent, Place, Standing};
 use crate::policy::RefusalKind;
 
+use super::coverage::{Neighbour, kept_by};
 use super::facts::{end, span};
-use super::patch::Patch;
-use super::settled::{Announcement, Draft, Effect, Failure, Notice, Settled};
 
-/// How long after its first failed lift an *earlier* gateway holds up the block. A gateway that was replaced is often
-/// gone for good.
-pub(super) const GATEWAY_GONE_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
-
-/// What is to be done for one block.
+/// What is to be done for one block. A [`Run`](super::Run) performs it.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(super) struct Plan {
+    /// Written before the first call: finalizer, intent, a trigger that is acted upon.
     pub(super) before: Option<Patch>,
     pub(super) calls: Vec<Call>,
+    /// Written after the status: flags, an intent that is done, the finalizer.
     pub(super) after: Option<Patch>,
     pub(super) purpose: Purpose,
     /// The address, for messages.
     pub(super) subject: String,
-    /// How long until the object is deleted, when it stays as it is.
+    /// How long until the object is deleted, if it stays as it is.
     pub(super) collect_in: Option<Duration>,
+    /// The status at the decision.
     pub(super) base: IPBlockStatus,
-    /// The trigger annotation this plan acts upon.
+    /// The trigger annotation that this plan acts upon.
     pub(super) handled_trigger: Option<String>,
     /// How long until the ban is asserted again, once this plan has run.
     pub(super) assert_in: Duration,
-    /// The clock at the decision.
+    /// The time of the decision.
     pub(super) now: Timestamp,
     /// The configured engine and gateway.
     pub(super) place: Option<Place>,
@@ -46,21 +38,34 @@ pub struct Plan {
     pub(super) foreign: bool,
 }
 
+/// A change of metadata and of the two flags in the spec, one merge patch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Patch {
+    /// Adds (`true`) or removes the finalizer.
+    pub finalizer: Option<bool>,
+    /// Sets or removes the intent.
+    pub intent: Option<Option<Intent>>,
+    /// Sets `spec.unblock` back.
+    pub clear_unblock: bool,
+    /// Sets `spec.trigger` back.
+    pub clear_trigger: bool,
+}
+
 /// One call of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// What it is about, and where.
+    /// The target, and the gateway that is called.
     pub standing: Standing,
-    /// What is asked for.
+    /// What the engine does.
     pub operation: Operation,
-    /// When a call that is not required fails, the plan goes on.
+    /// A call that is not required may fail: the run goes on without it.
     pub required: bool,
 }
 
-/// What is asked of an engine.
+/// The operation of a [`Call`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Ban for this long; `None`: for ever.
+    /// Ban for this long; `None`: indefinitely.
     Ban(Option<Duration>),
     /// Lift.
     Unban,
@@ -69,7 +74,7 @@ pub enum Operation {
 /// What a plan is for: it decides the status, the Events and the notifications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Nothing to do; the status at most learns the generation.
+    /// Nothing to do; the status at most takes the generation.
     Rest,
     /// A new ban, first or again.
     Ban {
@@ -108,14 +113,16 @@ pub(super) enum Purpose {
     GiveUp { message: String, lifted: bool },
     /// The object was kept for long enough after its end.
     Collect,
-    /// Nothing says at which gateway to go on.
+    /// No record names the gateway to go on at.
     Wait {
         /// The reason of the condition and the Event.
         reason: &'static str,
         message: String,
     },
-    /// The object goes away.
+    /// The object is being deleted.
     Release { lifted: bool, forced: bool },
+    /// The object is gone, and its ban stands.
+    Orphan,
 }
 
 /// What changes about a standing ban.
@@ -142,10 +149,93 @@ pub enum Cause {
     Rejected,
 }
 
+/// What happened, for logs, metrics, Events and notifications.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// For metrics.
+    pub effect: Effect,
+    /// Events and notifications.
+    pub announcements: Vec<Announcement>,
+}
+
+/// An Event, and perhaps a notification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// Whether the Event is a warning.
+    pub warning: bool,
+    /// The Event's reason.
+    pub reason: &'static str,
+    /// The Event's note.
+    pub note: String,
+    /// The notification that leaves the cluster.
+    pub notice: Option<Notice>,
+}
+
+/// The kind of a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Notice {
+    /// Banned.
+    Ban,
+    /// Lifted.
+    Resolve,
+    /// Something is wrong.
+    Trouble,
+}
+
+/// What a plan did, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing new.
+    None,
+    /// A new ban.
+    Banned,
+    /// A standing ban was asserted, adopted, moved or prolonged.
+    Kept,
+    /// A ban was lifted; how late, when it was due.
+    Lifted(Cause, Option<Duration>),
+    /// A target was refused.
+    Skipped(RefusalKind),
+    /// The spec was refused.
+    Rejected,
+    /// A ban did not come about.
+    BanFailed,
+    /// A ban is not lifted.
+    LiftFailed,
+    /// A standing ban is not asserted.
+    KeepFailed,
+}
+
+/// Why a call failed, in words that do not change from one attempt to the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// One word, stable while the fault lasts.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
+}
+
 // === impl Plan ===
 
 impl Plan {
-    /// This plan, of an object that is deleted at `at` if it stays as it is.
+    /// The plan for a ban whose object is gone.
+    pub(super) fn orphan(call: Call, now: Timestamp) -> Self {
+        Self {
+            before: None,
+            calls: vec![call],
+            after: None,
+            purpose: Purpose::Orphan,
+            subject: String::new(),
+            collect_in: None,
+            base: IPBlockStatus::default(),
+            handled_trigger: None,
+            assert_in: Duration::ZERO,
+            now,
+            place: None,
+            foreign: false,
+        }
+    }
+
+    /// This plan, for an object that is deleted at `at` if it stays as it is.
     pub(super) fn collected_at(mut self, at: Option<Timestamp>) -> Self {
         let stays = matches!(
             self.purpose,
@@ -163,29 +253,10 @@ impl Plan {
         self
     }
 
-    /// Whether the object is to be deleted, in the version that was decided upon.
-    #[must_use]
-    pub fn collects(&self) -> bool {
-        self.purpose == Purpose::Collect
-    }
-
-    /// The patch to write before the first call.
-    #[must_use]
-    pub fn before(&self) -> Option<&Patch> {
-        self.before.as_ref()
-    }
-
-    /// The calls, in order.
-    #[must_use]
-    pub fn calls(&self) -> &[Call] {
-        &self.calls
-    }
-
-    /// The patch to write after the status, given which of the calls failed.
+    /// The patch to write after the status, given the optional calls that failed.
     ///
-    /// What could not be lifted at an earlier gateway stays in the intent while the ban stands.
-    #[must_use]
-    pub fn after(&self, left_behind: &[Standing]) -> Option<Patch> {
+    /// A ban that could not be lifted at an earlier gateway stays in the intent while the ban stands.
+    pub(super) fn after(&self, left_behind: &[Standing]) -> Option<Patch> {
         let mut after = self.after.clone()?;
         if let Some(Some(intent)) = &mut after.intent {
             intent.also = left_behind.to_vec();
@@ -197,10 +268,9 @@ impl Plan {
         after.some()
     }
 
-    /// What this block may enforce once the calls begin, and until when (`Some(None)`: for ever);
+    /// What this block may enforce once the calls begin, and until when (`Some(None)`: indefinitely);
     /// `None` when it will enforce nothing.
-    #[must_use]
-    pub fn claim(&self) -> Option<(Standing, Option<Timestamp>)> {
+    pub(super) fn claim(&self) -> Option<(Standing, Option<Timestamp>)> {
         match &self.purpose {
             Purpose::Ban { standing, duration } => Some((
                 standing.clone(),
@@ -214,51 +284,12 @@ impl Plan {
     }
 
     /// Whether the calls lift: then each of them is made, whichever of them fails.
-    #[must_use]
-    pub fn lifts(&self) -> bool {
+    pub(super) fn lifts(&self) -> bool {
         !matches!(self.purpose, Purpose::Ban { .. } | Purpose::Keep { .. })
     }
 
-    /// Whether the block keeps what it enforces and no call is made: nothing about claims changes.
-    #[must_use]
-    pub fn is_rest(&self) -> bool {
-        self.purpose == Purpose::Rest
-    }
-
-    /// The status to show while the first call takes long; `None` when nothing new would be shown.
-    #[must_use]
-    pub fn in_progress(&self, generation: Option<i64>, at: Timestamp) -> Option<IPBlockStatus> {
-        let Purpose::Ban { standing, .. } = &self.purpose else {
-            return None;
-        };
-        if self.base.is(&Phase::Active) || self.base.is(&Phase::Pending) {
-            return None;
-        }
-        let message = format!("waiting for {} to ban {}", standing.place, standing.target);
-        let mut status = self.base.clone();
-        status.phase = Some(Phase::Pending);
-        status.message = Some(message.clone());
-        status.observed_generation = generation;
-        status.set_condition(
-            condition::READY,
-            ConditionStatus::False,
-            "InProgress",
-            &message,
-            at,
-        );
-        status.set_condition(
-            condition::ENFORCED,
-            ConditionStatus::Unknown,
-            "InProgress",
-            &message,
-            at,
-        );
-        Some(status)
-    }
-
-    /// Whether the ban comes to its end by itself, without anybody asking for that.
-    #[must_use]
-    pub fn ends(&self) -> bool {
+    /// Whether the ban comes to its end without a request for that.
+    pub(super) fn ends(&self) -> bool {
         matches!(
             self.purpose,
             Purpose::GiveUp { .. }
@@ -269,213 +300,73 @@ impl Plan {
                 }
         )
     }
+}
 
-    /// What to write when every required call succeeded at `at`.
-    ///
-    /// `generation` is the object's after the `before` patch; `left_behind` are the standings of calls
-    /// that were not required and failed.
+// === impl Report ===
+
+impl Report {
+    pub(super) fn some(self) -> Option<Self> {
+        (self.effect != Effect::None || !self.announcements.is_empty()).then_some(self)
+    }
+}
+
+// === impl Call ===
+
+impl Call {
+    /// Lifts `standing`, unless another block requires the same: then it is asserted with the time that one has left.
     #[must_use]
-    pub fn settle(
-        &self,
-        at: Timestamp,
-        generation: Option<i64>,
-        left_behind: &[Standing],
-    ) -> Settled {
-        let mut draft = Draft {
-            status: self.base.clone(),
-            announcements: Vec::new(),
-            effect: Effect::None,
-            at,
-            subject: self.subject.clone(),
+    pub fn lift(standing: &Standing, neighbours: &[Neighbour], now: Timestamp) -> Self {
+        let operation = match kept_by(neighbours, standing, now) {
+            Some((until, _)) => Operation::Ban(until.map(|until| span(now, until))),
+            None => Operation::Unban,
         };
-        // The original's settled objects stay as they are: taking over writes only what it must. What waits
-        // is not taken over yet.
-        let untouched = self.foreign
-            && matches!(self.purpose, Purpose::Rest | Purpose::Wait { .. })
-            || self.collects();
-        if !untouched && !matches!(self.purpose, Purpose::Release { .. }) {
-            draft.status.observed_generation = generation;
+        Self {
+            standing: standing.clone(),
+            operation,
+            required: true,
         }
-        // A plan that waits for one gateway may have failed to lift at another one.
-        let waits = matches!(self.purpose, Purpose::Wait { .. });
-        if !waits || (left_behind.is_empty() && !self.calls.is_empty()) {
-            draft.status.remove_condition(condition::LIFTED);
-        }
-        if let Some(handled) = &self.handled_trigger {
-            draft.status.last_handled_trigger = Some(handled.clone());
-        }
-        match &self.purpose {
-            Purpose::Rest | Purpose::Collect => {}
-            Purpose::Ban { standing, duration } => draft.banned(standing, *duration),
-            Purpose::Keep {
-                standing,
-                began,
-                until,
-                change,
-                problem,
-            } => {
-                draft.kept(
-                    &self.base,
-                    standing,
-                    *began,
-                    *until,
-                    *change,
-                    problem.as_deref(),
-                );
-            }
-            Purpose::Lift {
-                cause,
-                lifted,
-                kept_by,
-            } => {
-                draft.lifted(*cause, *lifted, kept_by.as_deref(), self.base.expires_at());
-            }
-            Purpose::Refuse {
-                kind,
-                message,
-                lifted,
-            } => draft.refused(*kind, message, *lifted),
-            Purpose::Reject {
-                reason,
-                message,
-                lifted,
-            } => draft.rejected(reason, message, *lifted),
-            Purpose::GiveUp { message, lifted } => draft.rejected("NotInTime", message, *lifted),
-            Purpose::Wait { reason, message } => draft.waiting(reason, message, self.foreign),
-            Purpose::Release { lifted, forced } => draft.released(*lifted, *forced),
-        }
-        if !left_behind.is_empty() {
-            draft.left_behind(&self.base, left_behind);
-        }
-        self.finish(draft)
     }
+}
 
-    /// What to write when the required call `call` failed at `at`. The caller retries with back-off.
+// === impl Patch ===
+
+impl Patch {
+    /// The JSON merge patch for `block`, bound to its version.
     #[must_use]
-    pub fn fail(
-        &self,
-        call: &Call,
-        failure: &Failure,
-        generation: Option<i64>,
-        at: Timestamp,
-    ) -> Settled {
-        let mut status = self.base.clone();
-        let lifting = self.lifts();
-        let (event, what) = match (lifting, &self.purpose) {
-            (true, _) => ("LiftFailed", "lifting the ban failed"),
-            (false, Purpose::Ban { .. }) => ("BanFailed", "banning failed"),
-            (false, _) => ("AssertFailed", "the ban could not be asserted"),
-        };
-        let Standing { target, place } = &call.standing;
-        let cause = &failure.message;
-        let message = if lifting && self.is_earlier(place) {
-            let until = self.gives_up_at(at);
-            format!(
-                "{what} at an earlier gateway ({place}, {target}), retrying until {until:.0}: {cause}"
-            )
-        } else {
-            format!("{what} ({} {target}), retrying: {cause}", place.engine)
-        };
-        if matches!(self.purpose, Purpose::Ban { .. }) && !status.is(&Phase::Active) {
-            status.phase = Some(Phase::Pending);
+    pub fn to_merge_patch(&self, block: &IPBlock) -> Value {
+        let mut metadata = Map::new();
+        if let Some(version) = &block.metadata.resource_version {
+            metadata.insert("resourceVersion".into(), json!(version));
         }
-        status.result = Some(ResultCode::Failed);
-        status.message = Some(message.clone());
-        // A status of the original stays recognizable until its ban is lifted: a failed one may be enforced.
-        if !(self.foreign && lifting) {
-            status.observed_generation = generation;
+        if let Some(uid) = &block.metadata.uid {
+            metadata.insert("uid".into(), json!(uid));
         }
-        status.set_condition(
-            condition::READY,
-            ConditionStatus::False,
-            &failure.reason,
-            &message,
-            at,
-        );
-        if lifting {
-            let (kind, reason) = (condition::LIFTED, &failure.reason);
-            status.set_condition(kind, ConditionStatus::False, reason, &message, at);
-        } else {
-            status.remove_condition(condition::LIFTED);
-            let enforced = if status.is(&Phase::Active) {
-                ConditionStatus::Unknown
-            } else {
-                ConditionStatus::False
-            };
-            status.set_condition(condition::ENFORCED, enforced, &failure.reason, &message, at);
+        if let Some(hold) = self.finalizer {
+            let present = block.metadata.finalizers.iter().flatten();
+            let mut all: Vec<&str> = present
+                .map(String::as_str)
+                .filter(|finalizer| *finalizer != FINALIZER)
+                .collect();
+            all.extend(hold.then_some(FINALIZER));
+            metadata.insert("finalizers".into(), json!(all));
         }
-        // A fault that lasts is written and told once, whatever its wording does.
-        let reason = |status: &IPBlockStatus| {
-            status
-                .condition(condition::READY)
-                .map(|ready| (ready.status, ready.reason.clone()))
-        };
-        let told = status.phase == self.base.phase
-            && self.base.result == Some(ResultCode::Failed)
-            && reason(&status) == reason(&self.base)
-            // A lift that begins to fail is written even if the ban could not be asserted for the same reason before.
-            && lifting == self.base.condition(condition::LIFTED).is_some();
-        let effect = match (lifting, &self.purpose) {
-            (true, _) => Effect::LiftFailed,
-            (false, Purpose::Ban { .. }) => Effect::BanFailed,
-            (false, _) => Effect::KeepFailed,
-        };
-        let announcements = if told {
-            Vec::new()
-        } else {
-            vec![Announcement {
-                warning: true,
-                reason: event,
-                note: message,
-                notice: Some(Notice::Trouble),
-            }]
-        };
-        let wake = self.wake(&status, at);
-        Settled {
-            status: (!told).then_some(status),
-            announcements,
-            wake,
-            effect,
+        if let Some(intent) = &self.intent {
+            let text = intent.as_ref().map(ToString::to_string);
+            metadata.insert("annotations".into(), json!({ INTENT: text }));
         }
+        let mut patch = json!({ "metadata": metadata });
+        for (flag, clear) in [
+            ("unblock", self.clear_unblock),
+            ("trigger", self.clear_trigger),
+        ] {
+            if clear {
+                patch["spec"][flag] = json!(false);
+            }
+        }
+        patch
     }
 
-    /// Whether another gateway than this one is configured.
-    fn is_earlier(&self, place: &Place) -> bool {
-        self.place
-            .as_ref()
-            .is_some_and(|configured| configured != place)
-    }
-
-    /// Until when an earlier gateway at which the lift failed at `at` holds up the block.
-    fn gives_up_at(&self, at: Timestamp) -> Timestamp {
-        let failing = self.base.condition(condition::LIFTED);
-        let since = failing.and_then(Condition::since).unwrap_or(at);
-        since
-            .checked_add(GATEWAY_GONE_PATIENCE)
-            .unwrap_or(Timestamp::MAX)
-    }
-
-    fn finish(&self, draft: Draft) -> Settled {
-        let wake = self.wake(&draft.status, draft.at);
-        Settled {
-            status: (draft.status != self.base).then_some(draft.status),
-            announcements: draft.announcements,
-            wake,
-            effect: draft.effect,
-        }
-    }
-
-    /// When to look again, from the status: an active block always has a next time.
-    fn wake(&self, status: &IPBlockStatus, at: Timestamp) -> Option<Duration> {
-        // Without an engine the configuration's change is what wakes it; this is the safety net. A ban that is
-        // due cannot be lifted before that.
-        if matches!(self.purpose, Purpose::Wait { .. }) {
-            return Some(self.assert_in);
-        }
-        if status.is(&Phase::Active) {
-            let expiry = status.expires_at().map(|until| span(at, until));
-            return Some(expiry.map_or(self.assert_in, |left| left.min(self.assert_in)));
-        }
-        self.collect_in
+    pub(super) fn some(self) -> Option<Self> {
+        (self != Self::default()).then_some(self)
     }
 }

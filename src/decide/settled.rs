@@ -1,108 +1,296 @@
-//! What follows from a plan that ran: the status, what is said, what is counted.
+//! What follows from a plan that ran or failed: the status, the Events and notifications, the next wake.
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use sha2::{Digest, Sha256};
 
 use super::facts::{end, is_over, span};
-use super::hash::effective_hash;
-use super::plan::{Cause, Change};
+use super::plan::{
+    Announcement, Call, Cause, Change, Effect, Failure, Notice, Plan, Purpose, Report,
+};
+use crate::api::ConditionStatus::{self, False, True, Unknown};
+use crate::api::condition::{ALLOWLISTED, ENFORCED, LIFTED, READY};
 use crate::api::{
-    ConditionStatus, IPBlockStatus, Phase, ResultCode, Standing, UNBLOCKED, condition, write_time,
+    Condition, IPBlock, IPBlockStatus, Phase, ResultCode, Standing, UNBLOCKED, write_time,
 };
 use crate::policy::RefusalKind;
+use crate::target::Target;
 
-/// What to write and to say after a plan ran, or failed.
+/// How long after its first failed lift an *earlier* gateway holds up the block. A gateway that was replaced is often
+/// gone for good.
+pub(super) const GATEWAY_GONE_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
+
+/// Changes when the meaning of the fingerprint does; the original's has no prefix.
+const HASH_VERSION: &str = "v1:";
+
+/// What to write and to report after a plan ran, or failed.
 #[derive(Clone, Debug)]
-pub struct Settled {
+pub(super) struct Settled {
     /// The whole status to write; `None`: nothing changed.
-    pub status: Option<IPBlockStatus>,
-    /// Events and notifications, to be sent after the status was written.
-    pub announcements: Vec<Announcement>,
-    /// When to look again; always some while the block is active.
-    pub wake: Option<Duration>,
-    /// What happened, for metrics.
-    pub effect: Effect,
-}
-
-/// An Event, and perhaps a notification.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Announcement {
-    /// Whether the Event is a warning.
-    pub warning: bool,
-    /// The Event's reason.
-    pub reason: &'static str,
-    /// The Event's note.
-    pub note: String,
-    /// Tells people outside of the cluster too.
-    pub notice: Option<Notice>,
-}
-
-/// The kind of a notification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Notice {
-    /// Banned.
-    Ban,
-    /// Lifted.
-    Resolve,
-    /// Something is wrong.
-    Trouble,
-}
-
-/// What a plan did, for metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Nothing new.
-    None,
-    /// A new ban.
-    Banned,
-    /// A standing ban was asserted, adopted, moved or prolonged.
-    Kept,
-    /// A ban was lifted; how late, when it was due.
-    Lifted(Cause, Option<Duration>),
-    /// A target was refused.
-    Skipped(RefusalKind),
-    /// The spec was refused.
-    Rejected,
-    /// A ban did not come about.
-    BanFailed,
-    /// A ban is not lifted.
-    LiftFailed,
-    /// A standing ban is not asserted.
-    KeepFailed,
-}
-
-/// Why a call failed, in words that do not change from one attempt to the next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// One word, stable while the fault lasts.
-    pub reason: String,
-    /// A sentence.
-    pub message: String,
+    pub(super) status: Option<IPBlockStatus>,
+    pub(super) report: Report,
+    /// When to decide again; always some while the block is active.
+    pub(super) wake: Option<Duration>,
 }
 
 /// A status in the making.
-pub(super) struct Draft {
-    pub(super) status: IPBlockStatus,
-    pub(super) announcements: Vec<Announcement>,
-    pub(super) effect: Effect,
-    pub(super) at: Timestamp,
+struct Draft<'a> {
+    base: &'a IPBlockStatus,
     /// The address, for messages.
-    pub(super) subject: String,
+    subject: &'a str,
+    at: Timestamp,
+    status: IPBlockStatus,
+    announcements: Vec<Announcement>,
+    effect: Effect,
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// What to write when every required call succeeded at `at`.
+    ///
+    /// `generation` is the object's after the `before` patch; `left_behind` are the standings of optional calls that
+    /// failed.
+    pub(super) fn settle(
+        &self,
+        at: Timestamp,
+        generation: Option<i64>,
+        left_behind: &[Standing],
+    ) -> Settled {
+        let mut draft = Draft::new(&self.base, &self.subject, at);
+        let waits = matches!(self.purpose, Purpose::Wait { .. });
+        // The original's settled objects stay as they are: taking over writes only what it must. A block that waits is
+        // not taken over yet.
+        let untouched = match self.purpose {
+            Purpose::Rest | Purpose::Wait { .. } => self.foreign,
+            Purpose::Collect | Purpose::Release { .. } | Purpose::Orphan => true,
+            _ => false,
+        };
+        if !untouched {
+            draft.status.observed_generation = generation;
+        }
+        // A plan that waits for one gateway may have failed to lift at another one.
+        if !waits || (left_behind.is_empty() && !self.calls.is_empty()) {
+            draft.status.remove_condition(LIFTED);
+        }
+        if let Some(handled) = &self.handled_trigger {
+            draft.status.last_handled_trigger = Some(handled.clone());
+        }
+        match &self.purpose {
+            Purpose::Rest | Purpose::Collect | Purpose::Orphan => {}
+            Purpose::Ban { standing, duration } => draft.banned(standing, *duration),
+            Purpose::Keep {
+                standing,
+                began,
+                until,
+                change,
+                problem,
+            } => {
+                let message = draft.enforce(standing, *began, *until);
+                draft.kept(message, *change, problem.as_deref());
+            }
+            Purpose::Lift {
+                cause,
+                lifted,
+                kept_by,
+            } => draft.lifted(*cause, *lifted, kept_by.as_deref()),
+            Purpose::Refuse {
+                kind,
+                message,
+                lifted,
+            } => draft.refused(*kind, message, *lifted),
+            Purpose::Reject {
+                reason,
+                message,
+                lifted,
+            } => draft.rejected(reason, message, *lifted),
+            Purpose::GiveUp { message, lifted } => draft.rejected("NotInTime", message, *lifted),
+            Purpose::Wait { reason, message } => draft.waiting(reason, message, self.foreign),
+            Purpose::Release { lifted, forced } => draft.released(*lifted, *forced),
+        }
+        if !left_behind.is_empty() {
+            draft.left_behind(left_behind);
+        }
+        let news = draft.status != self.base;
+        self.settled(draft, news)
+    }
+
+    /// What to write when the required call `call` failed at `at`. The queue retries with back-off.
+    pub(super) fn fail(
+        &self,
+        call: &Call,
+        failure: &Failure,
+        generation: Option<i64>,
+        at: Timestamp,
+    ) -> Settled {
+        let lifting = self.lifts();
+        let bans = matches!(self.purpose, Purpose::Ban { .. });
+        let (event, what, effect) = match (lifting, bans) {
+            (true, _) => ("LiftFailed", "lifting the ban failed", Effect::LiftFailed),
+            (_, true) => ("BanFailed", "banning failed", Effect::BanFailed),
+            (_, false) => (
+                "AssertFailed",
+                "the ban could not be asserted",
+                Effect::KeepFailed,
+            ),
+        };
+        let Standing { target, place } = &call.standing;
+        let cause = &failure.message;
+        let configured = self.place.as_ref();
+        let earlier = configured.is_some_and(|configured| configured != place);
+        let message = if lifting && earlier {
+            let until = self.gives_up_at(at);
+            format!(
+                "{what} at an earlier gateway ({place}, {target}), retrying until {until:.0}: {cause}"
+            )
+        } else {
+            format!("{what} ({} {target}), retrying: {cause}", place.engine)
+        };
+        let mut draft = Draft::new(&self.base, &self.subject, at);
+        draft.effect = effect;
+        if bans && !draft.status.is(&Phase::Active) {
+            draft.status.phase = Some(Phase::Pending);
+        }
+        draft.status.result = Some(ResultCode::Failed);
+        draft.status.message = Some(message.clone());
+        // A status of the original stays recognizable until its ban is lifted: a failed one may be enforced.
+        if !(self.foreign && lifting) {
+            draft.status.observed_generation = generation;
+        }
+        draft.condition(READY, False, &failure.reason, &message);
+        if lifting {
+            draft.condition(LIFTED, False, &failure.reason, &message);
+        } else {
+            draft.status.remove_condition(LIFTED);
+            let active = draft.status.is(&Phase::Active);
+            let enforced = if active { Unknown } else { False };
+            draft.condition(ENFORCED, enforced, &failure.reason, &message);
+        }
+        // A fault that lasts is written and announced once, whatever its wording does.
+        let ready = |status: &IPBlockStatus| {
+            let ready = status.condition(READY);
+            ready.map(|ready| (ready.status, ready.reason.clone()))
+        };
+        let known = draft.status.phase == self.base.phase
+            && self.base.result == Some(ResultCode::Failed)
+            && ready(&draft.status) == ready(&self.base)
+            // A lift that begins to fail is written even if the ban could not be asserted for the same reason before.
+            && lifting == self.base.condition(LIFTED).is_some();
+        if !known {
+            draft.announce(true, event, message, Some(Notice::Trouble));
+        }
+        self.settled(draft, !known)
+    }
+
+    /// The status to show while the first call takes long; `None` when it would show nothing new.
+    pub(super) fn in_progress(
+        &self,
+        generation: Option<i64>,
+        at: Timestamp,
+    ) -> Option<IPBlockStatus> {
+        let Purpose::Ban { standing, .. } = &self.purpose else {
+            return None;
+        };
+        if self.base.is(&Phase::Active) || self.base.is(&Phase::Pending) {
+            return None;
+        }
+        let message = format!("waiting for {} to ban {}", standing.place, standing.target);
+        let mut draft = Draft::new(&self.base, &self.subject, at);
+        draft.status.phase = Some(Phase::Pending);
+        draft.status.message = Some(message.clone());
+        draft.status.observed_generation = generation;
+        draft.condition(READY, False, "InProgress", &message);
+        draft.condition(ENFORCED, Unknown, "InProgress", &message);
+        Some(draft.status)
+    }
+
+    /// Until when an earlier gateway at which the lift failed at `at` holds up the block.
+    fn gives_up_at(&self, at: Timestamp) -> Timestamp {
+        let failing = self.base.condition(LIFTED);
+        let since = failing.and_then(Condition::since).unwrap_or(at);
+        since
+            .checked_add(GATEWAY_GONE_PATIENCE)
+            .unwrap_or(Timestamp::MAX)
+    }
+
+    fn settled(&self, draft: Draft<'_>, news: bool) -> Settled {
+        Settled {
+            wake: self.wake(&draft.status, draft.at),
+            status: news.then_some(draft.status),
+            report: Report {
+                effect: draft.effect,
+                announcements: draft.announcements,
+            },
+        }
+    }
+
+    /// When to decide again, from the status: an active block always has a next time.
+    fn wake(&self, status: &IPBlockStatus, at: Timestamp) -> Option<Duration> {
+        // Without an engine the change of the configuration wakes the block, and this is the safety net. A ban that is
+        // due cannot be lifted before that.
+        if matches!(self.purpose, Purpose::Wait { .. }) {
+            return Some(self.assert_in);
+        }
+        if status.is(&Phase::Active) {
+            let expiry = status.expires_at().map(|until| span(at, until));
+            return Some(expiry.map_or(self.assert_in, |left| left.min(self.assert_in)));
+        }
+        self.collect_in
+    }
+}
+
+/// The status of a block whose ban was lifted because the operator is uninstalled: a later install must not ban again
+/// what it finds.
+#[must_use]
+pub fn uninstalled(block: &IPBlock, now: Timestamp) -> IPBlockStatus {
+    let base = block.status.clone().unwrap_or_default();
+    let mut draft = Draft::new(&base, "", now);
+    draft.status.observed_generation = block.metadata.generation;
+    draft.status.remove_condition(LIFTED);
+    let message = "the ban is lifted: the operator was uninstalled";
+    draft.end(Phase::Expired, ResultCode::Unblocked, message, true);
+    draft.conditions(True, False, "Uninstalled", message);
+    draft.status
 }
 
 // === impl Draft ===
 
-impl Draft {
-    fn set(&mut self, phase: Phase, result: ResultCode, message: String) {
+impl<'a> Draft<'a> {
+    fn new(base: &'a IPBlockStatus, subject: &'a str, at: Timestamp) -> Self {
+        Self {
+            base,
+            subject,
+            at,
+            status: base.clone(),
+            announcements: Vec::new(),
+            effect: Effect::None,
+        }
+    }
+
+    fn set(&mut self, phase: Phase, result: ResultCode, message: &str) {
         let over = is_over(&self.status);
         self.status.phase = Some(phase);
         if !over && is_over(&self.status) {
-            // What is not ready for another reason now has come to its end now, which the retention counts from.
-            self.status.remove_condition(condition::READY);
+            // The retention counts from the time of this condition: an earlier reason not to be ready does not count.
+            self.status.remove_condition(READY);
         }
         self.status.result = Some(result);
-        self.status.message = Some(message);
+        self.status.message = Some(message.to_owned());
+    }
+
+    /// Nothing is enforced from now on; `lifted`: until now something was.
+    fn end(&mut self, phase: Phase, result: ResultCode, message: &str, lifted: bool) {
+        self.set(phase, result, message);
+        self.status.expires_at = None;
+        if lifted {
+            self.status.unblocked_at = Some(write_time(self.at));
+        }
+    }
+
+    fn condition(&mut self, kind: &str, status: ConditionStatus, reason: &str, message: &str) {
+        let at = self.at;
+        self.status.set_condition(kind, status, reason, message, at);
     }
 
     fn conditions(
@@ -112,19 +300,10 @@ impl Draft {
         reason: &str,
         message: &str,
     ) {
-        let at = self.at;
-        self.status
-            .set_condition(condition::READY, ready, reason, message, at);
-        self.status
-            .set_condition(condition::ENFORCED, enforced, reason, message, at);
-        if self.status.condition(condition::ALLOWLISTED).is_some() {
-            self.status.set_condition(
-                condition::ALLOWLISTED,
-                ConditionStatus::False,
-                reason,
-                "",
-                at,
-            );
+        self.condition(READY, ready, reason, message);
+        self.condition(ENFORCED, enforced, reason, message);
+        if self.status.condition(ALLOWLISTED).is_some() {
+            self.condition(ALLOWLISTED, False, reason, "");
         }
     }
 
@@ -149,82 +328,51 @@ impl Draft {
         began: Timestamp,
         until: Option<Timestamp>,
     ) -> String {
-        self.status.blocked_at = Some(write_time(began));
-        self.status.unblocked_at = None;
-        self.status.expires_at = until.map(write_time);
-        self.status.target = Some(standing.target.to_string());
-        self.status.engine = Some(standing.place.engine.clone());
-        self.status.last_spec_hash = Some(effective_hash(&standing.target, &standing.place.engine));
-        match until {
-            Some(until) => format!(
-                "{} is banned by {} until {}",
-                standing.target,
-                standing.place,
-                write_time(until)
-            ),
-            None => format!(
-                "{} is banned by {} without end",
-                standing.target, standing.place
-            ),
+        let Standing { target, place } = standing;
+        let status = &mut self.status;
+        status.blocked_at = Some(write_time(began));
+        status.unblocked_at = None;
+        status.expires_at = until.map(write_time);
+        status.target = Some(target.to_string());
+        status.engine = Some(place.engine.clone());
+        status.last_spec_hash = Some(effective_hash(target, &place.engine));
+        match &status.expires_at {
+            Some(until) => format!("{target} is banned by {place} until {until}"),
+            None => format!("{target} is banned by {place} without end"),
         }
     }
 
-    pub(super) fn banned(&mut self, standing: &Standing, duration: Option<Duration>) {
+    fn banned(&mut self, standing: &Standing, duration: Option<Duration>) {
         // Cut to what is written, or the end would not be the start plus the duration.
         let began = Timestamp::from_millisecond(self.at.as_millisecond()).unwrap_or(self.at);
         let until = duration.map(|duration| end(began, duration));
         let message = self.enforce(standing, began, until);
         self.status.ban_count = Some(self.status.bans().saturating_add(1));
-        self.set(Phase::Active, ResultCode::Success, message.clone());
-        self.conditions(
-            ConditionStatus::True,
-            ConditionStatus::True,
-            "Banned",
-            &message,
-        );
+        self.set(Phase::Active, ResultCode::Success, &message);
+        self.conditions(True, True, "Banned", &message);
         self.announce(false, "Banned", message, Some(Notice::Ban));
         self.effect = Effect::Banned;
     }
 
-    pub(super) fn kept(
-        &mut self,
-        base: &IPBlockStatus,
-        standing: &Standing,
-        began: Timestamp,
-        until: Option<Timestamp>,
-        change: Change,
-        problem: Option<&str>,
-    ) {
-        let message = self.enforce(standing, began, until);
+    fn kept(&mut self, message: String, change: Change, problem: Option<&str>) {
+        self.effect = Effect::Kept;
         if change == Change::Adopted {
             self.status.ban_count = Some(self.status.bans().max(1));
         }
-        let problem_said = base
-            .condition(condition::READY)
-            .is_some_and(|ready| ready.reason == "InvalidSpec");
+        let ready = self.base.condition(READY);
+        let known_problem = ready.is_some_and(|ready| ready.reason == "InvalidSpec");
         if let Some(problem) = problem {
             let message = format!("{message}; its spec is not followed: {problem}");
-            self.set(Phase::Active, ResultCode::Failed, message.clone());
-            self.conditions(
-                ConditionStatus::False,
-                ConditionStatus::True,
-                "InvalidSpec",
-                &message,
-            );
-            if !problem_said {
+            self.set(Phase::Active, ResultCode::Failed, &message);
+            self.conditions(False, True, "InvalidSpec", &message);
+            if !known_problem {
                 self.announce(true, "InvalidSpec", message, Some(Notice::Trouble));
             }
-            self.effect = Effect::Kept;
             return;
         }
-        let failed_before = base.result == Some(ResultCode::Failed) && !problem_said;
-        self.set(Phase::Active, ResultCode::Success, message.clone());
-        self.conditions(
-            ConditionStatus::True,
-            ConditionStatus::True,
-            "Banned",
-            &message,
-        );
+        self.set(Phase::Active, ResultCode::Success, &message);
+        self.conditions(True, True, "Banned", &message);
+        let failed_before = self.base.result == Some(ResultCode::Failed) && !known_problem;
         match change {
             Change::Adopted => {
                 self.announce(false, "Adopted", format!("taken over: {message}"), None);
@@ -234,25 +382,13 @@ impl Draft {
             Change::Nothing if failed_before => self.announce(false, "Asserted", message, None),
             Change::Nothing => {}
         }
-        self.effect = Effect::Kept;
     }
 
-    fn end_ban(&mut self) {
-        self.status.expires_at = None;
-    }
-
-    pub(super) fn lifted(
-        &mut self,
-        cause: Cause,
-        lifted: bool,
-        kept_by: Option<&str>,
-        due: Option<Timestamp>,
-    ) {
-        let over = self.status.is(&Phase::Expired);
-        if over && !lifted {
+    fn lifted(&mut self, cause: Cause, lifted: bool, kept_by: Option<&str>) {
+        if self.status.is(&Phase::Expired) && !lifted {
             return;
         }
-        let target = &self.subject;
+        let target = self.subject;
         let mut message = match (cause, lifted) {
             (Cause::Expired, _) => format!("the ban of {target} is lifted: its time is over"),
             (_, true) => format!("the ban of {target} is lifted: spec.unblock was set"),
@@ -262,76 +398,39 @@ impl Draft {
             message.push_str("; it stays banned by ");
             message.push_str(other);
         }
-        self.end_ban();
-        self.status.unblocked_at = Some(write_time(self.at));
-        let reason = if cause == Cause::Expired {
-            "Expired"
-        } else {
-            UNBLOCKED
+        let (reason, event) = match cause {
+            Cause::Expired => ("Expired", "Expired"),
+            _ => (UNBLOCKED, "Unbanned"),
         };
-        self.set(Phase::Expired, ResultCode::Unblocked, message.clone());
-        let enforced = ConditionStatus::False;
-        self.conditions(ConditionStatus::True, enforced, reason, &message);
+        self.end(Phase::Expired, ResultCode::Unblocked, &message, true);
+        self.conditions(True, False, reason, &message);
         if lifted {
-            let event = if cause == Cause::Expired {
-                "Expired"
-            } else {
-                "Unbanned"
-            };
+            let due = self.base.expires_at().filter(|_| cause == Cause::Expired);
+            self.effect = Effect::Lifted(cause, due.map(|due| span(due, self.at)));
             self.announce(false, event, message, Some(Notice::Resolve));
-            let lateness = due
-                .filter(|_| cause == Cause::Expired)
-                .map(|due| span(due, self.at));
-            self.effect = Effect::Lifted(cause, lateness);
         }
     }
 
-    pub(super) fn uninstalled(&mut self) {
-        let message = "the ban is lifted: the operator was uninstalled";
-        self.end_ban();
-        self.status.unblocked_at = Some(write_time(self.at));
-        self.status.remove_condition(condition::LIFTED);
-        self.set(Phase::Expired, ResultCode::Unblocked, message.to_owned());
-        let (ready, enforced) = (ConditionStatus::True, ConditionStatus::False);
-        self.conditions(ready, enforced, "Uninstalled", message);
-    }
-
-    pub(super) fn refused(&mut self, kind: RefusalKind, message: &str, lifted: bool) {
-        let (phase, result) = if kind == RefusalKind::TooWide {
-            (Phase::Failed, ResultCode::Failed)
+    fn refused(&mut self, kind: RefusalKind, message: &str, lifted: bool) {
+        let too_wide = kind == RefusalKind::TooWide;
+        let (phase, result, ready) = if too_wide {
+            (Phase::Failed, ResultCode::Failed, False)
         } else {
-            (Phase::Skipped, ResultCode::Skipped)
+            (Phase::Skipped, ResultCode::Skipped, True)
         };
-        let known = self.status.phase.as_ref() == Some(&phase)
-            && self.status.message.as_deref() == Some(message);
-        self.set(phase, result, message.to_owned());
-        self.end_ban();
-        if lifted {
-            self.status.unblocked_at = Some(write_time(self.at));
-        }
-        let ready = if kind == RefusalKind::TooWide {
-            ConditionStatus::False
-        } else {
-            ConditionStatus::True
-        };
-        self.conditions(ready, ConditionStatus::False, kind.as_str(), message);
-        if kind != RefusalKind::TooWide {
-            let at = self.at;
-            self.status.set_condition(
-                condition::ALLOWLISTED,
-                ConditionStatus::True,
-                kind.as_str(),
-                message,
-                at,
-            );
+        let known = self.is_known(&phase, message);
+        self.end(phase, result, message, lifted);
+        self.conditions(ready, False, kind.as_str(), message);
+        if !too_wide {
+            self.condition(ALLOWLISTED, True, kind.as_str(), message);
         }
         if !known || lifted {
-            let notice = if lifted {
-                Some(Notice::Resolve)
-            } else {
-                (kind == RefusalKind::TooWide).then_some(Notice::Trouble)
+            let notice = match (lifted, too_wide) {
+                (true, _) => Some(Notice::Resolve),
+                (_, true) => Some(Notice::Trouble),
+                _ => None,
             };
-            self.announce(kind == RefusalKind::TooWide, kind.as_str(), message, notice);
+            self.announce(too_wide, kind.as_str(), message, notice);
             self.effect = if lifted {
                 Effect::Lifted(Cause::Refused, None)
             } else {
@@ -340,20 +439,10 @@ impl Draft {
         }
     }
 
-    pub(super) fn rejected(&mut self, reason: &'static str, message: &str, lifted: bool) {
-        let known =
-            self.status.is(&Phase::Failed) && self.status.message.as_deref() == Some(message);
-        self.set(Phase::Failed, ResultCode::Failed, message.to_owned());
-        self.end_ban();
-        if lifted {
-            self.status.unblocked_at = Some(write_time(self.at));
-        }
-        self.conditions(
-            ConditionStatus::False,
-            ConditionStatus::False,
-            reason,
-            message,
-        );
+    fn rejected(&mut self, reason: &'static str, message: &str, lifted: bool) {
+        let known = self.is_known(&Phase::Failed, message);
+        self.end(Phase::Failed, ResultCode::Failed, message, lifted);
+        self.conditions(False, False, reason, message);
         if !known || lifted {
             self.announce(true, reason, message, Some(Notice::Trouble));
             self.effect = if lifted {
@@ -364,78 +453,86 @@ impl Draft {
         }
     }
 
-    pub(super) fn waiting(&mut self, reason: &'static str, message: &str, foreign: bool) {
+    fn is_known(&self, phase: &Phase, message: &str) -> bool {
+        self.status.is(phase) && self.status.message.as_deref() == Some(message)
+    }
+
+    fn waiting(&mut self, reason: &'static str, message: &str, foreign: bool) {
         let known = self.status.message.as_deref() == Some(message);
-        // Phases that say that something may be enforced stay.
+        // Phases under which a ban may stand are kept.
         let enforced =
             self.status.is(&Phase::Active) || (foreign && self.status.is(&Phase::Failed));
+        self.status.message = Some(message.to_owned());
+        self.condition(READY, False, reason, message);
         if !enforced {
             self.status.phase = Some(Phase::Pending);
-        }
-        self.status.message = Some(message.to_owned());
-        let at = self.at;
-        self.status.set_condition(
-            condition::READY,
-            ConditionStatus::False,
-            reason,
-            message,
-            at,
-        );
-        if !enforced {
-            self.status.set_condition(
-                condition::ENFORCED,
-                ConditionStatus::False,
-                reason,
-                message,
-                at,
-            );
+            self.condition(ENFORCED, False, reason, message);
         }
         if !known {
             self.announce(true, reason, message, None);
         }
     }
 
-    pub(super) fn released(&mut self, lifted: bool, forced: bool) {
-        let target = &self.subject;
+    fn released(&mut self, lifted: bool, forced: bool) {
+        let target = self.subject;
         if forced {
-            self.announce(
-                true,
-                "Released",
-                format!("let go without lifting the ban of {target}, as its annotation asks; the gateway may still enforce it"),
-                Some(Notice::Trouble),
+            let note = format!(
+                "let go without lifting the ban of {target}, as its annotation asks; the gateway may still enforce it"
             );
+            self.announce(true, "Released", note, Some(Notice::Trouble));
         } else if lifted {
-            self.announce(
-                false,
-                "Unbanned",
-                format!("the ban of {target} is lifted: the object was deleted"),
-                Some(Notice::Resolve),
-            );
+            let note = format!("the ban of {target} is lifted: the object was deleted");
+            self.announce(false, "Unbanned", note, Some(Notice::Resolve));
             self.effect = Effect::Lifted(Cause::Deleted, None);
         }
     }
 
-    pub(super) fn left_behind(&mut self, base: &IPBlockStatus, standings: &[Standing]) {
+    fn left_behind(&mut self, standings: &[Standing]) {
         let places: Vec<String> = standings
             .iter()
             .map(|standing| format!("{} at {}", standing.target, standing.place))
             .collect();
         let note = format!("an earlier ban could not be lifted: {}", places.join(", "));
-        let known = base
-            .condition(condition::READY)
-            .is_some_and(|ready| ready.message.contains(&note));
-        if let Some(ready) = self.status.condition(condition::READY).cloned() {
+        let ready = self.base.condition(READY);
+        let known = ready.is_some_and(|ready| ready.message.contains(&note));
+        if let Some(ready) = self.status.condition(READY).cloned() {
             let message = format!("{}; {note}", ready.message);
-            self.status.set_condition(
-                condition::READY,
-                ready.status,
-                &ready.reason,
-                &message,
-                self.at,
-            );
+            self.condition(READY, ready.status, &ready.reason, &message);
         }
         if !known {
             self.announce(true, "LeftBehind", note, None);
         }
+    }
+}
+
+/// Fingerprint of the fields that make a ban what it is: canonical target and engine.
+///
+/// Reason, tags, source, the two flags and the duration are not in it: editing them never bans again.
+#[must_use]
+pub fn effective_hash(target: &Target, engine: &str) -> String {
+    use std::fmt::Write as _;
+    let mut digest = Sha256::new();
+    digest.update(target.to_string());
+    digest.update([0]);
+    digest.update(engine);
+    let mut text = HASH_VERSION.to_owned();
+    for byte in digest.finalize() {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_target_have_one_fingerprint_and_engines_differ() {
+        let hash = |target: &str, engine| effective_hash(&target.parse().unwrap(), engine);
+        assert_eq!(hash("192.0.2.7/32", "xdp"), hash("::ffff:192.0.2.7", "xdp"));
+        assert_ne!(hash("192.0.2.7", "xdp"), hash("192.0.2.7", "iptables"));
+        assert_ne!(hash("192.0.2.7", "xdp"), hash("192.0.2.0/24", "xdp"));
+        assert!(hash("192.0.2.7", "xdp").starts_with("v1:"));
+        assert_eq!(hash("192.0.2.7", "xdp").len(), 3 + 64);
     }
 }

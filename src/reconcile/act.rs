@@ -1,327 +1,198 @@
-//! One plan, run step by step.
+//! The performer of a [`Run`]: each step at the API server, the gateways or in this process.
 
-use std::sync::Arc;
+use std::pin::Pin;
 use std::time::Duration;
 
 use kube_core::params::{DeleteParams, Preconditions};
 use reeve_controller::client::patch::difference;
-use reeve_controller::client::{self, Error as ClientError, Patch as ClientPatch, WriteOptions};
+use reeve_controller::client::{Error as ClientError, Patch as ClientPatch, WriteOptions};
 use reeve_controller::{Context, Request};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::block::BlockReconciler;
-use crate::api::{IPBlock, IPBlockStatus, Standing};
+use super::record::is_forbidden;
+use crate::api::{IPBlock, IPBlockStatus};
 use crate::config::Config;
-use crate::decide::{Call, Failure, Operation, Patch, Plan, Settled};
+use crate::decide::{Call, Failure, Operation, Outcome, Run, Step, Wake};
 use crate::engine::{Ban, Remaining};
 
-/// An engine call that takes longer is shown in the status.
+/// The status shows an engine call that takes longer.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// Conflicts in a row after which a status write is left to the next run.
-const CONFLICTS: usize = 5;
-
-/// A plan at work.
+/// Performs the steps of one run.
 pub(super) struct Act<'a> {
-    pub(super) reconciler: &'a BlockReconciler,
-    pub(super) ctx: &'a Context,
-    pub(super) request: &'a Request,
-    pub(super) key: &'a str,
-    pub(super) block: &'a Arc<IPBlock>,
-    pub(super) plan: &'a Plan,
-    pub(super) config: Option<&'a Config>,
+    reconciler: &'a BlockReconciler,
+    ctx: &'a Context,
+    request: &'a Request,
+    key: &'a str,
+    config: Option<&'a Config>,
+    in_flight: Option<InFlight<'a>>,
 }
 
-/// How a plan ended.
-pub(super) enum Done {
-    /// As planned.
-    Settled(Settled),
-    /// A required engine call failed, and that is written.
-    Failed(Settled),
-    /// The operator may not delete the object.
-    Refused,
-    /// Somebody else changed the object: look again.
-    Again,
-    /// The object is gone.
-    Gone,
-}
-
-/// What a write came to.
-enum Written {
-    Done,
-    Conflict,
-    Gone,
+/// An engine call without an answer yet.
+struct InFlight<'a> {
+    answer: Pin<Box<dyn Future<Output = Result<Option<Ban>, Failure>> + Send + 'a>>,
+    /// This process had asserted the ban before the call.
+    asserted: bool,
 }
 
 // === impl Act ===
 
-impl Act<'_> {
-    pub(super) async fn run(&self) -> Result<Done, ClientError> {
-        if self.plan.collects() {
-            return self.collect().await;
+impl<'a> Act<'a> {
+    pub(super) fn new(
+        reconciler: &'a BlockReconciler,
+        ctx: &'a Context,
+        request: &'a Request,
+        key: &'a str,
+        config: Option<&'a Config>,
+    ) -> Self {
+        Self {
+            reconciler,
+            ctx,
+            request,
+            key,
+            config,
+            in_flight: None,
         }
-        let mut current: IPBlock = self.block.as_ref().clone();
-        if let Some(before) = self.plan.before() {
-            match self.patch(&mut current, before).await? {
-                Written::Done => {}
-                Written::Conflict => return Ok(Done::Again),
-                Written::Gone => return Ok(Done::Gone),
-            }
-        }
-        self.claim();
-        let mut left_behind = Vec::new();
-        let mut failed = None;
-        for call in self.plan.calls() {
-            // Only API writes are fenced by themselves; after a suspend another may lead, and ban what is due here.
-            self.ctx.check_fence("engine call")?;
-            let Err(failure) = self.call(&mut current, call).await else {
-                continue;
+    }
+
+    /// Performs `run` to its end.
+    pub(super) async fn perform(mut self, mut run: Run) -> Result<Wake, ClientError> {
+        loop {
+            let outcome = match run.step() {
+                Step::End(wake) => return Ok(*wake),
+                step => self.step(step, run.block()).await,
             };
-            if !call.required {
-                tracing::warn!(target = %call.standing.target, place = %call.standing.place, reason = failure.reason,
-                    "an earlier ban could not be lifted: {}", failure.message);
-                left_behind.push(call.standing.clone());
-                continue;
-            }
-            failed.get_or_insert((call, failure));
-            if !self.plan.lifts() {
-                break;
-            }
+            run.advance(outcome, self.reconciler.parts.time.now())?;
         }
-        if let Some((call, failure)) = failed {
-            return self.failed(current, call, &failure).await;
+    }
+
+    async fn step(&mut self, step: &Step, block: &IPBlock) -> Result<Outcome, ClientError> {
+        let parts = &self.reconciler.parts;
+        match step {
+            Step::Delete => return self.delete(block).await,
+            Step::RecordIntent(patch) | Step::Finish(patch) => {
+                let client = self.ctx.client();
+                let body = ClientPatch::merge(patch.to_merge_patch(block));
+                let patched = client.patch(self.request, WriteOptions::new(), body).await;
+                return outcome(patched);
+            }
+            Step::WriteStatus(status) => return self.write_status(status, block).await,
+            Step::ShowProgress(status) => {
+                return self.write_status(status, block).await.inspect_err(
+                    |error| tracing::debug!(%error, "could not show that the engine takes long"),
+                );
+            }
+            Step::Read => return outcome(self.ctx.client().get(self.request).await),
+            Step::Call(call) => {
+                self.in_flight = Some(self.begin(call));
+                return Ok(self.answer(call, Some(SLOW)).await);
+            }
+            Step::Await(call) => return Ok(self.answer(call, None).await),
+            Step::CheckFence => self.ctx.check_fence("engine call")?,
+            Step::Claim(change) => {
+                let mut coverage = parts.coverage.lock();
+                coverage.apply(self.key, change, Instant::now());
+            }
+            Step::Recheck(target) => self.reconciler.recheck(target, self.key),
+            Step::Report(report) => self.reconciler.report(self.ctx, block, report),
+            Step::End(_) => {}
         }
-        self.finish(current, &left_behind).await
+        Ok(Outcome::Done)
     }
 
     /// Deletes the object as it was when its end was seen: one that was triggered since stays.
-    async fn collect(&self) -> Result<Done, ClientError> {
-        let metadata = &self.block.metadata;
+    async fn delete(&mut self, block: &IPBlock) -> Result<Outcome, ClientError> {
         let params = DeleteParams::default().preconditions(Preconditions {
-            uid: metadata.uid.clone(),
-            resource_version: metadata.resource_version.clone(),
+            uid: block.metadata.uid.clone(),
+            resource_version: block.metadata.resource_version.clone(),
         });
         let client = self.ctx.client();
+        let metrics = &self.reconciler.parts.metrics;
         match client.delete::<IPBlock>(self.request, &params).await {
             Ok(()) => {
-                self.reconciler.parts.metrics.collected();
+                metrics.collected();
                 tracing::info!("deleted the block: its ban ended long ago");
-                Ok(Done::Gone)
+                Ok(Outcome::Done)
             }
-            Err(error) if error.is_not_found() => Ok(Done::Gone),
-            Err(error) if error.is_conflict() => Ok(Done::Again),
-            Err(error) if error.status().is_some_and(|status| status.code == 403) => {
-                self.reconciler.parts.metrics.collection_refused();
+            Err(error) if is_forbidden(&error) => {
+                metrics.collection_refused();
                 if let Some(unlogged) = self.reconciler.refusals.pass() {
                     tracing::warn!(%error, unlogged, "could not delete a block whose ban ended long ago; grant delete on ipblocks or set retention to never");
                 }
-                Ok(Done::Refused)
+                Ok(Outcome::Forbidden)
             }
-            Err(error) => Err(error),
+            Err(error) => failed(error),
         }
     }
 
-    async fn failed(
-        &self,
-        mut current: IPBlock,
-        call: &Call,
-        failure: &Failure,
-    ) -> Result<Done, ClientError> {
-        let at = self.reconciler.parts.time.now();
-        let settled = self
-            .plan
-            .fail(call, failure, current.metadata.generation, at);
-        if let Some(status) = &settled.status {
-            match self.status(&mut current, status).await? {
-                Written::Done => {}
-                Written::Conflict => return Ok(Done::Again),
-                Written::Gone => return Ok(Done::Gone),
-            }
-        }
-        self.reconciler.announce(self.ctx, &current, &settled);
-        Ok(Done::Failed(settled))
-    }
-
-    async fn finish(
-        &self,
-        mut current: IPBlock,
-        left_behind: &[Standing],
-    ) -> Result<Done, ClientError> {
-        let at = self.reconciler.parts.time.now();
-        let settled = self
-            .plan
-            .settle(at, current.metadata.generation, left_behind);
-        self.release_claim(&current, &settled);
-        if let Some(status) = &settled.status {
-            match self.status(&mut current, status).await? {
-                Written::Done => {}
-                Written::Conflict => return Ok(Done::Again),
-                Written::Gone => return Ok(Done::Gone),
-            }
-            // The status is the transition: the next run does not see it again, whatever becomes of the patch.
-            self.reconciler.announce(self.ctx, &current, &settled);
-        }
-        if let Some(after) = self.plan.after(left_behind) {
-            match self.patch(&mut current, &after).await? {
-                Written::Done => {}
-                // The status is written and says it all; the next run does the rest.
-                Written::Conflict => return Ok(Done::Again),
-                Written::Gone if after.finalizer == Some(false) => {}
-                Written::Gone => return Ok(Done::Gone),
-            }
-        }
-        if settled.status.is_none() {
-            self.reconciler.announce(self.ctx, &current, &settled);
-        }
-        Ok(Done::Settled(settled))
-    }
-
-    /// From now on this block may enforce what is planned.
-    fn claim(&self) {
-        let mut coverage = self.reconciler.parts.coverage.lock();
-        if let Some((standing, until)) = self.plan.claim() {
-            coverage.set(self.key, standing, until);
-        } else if !self.plan.calls().is_empty() {
-            coverage.lifting(self.key);
-        }
-    }
-
-    fn release_claim(&self, current: &IPBlock, settled: &Settled) {
-        let mut coverage = self.reconciler.parts.coverage.lock();
-        let status = settled.status.as_ref().or(current.status.as_ref());
-        let active = status.is_some_and(|status| status.is(&crate::api::Phase::Active));
-        // It stays active where it cannot be lifted, and is lifted here.
-        let lifted = self.plan.claim().is_none() && !self.plan.calls().is_empty();
-        if !active || lifted || (current.is_deleting() && !self.plan.is_rest()) {
-            coverage.remove(self.key);
-        } else if let Some((standing, _)) = self.plan.claim() {
-            // The end is known exactly only now.
-            let until = status.and_then(IPBlockStatus::expires_at);
-            coverage.set(self.key, standing, until);
-            coverage.asserted(self.key, Instant::now());
-        }
-    }
-
-    /// Calls an engine. While the first call for a new ban takes long, the status says so.
-    async fn call(&self, current: &mut IPBlock, call: &Call) -> Result<(), Failure> {
-        let asserted_before = self
-            .reconciler
-            .parts
-            .coverage
-            .lock()
-            .claim(self.key)
-            .is_some_and(|claim| claim.asserted.is_some());
-        let calling = self.reconciler.call(call, self.config);
-        tokio::pin!(calling);
-        let answered = match tokio::time::timeout(SLOW, &mut calling).await {
-            Ok(answered) => answered,
-            Err(_) => {
-                let at = self.reconciler.parts.time.now();
-                if let Some(status) = self.plan.in_progress(current.metadata.generation, at) {
-                    // Only news; what matters is written when the call has ended.
-                    if let Err(error) = self.status(current, &status).await {
-                        tracing::debug!(%error, "could not show that the engine takes long");
-                    }
-                }
-                calling.await
-            }
-        };
-        let outcome = answered?;
-        if outcome == Some(Ban::Added) && asserted_before {
-            tracing::info!(target = %call.standing.target, "the gateway had lost the ban and took it again");
-            self.reconciler.parts.metrics.drift_repaired();
-        }
-        if call.operation == Operation::Unban {
-            self.reconciler.doubt(&call.standing.target, self.key);
-        }
-        Ok(())
-    }
-
-    async fn patch(&self, current: &mut IPBlock, patch: &Patch) -> Result<Written, ClientError> {
-        let body = ClientPatch::merge(patch.to_merge_patch(current));
-        let answer = self
-            .ctx
-            .client()
-            .patch(self.request, WriteOptions::new(), body)
-            .await;
-        Self::written(current, answer)
-    }
-
-    /// Writes the status against the version that was last seen; on a conflict against the newest one, as long
-    /// as nobody else wrote the status.
-    async fn status(
-        &self,
-        current: &mut IPBlock,
+    async fn write_status(
+        &mut self,
         status: &IPBlockStatus,
-    ) -> Result<Written, ClientError> {
-        for _ in 0..CONFLICTS {
-            let from = current.status.clone().unwrap_or_default();
-            let body = ClientPatch::merge(json!({
-                "metadata": {
-                    "uid": current.metadata.uid,
-                    "resourceVersion": current.metadata.resource_version,
-                },
-                "status": difference(&json!(from), &json!(status)),
-            }));
-            let answer = self
-                .ctx
-                .client()
-                .patch_status(self.request, WriteOptions::new(), body)
-                .await;
-            match Self::written(current, answer)? {
-                Written::Conflict => {}
-                done => return Ok(done),
-            }
-            let Some(live) =
-                client::optional(self.ctx.client().get::<IPBlock>(self.request).await)?
-            else {
-                return Ok(Written::Gone);
-            };
-            if live.metadata.uid != current.metadata.uid
-                || live.status.clone().unwrap_or_default() != from
-                // An end that was moved meanwhile counts.
-                || (self.plan.ends() && live.metadata.generation != current.metadata.generation)
-            {
-                return Ok(Written::Conflict);
-            }
-            *current = live;
-        }
-        Ok(Written::Conflict)
+        block: &IPBlock,
+    ) -> Result<Outcome, ClientError> {
+        let body = ClientPatch::merge(status_patch(block, status));
+        let client = self.ctx.client();
+        let patched = client
+            .patch_status(self.request, WriteOptions::new(), body)
+            .await;
+        outcome(patched)
     }
 
-    fn written(
-        current: &mut IPBlock,
-        answer: Result<IPBlock, ClientError>,
-    ) -> Result<Written, ClientError> {
-        match answer {
-            Ok(fresh) => {
-                *current = fresh;
-                Ok(Written::Done)
+    fn begin(&self, call: &Call) -> InFlight<'a> {
+        let (reconciler, config, call) = (self.reconciler, self.config, call.clone());
+        let coverage = reconciler.parts.coverage.lock();
+        let claim = coverage.claim(self.key);
+        InFlight {
+            asserted: claim.is_some_and(|claim| claim.asserted.is_some()),
+            answer: Box::pin(async move { reconciler.call(&call, config).await }),
+        }
+    }
+
+    /// Waits for the answer to the call in flight, for as long as `limit`.
+    async fn answer(&mut self, call: &Call, limit: Option<Duration>) -> Outcome {
+        let Some(mut in_flight) = self.in_flight.take() else {
+            return Outcome::Done;
+        };
+        let answered = match limit {
+            Some(limit) => match tokio::time::timeout(limit, &mut in_flight.answer).await {
+                Ok(answered) => answered,
+                Err(_) => {
+                    self.in_flight = Some(in_flight);
+                    return Outcome::Slow;
+                }
+            },
+            None => in_flight.answer.await,
+        };
+        let target = &call.standing.target;
+        match answered {
+            Ok(Some(Ban::Added)) if in_flight.asserted => {
+                tracing::info!(%target, "the gateway had lost the ban and took it again");
+                self.reconciler.parts.metrics.drift_repaired();
+                Outcome::Done
             }
-            Err(error) if error.is_conflict() => Ok(Written::Conflict),
-            Err(error) if error.is_not_found() => Ok(Written::Gone),
-            Err(error) => Err(error),
+            Ok(_) => Outcome::Done,
+            Err(failure) => {
+                if !call.required {
+                    tracing::warn!(%target, place = %call.standing.place, reason = failure.reason,
+                        "an earlier ban could not be lifted: {}", failure.message);
+                }
+                Outcome::Failed(failure)
+            }
         }
     }
 }
 
 impl BlockReconciler {
-    /// Calls the engine of `call`. What a ban came to is known, of a lift it does not matter.
-    pub(super) async fn call(
-        &self,
-        call: &Call,
-        config: Option<&Config>,
-    ) -> Result<Option<Ban>, Failure> {
+    /// Calls the engine of `call`. Only a ban has a result.
+    async fn call(&self, call: &Call, config: Option<&Config>) -> Result<Option<Ban>, Failure> {
         let configured = config.and_then(|config| config.engine.as_ref().ok());
-        let engine = self
-            .parts
-            .engines
-            .get(&call.standing.place, configured)
-            .map_err(|error| Failure {
-                reason: "EngineUnusable".into(),
-                message: error.to_string(),
-            })?;
+        let engine = self.parts.engines.get(&call.standing.place, configured);
+        let engine = engine.map_err(|error| Failure {
+            reason: "EngineUnusable".into(),
+            message: error.to_string(),
+        })?;
         let target = &call.standing.target;
         let answer = match call.operation {
             Operation::Ban(left) => engine.ban(target, left.map(Remaining::new)).await.map(Some),
@@ -331,6 +202,35 @@ impl BlockReconciler {
             reason: error.reason().into(),
             message: error.to_string(),
         })
+    }
+}
+
+/// The merge patch from the status of `block` to `status`, bound to the version of `block`.
+fn status_patch(block: &IPBlock, status: &IPBlockStatus) -> Value {
+    let from = block.status.clone().unwrap_or_default();
+    json!({
+        "metadata": {
+            "uid": block.metadata.uid,
+            "resourceVersion": block.metadata.resource_version,
+        },
+        "status": difference(&json!(from), &json!(status)),
+    })
+}
+
+fn outcome(answer: Result<IPBlock, ClientError>) -> Result<Outcome, ClientError> {
+    match answer {
+        Ok(block) => Ok(Outcome::Object(block.into())),
+        Err(error) => failed(error),
+    }
+}
+
+fn failed(error: ClientError) -> Result<Outcome, ClientError> {
+    if error.is_conflict() {
+        Ok(Outcome::Conflict)
+    } else if error.is_not_found() {
+        Ok(Outcome::Gone)
+    } else {
+        Err(error)
     }
 }
 
@@ -352,10 +252,15 @@ mod tests {
             ban_count: Some(1),
             ..IPBlockStatus::default()
         };
+        let mut block = IPBlock {
+            status: Some(from),
+            ..IPBlock::default()
+        };
         assert_eq!(
-            difference(&json!(from), &json!(to)),
+            status_patch(&block, &to)["status"],
             json!({"phase": "expired", "expiresAt": null})
         );
-        assert_eq!(difference(&json!(to), &json!(to)), json!({}));
+        block.status = Some(to.clone());
+        assert_eq!(status_patch(&block, &to)["status"], json!({}));
     }
 }

@@ -5,11 +5,11 @@ use reeve_controller::source::{Sender, Wanted};
 use reeve_controller::{Context, Request, reconcile};
 use reeve_workqueue::LOW_PRIORITY;
 
-use super::block::{DUE_FIRST, request_of};
+use super::block::request_of;
 use super::pages::Pages;
 use crate::api::{IPBlock, Phase};
 use crate::config::Config;
-use crate::decide;
+use crate::decide::{self, run::DUE_FIRST};
 use crate::policy::{Policy, Protected};
 use crate::target::Target;
 

@@ -11,8 +11,8 @@ use reeve_controller::Request;
 use reeve_controller::source::{Sender, Wanted};
 use tokio_util::sync::CancellationToken;
 
-use super::block::DUE_FIRST;
 use crate::decide::Coverage;
+use crate::decide::run::DUE_FIRST;
 use crate::time::Time;
 
 /// A wall clock that is set is noticed after this long at the latest.

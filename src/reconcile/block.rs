@@ -11,16 +11,15 @@ use reeve_controller::{Context, Outcome, Reconciler, Request, reconcile};
 use reeve_workqueue::LOW_PRIORITY;
 use tokio::time::Instant;
 
-use super::act::{Act, Done};
+use super::act::Act;
 use super::engines::Engines;
 use super::live::{Live, State};
 use super::pages::Pages;
 use super::record::{Record, is_forbidden};
-use crate::api::{INTENT, IPBlock, Place};
+use crate::api::{INTENT, IPBlock};
 use crate::config::Config;
 use crate::decide::{
-    Announcement, Assert, Coverage, Effect, Operation, Settled, World, decide, lift_orphan,
-    recorded_claim, targets,
+    Announcement, Coverage, Effect, Report, Run, Wake, World, decide, recorded_claim, targets,
 };
 use crate::lock::{Guard, KeyedLocks};
 use crate::metrics::Metrics;
@@ -39,12 +38,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// First and longest wait of a block whose run failed. The longest bounds how late a gateway's return is noticed.
 pub(crate) const FIRST_RETRY: Duration = Duration::from_millis(200);
 pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(15);
-
-/// Before what changes now: a flood of new blocks delays bans, not lifts.
-pub(super) const DUE_FIRST: i32 = 10;
-
-/// How long an object stays that the operator may not delete, before it is tried again.
-const COLLECT_AGAIN: Duration = Duration::from_secs(3600);
 
 /// One line about blocks that the operator may not delete within this time.
 const COLLECT_REFUSALS: Duration = Duration::from_secs(600);
@@ -161,9 +154,7 @@ impl BlockReconciler {
                     due += 1;
                 }
                 if let Some((standing, until)) = claim {
-                    coverage.set(&key, standing, until);
-                    // Its status says so; the first assertion shows whether it is true.
-                    coverage.enforced(&key);
+                    coverage.recall(&key, standing, until);
                 }
             }
         }
@@ -179,29 +170,6 @@ impl BlockReconciler {
             guards.push(self.parts.locks.lock(target).await);
         }
         guards
-    }
-
-    /// When the ban of a block is due to be asserted at `place`, the configured gateway.
-    fn assert(&self, key: &str, place: Option<&Place>, resync: Duration) -> Assert {
-        let coverage = self.parts.coverage.lock();
-        let claim = coverage.claim(key);
-        // What was asserted at an earlier gateway is not asserted here, though the intent may name this one already.
-        let asserted = claim
-            .filter(|claim| place.is_none_or(|place| claim.standing.place == *place))
-            .and_then(|claim| claim.asserted);
-        drop(coverage);
-        let Some(asserted) = asserted else {
-            return Assert::Due;
-        };
-        // A tenth early or late by key, or a burst of bans would be asserted as one burst for ever.
-        let spread = f64::from(fingerprint(key) % 200) / 1000.0 + 0.9;
-        let due = asserted + resync.mul_f64(spread);
-        let left = due.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            Assert::Due
-        } else {
-            Assert::In(left)
-        }
     }
 
     /// A block that is gone while this process still has a claim for it: its finalizer was removed by somebody
@@ -229,28 +197,21 @@ impl BlockReconciler {
             return Ok(Outcome::done());
         }
         let _guard = self.parts.locks.lock(standing.target).await;
-        let neighbours = self
-            .parts
-            .coverage
-            .lock()
-            .neighbours(&standing.target, &key);
-        let call = lift_orphan(&standing, &neighbours, self.parts.time.now());
-        ctx.check_fence("engine call")?;
-        if let Err(failure) = self.call(&call, config).await {
-            tracing::warn!(target = %standing.target, reason = failure.reason, message = failure.message,
-                "the block is gone, and its ban could not be lifted; trying again");
-            return Ok(Outcome::retry());
+        let neighbours = {
+            let coverage = self.parts.coverage.lock();
+            coverage.neighbours(&[standing.target], &key)
+        };
+        let run = Run::orphan(&standing, &neighbours, self.parts.time.now());
+        let act = Act::new(self, ctx, request, &key, config);
+        let wake = act.perform(run).await?;
+        if wake == Wake::OnChange {
+            tracing::info!(target = %standing.target, "the block is gone without having been let go; its ban is lifted");
         }
-        tracing::info!(target = %standing.target, "the block is gone without having been let go; its ban is lifted");
-        self.parts.coverage.lock().remove(&key);
-        if call.operation == Operation::Unban {
-            self.doubt(&standing.target, &key);
-        }
-        Ok(Outcome::done())
+        Ok(conclude(wake, ctx.attempt()))
     }
 
     /// After a lift: blocks that overlap are asserted again, whatever the engine makes of overlaps.
-    pub(super) fn doubt(&self, target: &Target, key: &str) {
+    pub(super) fn recheck(&self, target: &Target, key: &str) {
         let doubtful = self.parts.coverage.lock().doubt(target, key);
         for key in doubtful {
             let Some((namespace, name)) = key.split_once('/') else {
@@ -290,18 +251,6 @@ impl BlockReconciler {
         let resync = config
             .as_ref()
             .map_or(RESYNC, |config| config.resync_interval);
-        let neighbours = {
-            let coverage = self.parts.coverage.lock();
-            let mut all = Vec::new();
-            for target in targets(&block) {
-                for neighbour in coverage.neighbours(&target, &key) {
-                    if !all.contains(&neighbour) {
-                        all.push(neighbour);
-                    }
-                }
-            }
-            all
-        };
         // Without a configuration nothing is banned anew, and what stands is not lifted by rules nobody wrote.
         let fallback = Policy {
             min_prefix_v4: policy::FLOOR_V4,
@@ -313,6 +262,11 @@ impl BlockReconciler {
             (None, Some(why)) => Err(&**why),
             (None, None) => Err("no configuration"),
         };
+        let (neighbours, assert) = {
+            let coverage = self.parts.coverage.lock();
+            let assert = coverage.assert(&key, place.ok(), resync, Instant::now());
+            (coverage.neighbours(&targets(&block), &key), assert)
+        };
         let world = World {
             policy: config.as_ref().map_or(&fallback, |config| &config.policy),
             place,
@@ -320,64 +274,19 @@ impl BlockReconciler {
             retention: config.as_ref().and_then(|config| config.retention),
             unblock_grace: config.as_ref().map_or(GRACE, |config| config.unblock_grace),
             neighbours: &neighbours,
-            assert: self.assert(&key, place.ok(), resync),
+            assert,
             resync,
         };
-        let now = self.parts.time.now();
-        let plan = decide(&block, &world, now);
-        let act = Act {
-            reconciler: self,
-            ctx,
-            request,
-            key: &key,
-            block: &block,
-            plan: &plan,
-            config: config.as_deref(),
-        };
-        let done = act.run().await?;
-        Ok(Self::conclude(ctx, &done))
+        let run = decide(&block, &world, self.parts.time.now());
+        let act = Act::new(self, ctx, request, &key, config.as_deref());
+        Ok(conclude(act.perform(run).await?, ctx.attempt()))
     }
 
-    /// Tells the queue when to look again. Only lifts come back before new blocks; a block that is active is looked
-    /// at in front when its end is there, by its alarm.
-    fn conclude(ctx: &Context, done: &Done) -> Outcome {
-        match done {
-            Done::Settled(settled) => match settled.wake {
-                // Zero would be "done" to the queue.
-                Some(wake) => Outcome::requeue_after(wake.max(Duration::from_millis(1)))
-                    .with_priority(LOW_PRIORITY),
-                None => Outcome::done(),
-            },
-            Done::Failed(settled) => {
-                let priority = match settled.effect {
-                    Effect::LiftFailed => DUE_FIRST,
-                    Effect::KeepFailed => LOW_PRIORITY,
-                    _ => 0,
-                };
-                let outcome = match due_first(settled, ctx.attempt()) {
-                    Some(wake) => Outcome::requeue_after(wake),
-                    None => Outcome::retry(),
-                };
-                outcome.with_priority(priority)
-            }
-            Done::Refused => Outcome::requeue_after(COLLECT_AGAIN).with_priority(LOW_PRIORITY),
-            Done::Again => Outcome::retry(),
-            Done::Gone => Outcome::done(),
-        }
-    }
-
-    /// Counts and says what `settled` did.
-    pub(super) fn announce(&self, ctx: &Context, block: &IPBlock, settled: &Settled) {
-        self.count(block, settled.effect, &settled.announcements);
-        for said in &settled.announcements {
-            self.say(ctx, block, said);
-        }
-    }
-
-    fn count(&self, block: &IPBlock, effect: Effect, announcements: &[Announcement]) {
+    /// Counts, logs and announces what a run did.
+    pub(super) fn report(&self, ctx: &Context, block: &IPBlock, report: &Report) {
         let metrics = &self.parts.metrics;
         let source = block.spec.source.as_deref();
-        match effect {
+        match report.effect {
             Effect::Banned => metrics.banned(source, true),
             Effect::BanFailed => metrics.banned(source, false),
             Effect::Lifted(cause, late) => metrics.lifted(cause, late),
@@ -388,12 +297,15 @@ impl BlockReconciler {
             | Effect::LiftFailed
             | Effect::KeepFailed => {}
         }
-        if announcements.iter().any(|said| said.reason == "Released") {
-            metrics.released();
+        for said in &report.announcements {
+            if said.reason == "Released" {
+                metrics.released();
+            }
+            self.announce(ctx, block, said);
         }
     }
 
-    fn say(&self, ctx: &Context, block: &IPBlock, said: &Announcement) {
+    fn announce(&self, ctx: &Context, block: &IPBlock, said: &Announcement) {
         if said.warning {
             tracing::warn!(reason = said.reason, "{}", said.note);
         } else {
@@ -427,21 +339,35 @@ pub(crate) fn request_of(block: &IPBlock) -> Request {
     )
 }
 
-/// When an assertion failed and its ban is due before the queue would try again: until then. A due ban must not
-/// be lifted late because of a call that no longer matters.
-fn due_first(settled: &Settled, attempt: u32) -> Option<Duration> {
-    let wake = settled.wake.filter(|wake| !wake.is_zero())?;
-    let retry = FIRST_RETRY
-        .saturating_mul(2_u32.saturating_pow(attempt))
-        .min(LONGEST_RETRY);
-    (settled.effect == Effect::KeepFailed && wake < retry).then_some(wake)
+/// What the queue does after a run that was tried `attempt` times before. An active block is requested in front of new
+/// ones by its alarm when its ban ends, so its own wake is behind them.
+fn conclude(wake: Wake, attempt: u32) -> Outcome {
+    let (outcome, priority) = match wake {
+        Wake::OnChange => return Outcome::done(),
+        // Zero would be "done" to the queue.
+        Wake::After(wake) => (
+            Outcome::requeue_after(wake.max(Duration::from_millis(1))),
+            Some(LOW_PRIORITY),
+        ),
+        Wake::Retry {
+            priority,
+            at_latest,
+        } => {
+            let sooner = at_latest.filter(|wake| *wake < back_off(attempt));
+            let outcome = sooner.map_or_else(Outcome::retry, Outcome::requeue_after);
+            (outcome, priority)
+        }
+    };
+    match priority {
+        Some(priority) => outcome.with_priority(priority),
+        None => outcome,
+    }
 }
 
-/// A number that is the same for a key in every process.
-fn fingerprint(key: &str) -> u32 {
-    key.bytes().fold(2_166_136_261, |hash: u32, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(16_777_619)
-    })
+fn back_off(attempt: u32) -> Duration {
+    FIRST_RETRY
+        .saturating_mul(2_u32.saturating_pow(attempt))
+        .min(LONGEST_RETRY)
 }
 
 #[cfg(test)]
@@ -449,16 +375,6 @@ mod tests {
     use futures::StreamExt;
 
     use super::*;
-    use crate::decide::Cause;
-
-    fn failed(effect: Effect, wake: Duration) -> Settled {
-        Settled {
-            status: None,
-            announcements: Vec::new(),
-            wake: Some(wake),
-            effect,
-        }
-    }
 
     #[derive(Debug)]
     struct Silent;
@@ -496,33 +412,31 @@ mod tests {
         let lifted = "192.0.2.7".parse().unwrap();
         let other = Request::namespaced("ns", "other");
         again.try_send(other.clone()).unwrap();
-        reconciler.doubt(&lifted, "ns/lifted");
+        reconciler.recheck(&lifted, "ns/lifted");
         let mut next = async || requests.next().await.unwrap().request;
         assert_eq!(next().await, other);
         for _ in 0..2 {
-            reconciler.doubt(&lifted, "ns/lifted");
+            reconciler.recheck(&lifted, "ns/lifted");
         }
         assert_eq!(next().await, Request::namespaced("ns", "range"));
         again.try_send(other).expect("it was named once");
     }
 
     #[test]
-    fn a_ban_that_is_due_before_the_next_try_to_assert_it_is_looked_at_when_it_is_due() {
+    fn a_ban_that_is_due_before_the_next_try_to_assert_it_is_requested_when_it_is_due() {
+        let shown = |at_latest, attempt| {
+            let wake = Wake::Retry {
+                priority: None,
+                at_latest,
+            };
+            format!("{:?}", conclude(wake, attempt))
+        };
         let soon = Duration::from_secs(3);
-        let keep = failed(Effect::KeepFailed, soon);
-        assert_eq!(due_first(&keep, 0), None, "the try comes first");
-        assert_eq!(due_first(&keep, 10), Some(soon));
-        assert_eq!(
-            due_first(&failed(Effect::KeepFailed, LONGEST_RETRY), u32::MAX),
-            None
-        );
-        for other in [Effect::LiftFailed, Effect::Lifted(Cause::Expired, None)] {
-            assert_eq!(due_first(&failed(other, soon), 10), None);
-        }
-        assert_eq!(
-            due_first(&failed(Effect::KeepFailed, Duration::ZERO), 10),
-            None,
-            "due already: backs off"
-        );
+        let retry = format!("{:?}", Outcome::retry());
+        let due = format!("{:?}", Outcome::requeue_after(soon));
+        assert_eq!(shown(Some(soon), 0), retry, "the try comes first");
+        assert_eq!(shown(Some(soon), 10), due);
+        assert_eq!(shown(Some(LONGEST_RETRY), u32::MAX), retry);
+        assert_eq!(shown(None, 10), retry);
     }
 }

@@ -3,8 +3,8 @@
 use reeve_controller::handler::{ForObject, Handler, for_object};
 use reeve_controller::{Event, Request};
 
-use super::block::DUE_FIRST;
 use crate::api::IPBlock;
+use crate::decide::run::DUE_FIRST;
 
 /// Requests each block that changes, one whose ban has to be lifted before all others: in a flood of new blocks a lift
 /// by hand does not wait for their bans.

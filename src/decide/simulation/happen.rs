@@ -5,7 +5,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::shell::addresses;
 use super::*;
-use crate::api::IPBlockSpec;
 use crate::trigger::repeat::{self, Answer, Repeat, Rules};
 
 impl Simulation {
@@ -156,22 +155,23 @@ impl Simulation {
         object.metadata.generation = Some(1);
         object.metadata.uid = Some(key.into());
         object.metadata.creation_timestamp = Some(Time(self.now));
+        let spec = object.spec.clone();
+        self.stamp(&mut object, &spec);
         self.objects.insert(key.into(), object);
         self.queue.insert(key.into());
         self.expected.forget(key);
         self.expected.asked(key, self.now);
     }
 
-    fn edit(&mut self, key: &str, change: impl FnOnce(&mut IPBlock)) {
+    pub(super) fn edit(&mut self, key: &str, change: impl FnOnce(&mut IPBlock)) {
         if let Some(object) = self.objects.get_mut(key)
             && !object.is_deleting()
         {
             let spec = object.spec.clone();
             change(object);
-            if object.spec != spec {
-                object.metadata.generation =
-                    object.metadata.generation.map(|generation| generation + 1);
-            }
+            let mut object = object.clone();
+            self.stamp(&mut object, &spec);
+            self.objects.insert(key.into(), object);
             self.queue.insert(key.into());
         }
     }

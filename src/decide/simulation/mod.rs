@@ -5,8 +5,8 @@
 //! Faults are injected at every step: a call may fail before or after it took effect, and the operator may
 //! be killed before or after every write. A gateway may die for good.
 //!
-//! [`shell`] runs the plans, [`happen`] does what users, alerts and administrators do, [`expect`] knows what has to
-//! come of it.
+//! [`shell`] performs the steps of runs, [`happen`] does what users, alerts and administrators do, [`expect`] has what
+//! must come of it. Another client may write an object between two steps, and a gateway may be slow.
 
 mod expect;
 mod happen;
@@ -18,7 +18,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::api::{
-    INTENT, IPBlock, IPBlockStatus, Intent, Phase, Place, TRIGGER_ANNOTATION, condition,
+    INTENT, IPBlock, IPBlockSpec, IPBlockStatus, Intent, Phase, Place, TRIGGER_ANNOTATION,
+    condition,
 };
 use crate::target::Target;
 use expect::Expected;
@@ -108,6 +109,10 @@ enum Fault {
     FailsAfter,
     KilledBefore,
     KilledAfter,
+    /// Another client writes the object before the operator does.
+    Overtaken,
+    /// The gateway does not answer for a second.
+    Slow,
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -148,6 +153,8 @@ fn faults() -> impl Strategy<Value = Vec<Fault>> {
             1 => Just(Fault::FailsAfter),
             1 => Just(Fault::KilledBefore),
             1 => Just(Fault::KilledAfter),
+            1 => Just(Fault::Overtaken),
+            1 => Just(Fault::Slow),
         ],
         0..60,
     )

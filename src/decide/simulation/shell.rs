@@ -1,4 +1,4 @@
-//! The API server, the gateways, and the shell that runs plans between them.
+//! The API server and the gateways in memory, and the performer of runs between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,6 +14,14 @@ use crate::policy::Policy;
 /// The operator was killed.
 pub(super) struct Killed;
 
+/// A step that ends the run.
+enum Broken {
+    /// With the process.
+    Killed,
+    /// The process goes on, and does not know whether the write took effect.
+    Failed,
+}
+
 pub(super) struct Simulation {
     start: Timestamp,
     base: Instant,
@@ -28,6 +36,12 @@ pub(super) struct Simulation {
     wakes: BTreeMap<String, Timestamp>,
     pub(super) faults: std::vec::IntoIter<Fault>,
     budget: usize,
+    /// The version that was written last.
+    version: u64,
+    /// A call that the present run depends on went to a gateway that is dead.
+    dead_call: bool,
+    /// The calls of the present run ban.
+    banning: bool,
     pub(super) expected: Expected,
 }
 
@@ -79,6 +93,9 @@ impl Simulation {
             queue: BTreeSet::new(),
             wakes: BTreeMap::new(),
             budget: 12,
+            version: 0,
+            dead_call: false,
+            banning: false,
             faults: faults.into_iter(),
             expected: Expected::default(),
         }
@@ -103,65 +120,106 @@ impl Simulation {
         self.queue = self.objects.keys().cloned().collect();
         for (key, block) in &self.objects {
             if let Some((standing, until)) = recorded_claim(block, self.place.as_ref()) {
-                self.coverage.set(key, standing, until);
+                self.coverage.recall(key, standing, until);
             }
         }
     }
 
-    /// Writes to an object as the server does.
-    fn write(&mut self, key: &str, change: impl FnOnce(&mut IPBlock)) -> Result<bool, Killed> {
+    /// Whether a call has no answer for a second.
+    fn slow(&mut self) -> bool {
+        let slow = self.budget > 0 && self.faults.as_slice().first() == Some(&Fault::Slow);
+        if slow {
+            self.fault();
+        }
+        slow
+    }
+
+    /// Writes to the version `base` of an object as the server does.
+    fn write(
+        &mut self,
+        base: &IPBlock,
+        change: impl FnOnce(&mut IPBlock),
+    ) -> Result<Outcome, Broken> {
+        let key = base.key();
         let fault = self.fault();
         match fault {
-            Fault::KilledBefore => return Err(Killed),
-            Fault::FailsBefore => return Ok(false),
+            Fault::KilledBefore => return Err(Broken::Killed),
+            Fault::FailsBefore => return Err(Broken::Failed),
+            Fault::Overtaken => self.overtake(&key),
             _ => {}
         }
-        if let Some(mut block) = self.objects.get(key).cloned() {
-            let before = block.status.clone().unwrap_or_default();
-            let spec = block.spec.clone();
-            change(&mut block);
-            if block.spec != spec {
-                block.metadata.generation =
-                    block.metadata.generation.map(|generation| generation + 1);
-            }
-            let held = block
-                .metadata
-                .finalizers
-                .as_ref()
-                .is_some_and(|all| !all.is_empty());
-            let after = block.status.clone().unwrap_or_default();
-            self.expected.status(key, &before, &after, self.now);
-            if block.is_deleting() && !held {
-                self.objects.remove(key);
-            } else {
-                self.objects.insert(key.to_owned(), block);
-            }
-            self.queue.insert(key.to_owned());
+        let Some(mut block) = self.objects.get(&key).cloned() else {
+            return Ok(Outcome::Gone);
+        };
+        if block.metadata.resource_version != base.metadata.resource_version {
+            return Ok(Outcome::Conflict);
         }
+        let before = block.status.clone().unwrap_or_default();
+        let spec = block.spec.clone();
+        change(&mut block);
+        self.stamp(&mut block, &spec);
+        let held = block
+            .metadata
+            .finalizers
+            .as_ref()
+            .is_some_and(|all| !all.is_empty());
+        let after = block.status.clone().unwrap_or_default();
+        self.expected.status(&key, &before, &after, self.now);
+        if block.is_deleting() && !held {
+            self.objects.remove(&key);
+        } else {
+            self.objects.insert(key.clone(), block.clone());
+        }
+        self.queue.insert(key);
         match fault {
-            Fault::KilledAfter => Err(Killed),
-            Fault::FailsAfter => Ok(false),
-            _ => Ok(true),
+            Fault::KilledAfter => Err(Broken::Killed),
+            Fault::FailsAfter => Err(Broken::Failed),
+            _ => Ok(Outcome::Object(block.into())),
         }
     }
 
-    fn patch(&mut self, key: &str, patch: &Patch) -> Result<bool, Killed> {
-        let patch = patch.clone();
-        self.write(key, |block| {
+    /// A new version, and a new generation if the spec changed.
+    pub(super) fn stamp(&mut self, block: &mut IPBlock, spec: &IPBlockSpec) {
+        self.version += 1;
+        block.metadata.resource_version = Some(self.version.to_string());
+        if block.spec != *spec {
+            block.metadata.generation = block.metadata.generation.map(|number| number + 1);
+        }
+    }
+
+    /// Another client writes the object first.
+    fn overtake(&mut self, key: &str) {
+        self.edit(key, |block| {
+            block.spec.by = Some(match block.spec.by.as_deref() {
+                Some("one") => "another".into(),
+                _ => "one".into(),
+            });
+        });
+    }
+
+    fn patch(&mut self, base: &IPBlock, patch: &Patch) -> Result<Outcome, Broken> {
+        self.write(base, |block| {
             let mut value = serde_json::to_value(&*block).unwrap();
-            merge(&mut value, &patch.to_merge_patch(block));
+            merge(&mut value, &patch.to_merge_patch(base));
             *block = serde_json::from_value(value).unwrap();
         })
     }
 
-    fn call(&mut self, key: &str, call: &Call) -> Result<bool, Killed> {
+    fn call(&mut self, key: &str, call: &Call) -> Result<Outcome, Broken> {
+        let failed = || {
+            Ok(Outcome::Failed(Failure {
+                reason: "Fault".into(),
+                message: "fault".into(),
+            }))
+        };
         if self.dead.contains(&call.standing.place) {
-            return Ok(false);
+            self.dead_call |= call.required || !self.objects.contains_key(key);
+            return failed();
         }
         let fault = self.fault();
         match fault {
-            Fault::KilledBefore => return Err(Killed),
-            Fault::FailsBefore => return Ok(false),
+            Fault::KilledBefore => return Err(Broken::Killed),
+            Fault::FailsBefore => return failed(),
             _ => {}
         }
         let addresses = addresses(&call.standing.target);
@@ -171,151 +229,139 @@ impl Simulation {
             .or_default();
         match call.operation {
             Operation::Ban(_) => enforced.extend(addresses),
-            Operation::Unban => {
-                enforced.retain(|address| !addresses.contains(address));
-                for doubtful in self.coverage.doubt(&call.standing.target, key) {
-                    self.queue.insert(doubtful.to_string());
-                }
-            }
+            Operation::Unban => enforced.retain(|address| !addresses.contains(address)),
         }
         match fault {
-            Fault::KilledAfter => Err(Killed),
-            Fault::FailsAfter => Ok(false),
-            _ => Ok(true),
+            Fault::KilledAfter => Err(Broken::Killed),
+            Fault::FailsAfter => failed(),
+            _ => Ok(Outcome::Done),
         }
+    }
+
+    /// The decision about a block, or the lift of what it left behind.
+    fn decide(&self, key: &str) -> Option<Run> {
+        let Some(block) = self.objects.get(key).cloned() else {
+            let claim = self.coverage.claim(key)?;
+            let targets = [claim.standing.target];
+            let neighbours = self.coverage.neighbours(&targets, key);
+            return Some(Run::orphan(&claim.standing, &neighbours, self.now));
+        };
+        let place = self.place.as_ref();
+        let world = World {
+            policy: &self.policy,
+            place: place.ok_or("no engine is configured"),
+            max_duration: None,
+            retention: Some(RETENTION),
+            unblock_grace: GRACE,
+            neighbours: &self.coverage.neighbours(&targets(&block), key),
+            assert: self.coverage.assert(key, place, RESYNC, self.instant()),
+            resync: RESYNC,
+        };
+        Some(decide(&block.into(), &world, self.now))
     }
 
     pub(super) fn reconcile(&mut self, key: &str) -> Result<(), Killed> {
         self.wakes.remove(key);
-        let Some(block) = self.objects.get(key).cloned() else {
-            if let Some(claim) = self.coverage.claim(key).cloned() {
-                let neighbours = self.coverage.neighbours(&claim.standing.target, key);
-                let call = lift_orphan(&claim.standing, &neighbours, self.now);
-                if self.call(key, &call)? {
-                    self.coverage.remove(key);
-                } else {
-                    self.retry(key, &call);
-                }
-            }
+        self.dead_call = false;
+        let Some(mut run) = self.decide(key) else {
             return Ok(());
         };
-        let mut neighbours = Vec::new();
-        for target in targets(&block) {
-            for neighbour in self.coverage.neighbours(&target, key) {
-                if !neighbours.contains(&neighbour) {
-                    neighbours.push(neighbour);
+        loop {
+            let outcome = match run.step().clone() {
+                Step::End(wake) => {
+                    self.wake(key, &run, wake);
+                    return Ok(());
                 }
-            }
-        }
-        let here = |claim: &&Claim| {
-            let place = self.place.as_ref();
-            place.is_none_or(|place| claim.standing.place == *place)
-        };
-        let claim = self.coverage.claim(key).filter(here);
-        let assert = match claim.and_then(|claim| claim.asserted) {
-            Some(asserted) if self.instant() < asserted + RESYNC => {
-                Assert::In(asserted + RESYNC - self.instant())
-            }
-            _ => Assert::Due,
-        };
-        let policy = self.policy.clone();
-        let place = self.place.clone();
-        let world = World {
-            policy: &policy,
-            place: place.as_ref().ok_or("no engine is configured"),
-            max_duration: None,
-            retention: Some(RETENTION),
-            unblock_grace: GRACE,
-            neighbours: &neighbours,
-            assert,
-            resync: RESYNC,
-        };
-        let plan = decide(&block, &world, self.now);
-        if plan.collects() {
-            return self.collect(key, &block);
-        }
-        if let Some(before) = plan.before()
-            && !self.patch(key, before)?
-        {
-            self.queue.insert(key.to_owned());
-            return Ok(());
-        }
-        if let Some((standing, until)) = plan.claim() {
-            self.coverage.set(key, standing, until);
-        } else if !plan.calls().is_empty() {
-            self.coverage.lifting(key);
-        }
-        let mut failed = None;
-        let mut left_behind = Vec::new();
-        for call in plan.calls() {
-            if self.call(key, call)? {
-                continue;
-            }
-            if !call.required {
-                left_behind.push(call.standing.clone());
-                continue;
-            }
-            failed.get_or_insert(call);
-            if !plan.lifts() {
-                break;
-            }
-        }
-        if let Some(call) = failed {
-            let failure = Failure {
-                reason: "Fault".into(),
-                message: "fault".into(),
+                step => match self.perform(key, &step, run.block()) {
+                    Err(Broken::Killed) => return Err(Killed),
+                    outcome => outcome,
+                },
             };
-            let generation = self
-                .objects
-                .get(key)
-                .and_then(|block| block.metadata.generation);
-            let settled = plan.fail(call, &failure, generation, self.now);
-            if let Some(status) = settled.status {
-                self.write(key, |block| block.status = Some(status))?;
+            if run.advance(outcome, self.now).is_err() {
+                self.queue.insert(key.to_owned());
+                return Ok(());
             }
-            self.retry(key, call);
-            return Ok(());
         }
-        let generation = self
-            .objects
-            .get(key)
-            .and_then(|block| block.metadata.generation);
-        let settled = plan.settle(self.now, generation, &left_behind);
-        let active = settled
-            .status
-            .as_ref()
-            .or(block.status.as_ref())
-            .is_some_and(|status| status.is(&Phase::Active));
+    }
+
+    fn perform(&mut self, key: &str, step: &Step, block: &IPBlock) -> Result<Outcome, Broken> {
+        match step {
+            Step::Delete => {
+                self.expected.collected(key, block, self.now);
+                let now = self.now;
+                self.write(block, |block| {
+                    block.metadata.deletion_timestamp = Some(Time(now));
+                })
+            }
+            Step::RecordIntent(patch) | Step::Finish(patch) => self.patch(block, patch),
+            Step::WriteStatus(status) | Step::ShowProgress(status) => self.write(block, |block| {
+                block.status = Some(IPBlockStatus::clone(status));
+            }),
+            Step::Read => Ok(match self.objects.get(key) {
+                Some(live) => Outcome::Object(live.clone().into()),
+                None => Outcome::Gone,
+            }),
+            Step::Call(call) => {
+                self.is_recorded(key, call);
+                if self.slow() {
+                    return Ok(Outcome::Slow);
+                }
+                self.call(key, call)
+            }
+            Step::Await(call) => self.call(key, call),
+            Step::Claim(change) => {
+                self.banning = matches!(change, ClaimChange::Begin { .. });
+                let at = self.instant();
+                self.coverage.apply(key, change, at);
+                Ok(Outcome::Done)
+            }
+            Step::Recheck(target) => {
+                let doubtful = self.coverage.doubt(target, key);
+                self.queue.extend(doubtful.iter().map(ToString::to_string));
+                Ok(Outcome::Done)
+            }
+            Step::CheckFence | Step::Report(_) | Step::End(_) => Ok(Outcome::Done),
+        }
+    }
+
+    /// What is about to be banned is recorded in an object that the finalizer holds.
+    fn is_recorded(&self, key: &str, call: &Call) {
+        let Some(block) = self.objects.get(key).filter(|_| self.banning) else {
+            return;
+        };
+        let intent: Intent = block.annotation(INTENT).unwrap().parse().unwrap();
+        let mut standings = std::iter::once(&intent.standing).chain(&intent.also);
         assert!(
-            !active || block.is_deleting() || settled.wake.is_some(),
-            "an active block without a next wake: {plan:?}"
+            block.is_held() && standings.any(|standing| *standing == call.standing),
+            "{key}: {call:?} is not recorded: {block:?}"
         );
-        let lifted = plan.claim().is_none() && !plan.calls().is_empty();
-        if !active || lifted || (block.is_deleting() && !plan.is_rest()) {
-            self.coverage.remove(key);
-        } else if plan.claim().is_some() {
-            let at = self.instant();
-            self.coverage.asserted(key, at);
+    }
+
+    fn wake(&mut self, key: &str, run: &Run, wake: Wake) {
+        let after = match wake {
+            Wake::OnChange => None,
+            Wake::After(wake) => Some(wake),
+            // At once, unless the gateway is dead.
+            Wake::Retry { at_latest, .. } if self.dead_call => {
+                Some(at_latest.map_or(RETRY, |wake| wake.min(RETRY)))
+            }
+            Wake::Retry { .. } => {
+                self.queue.insert(key.to_owned());
+                None
+            }
+        };
+        if let Some(after) = after {
+            let at = self.now + SignedDuration::try_from(after).unwrap();
+            self.wakes.insert(key.to_owned(), at);
         }
-        if let Some(status) = settled.status
-            && !self.write(key, |block| block.status = Some(status))?
-        {
-            self.queue.insert(key.to_owned());
-            return Ok(());
-        }
-        if let Some(after) = plan.after(&left_behind)
-            && !self.patch(key, &after)?
-        {
-            self.queue.insert(key.to_owned());
-            return Ok(());
-        }
-        if let Some(wake) = settled.wake {
-            self.wakes.insert(
-                key.to_owned(),
-                self.now + SignedDuration::try_from(wake).unwrap(),
-            );
-        }
-        Ok(())
+        let active = self.objects.get(key).is_some_and(|block| {
+            let status = block.status.as_ref();
+            !block.is_deleting() && status.is_some_and(|status| status.is(&Phase::Active))
+        });
+        assert!(
+            !active || wake != Wake::OnChange,
+            "an active block without a next wake: {run:?}"
+        );
     }
 
     /// Runs everything that is queued or due now.
@@ -348,28 +394,6 @@ impl Simulation {
         }
         self.now = until;
         self.settle();
-    }
-
-    /// Another try, at once unless the gateway is dead.
-    fn retry(&mut self, key: &str, call: &Call) {
-        if self.dead.contains(&call.standing.place) {
-            self.wakes.insert(key.to_owned(), self.now + RETRY);
-        } else {
-            self.queue.insert(key.to_owned());
-        }
-    }
-
-    /// Deletes an object that was kept for long enough.
-    fn collect(&mut self, key: &str, block: &IPBlock) -> Result<(), Killed> {
-        self.expected.collected(key, block, self.now);
-        let now = self.now;
-        let done = self.write(key, |block| {
-            block.metadata.deletion_timestamp = Some(Time(now));
-        })?;
-        if !done {
-            self.queue.insert(key.to_owned());
-        }
-        Ok(())
     }
 
     /// From now on nothing fails that is not dead, and a gateway is configured that is alive.

@@ -14,7 +14,7 @@ fn a_new_block_writes_its_intent_then_bans_then_says_so() {
         (standing("192.0.2.7", here()), 1)
     );
     assert_eq!(operations(&plan), [ban("192.0.2.7", Some(600))]);
-    let settled = plan.settle(now() + SignedDuration::from_millis(1_234), Some(1), &[]);
+    let settled = plan.settle(now() + SignedDuration::from_millis(1_234), &[]);
     let status = settled.status.clone().unwrap();
     assert_eq!(status.phase, Some(Phase::Active));
     assert_eq!(status.result, Some(ResultCode::Success));
@@ -73,7 +73,7 @@ fn editing_reason_or_tags_never_bans_again() {
     case.block.metadata.generation = Some(2);
     let plan = case.decide();
     assert!(plan.calls().is_empty());
-    let status = plan.settle(now(), Some(2), &[]).status.unwrap();
+    let status = plan.settle(now(), &[]).status.unwrap();
     assert_eq!(status.observed_generation, Some(2));
     assert_eq!(status.blocked_at, case.status().blocked_at);
 }
@@ -83,7 +83,7 @@ fn a_start_far_ahead_of_the_clock_is_not_believed() {
     let mut case = Case::active("192.0.2.7", "10m", 0);
     case.assert = Assert::In(RESYNC);
     let plan = case.at(now() - seconds(7_200));
-    let settled = plan.settle(now() - seconds(7_200), Some(1), &[]);
+    let settled = plan.settle(now() - seconds(7_200), &[]);
     assert_eq!(
         settled.status.unwrap().expires_at.as_deref(),
         Some("2026-01-01T10:10:00Z")
@@ -114,7 +114,7 @@ fn a_failed_ban_is_pending_and_told_once_a_reason() {
         reason: "GatewayRefused".into(),
         message: "connection refused".into(),
     };
-    let settled = plan.fail(&plan.calls()[0], &refused, Some(1), now());
+    let settled = plan.fail(&plan.calls()[0], &refused, now());
     let status = settled.status.clone().unwrap();
     assert_eq!(
         (status.phase.clone(), status.result.clone()),
@@ -131,7 +131,7 @@ fn a_failed_ban_is_pending_and_told_once_a_reason() {
     assert_eq!(reasons(&settled), ["BanFailed"]);
     case.block.status = Some(status);
     let plan = case.decide();
-    let same = plan.fail(&plan.calls()[0], &refused, Some(1), now());
+    let same = plan.fail(&plan.calls()[0], &refused, now());
     assert!(
         same.status.is_none() && same.announcements.is_empty(),
         "the same reason"
@@ -141,7 +141,7 @@ fn a_failed_ban_is_pending_and_told_once_a_reason() {
         message: "no answer".into(),
     };
     assert_eq!(
-        reasons(&plan.fail(&plan.calls()[0], &other, Some(1), now())),
+        reasons(&plan.fail(&plan.calls()[0], &other, now())),
         ["BanFailed"]
     );
     assert_eq!(reasons(&settle(&plan)), ["Banned"]);
@@ -156,7 +156,7 @@ fn a_failed_assertion_is_tried_again_before_its_interval_and_said_when_it_holds_
         reason: "GatewayRefused".into(),
         message: "connection refused".into(),
     };
-    let settled = plan.fail(&plan.calls()[0], &failure, Some(1), now());
+    let settled = plan.fail(&plan.calls()[0], &failure, now());
     assert_eq!(phase(&settled), Phase::Active);
     assert_eq!(
         settled
@@ -178,13 +178,13 @@ fn a_failed_assertion_is_tried_again_before_its_interval_and_said_when_it_holds_
 #[test]
 fn a_slow_call_is_shown_as_pending() {
     let plan = Case::new("192.0.2.7", "10m").decide();
-    let shown = plan.in_progress(Some(1), now()).unwrap();
+    let shown = plan.in_progress(now()).unwrap();
     assert_eq!(shown.phase, Some(Phase::Pending));
     assert!(shown.message.unwrap().contains("iptables at gateway:9521"));
     let mut due = Case::active("192.0.2.7", "10m", 60);
     due.assert = Assert::Due;
     assert_eq!(
-        due.decide().in_progress(Some(1), now()),
+        due.decide().in_progress(now()),
         None,
         "an assertion is no news"
     );

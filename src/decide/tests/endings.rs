@@ -38,10 +38,10 @@ fn a_failed_lift_stays_active_and_due() {
         reason: "GatewayTimeout".into(),
         message: "no answer".into(),
     };
-    let settled = plan.fail(&plan.calls()[0], &failure, Some(1), now());
+    let settled = plan.fail(&plan.calls()[0], &failure, now());
     assert_eq!(phase(&settled), Phase::Active);
     assert_eq!(reasons(&settled), ["LiftFailed"]);
-    assert_eq!(settled.wake, Some(Duration::ZERO));
+    assert!(settled.retry && settled.wake.is_none());
     case.block.status = settled.status;
     let again = case.decide();
     assert_eq!(operations(&again), [unban("192.0.2.7")]);
@@ -111,7 +111,7 @@ fn a_ban_that_did_not_come_about_within_its_own_time_is_lifted_to_be_sure_and_en
     let late = now() + seconds(540);
     let plan = case.at(late);
     assert_eq!(operations(&plan), [unban("192.0.2.7")]);
-    let failed = plan.fail(&plan.calls()[0], &refused(), Some(1), late);
+    let failed = plan.fail(&plan.calls()[0], &refused(), late);
     assert_eq!(failed.effect, Effect::LiftFailed, "tried again");
     let settled = case.apply(&plan, late);
     assert_eq!(phase(&settled), Phase::Failed);
@@ -185,7 +185,7 @@ fn an_object_that_a_trigger_made_is_deleted_when_it_was_kept_for_the_retention()
     let case = ended();
     let kept = case.at(now() + seconds(DAY));
     assert!(kept.is_rest() && !kept.collects());
-    let wake = kept.settle(now() + seconds(DAY), Some(1), &[]).wake;
+    let wake = kept.settle(now() + seconds(DAY), &[]).wake;
     assert_eq!(wake, Some(Duration::from_secs(6 * DAY as u64)));
     assert!(case.at(now() + seconds(7 * DAY)).collects());
 }
@@ -256,7 +256,7 @@ fn a_block_that_was_unblocked_is_kept_for_the_grace_however_short_the_retention(
         }
         let kept = case.at(now() + seconds(11));
         assert!(!kept.collects(), "{annotated:?}");
-        let wake = kept.settle(now() + seconds(11), Some(1), &[]).wake;
+        let wake = kept.settle(now() + seconds(11), &[]).wake;
         assert_eq!(wake, Some(Duration::from_secs(589)));
         assert!(case.at(now() + seconds(600)).collects());
         case.grace = Duration::ZERO;

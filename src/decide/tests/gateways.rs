@@ -36,7 +36,7 @@ fn a_moved_gateway_bans_at_the_new_one_first_then_lifts_at_the_old_one() {
         None,
         "what could not be lifted stays in the intent"
     );
-    assert!(reasons(&plan.settle(now(), Some(1), &old)).contains(&"LeftBehind"));
+    assert!(reasons(&plan.settle(now(), &old)).contains(&"LeftBehind"));
     let settled = case.apply(&plan, now());
     assert_eq!(reasons(&settled), ["Moved"]);
     assert!(case.decide().is_rest());
@@ -173,9 +173,7 @@ fn a_lift_waits_for_a_dead_gateway_that_was_replaced_for_ten_minutes_from_its_fi
         assert!(!required(&case, &here(), end), "{name}");
         assert!(required(&case, &there(), end), "{name}: it is configured");
 
-        let settled = case
-            .at(end)
-            .settle(end, Some(1), &[standing("192.0.2.7", here())]);
+        let settled = case.at(end).settle(end, &[standing("192.0.2.7", here())]);
         let status = settled.status.clone().unwrap();
         assert!(reasons(&settled).contains(&"LeftBehind"), "{name}");
         assert!(status.condition("Lifted").is_none(), "{name}");
@@ -236,7 +234,7 @@ fn what_may_stand_at_a_gateway_that_is_not_followed_is_carried_and_holds_up_the_
     let late = now() + seconds(3_600);
     let plan = case.at(late);
     assert_eq!(operations(&plan), [unban("192.0.2.7")], "what is followed");
-    let settled = plan.settle(late, Some(1), &[]);
+    let settled = plan.settle(late, &[]);
     assert_eq!(phase(&settled), Phase::Active);
     assert_eq!(reasons(&settled), ["IntentIgnored"]);
     assert_eq!(plan.after(&[]), None);
@@ -249,7 +247,7 @@ fn what_may_stand_at_a_gateway_that_is_not_followed_is_carried_and_holds_up_the_
 
     case.annotate(RELEASE_ANNOTATION, "true");
     let plan = case.at(late);
-    assert_eq!(phase(&plan.settle(late, Some(1), &[])), Phase::Expired);
+    assert_eq!(phase(&plan.settle(late, &[])), Phase::Expired);
     assert_eq!(plan.after(&[]).unwrap().intent, Some(None));
 }
 
@@ -303,7 +301,7 @@ fn a_ban_that_is_given_up_does_not_wait_longer_than_ten_minutes_for_a_dead_gatew
     }
     let at = now() + seconds(1_140);
     let stands = [standing("192.0.2.7", here())];
-    let settled = case.at(at).settle(at, Some(1), &stands);
+    let settled = case.at(at).settle(at, &stands);
     assert_eq!(phase(&settled), Phase::Failed);
     case.place = Some(here());
     assert!(case.at(at).calls()[0].required, "the configured one counts");

@@ -1,13 +1,16 @@
 //! The rules, case by case.
 
 mod banning;
+mod coverage;
 mod endings;
 mod gateways;
 mod neighbours;
 mod originals;
 mod policy;
 mod requests;
+mod steps;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -43,6 +46,136 @@ fn standing(target: &str, place: Place) -> Standing {
     Standing {
         target: target.parse().unwrap(),
         place,
+    }
+}
+
+/// A decision, performed from its begin for each question.
+#[derive(Debug)]
+struct Plan(Run);
+
+/// What a performed run wrote and reported.
+#[derive(Clone, Debug)]
+struct Settled {
+    status: Option<IPBlockStatus>,
+    announcements: Vec<Announcement>,
+    /// When the block is decided about again, without another change; of a run that is retried: at the latest.
+    wake: Option<Duration>,
+    effect: Effect,
+    retry: bool,
+}
+
+impl Plan {
+    /// The steps of the run, in which calls have the outcomes that `answer` gives.
+    fn perform(&self, at: Timestamp, answer: impl Fn(&Call) -> Outcome) -> Vec<Step> {
+        let (mut run, mut steps) = (self.0.clone(), Vec::new());
+        loop {
+            let outcome = match run.step() {
+                Step::End(_) => break,
+                Step::Call(call) => answer(call),
+                Step::RecordIntent(_) | Step::WriteStatus(_) | Step::Finish(_) => {
+                    Outcome::Object(Arc::clone(run.block()))
+                }
+                _ => Outcome::Done,
+            };
+            steps.push(run.step().clone());
+            run.advance(Ok::<_, ()>(outcome), at).unwrap();
+        }
+        steps.push(run.step().clone());
+        steps
+    }
+
+    /// The steps of the run, in which the calls for `left` fail.
+    fn leaving(&self, at: Timestamp, left: &[Standing]) -> Vec<Step> {
+        self.perform(at, |call| {
+            if left.contains(&call.standing) {
+                Outcome::Failed(refused())
+            } else {
+                Outcome::Done
+            }
+        })
+    }
+
+    fn before(&self) -> Option<&Patch> {
+        match self.0.step() {
+            Step::RecordIntent(patch) => Some(patch),
+            _ => None,
+        }
+    }
+
+    fn calls(&self) -> &[Call] {
+        &self.0.plan.calls
+    }
+
+    fn after(&self, left: &[Standing]) -> Option<Patch> {
+        let mut steps = self.leaving(now(), left).into_iter();
+        steps.find_map(|step| match step {
+            Step::Finish(patch) => Some(patch),
+            _ => None,
+        })
+    }
+
+    fn settle(&self, at: Timestamp, left: &[Standing]) -> Settled {
+        Settled::of(self.leaving(at, left))
+    }
+
+    /// The call fails, and every one after it.
+    fn fail(&self, call: &Call, failure: &Failure, at: Timestamp) -> Settled {
+        let fails = self.calls().iter().skip_while(|it| *it != call);
+        let fails: Vec<&Call> = fails.collect();
+        Settled::of(self.perform(at, |call| {
+            if fails.contains(&call) {
+                Outcome::Failed(failure.clone())
+            } else {
+                Outcome::Done
+            }
+        }))
+    }
+
+    /// The status while the first call has no answer.
+    fn in_progress(&self, at: Timestamp) -> Option<IPBlockStatus> {
+        let steps = self.perform(at, |_| Outcome::Slow);
+        steps.into_iter().find_map(|step| match step {
+            Step::ShowProgress(status) => Some(*status),
+            _ => None,
+        })
+    }
+
+    fn is_rest(&self) -> bool {
+        self.0.plan.purpose == plan::Purpose::Rest
+    }
+
+    fn collects(&self) -> bool {
+        self.0.step() == &Step::Delete
+    }
+
+    fn lifts(&self) -> bool {
+        self.0.plan.lifts()
+    }
+}
+
+impl Settled {
+    fn of(steps: Vec<Step>) -> Self {
+        let mut settled = Self {
+            status: None,
+            announcements: Vec::new(),
+            wake: None,
+            effect: Effect::None,
+            retry: false,
+        };
+        for step in steps {
+            match step {
+                Step::WriteStatus(status) => settled.status = Some(*status),
+                Step::Report(report) => {
+                    (settled.effect, settled.announcements) = (report.effect, report.announcements);
+                }
+                Step::End(Wake::After(wake)) => settled.wake = Some(wake),
+                Step::End(Wake::Retry { at_latest, .. }) => {
+                    (settled.wake, settled.retry) = (at_latest, true);
+                }
+                _ => {}
+            }
+        }
+        settled
     }
 }
 
@@ -107,7 +240,7 @@ impl Case {
             assert: self.assert,
             resync: RESYNC,
         };
-        decide(&self.block, &world, at)
+        Plan(decide(&Arc::new(self.block.clone()), &world, at))
     }
 
     /// Runs a plan in which everything goes well.
@@ -136,7 +269,7 @@ impl Case {
                 self.block.spec.trigger = Some(false);
             }
         }
-        let settled = plan.settle(at, self.block.metadata.generation, &[]);
+        let settled = plan.settle(at, &[]);
         if let Some(status) = &settled.status {
             self.block.status = Some(status.clone());
         }
@@ -191,7 +324,7 @@ fn reasons(settled: &Settled) -> Vec<&'static str> {
 }
 
 fn settle(plan: &Plan) -> Settled {
-    plan.settle(now(), Some(1), &[])
+    plan.settle(now(), &[])
 }
 
 fn phase(settled: &Settled) -> Phase {
@@ -245,7 +378,7 @@ fn fail(case: &mut Case, at: Timestamp) {
             case.block.spec.trigger = Some(false);
         }
     }
-    let settled = plan.fail(&plan.calls()[0], &refused(), Some(1), at);
+    let settled = plan.fail(&plan.calls()[0], &refused(), at);
     if let Some(status) = settled.status {
         case.block.status = Some(status);
     }
@@ -257,7 +390,7 @@ fn fail_to_lift(case: &mut Case, place: &Place, at: Timestamp) -> Settled {
     assert!(plan.lifts(), "{plan:?}");
     let mut calls = plan.calls().iter();
     let call = calls.find(|call| call.standing.place == *place).unwrap();
-    let settled = plan.fail(call, &refused(), Some(1), at);
+    let settled = plan.fail(call, &refused(), at);
     if let Some(status) = settled.status.clone() {
         case.block.status = Some(status);
     }

@@ -283,7 +283,7 @@ fn a_trigger_annotation_that_is_set_while_a_ban_is_pending_starts_its_time_again
 
     let late = now() + seconds(900);
     let plan = case.at(late);
-    assert_eq!(reasons(&plan.settle(late, Some(1), &[])), ["NotInTime"]);
+    assert_eq!(reasons(&plan.settle(late, &[])), ["NotInTime"]);
     case.apply(&plan, late);
     assert!(case.at(late).is_rest(), "the annotation is answered");
     case.annotate(TRIGGER_ANNOTATION, "once more");

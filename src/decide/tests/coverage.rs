@@ -1,0 +1,136 @@
+//! Claims, their neighbours and their alarms.
+
+use ipnet::IpNet;
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::*;
+use crate::target::Target;
+
+fn standing(target: Target) -> Standing {
+    let place = Place::new("dry-run", "");
+    Standing { target, place }
+}
+
+fn any_target() -> impl Strategy<Value = Target> {
+    // A small universe, so that overlaps are frequent.
+    (any::<bool>(), 0u128..64, 120u8..=128).prop_map(|(v4, bits, length)| {
+        let net = if v4 {
+            IpNet::new(
+                std::net::IpAddr::V4((bits as u32 + 0x0a00_0000).into()),
+                length - 96,
+            )
+        } else {
+            IpNet::new(
+                std::net::IpAddr::V6((bits + (0x2001u128 << 112)).into()),
+                length,
+            )
+        };
+        Target::range(net.unwrap())
+    })
+}
+
+proptest! {
+    #[test]
+    fn neighbours_are_exactly_the_overlapping_claims(
+        claims in proptest::collection::vec((0usize..12, any_target(), any::<bool>()), 1..40),
+        asked in any_target(),
+    ) {
+        let mut coverage = Coverage::default();
+        let mut model: std::collections::BTreeMap<String, Target> = Default::default();
+        for (block, target, keep) in claims {
+            let key = format!("ns/{block}");
+            if keep {
+                coverage.set(&key, standing(target), None);
+                model.insert(key, target);
+            } else {
+                coverage.remove(&key);
+                model.remove(&key);
+            }
+        }
+        let mut found: Vec<String> = coverage
+            .neighbours(&[asked], "ns/3")
+            .into_iter()
+            .map(|neighbour| neighbour.key)
+            .collect();
+        found.sort();
+        let expected: Vec<String> = model
+            .iter()
+            .filter(|(key, target)| key.as_str() != "ns/3" && target.overlaps(&asked))
+            .map(|(key, _)| key.clone())
+            .collect();
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(coverage.len(), model.len());
+    }
+}
+
+#[test]
+fn ends_are_due_once_in_their_order_and_move_with_their_claims() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let mut coverage = Coverage::default();
+    let target = standing("192.0.2.7".parse().unwrap());
+    for (key, second) in [("a/late", 30), ("a/soon", 10), ("a/moved", 20)] {
+        coverage.set(key, target.clone(), Some(at(second)));
+    }
+    coverage.set("a/endless", target.clone(), None);
+    coverage.set("a/moved", target.clone(), Some(at(40)));
+    coverage.set("a/gone", target.clone(), Some(at(5)));
+    coverage.remove("a/gone");
+    assert_eq!(coverage.next_due().0, Some(at(10)));
+    assert!(coverage.take_due(at(9)).is_empty());
+    assert_eq!(
+        coverage.take_due(at(30)),
+        ["a/soon".into(), "a/late".into()]
+    );
+    assert!(coverage.take_due(at(30)).is_empty(), "once");
+    coverage.set("a/soon", target, Some(at(10)));
+    assert_eq!(coverage.next_due().0, Some(at(40)), "no new end");
+    coverage.rearm();
+    assert_eq!(coverage.take_due(at(40)).len(), 3, "the clock was set");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_doubted_claim_was_never_asserted() {
+    let mut coverage = Coverage::default();
+    let (range, inside) = (
+        "192.0.2.0/24".parse().unwrap(),
+        "192.0.2.7".parse().unwrap(),
+    );
+    coverage.set("a/range", standing(range), None);
+    coverage.set("a/inside", standing(inside), None);
+    coverage.asserted("a/range", Instant::now());
+    coverage.set("a/range", standing(range), Some(Timestamp::MAX));
+    assert!(
+        coverage.claim("a/range").unwrap().asserted.is_some(),
+        "a new end is no new ban"
+    );
+    assert_eq!(coverage.doubt(&inside, "a/inside"), ["a/range".into()]);
+    assert!(coverage.claim("a/range").unwrap().asserted.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_in_doubt_is_named_once_until_it_is_asserted() {
+    let mut coverage = Coverage::default();
+    let inside = "192.0.2.7".parse().unwrap();
+    coverage.set("a/range", standing("192.0.2.0/24".parse().unwrap()), None);
+    coverage.set("a/inside", standing(inside), None);
+    let named = ["a/range".into()];
+    assert_eq!(
+        coverage.doubt(&inside, "a/inside"),
+        named,
+        "of a new leader"
+    );
+    assert!(coverage.doubt(&inside, "a/inside").is_empty());
+    coverage.asserted("a/range", Instant::now());
+    assert_eq!(coverage.doubt(&inside, "a/inside"), named);
+}
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_lift_began_is_not_asserted() {
+    let mut coverage = Coverage::default();
+    coverage.set("a/b", standing("192.0.2.7".parse().unwrap()), None);
+    coverage.asserted("a/b", Instant::now());
+    coverage.lifting("a/b");
+    coverage.lifting("a/unknown");
+    let claim = coverage.claim("a/b").unwrap();
+    assert!(claim.asserted.is_none() && claim.enforced);
+}
