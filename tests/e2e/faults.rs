@@ -140,10 +140,9 @@ async fn a_ban_that_cannot_be_lifted_says_so_once_and_is_lifted_later(world: Wor
     let operator = world.operator("ipblock-operator-0").await;
     world.gateway.fault("fault=fail&operation=unban").await;
     world.create("kept", json!({"ip": "203.0.113.95"})).await;
-    // Made before it is due, however loaded the machine is.
     world.phase("kept", "active").await;
-    let due = json!({"spec": {"duration": "1s"}});
-    world.patch("kept", due).await;
+    let unblock = json!({"spec": {"unblock": true}});
+    world.patch("kept", unblock).await;
     let kept = world.message("kept", "lifting the ban failed").await;
     assert_eq!(kept["status"]["phase"], "active", "it is still enforced");
     until("it is tried again", async || {
@@ -165,7 +164,7 @@ async fn a_ban_that_cannot_be_lifted_says_so_once_and_is_lifted_later(world: Wor
         &[
             ("Banned", target),
             ("LiftFailed", target),
-            ("Expired", target),
+            ("Unbanned", target),
         ],
     )
     .await;
