@@ -36,6 +36,11 @@ impl Expected {
         self.chance.remove(key);
     }
 
+    /// When a ban was asked for last.
+    pub(super) fn asked_at(&self, key: &str) -> Option<Timestamp> {
+        self.asked.get(key).copied()
+    }
+
     /// What is asked for is another thing now, or not allowed any more.
     pub(super) fn edited(&mut self, key: &str) {
         self.chance.remove(key);

@@ -180,7 +180,8 @@ impl Simulation {
     fn alert(&mut self, number: usize, seconds: u64) {
         let (target, key) = (target(number), key(NAMED + number));
         let place = self.place.clone();
-        let until = self.now + SignedDuration::from_secs(seconds as i64);
+        let asked_for = SignedDuration::from_secs(seconds as i64);
+        let mut until = self.now + asked_for;
         let Some(present) = self.objects.get(&key).cloned() else {
             self.expected.created_by_alert(&key, self.now);
             let spec = IPBlockSpec {
@@ -211,7 +212,14 @@ impl Simulation {
                     object.spec.duration = Some(asked);
                 });
             }
-            Answer::Extend(longer) => self.edit(&key, |object| object.spec.duration = Some(longer)),
+            Answer::Extend(longer) => {
+                let status = present.status.clone().unwrap_or_default();
+                if !status.is(&Phase::Active) {
+                    // A ban that is not made within its time from the first request is given up.
+                    until = self.expected.asked_at(&key).unwrap() + asked_for;
+                }
+                self.edit(&key, |object| object.spec.duration = Some(longer));
+            }
         }
         self.lasts(&key, &target, until);
     }

@@ -197,3 +197,32 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_alert_for_longer_while_the_gateway_is_dead_does_not_move_the_time_in_which_the_ban_is_made() {
+    let mut simulation = Simulation::new(Vec::new());
+    for happening in [
+        Happening::Die(0),
+        Happening::Alert {
+            target: 0,
+            duration: 107,
+        },
+        Happening::Pass(32),
+        Happening::Alert {
+            target: 0,
+            duration: 321,
+        },
+        Happening::Pass(289),
+    ] {
+        simulation.happen(happening);
+    }
+    simulation.mend();
+    simulation.settle();
+    let block = simulation.objects.values().next().unwrap();
+    let ready = block.status.as_ref().unwrap().condition(condition::READY);
+    assert_eq!(
+        ready.unwrap().reason,
+        "Fault",
+        "the lift at the dead gateway"
+    );
+}
