@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
+use crate::json;
 
 /// The server's answer to a successful call.
 #[derive(Clone)]
@@ -57,7 +58,7 @@ pub(crate) fn decode<T: DeserializeOwned>(
     request: impl FnOnce() -> String,
     body: &[u8],
 ) -> Result<T, Error> {
-    serde_json::from_slice(body).map_err(|error| {
+    json::from_slice(body).map_err(|error| {
         // serde's own text quotes the value, which may be a secret.
         let category = match error.classify() {
             serde_json::error::Category::Io => "unreadable",
@@ -91,7 +92,7 @@ pub(crate) fn refusal(request: String, code: http::StatusCode, body: &[u8]) -> E
 
 /// The Status in `body`, or one made from the code when a proxy answered.
 fn status_of(code: http::StatusCode, body: &[u8]) -> Status {
-    match serde_json::from_slice::<Status>(body) {
+    match json::from_slice::<Status>(body) {
         Ok(mut status) if !status.message.is_empty() || !status.reason.is_empty() => {
             if status.code == 0 {
                 status.code = code.as_u16();

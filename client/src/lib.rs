@@ -33,6 +33,7 @@
 //! # The parts
 //! * [`connect`]: a kube client that detects dead peers, uses a proxy only where needed, and does not retry by itself;
 //! * [`Client`]: every verb, with deadlines, bounded answers and precise errors;
+//! * [`json`]: the reader of objects, which leaves out what is not kept;
 //! * [`transport`]: lists and watches as streams of bytes, for informers;
 //! * [`ObjectKey`], [`Kind`], [`GroupKind`], [`Mapper`]: names of objects and kinds;
 //! * [`Gate`] and [`WriteObserver`]: seams for leader election, and for caches that wait for the writes of their process.
@@ -60,6 +61,7 @@ mod endpoint;
 mod error;
 mod gate;
 mod intercept;
+pub mod json;
 mod key;
 mod kind;
 mod mapper;

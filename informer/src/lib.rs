@@ -48,7 +48,6 @@ pub mod fuzz;
 mod health;
 pub mod indexer;
 mod informer;
-mod json;
 mod lister;
 mod metrics;
 mod mutation;
@@ -78,7 +77,7 @@ pub use lister::Lister;
 pub use metrics::{InformerMetrics, Measurement};
 pub use mutation::MutationCache;
 pub use object::{
-    Compact, Decoding, FieldSelector, FieldSelectorError, SkipPath, SkipPathError, Stored, Trimmed,
+    Compact, Decoding, FieldSelector, FieldSelectorError, SkipPath, SkipPathError, Stored,
     ViewError,
 };
 pub use processor::{

@@ -101,3 +101,69 @@ pub(crate) fn cases(default: u32) -> ProptestConfig {
     }
     config
 }
+
+/// A path through a document of fields `a` to `d`, or any other.
+#[derive(Clone, Debug)]
+pub(crate) struct TestPath(Vec<String>);
+
+impl TestPath {
+    /// Of a path of simple names.
+    pub(crate) fn of(text: &str) -> Self {
+        let steps = text.replace("[*]", ".*");
+        Self(steps.split('.').skip(1).map(str::to_owned).collect())
+    }
+
+    pub(crate) fn skip(&self) -> SkipPath {
+        let step = |step: &String| match step.as_str() {
+            "*" => "[*]".to_owned(),
+            name => format!(".{name}"),
+        };
+        let text: String = self.0.iter().map(step).collect();
+        text.parse().expect("a path")
+    }
+
+    /// Leaves the path out of `value`, the slow way.
+    pub(crate) fn leave_out(&self, value: &mut Value) {
+        fn walk(value: &mut Value, steps: &[String]) {
+            let [step, rest @ ..] = steps else { return };
+            match (step.as_str(), value) {
+                ("*", Value::Array(elements)) if rest.is_empty() => elements.clear(),
+                ("*", Value::Array(elements)) => {
+                    elements.iter_mut().for_each(|element| walk(element, rest));
+                }
+                (name, Value::Object(fields)) if rest.is_empty() => {
+                    fields.remove(name);
+                }
+                (name, Value::Object(fields)) => {
+                    if let Some(value) = fields.get_mut(name) {
+                        walk(value, rest);
+                    }
+                }
+                _ => {}
+            }
+        }
+        walk(value, &self.0);
+    }
+}
+
+pub(crate) fn any_path() -> impl Strategy<Value = TestPath> {
+    let step = prop_oneof![3 => "[a-d]", 1 => Just("*".to_owned())];
+    proptest::collection::vec(step, 1..4).prop_map(TestPath)
+}
+
+/// A value with fields `a` to `d`.
+pub(crate) fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        ".{0,6}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 40, 4, |inner| {
+        prop_oneof![
+            1 => proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            2 => proptest::collection::btree_map("[a-d]", inner, 0..4)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}

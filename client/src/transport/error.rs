@@ -171,7 +171,7 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 #[doc(hidden)]
 #[must_use]
 pub fn from_answer(code: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> Error {
-    let mut status = serde_json::from_slice::<Status>(body)
+    let mut status = crate::json::from_slice::<Status>(body)
         .ok()
         .filter(|status| {
             status.code != 0 || !status.reason.is_empty() || !status.message.is_empty()

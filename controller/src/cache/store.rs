@@ -59,6 +59,19 @@ pub(super) struct Making<'a> {
     pub(super) decoded: Option<NonZeroUsize>,
 }
 
+impl Making<'_> {
+    fn with_form(&self, form: StoreForm) -> Self {
+        Self {
+            form,
+            selection: self.selection.clone(),
+            namespaces: self.namespaces.clone(),
+            within: Arc::clone(&self.within),
+            transforms: self.transforms.clone(),
+            ..*self
+        }
+    }
+}
+
 /// The selection of a scope.
 pub(super) type Select = Arc<dyn Fn(&Scope) -> Within + Send + Sync>;
 /// The transform for objects of a namespace.
@@ -146,34 +159,69 @@ struct Held<S: Stored> {
 }
 
 /// Makes the store of a kind, of the Rust type `K` or of objects decoded as it.
+///
+/// The compact and the metadata form are the same type for all kinds, so that a kind costs the code of one store.
 pub(super) fn make<K>(kind: &Kind, making: &Making<'_>) -> Arc<dyn Store>
 where
     K: Resource + Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
-    PartialObjectMeta<K>: Stored,
 {
-    let resource = kind.resource();
-    let whole = || Endpoint::for_type::<DynamicObject>(resource);
-    let metadata = || Endpoint::for_type::<PartialObjectMeta<DynamicObject>>(resource);
+    let model = TypeId::of::<K>();
     match making.form {
-        _ if K::metadata_api() => {
-            held::<K, K>(StoreForm::Metadata, metadata(), making, transforming)
+        StoreForm::Metadata if !K::metadata_api() => {
+            held::<AnyMetadata>(model, metadata(kind), making, transforming)
         }
-        StoreForm::Typed => held::<K, K>(StoreForm::Typed, whole(), making, transforming),
-        StoreForm::Compact => held::<K, Compact<K>>(
-            StoreForm::Compact,
-            whole(),
-            making,
-            // Options with a transform were refused.
-            |builder, _| builder,
-        ),
-        StoreForm::Metadata => {
-            held::<K, PartialObjectMeta<K>>(StoreForm::Metadata, metadata(), making, transforming)
+        StoreForm::Compact if !K::metadata_api() => compact(model, kind, making),
+        StoreForm::Typed if !K::metadata_api() => {
+            held::<K>(model, whole(kind), making, transforming)
+        }
+        // The server sends metadata only for this type.
+        _ => {
+            let making = making.with_form(StoreForm::Metadata);
+            held::<K>(model, metadata(kind), &making, transforming)
         }
     }
 }
 
-fn held<K: 'static, S: Stored>(
-    form: StoreForm,
+/// Makes the store of a kind that only views of its metadata asked for, as `PartialObjectMeta<K>`. The typed form of
+/// such a kind is a dynamic object: no code is made for a store of `K`.
+pub(super) fn make_metadata<K>(kind: &Kind, making: &Making<'_>) -> Arc<dyn Store>
+where
+    K: 'static,
+    PartialObjectMeta<K>: Stored + Resource,
+{
+    let model = TypeId::of::<K>();
+    match making.form {
+        StoreForm::Metadata => {
+            held::<PartialObjectMeta<K>>(model, metadata(kind), making, transforming)
+        }
+        StoreForm::Compact => compact(model, kind, making),
+        StoreForm::Typed => {
+            let model = TypeId::of::<DynamicObject>();
+            held::<DynamicObject>(model, whole(kind), making, transforming)
+        }
+    }
+}
+
+/// The metadata of an object of any kind.
+type AnyMetadata = PartialObjectMeta<DynamicObject>;
+/// The text of an object of any kind.
+pub(super) type AnyCompact = Compact<DynamicObject>;
+
+fn compact(model: TypeId, kind: &Kind, making: &Making<'_>) -> Arc<dyn Store> {
+    // Options with a transform were refused.
+    held::<AnyCompact>(model, whole(kind), making, |builder, _| builder)
+}
+
+fn whole(kind: &Kind) -> Endpoint {
+    Endpoint::for_type::<DynamicObject>(kind.resource())
+}
+
+fn metadata(kind: &Kind) -> Endpoint {
+    Endpoint::for_type::<AnyMetadata>(kind.resource())
+}
+
+fn held<S: Stored>(
+    model: TypeId,
     endpoint: Endpoint,
     making: &Making<'_>,
     transforming: fn(Builder<S>, Transforms) -> Builder<S>,
@@ -201,8 +249,8 @@ fn held<K: 'static, S: Stored>(
     Arc::new(Held {
         lister: informer.lister(),
         informer,
-        form,
-        model: TypeId::of::<K>(),
+        form: making.form,
+        model,
         fields: all.fields,
         labels: selector(&all.labels),
         within: Arc::clone(&making.within),

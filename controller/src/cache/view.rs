@@ -6,12 +6,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use kube_core::{DynamicObject, ObjectMeta, PartialObjectMeta, TypeMeta};
-use reeve_informer::{Compact, Stored, ViewError};
+use kube_core::{DynamicObject, ObjectMeta, PartialObjectMeta, Resource, TypeMeta};
+use reeve_informer::{Stored, ViewError};
 
 use super::Kind;
-use super::store::{Make, Store, make};
-use crate::client::Object;
+use super::store::{AnyCompact, Make, Store, make, make_metadata};
+use crate::client::{Object, json};
 
 /// The form in which a reader or a handler gets a kind: its objects as `V`.
 ///
@@ -23,6 +23,9 @@ use crate::client::Object;
 /// | [compact](super::StoreForm::Compact) | decoded on each read, or from its cache | decoded on each read, all fields | decoded on each read |
 /// | a dynamic object | converted through JSON on each read | shared, free | cloned on each read |
 /// | [metadata](super::StoreForm::Metadata) | refused | refused | shared, free |
+///
+/// A kind that is configured as its type, and of which only metadata is viewed before the start, is stored as a dynamic
+/// object.
 ///
 /// The form of a kind is that of [`CacheOptions`](super::CacheOptions), else the least that serves all views requested
 /// before the start. Where a running store cannot serve a later view (metadata only, and now the type is needed), the
@@ -100,8 +103,8 @@ impl<K: Object> View<K> {
                     Ok(typed) => return Ok(typed),
                     Err(any) => any,
                 };
-                match any.downcast::<Compact<K>>() {
-                    Ok(compact) => compact.typed(),
+                match any.downcast::<AnyCompact>() {
+                    Ok(compact) => compact.typed_as(),
                     Err(_) => from_row(kind, &*row).map(Arc::new),
                 }
             },
@@ -120,7 +123,7 @@ impl<K: Object> View<PartialObjectMeta<K>> {
     /// Only the metadata of the objects. If no view needs more, requests and the store are limited to it.
     #[must_use]
     pub fn metadata() -> Self {
-        Self::metadata_as(Kind::of::<K>(), make::<K>)
+        Self::metadata_as(Kind::of::<K>())
     }
 }
 
@@ -128,19 +131,19 @@ impl View<PartialObjectMeta<DynamicObject>> {
     /// Only the metadata of the objects, of a kind known when the program runs.
     #[must_use]
     pub fn metadata_of(kind: &Kind) -> Self {
-        Self::metadata_as(kind.clone(), make::<DynamicObject>)
+        Self::metadata_as(kind.clone())
     }
 }
 
 impl<K: Send + Sync + 'static> View<PartialObjectMeta<K>>
 where
-    PartialObjectMeta<K>: Stored,
+    PartialObjectMeta<K>: Stored + Resource,
 {
-    fn metadata_as(kind: Kind, make: Make) -> Self {
+    fn metadata_as(kind: Kind) -> Self {
         Self {
             kind,
             need: Need::Metadata,
-            make,
+            make: make_metadata::<K>,
             model: TypeId::of::<K>(),
             convert: |kind, row| {
                 let any = Arc::clone(&row).into_any();
@@ -271,11 +274,11 @@ fn from_row<K: Object>(kind: &Kind, row: &dyn Row) -> Result<K, ViewError> {
         // The message may hold values of the object, which may be a secret.
         error: format!("{:?} error at line {}", error.classify(), error.line()),
     };
-    let value = if K::metadata_api() {
+    let read = if K::metadata_api() {
         let partial = partial::<DynamicObject>(kind, row.metadata()?.into_owned());
-        serde_json::to_value(partial)
+        json::reencode(&partial)
     } else {
-        serde_json::to_value(dynamic(kind, row)?)
+        json::reencode(&dynamic(kind, row)?)
     };
-    value.and_then(serde_json::from_value).map_err(undecodable)
+    read.map_err(undecodable)
 }

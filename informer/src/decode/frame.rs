@@ -5,15 +5,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use kube_core::Status;
+use reeve_client::json::{self, Fields, Reader, attempt, read_alone, redacted};
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::error::DecodeError;
 use super::identity::{self, Identity};
-use super::list::EntrySeed;
+use super::list::entry;
 use super::undecodable::Undecodable;
-use crate::json::{self, attempt, read_alone, redacted};
 use crate::object::{Decoding, Stored};
 
 /// The content of one line of a watch.
@@ -86,18 +86,52 @@ pub(crate) fn decode_frame<S: Stored>(
         // Go replaces invalid UTF-8 too.
         return decode_frame(String::from_utf8_lossy(line).as_bytes(), decoding);
     };
-    let whole = attempt(|| {
-        json::read(line, |document| {
-            document.deserialize_map(FrameVisitor::<S> {
-                decoding,
-                entry: std::marker::PhantomData,
-            })
-        })
-    });
-    match whole.flatten() {
+    match attempt(|| json::read(line, |reader| whole(reader, decoding))).flatten() {
         Some(frame) => Ok(named(frame)),
         None => decode_parts(line, decoding).map(named),
     }
+}
+
+/// Reads a line in one pass; `None` if the object comes before the type.
+fn whole<'de, S: Stored>(
+    reader: &mut Reader<'de>,
+    decoding: &'de Decoding,
+) -> Result<Option<Frame<S>>, serde_json::Error> {
+    reader.enter(b'{')?;
+    let mut fields = Fields::new(reader);
+    let mut r#type = None;
+    let mut frame = None;
+    while let Some(field) = fields.next_key::<Field>()? {
+        match (field, r#type) {
+            (Field::Type, _) => r#type = Some(fields.next_value::<Type>()?),
+            (Field::Object, Some(known)) => {
+                let wrap = match known {
+                    Type::Added => Frame::Added,
+                    Type::Modified => Frame::Modified,
+                    Type::Deleted => Frame::Deleted,
+                    Type::Bookmark => {
+                        frame = Some(fields.next_value::<BookmarkObject>()?.into());
+                        continue;
+                    }
+                    Type::Error => {
+                        frame = Some(Frame::Error(fields.next_value()?));
+                        continue;
+                    }
+                    Type::Unknown => {
+                        fields.next_value::<IgnoredAny>()?;
+                        frame = Some(Frame::Unknown);
+                        continue;
+                    }
+                };
+                frame = Some(wrap(fields.value_by(|reader| entry(reader, decoding))?));
+            }
+            (Field::Object | Field::Other, _) => {
+                fields.next_value::<IgnoredAny>()?;
+            }
+        }
+    }
+    reader.leave(b'}')?;
+    Ok(frame)
 }
 
 /// The identity of the object that a line adds or changes, read no further than needed; `None` if the line does
@@ -106,7 +140,7 @@ pub(crate) fn changed(line: &[u8]) -> Option<Identity<'_>> {
     let line = std::str::from_utf8(line).ok()?;
     let mut identity = None;
     // Reading ends with an error where it stops early.
-    let _ = json::Reader::new(line).deserialize_map(ChangedVisitor(&mut identity));
+    let _ = Reader::new(line).deserialize_map(ChangedVisitor(&mut identity));
     identity
 }
 
@@ -137,25 +171,25 @@ fn decode_parts<S: Stored>(line: &str, decoding: &Decoding) -> Result<Frame<S>, 
         what: "the watch event",
         error: redacted(&error),
     };
-    let Parts { r#type, object } = serde_json::from_str(line).map_err(broken)?;
+    let Parts { r#type, object } = json::from_str(line).map_err(broken)?;
     let wrap: fn(Arc<S>) -> Frame<S> = match r#type {
         Type::Added => Frame::Added,
         Type::Modified => Frame::Modified,
         Type::Deleted => Frame::Deleted,
         Type::Bookmark => {
-            return serde_json::from_str::<BookmarkObject>(object.get())
+            return json::from_str::<BookmarkObject>(object.get())
                 .map(Into::into)
                 .map_err(broken);
         }
         Type::Error => {
-            return serde_json::from_str(object.get())
+            return json::from_str(object.get())
                 .map(Frame::Error)
                 .map_err(broken);
         }
         Type::Unknown => return Ok(Frame::Unknown),
     };
-    match read_alone(|| S::decode(&mut json::by_serde_json(object.get()), decoding)) {
-        Ok(entry) => Ok(wrap(Arc::new(entry))),
+    match read_alone(|| json::read(object.get(), |reader| entry(reader, decoding))) {
+        Ok(entry) => Ok(wrap(entry)),
         Err(error) => Ok(Frame::Undecodable {
             object: Undecodable::probe(object.get(), error),
             deleted: r#type == Type::Deleted,
@@ -189,48 +223,6 @@ impl<'de> Visitor<'de> for ChangedVisitor<'_, 'de> {
             }
         }
         Ok(())
-    }
-}
-
-struct FrameVisitor<'a, S> {
-    decoding: &'a Decoding,
-    entry: std::marker::PhantomData<fn() -> S>,
-}
-
-impl<'de, S: Stored> Visitor<'de> for FrameVisitor<'_, S> {
-    /// `None` if the object came before the type.
-    type Value = Option<Frame<S>>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a watch event")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut r#type = None;
-        let mut frame = None;
-        while let Some(field) = map.next_key::<Field>()? {
-            match (field, r#type) {
-                (Field::Type, _) => r#type = Some(map.next_value::<Type>()?),
-                (Field::Object, Some(known)) => {
-                    let seed = EntrySeed::<S>::new(self.decoding);
-                    frame = Some(match known {
-                        Type::Added => Frame::Added(map.next_value_seed(seed)?),
-                        Type::Modified => Frame::Modified(map.next_value_seed(seed)?),
-                        Type::Deleted => Frame::Deleted(map.next_value_seed(seed)?),
-                        Type::Bookmark => map.next_value::<BookmarkObject>()?.into(),
-                        Type::Error => Frame::Error(map.next_value()?),
-                        Type::Unknown => {
-                            map.next_value::<IgnoredAny>()?;
-                            Frame::Unknown
-                        }
-                    });
-                }
-                (Field::Object | Field::Other, _) => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        Ok(frame)
     }
 }
 

@@ -6,8 +6,8 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-use crate::json::Reader;
 use reeve_client::KeyRef;
+use reeve_client::json::Reader;
 
 /// The fields that identify an object and its version.
 #[derive(Debug, Default)]

@@ -1,17 +1,17 @@
 //! Reads one page of a list: [`ListPage`].
 
-use std::fmt;
 use std::sync::Arc;
 
+use reeve_client::json::{self, Elements, Fields, Reader, attempt, read_alone, redacted};
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error as _, IgnoredAny, MapAccess};
+use serde_json::Error;
 use serde_json::value::RawValue;
 
 use super::budget::Budget;
 use super::error::DecodeError;
 use super::identity::{Identity, identity};
 use super::undecodable::Undecodable;
-use crate::json::{self, attempt, read_alone, redacted};
 use crate::object::{Decoding, Stored};
 
 /// One page of a list.
@@ -46,9 +46,16 @@ pub(crate) async fn read_list<S: Stored>(
     let body = String::from_utf8_lossy(body);
     if held.is_none() {
         let mut items = Vec::new();
-        let entry = || EntrySeed::<S>::new(decoding);
-        if let Some(list) = steps(&body, budget, entry, |item| items.push(item)).await {
-            return finish(list.kind, list.metadata, items, Vec::new());
+        let mut reader = Reader::new(&body);
+        let list = steps(
+            &mut reader,
+            budget,
+            |reader| entry(reader, decoding),
+            |item| items.push(item),
+        );
+        let list = list.await;
+        if let Ok(list) = list {
+            return finish(list, items, Vec::new());
         }
     }
     let mut read = Alone {
@@ -57,14 +64,18 @@ pub(crate) async fn read_list<S: Stored>(
         items: Vec::new(),
         undecodable: Vec::new(),
     };
-    let raw = steps(&body, budget, RawSeed::default, |item| read.take(item)).await;
+    let mut reader = Reader::new(&body);
+    let raw = steps(&mut reader, budget, raw, |item| read.take(item)).await;
     let Alone {
         items, undecodable, ..
     } = read;
-    if let Some(list) = raw {
-        return finish(list.kind, list.metadata, items, undecodable);
+    match raw {
+        Ok(list) => finish(list, items, undecodable),
+        Err(error) => Err(DecodeError {
+            what: "the list",
+            error: redacted(&reader.explain(&error)),
+        }),
     }
-    by_serde_json(&body, decoding, held, budget).await
 }
 
 /// [`read_list`] without held entries, and without yielding.
@@ -79,60 +90,56 @@ pub(crate) fn decode_list<S: Stored>(
         .expect("it waits for nothing else")
 }
 
-/// Reads a list item by item, each by a seed, and passes each to `take`. `None` if anything cannot be read.
-async fn steps<'de, T: DeserializeSeed<'de>>(
-    body: &'de str,
+/// Reads a list item by item, each by `read`, and passes each to `take`.
+async fn steps<'de, T>(
+    reader: &mut Reader<'de>,
     budget: &mut Budget,
-    seed: impl Fn() -> T,
-    mut take: impl FnMut(T::Value),
-) -> Option<RawList<()>> {
-    let mut list = RawList {
-        kind: None,
-        metadata: ListMetadata::default(),
-        items: Vec::new(),
-    };
-    let mut reader = json::Reader::new(body);
-    reader.enter(b'{').ok()?;
-    let mut fields = json::Fields::new(&mut reader);
+    read: impl Fn(&mut Reader<'de>) -> Result<T, Error>,
+    mut take: impl FnMut(T),
+) -> Result<ListHead, Error> {
+    let mut list = ListHead::default();
+    reader.enter(b'{')?;
+    let mut fields = Fields::new(reader);
     let mut had_items = false;
-    while let Some(field) = fields.next_key::<Field>().ok()? {
+    while let Some(field) = fields.next_key::<Field>()? {
         match field {
-            Field::Kind => list.kind = fields.next_value().ok()?,
+            Field::Kind => list.kind = fields.next_value()?,
             Field::Metadata => {
-                let metadata = fields.next_value::<Option<ListMetadata>>().ok()?;
+                let metadata = fields.next_value::<Option<ListMetadata>>()?;
                 list.metadata = metadata.unwrap_or_default();
             }
             Field::Items => {
-                // serde_json decides which of two counts.
                 if std::mem::replace(&mut had_items, true) {
-                    return None;
+                    return Err(Error::duplicate_field("items"));
                 }
-                let reader = &mut *fields.reader;
-                reader.expect(b':').ok()?;
+                let reader = fields.reader();
+                reader.expect(b':')?;
                 if reader.peek() == Some(b'n') {
-                    <()>::deserialize(&mut *reader).ok()?;
+                    <()>::deserialize(&mut *reader)?;
                     continue;
                 }
-                reader.enter(b'[').ok()?;
-                let mut elements = json::Elements::new(&mut *reader);
+                reader.enter(b'[')?;
+                let mut elements = Elements::new(reader);
                 loop {
                     let from = elements.at();
-                    let Some(item) = attempt(|| elements.next_element_seed(seed()))? else {
+                    let item = attempt(|| elements.next_by(&read));
+                    let Some(item) = item.ok_or_else(|| Error::custom("an item cannot be read"))?
+                    else {
                         break;
                     };
                     take(item);
                     budget.spend(elements.at() - from).await;
                 }
-                reader.leave(b']').ok()?;
+                fields.reader().leave(b']')?;
             }
             Field::Other => {
-                fields.next_value::<IgnoredAny>().ok()?;
+                fields.next_value::<IgnoredAny>()?;
             }
         }
     }
-    reader.leave(b'}').ok()?;
-    reader.end().ok()?;
-    Some(list)
+    reader.leave(b'}')?;
+    reader.end()?;
+    Ok(list)
 }
 
 /// Reads each item by itself.
@@ -153,55 +160,18 @@ impl<S: Stored> Alone<'_, S> {
         }
     }
 
-    fn read(&self, item: &str) -> Result<Arc<S>, serde_json::Error> {
-        let slowly = || S::decode(&mut json::by_serde_json(item), self.decoding);
-        let Some(held) = self.held else {
-            // The pass over the whole page has tried that before.
-            return slowly().map(Arc::new);
-        };
-        if let Some(held) = identity(item).and_then(|identity| held(&identity)) {
+    fn read(&self, item: &str) -> Result<Arc<S>, Error> {
+        if let Some(held) = self.held
+            && let Some(held) = identity(item).and_then(|identity| held(&identity))
+        {
             return Ok(held);
         }
-        attempt(|| json::read(item, |document| S::decode(document, self.decoding)))
-            .map_or_else(slowly, Ok)
-            .map(Arc::new)
+        json::read(item, |document| entry(document, self.decoding))
     }
-}
-
-/// Reads the structure of a list by serde_json, for its error.
-async fn by_serde_json<S: Stored>(
-    body: &str,
-    decoding: &Decoding,
-    held: Option<&Held<'_, S>>,
-    budget: &mut Budget,
-) -> Result<ListPage<S>, DecodeError> {
-    let broken = |error: serde_json::Error| DecodeError {
-        what: "the list",
-        error: redacted(&error),
-    };
-    let mut document = json::by_serde_json(body);
-    let list = ListSeed {
-        item: RawSeed::default,
-    }
-    .deserialize(&mut document)
-    .and_then(|list| document.end().map(|()| list))
-    .map_err(broken)?;
-    let mut read = Alone {
-        decoding,
-        held,
-        items: Vec::with_capacity(list.items.len()),
-        undecodable: Vec::new(),
-    };
-    for raw in list.items {
-        read.take(raw);
-        budget.spend(raw.get().len()).await;
-    }
-    finish(list.kind, list.metadata, read.items, read.undecodable)
 }
 
 fn finish<S: Stored>(
-    kind: Option<String>,
-    metadata: ListMetadata,
+    ListHead { kind, metadata }: ListHead,
     mut items: Vec<Arc<S>>,
     mut undecodable: Vec<Undecodable>,
 ) -> Result<ListPage<S>, DecodeError> {
@@ -236,96 +206,29 @@ fn finish<S: Stored>(
 /// The token of the next page, if it comes before the items, where servers write it: so the next page can be requested
 /// before this one is read.
 pub(crate) fn continue_token(body: &[u8]) -> Option<String> {
-    let mut token = None;
-    // Reading ends with an error where it stops early.
-    let _ = TokenSeed(&mut token).deserialize(&mut serde_json::Deserializer::from_slice(body));
-    token.filter(|token| !token.is_empty())
-}
-
-/// Reads a list up to its items.
-struct TokenSeed<'a>(&'a mut Option<String>);
-
-impl<'de> DeserializeSeed<'de> for TokenSeed<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<(), D::Error> {
-        document.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for TokenSeed<'_> {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a list")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(field) = map.next_key::<Field>()? {
-            match field {
-                Field::Metadata => {
-                    let metadata = map.next_value::<Option<ListMetadata>>()?;
-                    *self.0 = metadata.and_then(|metadata| metadata.r#continue);
-                    break;
-                }
-                Field::Items => break,
-                Field::Kind | Field::Other => {
-                    map.next_value::<IgnoredAny>()?;
-                }
+    let body = String::from_utf8_lossy(body);
+    let mut reader = Reader::new(&body);
+    reader.enter(b'{').ok()?;
+    let mut fields = Fields::new(&mut reader);
+    loop {
+        match fields.next_key::<Field>().ok()?? {
+            Field::Metadata => {
+                let metadata = fields.next_value::<Option<ListMetadata>>().ok()??;
+                return metadata.r#continue.filter(|token| !token.is_empty());
+            }
+            Field::Items => return None,
+            Field::Kind | Field::Other => {
+                fields.next_value::<IgnoredAny>().ok()?;
             }
         }
-        Ok(())
     }
 }
 
-struct RawList<T> {
+/// The fields of a list besides its items.
+#[derive(Default)]
+struct ListHead {
     kind: Option<String>,
     metadata: ListMetadata,
-    items: Vec<T>,
-}
-
-/// Reads a list whose items are read by the seeds that `item` makes.
-struct ListSeed<F> {
-    item: F,
-}
-
-impl<'de, T: DeserializeSeed<'de>, F: Fn() -> T> DeserializeSeed<'de> for ListSeed<F> {
-    type Value = RawList<T::Value>;
-
-    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<Self::Value, D::Error> {
-        document.deserialize_map(self)
-    }
-}
-
-impl<'de, T: DeserializeSeed<'de>, F: Fn() -> T> Visitor<'de> for ListSeed<F> {
-    type Value = RawList<T::Value>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a list")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut list = RawList {
-            kind: None,
-            metadata: ListMetadata::default(),
-            items: Vec::new(),
-        };
-        while let Some(field) = map.next_key::<Field>()? {
-            match field {
-                Field::Kind => list.kind = map.next_value()?,
-                Field::Metadata => {
-                    list.metadata = map
-                        .next_value::<Option<ListMetadata>>()?
-                        .unwrap_or_default();
-                }
-                Field::Items => list.items = map.next_value_seed(ItemsSeed(&self.item))?,
-                Field::Other => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        Ok(list)
-    }
 }
 
 #[derive(Deserialize)]
@@ -338,71 +241,17 @@ enum Field {
     Other,
 }
 
-/// Reads `items`: an array, or null for none.
-struct ItemsSeed<'a, F>(&'a F);
-
-impl<'de, T: DeserializeSeed<'de>, F: Fn() -> T> DeserializeSeed<'de> for ItemsSeed<'_, F> {
-    type Value = Vec<T::Value>;
-
-    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<Self::Value, D::Error> {
-        document.deserialize_any(self)
-    }
+/// The text of an item.
+fn raw<'de>(document: &mut Reader<'de>) -> Result<&'de RawValue, Error> {
+    <&RawValue>::deserialize(document)
 }
 
-impl<'de, T: DeserializeSeed<'de>, F: Fn() -> T> Visitor<'de> for ItemsSeed<'_, F> {
-    type Value = Vec<T::Value>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an array of objects")
-    }
-
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Vec::new())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed((self.0)())? {
-            items.push(item);
-        }
-        Ok(items)
-    }
-}
-
-/// Reads one entry.
-pub(super) struct EntrySeed<'a, S> {
-    decoding: &'a Decoding,
-    entry: std::marker::PhantomData<fn() -> S>,
-}
-
-impl<'a, S> EntrySeed<'a, S> {
-    pub(super) fn new(decoding: &'a Decoding) -> Self {
-        Self {
-            decoding,
-            entry: std::marker::PhantomData,
-        }
-    }
-}
-
-impl<'de, S: Stored> DeserializeSeed<'de> for EntrySeed<'_, S> {
-    /// Reads the entry into its final place: it is half a kilobyte or more, too much to move.
-    type Value = Arc<S>;
-
-    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<Arc<S>, D::Error> {
-        S::decode(document, self.decoding).map(Arc::new)
-    }
-}
-
-/// Takes the text of an item.
-#[derive(Default)]
-struct RawSeed;
-
-impl<'de> DeserializeSeed<'de> for RawSeed {
-    type Value = &'de RawValue;
-
-    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<Self::Value, D::Error> {
-        <&RawValue>::deserialize(document)
-    }
+/// Reads one entry into its final place: it is half a kilobyte or more, too much to move.
+pub(super) fn entry<'de, S: Stored>(
+    document: &mut Reader<'de>,
+    decoding: &'de Decoding,
+) -> Result<Arc<S>, Error> {
+    S::decode(document, decoding).map(Arc::new)
 }
 
 #[cfg(test)]

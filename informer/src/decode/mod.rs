@@ -1,7 +1,7 @@
 //! From bytes to entries: lists and lines of a watch, in one pass, without the skipped fields.
 //!
 //! A body is never logged, and no error quotes it: serde's messages name the wrong value, which may be a secret, so
-//! [`redacted`](crate::json::redacted) keeps only the expectation and the place.
+//! [`redacted`](reeve_client::json::redacted) keeps only the expectation and the place.
 //!
 //! An object that cannot be read costs that object only. A list or a frame is read in one pass; only when that fails it
 //! is split into objects, each of which is tried by itself, and those that fail become [`Undecodable`]. The same holds

@@ -4,10 +4,10 @@ use k8s_openapi::api::core::v1::Secret;
 use proptest::prelude::*;
 
 use super::*;
-use crate::json::redacted;
 use crate::object::Decoding;
 use crate::sample::cases;
 use reeve_client::ObjectKey;
+use reeve_client::json::redacted;
 
 const LINES: [&str; 4] = [
     r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","namespace":"n","uid":"u","resourceVersion":"5","managedFields":[{"manager":"m","fieldsV1":{"f:a":{}}}]},"data":{"k":"dg=="},"type":"Opaque"}}"#,

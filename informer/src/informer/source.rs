@@ -92,7 +92,7 @@ impl<S: Stored> Source<S> {
             )
         };
         for path in self.skip.iter().chain(&skip) {
-            reflector.decoding.skip.add(path);
+            reflector.decoding = reflector.decoding.skip(path);
         }
         reflector.decoding.cache = Arc::clone(&self.cache);
         Arc::new(Feed::new(scope, part, fifo, health, reflector))

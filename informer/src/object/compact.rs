@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube_core::DynamicObject;
+use reeve_client::json::{self, Plain, Reader, Skip, another, read_alone};
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess,
     Visitor,
@@ -26,11 +27,8 @@ use serde_json::value::RawValue;
 
 use super::decode_cache::DecodeCache;
 use super::decoding::Decoding;
-use super::skip::Skip;
 use super::stored::Stored;
-use super::trimmed::{Key, another};
 use super::view_error::ViewError;
-use crate::json::{self, read_alone};
 
 /// An entry that holds an object's JSON text, trimmed, and decodes it as a `K` when it is read.
 ///
@@ -134,6 +132,19 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Compact<K> {
     }
 }
 
+impl<K: DeserializeOwned + Send + Sync + 'static> Compact<K> {
+    /// The object as any type, from the cache of decoded objects if it was read as this type last.
+    ///
+    /// # Errors
+    /// [`ViewError::Undecodable`] if the text is not one of the type.
+    pub fn typed_as<T: DeserializeOwned + Send + Sync + 'static>(
+        self: &Arc<Self>,
+    ) -> Result<Arc<T>, ViewError> {
+        let decode = || self.read(&self.json, "type");
+        self.cache.decoded(self, decode)
+    }
+}
+
 impl<K> fmt::Debug for Compact<K> {
     /// Prints the key only: the content may be a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -195,8 +206,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
     }
 
     fn typed(self: &Arc<Self>) -> Result<Arc<K>, ViewError> {
-        let decode = || self.read(&self.json, "type");
-        self.cache.decoded(self, decode)
+        self.typed_as()
     }
 
     fn metadata(&self) -> Result<Cow<'_, ObjectMeta>, ViewError> {
@@ -211,21 +221,20 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
         self.read(&self.json, "untyped object")
     }
 
-    /// Reads JSON of serde_json's deserializer, or of the one of [`Decoding::read`]; refuses any other.
-    fn decode<'de, D: Deserializer<'de>>(
-        document: D,
-        decoding: &Decoding,
-    ) -> Result<Self, D::Error> {
+    fn decode<'de>(
+        document: &mut Reader<'de>,
+        decoding: &'de Decoding,
+    ) -> Result<Self, serde_json::Error> {
         let mut text = Text::default();
         document.deserialize_map(ObjectVisitor {
             text: &mut text,
             decoding,
         })?;
         if let Some(odd) = text.odd {
-            return Err(D::Error::custom(odd));
+            return Err(serde_json::Error::custom(odd));
         }
         if u32::try_from(text.json.len()).is_err() {
-            return Err(D::Error::custom("the object is larger than 4 GiB"));
+            return Err(serde_json::Error::custom("the object is larger than 4 GiB"));
         }
         Ok(Self {
             json: text.json.into_boxed_str(),
@@ -241,7 +250,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
 
 impl Text {
     /// Begins a field of the written object.
-    fn key(&mut self, Key(key): &Key<'_>, first: &mut bool) {
+    fn key(&mut self, Plain(key): &Plain<'_>, first: &mut bool) {
         self.json
             .push(if std::mem::take(first) { '{' } else { ',' });
         match key {
@@ -274,7 +283,7 @@ impl Text {
             self.value(value);
             return Ok(());
         };
-        let mut document = serde_json::Deserializer::from_str(value.get());
+        let mut document = Reader::new(value.get());
         match value.get().as_bytes().first() {
             Some(b'{') => document.deserialize_map(PartVisitor { text: self, skip }),
             Some(b'[') => document.deserialize_seq(PartVisitor { text: self, skip }),
@@ -346,9 +355,10 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let text = self.text;
         let mut first = true;
-        let (mut version, mut kind) = (&self.decoding.api_version, &self.decoding.kind);
-        while let Some(key) = map.next_key::<Key<'_>>()? {
-            let skip = self.decoding.skip.field(&key.0);
+        let trimming = self.decoding.trimming();
+        let (mut version, mut kind) = (trimming.api_version(), trimming.kind());
+        while let Some(key) = map.next_key::<Plain<'_>>()? {
+            let skip = trimming.skipped().field(&key.0);
             if skip.is_some_and(|skip| skip.whole) {
                 map.next_value::<IgnoredAny>()?;
                 continue;
@@ -362,18 +372,18 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_> {
                 continue;
             }
             let value: &RawValue = map.next_value()?;
-            if let Some(given) = self.decoding.given(&key.0) {
+            if let Some((given, guarded)) = trimming.required(&key.0) {
                 let said = value.get();
                 if said == "null" || said == r#""""# {
                     continue;
                 }
-                if self.decoding.guarded && said.trim_matches('"') != given {
+                if guarded && said.trim_matches('"') != given {
                     return Err(another(given));
                 }
             }
             match key.0.as_ref() {
-                "apiVersion" => version = &None,
-                "kind" => kind = &None,
+                "apiVersion" => version = None,
+                "kind" => kind = None,
                 _ => {}
             }
             text.key(&key, &mut first);
@@ -381,9 +391,9 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_> {
         }
         for (key, value) in [("apiVersion", version), ("kind", kind)] {
             if let Some(value) = value {
-                text.key(&Key(Cow::Borrowed(key)), &mut first);
+                text.key(&Plain(Cow::Borrowed(key)), &mut first);
                 text.json
-                    .push_str(&serde_json::Value::from(value.as_str()).to_string());
+                    .push_str(&serde_json::Value::from(value).to_string());
             }
         }
         text.end(first);
@@ -418,7 +428,7 @@ impl<'de> Visitor<'de> for MetadataSeed<'_> {
         let from = text.position();
         let mut first = true;
         let mut header = Header::default();
-        while let Some(key) = map.next_key::<Key<'_>>()? {
+        while let Some(key) = map.next_key::<Plain<'_>>()? {
             let skip = self.skip.and_then(|skip| skip.field(&key.0));
             if skip.is_some_and(|skip| skip.whole) {
                 map.next_value::<IgnoredAny>()?;
@@ -470,7 +480,7 @@ impl<'de> Visitor<'de> for PartVisitor<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut first = true;
-        while let Some(key) = map.next_key::<Key<'_>>()? {
+        while let Some(key) = map.next_key::<Plain<'_>>()? {
             let skip = self.skip.field(&key.0);
             if skip.is_some_and(|skip| skip.whole) {
                 map.next_value::<IgnoredAny>()?;
@@ -534,22 +544,10 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::object::skip::tests::{any_path, any_value, leave_out};
-    use crate::sample::cases;
+    use crate::sample::{TestPath, any_path, any_value, cases};
 
-    /// By the reader that informers use and by serde_json, which are to read the same.
     fn read(document: &str, decoding: &Decoding) -> Result<Arc<Compact<Pod>>, serde_json::Error> {
-        let ours = json::read(document, |reader| Compact::<Pod>::decode(reader, decoding));
-        let mut document = serde_json::Deserializer::from_str(document);
-        let theirs = Compact::decode(&mut document, decoding);
-        assert_eq!(
-            ours.ok().map(|read| (read.json, read.header)),
-            theirs
-                .as_ref()
-                .ok()
-                .map(|read| (read.json.clone(), read.header)),
-        );
-        theirs.map(Arc::new)
+        decoding.read(document).map(Arc::new)
     }
 
     fn pod() -> Value {
@@ -570,8 +568,7 @@ mod tests {
     fn every_view_is_what_the_typed_form_gives() {
         let document = pod().to_string();
         let compact = read(&document, &Decoding::default()).unwrap();
-        let mut document = serde_json::Deserializer::from_str(&document);
-        let typed = Arc::new(Pod::decode(&mut document, &Decoding::default()).unwrap());
+        let typed = Arc::new(Decoding::default().read::<Pod>(&document).unwrap());
         assert_eq!(*compact.typed().unwrap(), *typed);
         assert_eq!(*compact.metadata().unwrap(), *typed.metadata().unwrap());
         assert_eq!(compact.dynamic().unwrap(), typed.dynamic().unwrap());
@@ -677,11 +674,11 @@ mod tests {
             object.insert("metadata".to_owned(), metadata.into());
             let mut object = Value::from(object);
             let document = if pretty { format!("{object:#}") } else { object.to_string() };
-            let within_metadata = [".metadata.a", ".metadata.b[*].c"].map(|path| path.parse().unwrap());
+            let within_metadata = [".metadata.a", ".metadata.b[*].c"].map(TestPath::of);
             let mut decoding = Decoding::default();
             for path in paths.iter().chain(&within_metadata) {
-                decoding = decoding.skip(path);
-                leave_out(&mut object, path);
+                decoding = decoding.skip(&path.skip());
+                path.leave_out(&mut object);
             }
             let compact = read(&document, &decoding).unwrap();
             prop_assert_eq!(compact.name(), name);

@@ -2,19 +2,15 @@
 
 use std::sync::Arc;
 
+use reeve_client::json::{self, SkipPath, Trimming};
+
 use super::decode_cache::DecodeCache;
-use super::skip::{Skip, SkipPath};
 use super::stored::Stored;
-use crate::json;
 
 /// How objects are read.
 #[derive(Clone, Debug, Default)]
 pub struct Decoding {
-    pub(crate) api_version: Option<String>,
-    pub(crate) kind: Option<String>,
-    /// Refuses an object that names another type than these.
-    pub(crate) guarded: bool,
-    pub(crate) skip: Skip,
+    pub(crate) trimming: Trimming,
     pub(crate) cache: Arc<DecodeCache>,
 }
 
@@ -26,45 +22,36 @@ impl Decoding {
     #[must_use]
     pub fn of(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
         Self {
-            api_version: Some(api_version.into()),
-            kind: Some(kind.into()),
+            trimming: Trimming::of(api_version, kind),
             ..Self::default()
         }
     }
 
     /// Refuses objects that name another type (client-go: the type guard of `NewReflector`).
     pub(crate) fn guarded(mut self) -> Self {
-        self.guarded = true;
+        self.trimming = self.trimming.guarded();
         self
-    }
-
-    /// The value of the field `name` for an object that has none.
-    pub(crate) fn given(&self, name: &str) -> Option<&str> {
-        match name {
-            "apiVersion" => self.api_version.as_deref(),
-            "kind" => self.kind.as_deref(),
-            _ => None,
-        }
     }
 
     /// Leaves out `path` too.
     #[must_use]
     pub fn skip(mut self, path: &SkipPath) -> Self {
-        self.skip.add(path);
+        self.trimming = self.trimming.skip(path);
         self
     }
 
-    /// Reads one object from its JSON text, as an informer does: faster than [`Stored::decode`] with serde_json's
-    /// deserializer, and with each `Vec` of exactly the needed size.
+    /// What is left out of each object, and added to it.
+    #[must_use]
+    pub fn trimming(&self) -> &Trimming {
+        &self.trimming
+    }
+
+    /// Reads one object from its JSON text, as an informer does: faster than serde_json, and with each `Vec` of exactly
+    /// the needed size.
     ///
     /// # Errors
-    /// serde_json's. It may quote the object, which may be a secret.
+    /// [`json::read`]'s. It may quote the object, which may be a secret, if the type does.
     pub fn read<S: Stored>(&self, document: &str) -> Result<S, serde_json::Error> {
-        json::read(document, |reader| S::decode(reader, self)).or_else(|_| {
-            let mut reader = json::by_serde_json(document);
-            let object = S::decode(&mut reader, self)?;
-            reader.end()?;
-            Ok(object)
-        })
+        json::read(document, |reader| S::decode(reader, self))
     }
 }

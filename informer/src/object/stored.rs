@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube_core::DynamicObject;
-use serde::de::Deserializer;
+use reeve_client::json::Reader;
 
 use super::decoding::Decoding;
 use super::view_error::ViewError;
@@ -91,15 +91,15 @@ pub trait Stored: Sized + Send + Sync + 'static {
     /// [`ViewError`] if this form does not hold all of the object, or it has no JSON form.
     fn dynamic(&self) -> Result<DynamicObject, ViewError>;
 
-    /// Reads an entry. [`Decoding::read`] calls this for a text; informers use the same reader, whose arrays have an
-    /// exact size hint before their first element.
+    /// Reads an entry. [`Decoding::read`] calls this for a text. A form that is read by serde leaves out what the store
+    /// does not keep by [`Reader::trimming`].
     ///
     /// # Errors
-    /// The deserializer's, if the document does not describe an entry of this type.
-    fn decode<'de, D: Deserializer<'de>>(
-        document: D,
-        decoding: &Decoding,
-    ) -> Result<Self, D::Error>;
+    /// The reader's, if the document does not describe an entry of this type.
+    fn decode<'de>(
+        document: &mut Reader<'de>,
+        decoding: &'de Decoding,
+    ) -> Result<Self, serde_json::Error>;
 
     /// The bytes that the entry owns on the heap besides itself, as far as they are known without a walk through all
     /// fields. Default: 0. The number must stay the same while the entry is in a store.

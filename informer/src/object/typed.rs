@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube_core::{DynamicObject, Resource};
+use reeve_client::json::{self, Reader};
 use serde::Serialize;
-use serde::de::{DeserializeOwned, Deserializer};
+use serde::de::DeserializeOwned;
 
 use super::decoding::Decoding;
 use super::stored::Stored;
-use super::trimmed::Trimmed;
 use super::view_error::ViewError;
-use crate::json;
 
 impl<K> Stored for K
 where
@@ -62,15 +61,13 @@ where
     }
 
     fn dynamic(&self) -> Result<DynamicObject, ViewError> {
-        serde_json::to_value(self)
-            .and_then(serde_json::from_value)
-            .map_err(|error| ViewError::Encode(json::redacted(&error)))
+        json::reencode(self).map_err(|error| ViewError::Encode(json::redacted(&error)))
     }
 
-    fn decode<'de, D: Deserializer<'de>>(
-        document: D,
-        decoding: &Decoding,
-    ) -> Result<Self, D::Error> {
-        K::deserialize(Trimmed::object(document, decoding))
+    fn decode<'de>(
+        document: &mut Reader<'de>,
+        decoding: &'de Decoding,
+    ) -> Result<Self, serde_json::Error> {
+        K::deserialize(document.trimming(&decoding.trimming))
     }
 }

@@ -1,7 +1,7 @@
 //! Errors of serde_json without the values that they quote.
 
-/// The error of serde_json, without the values that it quotes.
-pub(crate) fn redacted(error: &serde_json::Error) -> String {
+/// The text of an error, without the values that it quotes.
+pub fn redacted(error: &serde_json::Error) -> String {
     let text = error.to_string();
     // "missing field `x`" names a field of the type, not of the document. All other errors may quote data.
     if text.starts_with("missing field") {

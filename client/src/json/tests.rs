@@ -7,7 +7,6 @@ use serde_json::value::RawValue;
 
 use super::text::LOOKAHEAD;
 use super::*;
-use crate::sample::cases;
 
 /// Numbers at the edges of what types hold, and some that are none.
 const NUMBERS: [&str; 34] = [
@@ -179,10 +178,19 @@ fn nesting_ends_where_it_ends_for_serde_json() {
             );
         }
     }
-    // What is skipped may be nested deeper with serde_json, and then it is left to it.
-    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
-    assert!(read(&deep, |reader| IgnoredAny::deserialize(reader)).is_err());
-    assert!(from_str::<IgnoredAny>(&deep).is_ok());
+    // A skipped value may be nested deeper.
+    for depth in [127, 128, 129, 255, 256, 257, 1000] {
+        for (open, close) in [("[", "]"), ("{\"a\":", "}"), ("[{\"a\":[1,", "]},2]")] {
+            let deep = format!("{}null{}", open.repeat(depth), close.repeat(depth));
+            assert!(from_str::<IgnoredAny>(&deep).is_ok(), "{deep}");
+            let cut = &deep[..deep.len() - 1];
+            assert!(from_str::<IgnoredAny>(cut).is_err(), "{cut}");
+            assert!(
+                from_str::<IgnoredAny>(&format!("{cut}]]")).is_err(),
+                "{cut}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -217,11 +225,59 @@ fn the_end_of_an_array_is_looked_for_in_its_neighbourhood_only() {
 }
 
 #[test]
-fn raw_values_are_handed_out_without_serde_json() {
+fn raw_values_are_cut_out_of_the_document() {
     let document = r#"[ {"a" : "\u0041" } , 1.50e1]"#;
     let values = read(document, |reader| Vec::<&RawValue>::deserialize(reader)).unwrap();
     let values: Vec<_> = values.into_iter().map(RawValue::get).collect();
     assert_eq!(values, [r#"{"a" : "\u0041" }"#, "1.50e1"]);
+}
+
+/// `default` cases, or `PROPTEST_CASES`.
+fn cases(default: u32) -> ProptestConfig {
+    let mut config = ProptestConfig::default();
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = default;
+    }
+    config
+}
+
+#[test]
+fn an_error_names_the_place_and_not_the_value() {
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code, reason = "its errors are read")]
+    struct Two {
+        a: u8,
+        b: Vec<String>,
+    }
+    for (document, expected) in [
+        (
+            "{\"a\": 1,\n \"b\": \"hunter2\"}",
+            "invalid type: string, expected a sequence at line 2 column 16",
+        ),
+        (
+            "{\"a\": [300], \"b\": []}",
+            "invalid type: sequence, expected u8 at line 1 column 6",
+        ),
+        ("{\"b\": []}", "missing field `a` at line 1 column 9"),
+        (
+            "{\"a\": 1, \"b\": [\"\\ud800\"]}",
+            "unexpected end of hex escape at line 1 column 25",
+        ),
+        (
+            "{\"a\": 1",
+            "EOF while parsing an object at line 1 column 7",
+        ),
+        (
+            "{\"a\": \"hunter2\" 1}",
+            "expected `,` or `}` at line 1 column 17",
+        ),
+    ] {
+        let error = from_str::<Two>(document).unwrap_err();
+        assert_eq!(error.to_string(), expected, "{document}");
+        assert!(error.line() > 0, "{document}");
+    }
+    let error = from_slice::<Two>(b"{\"a\": 1, \"b\": [\"\xff\"]}").unwrap_err();
+    assert!(error.is_syntax() || error.is_data(), "{error}");
 }
 
 /// A JSON document with whatever is hard to read, in many spellings.
@@ -287,7 +343,7 @@ proptest! {
 }
 
 #[test]
-fn a_pod_is_read_without_serde_json_and_as_by_it() {
+fn a_pod_is_read_as_by_serde_json() {
     let pod = include_str!("../../../benches/peers/server/templates/pod.json");
     let ours = read(pod, |reader| Pod::deserialize(reader)).unwrap();
     assert_eq!(ours, serde_json::from_str::<Pod>(pod).unwrap());

@@ -49,9 +49,9 @@ pub enum SkipPathError {
 
 /// Paths as a tree: the rule for one value of the document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Skip {
+pub struct Skip {
     /// Skips the whole value.
-    pub(crate) whole: bool,
+    pub whole: bool,
     fields: Vec<(Box<str>, Skip)>,
     each: Option<Box<Skip>>,
 }
@@ -134,7 +134,7 @@ impl Skip {
     };
 
     /// Adds a path.
-    pub(crate) fn add(&mut self, path: &SkipPath) {
+    pub(super) fn add(&mut self, path: &SkipPath) {
         let mut at = self;
         for step in &path.0 {
             at = match step {
@@ -153,13 +153,15 @@ impl Skip {
     }
 
     /// The rule for the field called `name`; `None` if all of it is kept.
-    pub(crate) fn field(&self, name: &str) -> Option<&Self> {
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&Self> {
         let found = self.fields.iter().find(|(field, _)| **field == *name);
         found.map(|(_, skip)| skip)
     }
 
     /// The rule for each element.
-    pub(crate) fn each(&self) -> Option<&Self> {
+    #[must_use]
+    pub fn each(&self) -> Option<&Self> {
         self.each.as_deref()
     }
 }
@@ -175,61 +177,8 @@ impl Default for Skip {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use proptest::prelude::*;
-    use serde_json::Value;
-
+mod tests {
     use super::*;
-
-    /// Leaves `path` out of `value`, the slow way.
-    pub(crate) fn leave_out(value: &mut Value, path: &SkipPath) {
-        fn walk(value: &mut Value, steps: &[Step]) {
-            match (steps, value) {
-                ([Step::Field(name)], Value::Object(fields)) => {
-                    fields.remove(name);
-                }
-                ([Step::Each], Value::Array(elements)) => elements.clear(),
-                ([Step::Field(name), rest @ ..], Value::Object(fields)) => {
-                    if let Some(value) = fields.get_mut(name) {
-                        walk(value, rest);
-                    }
-                }
-                ([Step::Each, rest @ ..], Value::Array(elements)) => {
-                    for element in elements {
-                        walk(element, rest);
-                    }
-                }
-                _ => {}
-            }
-        }
-        walk(value, &path.0);
-    }
-
-    /// A path through a document of fields `a` to `d`.
-    pub(crate) fn any_path() -> impl Strategy<Value = SkipPath> {
-        let step = prop_oneof![
-            3 => "[a-d]".prop_map(Step::Field),
-            1 => Just(Step::Each),
-        ];
-        proptest::collection::vec(step, 1..4).prop_map(SkipPath)
-    }
-
-    /// A value with fields `a` to `d`.
-    pub(crate) fn any_value() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            ".{0,6}".prop_map(Value::from),
-        ];
-        leaf.prop_recursive(4, 40, 4, |inner| {
-            prop_oneof![
-                1 => proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-                2 => proptest::collection::btree_map("[a-d]", inner, 0..4)
-                    .prop_map(|map| Value::Object(map.into_iter().collect())),
-            ]
-        })
-    }
 
     #[test]
     fn paths_are_read_as_kubectl_writes_them() {

@@ -1,11 +1,11 @@
 //! The `Deserializer`: reads a value as the type that the visitor expects.
 
-use serde::de::{Deserializer, Visitor};
+use serde::de::{Deserializer, Error as _, Expected, Visitor};
 use serde_json::Error;
 
 use super::access::{Elements, Fields, Name, Variant};
 use super::raw::{RAW, Raw};
-use super::reader::{Reader, Text};
+use super::reader::Reader;
 
 #[inline]
 fn array<'de, V: Visitor<'de>>(reader: &mut Reader<'de>, visitor: V) -> Result<V::Value, Error> {
@@ -57,6 +57,9 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
             self.literal("true")?;
             return visitor.visit_bool(true);
         }
+        if self.peek() != Some(b'f') {
+            return Err(self.unexpected(&visitor));
+        }
         self.literal("false")?;
         visitor.visit_bool(false)
     }
@@ -83,12 +86,10 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
 
     fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.peek() {
-            Some(b'"') => match self.text()? {
-                Text::Plain(text) => visitor.visit_borrowed_bytes(text.as_bytes()),
-                Text::Quoted(text) => {
-                    self.hand_over(text, |document| document.deserialize_bytes(visitor))
-                }
-            },
+            Some(b'"') => {
+                let text = self.quoted_bytes()?;
+                self.hand_over(text, |document| document.deserialize_bytes(visitor))
+            }
             _ => self.deserialize_seq(visitor),
         }
     }
@@ -107,7 +108,9 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     }
 
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.peek();
+        if self.peek() != Some(b'n') {
+            return Err(self.unexpected(&visitor));
+        }
         self.literal("null")?;
         visitor.visit_unit()
     }
@@ -137,7 +140,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.peek() {
             Some(b'[') => array(self, visitor),
-            _ => Err(self.refused()),
+            _ => Err(self.unexpected(&visitor)),
         }
     }
 
@@ -158,7 +161,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.peek() {
             Some(b'{') => object(self, visitor),
-            _ => Err(self.refused()),
+            _ => Err(self.unexpected(&visitor)),
         }
     }
 
@@ -172,7 +175,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         match self.peek() {
             Some(b'{') => object(self, visitor),
             Some(b'[') => array(self, visitor),
-            _ => Err(self.refused()),
+            _ => Err(self.unexpected(&visitor)),
         }
     }
 
@@ -183,9 +186,15 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         visitor: V,
     ) -> Result<V::Value, Error> {
         match self.peek() {
-            Some(b'{') => self.within(b'}', |reader| visitor.visit_enum(Variant { reader })),
+            Some(b'{') => {
+                self.set_trim(None);
+                self.within(b'}', |reader| visitor.visit_enum(Variant { reader }))
+            }
             Some(b'"') => visitor.visit_enum(Name { reader: self }),
-            _ => Err(self.refused()),
+            _ => Err(Error::custom(format_args!(
+                "invalid type, expected {}",
+                &visitor as &dyn Expected
+            ))),
         }
     }
 

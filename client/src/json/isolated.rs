@@ -8,7 +8,7 @@ use super::redacted::redacted;
 const PANICKED: &str = "its type panicked as it was read";
 
 /// The result of `read`; `None` if it fails or panics.
-pub(crate) fn attempt<T, E>(read: impl FnOnce() -> Result<T, E>) -> Option<T> {
+pub fn attempt<T, E>(read: impl FnOnce() -> Result<T, E>) -> Option<T> {
     catch_unwind(AssertUnwindSafe(read)).ok()?.ok()
 }
 
@@ -16,9 +16,7 @@ pub(crate) fn attempt<T, E>(read: impl FnOnce() -> Result<T, E>) -> Option<T> {
 ///
 /// # Errors
 /// The error without any of the object's content; also if its type panics.
-pub(crate) fn read_alone<T>(
-    read: impl FnOnce() -> Result<T, serde_json::Error>,
-) -> Result<T, String> {
+pub fn read_alone<T>(read: impl FnOnce() -> Result<T, serde_json::Error>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(read) => read.map_err(|error| redacted(&error)),
         Err(_) => Err(PANICKED.to_owned()),

@@ -1,49 +1,146 @@
 //! The reader of one document: structure, texts, numbers, and skipped values.
 
-use serde::de::{Deserializer, Error as _, Visitor};
+use std::fmt;
+
+use serde::de::{Deserializer, Error as _, Expected, Unexpected, Visitor};
 use serde_json::Error;
 
+use super::error::explain;
 use super::text::{self, special};
+use super::trim::{Trim, Trimming};
 
 /// How deep arrays and objects may be nested, as in serde_json.
 const DEPTH: u8 = 128;
 
 /// A reader of one document.
-#[derive(Debug)]
-pub(crate) struct Reader<'de> {
+pub struct Reader<'de> {
     text: &'de str,
     at: usize,
     /// How many more arrays and objects may be opened, plus one.
     depth: u8,
-    /// Something was refused, whatever the caller made of that.
-    failed: bool,
+    /// The document is nested too deep, whatever the caller made of that.
+    too_deep: bool,
+    /// What is left out of the next value.
+    trim: Option<Trim<'de>>,
+}
+
+/// A place in a text.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'de> {
+    text: &'de str,
+    at: usize,
+}
+
+impl fmt::Debug for Reader<'_> {
+    /// Prints the place only: the text may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reader({} of {} bytes)", self.at, self.text.len())
+    }
+}
+
+impl fmt::Debug for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Place({})", self.at)
+    }
 }
 
 // === impl Reader: structure ===
 
 impl<'de> Reader<'de> {
-    pub(crate) fn new(text: &'de str) -> Self {
+    /// A reader at the begin of `text`.
+    #[must_use]
+    pub fn new(text: &'de str) -> Self {
         Self {
             text,
             at: 0,
             depth: DEPTH,
-            failed: false,
+            too_deep: false,
+            trim: None,
         }
     }
 
-    /// Checks that nothing was refused, and that the document ends here.
-    pub(crate) fn end(&mut self) -> Result<(), Error> {
+    /// Leaves out of the next value, an object, what `trimming` names.
+    pub fn trimming(&mut self, trimming: &'de Trimming) -> &mut Self {
+        self.trim = Some(Trim::Object(trimming));
+        self
+    }
+
+    #[inline]
+    pub(super) fn set_trim(&mut self, trim: Option<Trim<'de>>) {
+        self.trim = trim;
+    }
+
+    #[inline]
+    pub(super) fn take_trim(&mut self) -> Option<Trim<'de>> {
+        self.trim.take()
+    }
+
+    pub(super) fn place(&self) -> Place<'de> {
+        Place {
+            text: self.text,
+            at: self.at,
+        }
+    }
+
+    /// Continues at `place`.
+    pub(super) fn resume(&mut self, place: Place<'de>) {
+        Place {
+            text: self.text,
+            at: self.at,
+        } = place;
+    }
+
+    /// Reads `text` next, and returns the place to [resume](Self::resume) at.
+    pub(super) fn detour(&mut self, text: &'de str) -> Place<'de> {
+        let place = self.place();
+        self.resume(Place { text, at: 0 });
+        place
+    }
+
+    /// Checks that the document ends here.
+    ///
+    /// # Errors
+    /// It does not, or it is nested too deep.
+    pub fn end(&mut self) -> Result<(), Error> {
+        if self.too_deep {
+            return Err(Error::custom("recursion limit exceeded"));
+        }
         match self.peek() {
-            None if !self.failed => Ok(()),
-            _ => Err(self.refused()),
+            None => Ok(()),
+            Some(_) => Err(self.refused()),
         }
     }
 
+    /// The error of a document that could not be read because of `error`: see [`read`](super::read).
+    #[must_use]
+    pub fn explain(&self, error: &Error) -> Error {
+        explain(self.text, self.at, error)
+    }
+
+    /// The error of a text that is not JSON. The text is read again for a better one.
     #[cold]
     #[inline(never)]
-    pub(super) fn refused(&mut self) -> Error {
-        self.failed = true;
-        Error::custom("refused")
+    pub(super) fn refused(&self) -> Error {
+        Error::custom("not valid JSON")
+    }
+
+    /// The error of a value of another type than `expected`. Moves past it, unless it is an array or an object, as
+    /// serde_json does: a caller may go on.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn unexpected(&mut self, expected: &dyn Expected) -> Error {
+        let found = match self.peek() {
+            Some(b'n') => Unexpected::Unit,
+            Some(b't' | b'f') => Unexpected::Other("boolean"),
+            Some(b'"') => Unexpected::Other("string"),
+            Some(b'[') => return Error::invalid_type(Unexpected::Seq, expected),
+            Some(b'{') => return Error::invalid_type(Unexpected::Map, expected),
+            _ => Unexpected::Other("number"),
+        };
+        match self.skip() {
+            Ok(()) => Error::invalid_type(found, expected),
+            Err(error) => error,
+        }
     }
 
     #[inline]
@@ -52,29 +149,43 @@ impl<'de> Reader<'de> {
     }
 
     /// The number of bytes read so far.
-    pub(crate) fn at(&self) -> usize {
+    #[must_use]
+    pub fn at(&self) -> usize {
         self.at
     }
 
     /// Enters the array or object that `open` begins, for a caller that reads it in steps and may pause between them.
-    pub(crate) fn enter(&mut self, open: u8) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// Something else comes next, or it is nested too deep.
+    pub fn enter(&mut self, open: u8) -> Result<(), Error> {
         self.expect(open)?;
-        self.depth -= 1;
-        if self.depth == 0 {
-            return Err(self.refused());
-        }
-        Ok(())
+        self.deeper()
     }
 
     /// Leaves the array or object that was entered, which `close` ends.
-    pub(crate) fn leave(&mut self, close: u8) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// Something else comes next.
+    pub fn leave(&mut self, close: u8) -> Result<(), Error> {
         self.depth += 1;
         self.expect(close)
     }
 
+    /// Counts an array or object that was opened.
+    #[inline]
+    fn deeper(&mut self) -> Result<(), Error> {
+        if self.depth == 1 {
+            self.too_deep = true;
+            return Err(Error::custom("recursion limit exceeded"));
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
     /// The next byte that is not white space.
     #[inline]
-    pub(crate) fn peek(&mut self) -> Option<u8> {
+    pub fn peek(&mut self) -> Option<u8> {
         loop {
             match self.bytes().get(self.at)? {
                 b' ' | b'\n' | b'\r' | b'\t' => self.at += 1,
@@ -90,8 +201,11 @@ impl<'de> Reader<'de> {
     }
 
     /// Moves past `byte`, which has to come next.
+    ///
+    /// # Errors
+    /// Something else comes next.
     #[inline]
-    pub(crate) fn expect(&mut self, byte: u8) -> Result<(), Error> {
+    pub fn expect(&mut self, byte: u8) -> Result<(), Error> {
         if self.peek() == Some(byte) {
             self.take();
             return Ok(());
@@ -122,20 +236,26 @@ impl<'de> Reader<'de> {
         read: impl FnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
         self.take();
-        self.depth -= 1;
-        if self.depth == 0 {
-            return Err(self.refused());
-        }
-        match read(self) {
+        self.deeper()?;
+        let read = read(self);
+        self.depth += 1;
+        match read {
             Ok(value) => {
-                self.depth += 1;
                 self.expect(close)?;
                 Ok(value)
             }
             Err(error) => {
-                self.failed = true;
+                self.close(close);
                 Err(error)
             }
+        }
+    }
+
+    /// Moves past the end of an array or object that could not be read, as serde_json does: a caller may go on.
+    #[cold]
+    fn close(&mut self, close: u8) {
+        if self.peek() == Some(close) || (close == b']' && self.peek() == Some(b',')) {
+            self.take();
         }
     }
 
@@ -190,10 +310,28 @@ impl<'de> Reader<'de> {
         }
     }
 
+    /// The text whose quote was peeked at, with its quotes, for bytes: these may be control characters, as in
+    /// serde_json.
+    pub(super) fn quoted_bytes(&mut self) -> Result<&'de str, Error> {
+        let (from, bytes) = (self.at, self.bytes());
+        self.at = special(bytes, from + 1);
+        loop {
+            match bytes.get(self.at) {
+                Some(b'"') => {
+                    self.at += 1;
+                    return self.since(from);
+                }
+                Some(b'\\') => self.at = special(bytes, self.at + 2),
+                Some(_) => self.at = special(bytes, self.at + 1),
+                None => return Err(self.refused()),
+            }
+        }
+    }
+
     #[inline]
     pub(super) fn string<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
         if self.peek() != Some(b'"') {
-            return Err(self.refused());
+            return Err(self.unexpected(&visitor));
         }
         match self.text()? {
             Text::Plain(text) => visitor.visit_borrowed_str(text),
@@ -210,9 +348,7 @@ impl<'de> Reader<'de> {
         read: impl FnOnce(&mut Handed<'de>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut document = serde_json::Deserializer::from_str(part);
-        let value = read(&mut document).and_then(|value| document.end().map(|()| value));
-        self.failed |= value.is_err();
-        value
+        read(&mut document).and_then(|value| document.end().map(|()| value))
     }
 }
 
@@ -253,7 +389,7 @@ impl<'de> Reader<'de> {
         otherwise: impl FnOnce(&mut Handed<'de>, V) -> Result<V::Value, Error>,
     ) -> Result<V::Value, Error> {
         if !matches!(self.peek(), Some(b'-' | b'0'..=b'9')) {
-            return Err(self.refused());
+            return Err(self.unexpected(&visitor));
         }
         match self.short_integer() {
             Some((false, number)) => visitor.visit_u64(number),
@@ -269,8 +405,11 @@ impl<'de> Reader<'de> {
         visitor: V,
         otherwise: impl FnOnce(&mut Handed<'de>, V) -> Result<V::Value, Error>,
     ) -> Result<V::Value, Error> {
+        if !matches!(self.peek(), Some(b'-' | b'0'..=b'9')) {
+            return Err(self.unexpected(&visitor));
+        }
         let from = self.at;
-        match self.peek().and_then(|_| text::number(self.bytes(), from)) {
+        match text::number(self.bytes(), from) {
             Some(end) => self.at = end,
             None => return Err(self.refused()),
         }
@@ -283,9 +422,13 @@ impl<'de> Reader<'de> {
 
 impl<'de> Reader<'de> {
     /// Moves past a value, and checks only that it is JSON.
-    pub(super) fn skip(&mut self) -> Result<(), Error> {
-        // The open arrays and objects, the innermost in the lowest bit: 1 for an object.
-        let (mut open, mut depth) = (0_u128, 0);
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn skip(&mut self) -> Result<(), Error> {
+        // The open arrays and objects, the innermost in the lowest bit: 1 for an object. Each 128 go to `outer`.
+        let (mut open, mut depth) = (0_u128, 0_u32);
+        let mut outer = Vec::new();
         loop {
             match self.peek() {
                 Some(b'"') => self.skip_text()?,
@@ -296,7 +439,8 @@ impl<'de> Reader<'de> {
                         self.take();
                     } else {
                         if depth == u128::BITS {
-                            return Err(self.refused());
+                            outer.push(std::mem::take(&mut open));
+                            depth = 0;
                         }
                         open = open << 1 | u128::from(object);
                         depth += 1;
@@ -316,7 +460,10 @@ impl<'de> Reader<'de> {
             }
             loop {
                 if depth == 0 {
-                    return Ok(());
+                    match outer.pop() {
+                        Some(around) => (open, depth) = (around, u128::BITS),
+                        None => return Ok(()),
+                    }
                 }
                 let object = open & 1 == 1;
                 match self.peek() {

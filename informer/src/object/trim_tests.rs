@@ -1,0 +1,189 @@
+//! Objects of every form without the fields that are left out, and with the type that they lack.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube_core::DynamicObject;
+use kube_core::metadata::PartialObjectMeta;
+
+use proptest::prelude::*;
+use serde::Deserialize as _;
+use serde_json::Value;
+
+use reeve_client::json::{self, Trimming};
+
+use super::{Compact, Decoding, Stored};
+use crate::sample::{any_path, any_value, cases};
+
+const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"n","uid":"u",
+    "resourceVersion":"5","labels":{"managedFields":"kept"},"managedFields":[{"manager":"m","fieldsV1":{"f:a":{}}}],
+    "annotations":{"a":"b"}},"spec":{"containers":[{"name":"c","env":[{"name":"managedFields"}]}]}}"#;
+
+fn read<S: Stored>(document: &str, decoding: &Decoding) -> S {
+    decoding.read(document).unwrap()
+}
+
+#[test]
+fn managed_fields_are_left_out_and_nothing_else() {
+    let pod: Pod = read(POD, &Decoding::default());
+    let mut whole: Pod = serde_json::from_str(POD).unwrap();
+    assert!(whole.metadata.managed_fields.is_some());
+    assert_ne!(pod, whole);
+    whole.metadata.managed_fields = None;
+    assert_eq!(pod, whole);
+}
+
+#[test]
+fn untyped_and_metadata_only_objects_are_trimmed_too() {
+    let object: DynamicObject = read(POD, &Decoding::default());
+    assert!(object.metadata.managed_fields.is_none());
+    assert_eq!(
+        object.data["spec"]["containers"][0]["env"][0]["name"],
+        "managedFields"
+    );
+    let partial: PartialObjectMeta<Pod> = read(POD, &Decoding::default());
+    assert!(partial.metadata.managed_fields.is_none());
+    assert_eq!(partial.metadata.name.as_deref(), Some("p"));
+}
+
+#[test]
+fn a_missing_type_is_put_in_and_a_given_one_kept() {
+    let decoding = Decoding::of("v1", "ConfigMap");
+    let object: DynamicObject = read(r#"{"metadata":{"name":"c"}}"#, &decoding);
+    let types = object.types.unwrap();
+    assert_eq!(
+        (types.api_version.as_str(), types.kind.as_str()),
+        ("v1", "ConfigMap")
+    );
+    let typed: ConfigMap = read(r#"{"metadata":{"name":"c"},"data":{"a":"b"}}"#, &decoding);
+    assert_eq!(typed.data.unwrap()["a"], "b");
+    let object: DynamicObject = read(POD, &decoding);
+    assert_eq!(object.types.unwrap().kind, "Pod");
+}
+
+#[test]
+fn an_object_that_says_it_is_another_is_refused_where_that_is_asked_for() {
+    for (version, kind, reads) in [
+        ("v1", "Pod", true),
+        ("v1", "ConfigMap", false),
+        ("v2", "Pod", false),
+    ] {
+        let decoding = Decoding::of(version, kind).guarded();
+        let dynamic = decoding.read::<DynamicObject>(POD).map(|_| ());
+        let compact = decoding.read::<Compact<Pod>>(POD).map(|_| ());
+        for read in [dynamic, compact] {
+            let error = read.map_err(|error| json::redacted(&error));
+            assert_eq!(error.is_ok(), reads, "{version} {kind}: {error:?}");
+            let expected = if version == "v1" { kind } else { version };
+            assert!(error.err().is_none_or(|error| {
+                error.starts_with(&format!("invalid type, expected {expected} at line"))
+            }));
+        }
+        let typeless = r#"{"metadata":{"name":"p"}}"#;
+        assert!(decoding.read::<DynamicObject>(typeless).is_ok());
+        assert!(decoding.read::<Compact<Pod>>(typeless).is_ok());
+    }
+}
+
+#[test]
+fn an_empty_type_and_null_are_as_a_missing_one() {
+    let types = |object: &DynamicObject| {
+        let types = object.types.clone().unwrap();
+        format!("{} {}", types.api_version, types.kind)
+    };
+    let decoding = Decoding::of("v1", "ConfigMap");
+    for decoding in [decoding.clone(), decoding.guarded()] {
+        for (version, kind) in [("null", "null"), (r#""""#, r#""""#), (r#""v1""#, "null")] {
+            let document = format!(
+                r#"{{"apiVersion":{version},"kind":{kind},"metadata":{{"name":"c"}},"data":{{"a":"b"}}}}"#
+            );
+            let typed: ConfigMap = read(&document, &decoding);
+            assert_eq!(typed.data.unwrap()["a"], "b");
+            let dynamic: DynamicObject = read(&document, &decoding);
+            assert_eq!(types(&dynamic), "v1 ConfigMap", "{document}");
+            let compact: Compact<ConfigMap> = read(&document, &decoding);
+            let text = compact.json();
+            assert_eq!(types(&compact.dynamic().unwrap()), "v1 ConfigMap", "{text}");
+            assert_eq!(text.matches("kind").count(), 1, "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_type_may_be_read_as_any_type_that_a_text_is_read_as() {
+    #[derive(serde::Deserialize, Debug, PartialEq)]
+    enum Kind {
+        Pod,
+    }
+    #[derive(serde::Deserialize, Debug, PartialEq)]
+    struct Version(String);
+    #[derive(serde::Deserialize, Debug, PartialEq)]
+    #[serde(rename_all = "camelCase")]
+    struct Types {
+        api_version: Option<Version>,
+        kind: Kind,
+    }
+    let types = Types {
+        api_version: Some(Version("v1".to_owned())),
+        kind: Kind::Pod,
+    };
+    let decoding = Decoding::of("v1", "Pod");
+    for decoding in [decoding.clone(), decoding.guarded()] {
+        for document in [POD, "{}"] {
+            let read = json::read(document, |reader| {
+                Types::deserialize(Trimmed::object(reader, &decoding))
+            });
+            assert_eq!(read.unwrap(), types);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(2000))]
+
+    /// A document read without some paths is the document from which they are removed.
+    #[test]
+    fn what_is_skipped_and_nothing_else_is_missing(
+        document in any_value(),
+        paths in proptest::collection::vec(any_path(), 0..4),
+    ) {
+        let trimming = paths
+            .iter()
+            .fold(Trimming::default(), |trimming, path| trimming.skip(&path.skip()));
+        let text = document.to_string();
+        let read = json::read(&text, |reader| Value::deserialize(reader.trimming(&trimming)));
+        let read = read.unwrap();
+        let mut wanted = document;
+        for path in &paths {
+            path.leave_out(&mut wanted);
+        }
+        prop_assert_eq!(read, wanted);
+    }
+}
+
+#[test]
+fn paths_are_skipped_in_every_typed_form() {
+    let decoding = [".spec.containers[*].env", ".metadata.annotations"]
+        .iter()
+        .fold(Decoding::default(), |decoding, path| {
+            decoding.skip(&path.parse().unwrap())
+        });
+    let pod: Pod = read(POD, &decoding);
+    let container = &pod.spec.as_ref().unwrap().containers[0];
+    assert_eq!((container.name.as_str(), &container.env), ("c", &None));
+    assert!(pod.metadata.annotations.is_none() && pod.metadata.labels.is_some());
+    let object: DynamicObject = read(POD, &decoding);
+    assert_eq!(
+        object.data["spec"]["containers"][0],
+        serde_json::json!({"name": "c"})
+    );
+    let partial: PartialObjectMeta<Pod> = read(POD, &decoding);
+    assert!(partial.metadata.annotations.is_none());
+}
+
+#[test]
+fn null_metadata_and_escaped_keys_are_read() {
+    let map: ConfigMap = read(
+        r#"{"metadata":null,"\u0064ata":{"k":"v"}}"#,
+        &Decoding::default(),
+    );
+    assert_eq!(map.data.unwrap()["k"], "v");
+}
