@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use proptest::prelude::ProptestConfig;
+use proptest::prelude::*;
+use serde_json::Value;
 
 use crate::event::{Event, UpdateReason};
-use crate::object::Stored;
+use crate::object::{SkipPath, Stored};
 
 /// `name@version` or `name@version/uid`.
 pub(crate) fn map(text: &str) -> Arc<ConfigMap> {
