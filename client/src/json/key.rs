@@ -4,7 +4,7 @@ use serde::de::{Deserializer, Visitor};
 use serde_json::Error;
 
 use super::raw::RAW;
-use super::reader::{Reader, Text};
+use super::reader::{Reader, Text, hand_over};
 
 /// The name of a field, whose quote was peeked at. A number or a `bool` is read from within the quotes.
 pub(super) struct Key<'a, 'de> {
@@ -37,8 +37,7 @@ impl<'de> Key<'_, 'de> {
 macro_rules! numbers {
     ($($method:ident)*) => {
         $(fn $method<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
-            let number = self.number()?;
-            self.reader.hand_over(number, |document| document.$method(visitor))
+            hand_over(self.number()?, |document| document.$method(visitor))
         })*
     };
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserializer, Error as _, Expected, Unexpected, Visitor};
+use serde::de::{Error as _, Expected, Unexpected, Visitor};
 use serde_json::Error;
 
 use super::error::explain;
@@ -228,32 +228,27 @@ impl<'de> Reader<'de> {
         text::count(self.bytes(), self.at)
     }
 
-    /// The array or object that begins here, up to `close`.
+    /// Begins the array or object whose bracket was peeked at.
     #[inline]
-    pub(super) fn within<T>(
-        &mut self,
-        close: u8,
-        read: impl FnOnce(&mut Self) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+    pub(super) fn open(&mut self) -> Result<(), Error> {
         self.take();
-        self.deeper()?;
-        let read = read(self);
-        self.depth += 1;
-        match read {
-            Ok(value) => {
-                self.expect(close)?;
-                Ok(value)
-            }
-            Err(error) => {
-                self.close(close);
-                Err(error)
-            }
-        }
+        self.deeper()
     }
 
-    /// Moves past the end of an array or object that could not be read, as serde_json does: a caller may go on.
+    /// Ends the array or object that was opened. `read` is whether its content could be read: if not, this moves past its
+    /// end as serde_json does, because a caller may go on.
+    #[inline]
+    pub(super) fn close(&mut self, close: u8, read: bool) -> Result<(), Error> {
+        self.depth += 1;
+        if read {
+            return self.expect(close);
+        }
+        self.give_up(close);
+        Ok(())
+    }
+
     #[cold]
-    fn close(&mut self, close: u8) {
+    fn give_up(&mut self, close: u8) {
         if self.peek() == Some(close) || (close == b']' && self.peek() == Some(b',')) {
             self.take();
         }
@@ -335,21 +330,24 @@ impl<'de> Reader<'de> {
         }
         match self.text()? {
             Text::Plain(text) => visitor.visit_borrowed_str(text),
-            Text::Quoted(text) => {
-                self.hand_over(text, |document| document.deserialize_str(visitor))
-            }
+            Text::Quoted(text) => visitor.visit_str(&unescaped(text)?),
         }
     }
+}
 
-    /// Reads a part of the document by serde_json.
-    pub(super) fn hand_over<T>(
-        &mut self,
-        part: &'de str,
-        read: impl FnOnce(&mut Handed<'de>) -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let mut document = serde_json::Deserializer::from_str(part);
-        read(&mut document).and_then(|value| document.end().map(|()| value))
-    }
+/// A text without its quotes and escapes.
+#[cold]
+fn unescaped(quoted: &str) -> Result<String, Error> {
+    serde_json::from_str(quoted)
+}
+
+/// Reads a part of the document by serde_json, which reads all of it.
+pub(super) fn hand_over<'de, T>(
+    part: &'de str,
+    read: impl FnOnce(&mut Handed<'de>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut document = serde_json::Deserializer::from_str(part);
+    read(&mut document).and_then(|value| document.end().map(|()| value))
 }
 
 /// serde_json on a part of the document.
@@ -383,38 +381,54 @@ impl<'de> Reader<'de> {
 
     /// A number, read as serde_json reads it.
     #[inline]
-    pub(super) fn number<V: Visitor<'de>>(
-        &mut self,
-        visitor: V,
-        otherwise: impl FnOnce(&mut Handed<'de>, V) -> Result<V::Value, Error>,
-    ) -> Result<V::Value, Error> {
+    pub(super) fn number<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
         if !matches!(self.peek(), Some(b'-' | b'0'..=b'9')) {
             return Err(self.unexpected(&visitor));
         }
         match self.short_integer() {
             Some((false, number)) => visitor.visit_u64(number),
             Some((true, number)) => visitor.visit_i64(-number.cast_signed()),
-            None => self.long_number(visitor, otherwise),
+            None => long_number(self.number_text()?)?.visit(visitor),
         }
     }
 
-    /// A number that serde_json reads.
+    /// The text of a number that was peeked at.
     #[cold]
-    pub(super) fn long_number<V: Visitor<'de>>(
-        &mut self,
-        visitor: V,
-        otherwise: impl FnOnce(&mut Handed<'de>, V) -> Result<V::Value, Error>,
-    ) -> Result<V::Value, Error> {
-        if !matches!(self.peek(), Some(b'-' | b'0'..=b'9')) {
-            return Err(self.unexpected(&visitor));
-        }
+    pub(super) fn number_text(&mut self) -> Result<&'de str, Error> {
         let from = self.at;
         match text::number(self.bytes(), from) {
             Some(end) => self.at = end,
             None => return Err(self.refused()),
         }
-        let number = self.since(from)?;
-        self.hand_over(number, |document| otherwise(document, visitor))
+        self.since(from)
+    }
+}
+
+/// A number as serde_json shows it to a visitor.
+pub(super) enum Number {
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+}
+
+/// A number that serde_json reads.
+#[cold]
+pub(super) fn long_number(text: &str) -> Result<Number, Error> {
+    let number: serde_json::Number = serde_json::from_str(text)?;
+    let unsigned = number.as_u64().map(Number::Unsigned);
+    let integer = unsigned.or_else(|| number.as_i64().map(Number::Signed));
+    integer
+        .or_else(|| number.as_f64().map(Number::Float))
+        .ok_or_else(|| Error::custom("number out of range"))
+}
+
+impl Number {
+    pub(super) fn visit<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self {
+            Self::Unsigned(number) => visitor.visit_u64(number),
+            Self::Signed(number) => visitor.visit_i64(number),
+            Self::Float(number) => visitor.visit_f64(number),
+        }
     }
 }
 

@@ -5,23 +5,29 @@ use serde_json::Error;
 
 use super::access::{Elements, Fields, Name, Variant};
 use super::raw::{RAW, Raw};
-use super::reader::Reader;
+use super::reader::{Reader, hand_over};
 
 #[inline]
 fn array<'de, V: Visitor<'de>>(reader: &mut Reader<'de>, visitor: V) -> Result<V::Value, Error> {
-    reader.within(b']', |reader| visitor.visit_seq(Elements::new(reader)))
+    reader.open()?;
+    let read = visitor.visit_seq(Elements::new(reader));
+    reader.close(b']', read.is_ok())?;
+    read
 }
 
 #[inline]
 fn object<'de, V: Visitor<'de>>(reader: &mut Reader<'de>, visitor: V) -> Result<V::Value, Error> {
-    reader.within(b'}', |reader| visitor.visit_map(Fields::new(reader)))
+    reader.open()?;
+    let read = visitor.visit_map(Fields::new(reader));
+    reader.close(b'}', read.is_ok())?;
+    read
 }
 
 macro_rules! numbers {
     ($($method:ident)*) => {
         $(#[inline]
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            self.number(visitor, |document, visitor| document.$method(visitor))
+            self.number(visitor)
         })*
     };
 }
@@ -35,6 +41,15 @@ macro_rules! texts {
     };
 }
 
+impl<'de> Reader<'de> {
+    fn integer_text<V: Visitor<'de>>(&mut self, visitor: &V) -> Result<&'de str, Error> {
+        if !matches!(self.peek(), Some(b'-' | b'0'..=b'9')) {
+            return Err(self.unexpected(visitor));
+        }
+        self.number_text()
+    }
+}
+
 impl<'de> Deserializer<'de> for &mut Reader<'de> {
     type Error = Error;
 
@@ -46,9 +61,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
             Some(b'[') => array(self, visitor),
             Some(b'n') => self.deserialize_unit(visitor),
             Some(b't' | b'f') => self.deserialize_bool(visitor),
-            _ => self.number(visitor, |document, visitor| {
-                document.deserialize_any(visitor)
-            }),
+            _ => self.number(visitor),
         }
     }
 
@@ -71,15 +84,13 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     }
 
     fn deserialize_i128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.long_number(visitor, |document, visitor| {
-            document.deserialize_i128(visitor)
-        })
+        let text = self.integer_text(&visitor)?;
+        hand_over(text, |document| document.deserialize_i128(visitor))
     }
 
     fn deserialize_u128<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.long_number(visitor, |document, visitor| {
-            document.deserialize_u128(visitor)
-        })
+        let text = self.integer_text(&visitor)?;
+        hand_over(text, |document| document.deserialize_u128(visitor))
     }
 
     texts! { deserialize_char deserialize_str deserialize_string deserialize_identifier }
@@ -88,7 +99,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         match self.peek() {
             Some(b'"') => {
                 let text = self.quoted_bytes()?;
-                self.hand_over(text, |document| document.deserialize_bytes(visitor))
+                hand_over(text, |document| document.deserialize_bytes(visitor))
             }
             _ => self.deserialize_seq(visitor),
         }
@@ -188,7 +199,10 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         match self.peek() {
             Some(b'{') => {
                 self.set_trim(None);
-                self.within(b'}', |reader| visitor.visit_enum(Variant { reader }))
+                self.open()?;
+                let read = visitor.visit_enum(Variant { reader: self });
+                self.close(b'}', read.is_ok())?;
+                read
             }
             Some(b'"') => visitor.visit_enum(Name { reader: self }),
             _ => Err(Error::custom(format_args!(
