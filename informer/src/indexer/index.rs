@@ -3,12 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use indexmap::IndexMap;
-
-use super::objects::Objects;
+use super::names::Names;
 use super::ordered::Ordered;
+use super::postings::{Building, Postings};
 use super::slot::Slot;
 use crate::object::Stored;
+use reeve_client::KeyRef;
 
 /// The index that every store has: objects by namespace. Cluster-scoped objects have the value "".
 pub const NAMESPACE_INDEX: &str = "namespace";
@@ -59,16 +59,13 @@ pub enum Error {
     },
 }
 
-/// The values in the order of their first occurrence, so that the same history makes the same lists.
-type Values = IndexMap<Arc<str>, Arc<Ordered>, foldhash::fast::RandomState>;
-
 /// One named index.
 pub(super) struct Index<S> {
     pub(super) name: Arc<str>,
     function: IndexFunction<S>,
     /// The label of an index of a label's values, so that selectors can use the index.
     pub(super) label: Option<Arc<str>>,
-    values: Values,
+    postings: Postings,
     pub(super) failures: u64,
     pub(super) last_failure: Option<String>,
 }
@@ -81,7 +78,7 @@ impl<S> Clone for Index<S> {
             name: Arc::clone(&self.name),
             function: Arc::clone(&self.function),
             label: self.label.clone(),
-            values: self.values.clone(),
+            postings: self.postings.clone(),
             failures: self.failures,
             last_failure: self.last_failure.clone(),
         }
@@ -94,7 +91,7 @@ impl<S: Stored> Index<S> {
             name,
             function,
             label: None,
-            values: Values::default(),
+            postings: Postings::default(),
             failures: 0,
             last_failure: None,
         }
@@ -119,21 +116,15 @@ impl<S: Stored> Index<S> {
             last_failure: self.last_failure.clone(),
             ..Self::new(Arc::clone(&self.name), Arc::clone(&self.function))
         };
-        let mut slots: IndexMap<Arc<str>, Vec<Slot>, foldhash::fast::RandomState> =
-            IndexMap::default();
+        let mut building = Building::default();
         for (slot, object) in objects {
             let values = rebuilt.values_of(object);
-            for value in values.unwrap_or_else(|error| rebuilt.failed(object, &error)) {
-                let of_value = slots.entry(value).or_default();
-                if of_value.last() != Some(&slot) {
-                    of_value.push(slot);
-                }
-            }
+            building.add(
+                slot,
+                values.unwrap_or_else(|error| rebuilt.failed(object.key_ref(), error)),
+            );
         }
-        let values = slots
-            .into_iter()
-            .map(|(value, slots)| (value, Arc::new(Ordered::from_sorted(&slots))));
-        rebuilt.values = values.collect();
+        rebuilt.postings = building.finish();
         rebuilt
     }
 
@@ -144,35 +135,31 @@ impl<S: Stored> Index<S> {
     }
 
     /// Counts a failure of the function for `object`, which therefore has no values.
-    fn failed(&mut self, object: &S, error: &str) -> Vec<Arc<str>> {
+    fn failed(&mut self, key: KeyRef<'_>, error: String) -> Vec<Arc<str>> {
         self.failures += 1;
-        self.last_failure = Some(format!("{}: {error}", object.key_ref()));
+        self.last_failure = Some(format!("{key}: {error}"));
         Vec::new()
     }
 
     /// The objects with this value.
     pub(super) fn value(&self, value: &str) -> Option<&Ordered> {
-        self.values.get(value).map(Arc::as_ref)
+        self.postings.value(value)
     }
 
     /// All values.
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.values.keys()
+        self.postings.values()
     }
 
     /// The bytes that it takes on the heap.
     pub(super) fn bytes(&self) -> usize {
-        // Each value has its text, its hash and pointers, its part of the table, and its slots.
-        let each = |(value, slots): (&Arc<str>, &Arc<Ordered>)| {
-            value.len() + 16 + size_of::<Ordered>() + 16 + slots.bytes()
-        };
-        self.values.capacity() * (8 + 16 + 8 + 10) + self.values.iter().map(each).sum::<usize>()
+        self.postings.bytes()
     }
 
     /// Records that the object in `slot` changed from `old` to `new`.
     pub(super) fn change(
         this: &mut Arc<Self>,
-        objects: &Objects<S>,
+        names: &Names,
         slot: Slot,
         old: Option<&S>,
         new: Option<&S>,
@@ -180,7 +167,7 @@ impl<S: Stored> Index<S> {
         let before = old.map_or_else(Vec::new, |old| this.values_of(old).unwrap_or_default());
         let after = new.map_or_else(Vec::new, |new| {
             let values = this.values_of(new);
-            values.unwrap_or_else(|error| Arc::make_mut(this).failed(new, &error))
+            values.unwrap_or_else(|error| Arc::make_mut(this).failed(new.key_ref(), error))
         });
         // Nearly always: most updates do not change the values.
         if before == after {
@@ -189,20 +176,8 @@ impl<S: Stored> Index<S> {
         let Some(key) = new.or(old).map(Stored::key_ref) else {
             return;
         };
-        let index = Arc::make_mut(this);
-        for value in before.iter().filter(|value| !after.contains(value)) {
-            if let Some(slots) = index.values.get_mut(value) {
-                let slots = Arc::make_mut(slots);
-                slots.remove(|other| objects.key(other).cmp(&key));
-                // An empty set left behind would grow without end (kubernetes#84959).
-                if slots.len() == 0 {
-                    index.values.swap_remove(value);
-                }
-            }
-        }
-        for value in after {
-            let slots = index.values.entry(value).or_default();
-            Arc::make_mut(slots).insert(slot, |other| objects.key(other).cmp(&key));
-        }
+        Arc::make_mut(this)
+            .postings
+            .change(names, slot, key, &before, after);
     }
 }

@@ -11,8 +11,10 @@
 mod bytes;
 mod index;
 mod keys;
+mod names;
 mod objects;
 mod ordered;
+mod postings;
 mod replace;
 mod slot;
 mod snapshot;

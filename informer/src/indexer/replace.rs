@@ -1,10 +1,10 @@
 //! Builds the next state beside the present one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::names::Namespaces;
 use super::objects::Objects;
-use super::ordered::Ordered;
 use super::slot::Slot;
 use super::state::State;
 use crate::event::{Event, UpdateReason};
@@ -31,15 +31,21 @@ pub(super) fn replace<S: Stored>(
     }
     for key in snapshot.retained {
         let key = key.as_ref();
-        let listed = next.objects.find(old.objects.hash(key), key);
+        let listed = next.objects.names.find(old.objects.names.hash(key), key);
         if let (None, Some(known)) = (listed, old.get(key)) {
             next.take(old, Arc::clone(known), false);
         }
     }
     let events = next.events(old, initial);
-    let order = in_order(&next.objects);
-    let namespaces = namespaces(&mut next, old, &order);
-    let objects = next.objects;
+    let Next {
+        objects,
+        namespaces: ref mut names,
+        namespace: ref mut last,
+        ..
+    } = next;
+    let order = objects.names.in_order();
+    let mut shared = |name: &str| shared(last, names, &old.namespaces, name);
+    let namespaces = objects.names.by_namespace(&order, &mut shared);
     let indexes = old.indexes.iter().map(|index| {
         let objects = order
             .iter()
@@ -51,7 +57,7 @@ pub(super) fn replace<S: Stored>(
     let state = State {
         owned,
         indexes: indexes.collect(),
-        namespaces: Arc::new(namespaces),
+        namespaces,
         objects,
         resource_version: snapshot.resource_version,
         parts: Arc::clone(&old.parts),
@@ -72,14 +78,19 @@ struct Next<S> {
 
 impl<S: Stored> Next<S> {
     fn take(&mut self, old: &State<S>, object: Arc<S>, new_epoch: bool) {
-        let hash = old.objects.hash(object.key_ref());
-        let former = old.objects.find(hash, object.key_ref());
+        let hash = old.objects.names.hash(object.key_ref());
+        let former = old.objects.names.find(hash, object.key_ref());
         let known = former.and_then(|slot| old.objects.get(slot));
         let entry = match known {
             Some(known) if !new_epoch && is_same::<S>(known, &object) => Arc::clone(known),
             _ => object,
         };
-        let namespace = self.shared(old, entry.namespace().unwrap_or_default());
+        let namespace = shared(
+            &mut self.namespace,
+            &mut self.namespaces,
+            &old.namespaces,
+            entry.namespace().unwrap_or_default(),
+        );
         let (slot, twice) = self.objects.insert(hash, &namespace, entry);
         if twice.is_none() {
             debug_assert_eq!(slot as usize, self.former.len(), "slots are taken in order");
@@ -87,26 +98,9 @@ impl<S: Stored> Next<S> {
         }
     }
 
-    /// The name of a namespace, shared with the old state and among all of its objects.
-    fn shared(&mut self, old: &State<S>, namespace: &str) -> Arc<str> {
-        if *self.namespace != *namespace {
-            self.namespace = match self.namespaces.get(namespace) {
-                Some(seen) => Arc::clone(seen),
-                None => {
-                    let known = old.namespaces.get_key_value(namespace);
-                    let name =
-                        known.map_or_else(|| Arc::from(namespace), |(name, _)| Arc::clone(name));
-                    self.namespaces.insert(Arc::clone(&name));
-                    name
-                }
-            };
-        }
-        Arc::clone(&self.namespace)
-    }
-
     fn events(&self, old: &State<S>, initial: bool) -> Vec<Event<S>> {
         // The objects in both states, with the same uid.
-        let mut stayed = vec![false; old.objects.end() as usize];
+        let mut stayed = vec![false; old.objects.names.end() as usize];
         let mut events = Vec::new();
         for (slot, former) in (0..).zip(&self.former) {
             let Some(object) = self.objects.get(slot) else {
@@ -143,32 +137,25 @@ impl<S: Stored> Next<S> {
     }
 }
 
-/// Every slot, in the order of the keys. Lists come in this order, except from some servers that stream.
-fn in_order<S: Stored>(objects: &Objects<S>) -> Vec<Slot> {
-    let mut order: Vec<Slot> = (0..objects.end()).collect();
-    if !order.is_sorted_by(|a, b| objects.key(*a) <= objects.key(*b)) {
-        order.sort_unstable_by(|a, b| objects.key(*a).cmp(&objects.key(*b)));
+/// The name of a namespace, shared with the old state and among all of its objects. `last` is the namespace of the
+/// object before.
+fn shared(
+    last: &mut Arc<str>,
+    names: &mut BTreeSet<Arc<str>>,
+    old: &Namespaces,
+    namespace: &str,
+) -> Arc<str> {
+    if **last != *namespace {
+        *last = match names.get(namespace) {
+            Some(seen) => Arc::clone(seen),
+            None => {
+                let name = old.shared(namespace);
+                names.insert(Arc::clone(&name));
+                name
+            }
+        };
     }
-    order
-}
-
-/// The slots of each namespace.
-fn namespaces<S: Stored>(
-    next: &mut Next<S>,
-    old: &State<S>,
-    order: &[Slot],
-) -> BTreeMap<Arc<str>, Arc<Ordered>> {
-    let mut namespaces = BTreeMap::new();
-    let mut rest = order;
-    while let Some(first) = rest.first() {
-        let namespace = next.objects.key(*first).namespace;
-        let length = rest.partition_point(|slot| next.objects.key(*slot).namespace == namespace);
-        let name = namespace.unwrap_or_default().to_owned();
-        let slots = Ordered::from_sorted(&rest[..length]);
-        namespaces.insert(next.shared(old, &name), Arc::new(slots));
-        rest = &rest[length..];
-    }
-    namespaces
+    Arc::clone(last)
 }
 
 /// True if both are the same version of the same object.

@@ -1,13 +1,13 @@
 //! The objects and indexes of one moment, and all ways to read them: [`State`].
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use kube_core::{Expression, Selector};
 
 use super::bytes::StoreBytes;
 use super::index::{Error, Index, NAMESPACE_INDEX};
+use super::names::Namespaces;
 use super::objects::Objects;
 use super::ordered::Ordered;
 use super::slot::Slot;
@@ -23,8 +23,7 @@ pub(crate) const OTHERS: &str = "*";
 /// that copies what it changes.
 pub(crate) struct State<S> {
     pub(super) objects: Objects<S>,
-    /// The objects of each namespace, cluster-scoped ones under "". Together they are the order of everything.
-    pub(super) namespaces: Arc<BTreeMap<Arc<str>, Arc<Ordered>>>,
+    pub(super) namespaces: Namespaces,
     pub(super) indexes: Vec<Arc<Index<S>>>,
     pub(super) resource_version: ResourceVersion,
     /// The version of each namespace that is watched by itself; empty before it was listed.
@@ -47,7 +46,7 @@ impl<S> Clone for State<S> {
     fn clone(&self) -> Self {
         Self {
             objects: self.objects.clone(),
-            namespaces: Arc::clone(&self.namespaces),
+            namespaces: self.namespaces.clone(),
             indexes: self.indexes.clone(),
             resource_version: self.resource_version.clone(),
             parts: Arc::clone(&self.parts),
@@ -60,7 +59,7 @@ impl<S: Stored> State<S> {
     pub(super) fn new() -> Self {
         Self {
             objects: Objects::new(),
-            namespaces: Arc::default(),
+            namespaces: Namespaces::default(),
             indexes: Vec::new(),
             resource_version: ResourceVersion::default(),
             parts: Arc::default(),
@@ -69,7 +68,7 @@ impl<S: Stored> State<S> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.objects.len()
+        self.objects.names.len()
     }
 
     /// The version up to which everything of `namespace` is here.
@@ -82,16 +81,12 @@ impl<S: Stored> State<S> {
     }
 
     pub(super) fn bytes(&self) -> StoreBytes {
-        let of_namespace = |(name, slots): (&Arc<str>, &Arc<Ordered>)| {
-            // A pointer to each, their reference counts, and the text.
-            24 + 32 + size_of::<Ordered>() + name.len() + slots.bytes()
-        };
         StoreBytes {
             // Two reference counts each.
             entries: self.len() * (size_of::<S>() + 2 * size_of::<usize>()),
             owned: self.owned,
             indexes: self.objects.bytes()
-                + self.namespaces.iter().map(of_namespace).sum::<usize>()
+                + self.namespaces.bytes()
                 + self
                     .indexes
                     .iter()
@@ -101,25 +96,19 @@ impl<S: Stored> State<S> {
     }
 
     pub(super) fn get(&self, key: KeyRef<'_>) -> Option<&Arc<S>> {
-        let slot = self.objects.find(self.objects.hash(key), key)?;
+        let slot = self.objects.names.find(self.objects.names.hash(key), key)?;
         self.objects.get(slot)
     }
 
     /// The key of an object, which shares its namespace with the other keys.
     pub(super) fn key_of(&self, key: KeyRef<'_>) -> ObjectKey {
-        let shared = |namespace| match self.namespaces.get_key_value(namespace) {
-            Some((namespace, _)) => Arc::clone(namespace),
-            None => Arc::from(namespace),
-        };
-        ObjectKey {
-            namespace: key.namespace.map(shared),
-            name: Arc::from(key.name),
-        }
+        self.namespaces.key_of(key)
     }
 
     /// Every key, in order.
     pub(super) fn keys(&self) -> impl Iterator<Item = ObjectKey> {
-        self.slots().map(|slot| self.key_of(self.objects.key(slot)))
+        self.slots()
+            .map(|slot| self.key_of(self.objects.names.key(slot)))
     }
 
     /// The objects in `slots`.
@@ -132,7 +121,7 @@ impl<S: Stored> State<S> {
 
     /// Every slot that is taken, in the order of the keys.
     pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
-        self.namespaces.values().flat_map(|slots| slots.iter())
+        self.namespaces.slots()
     }
 
     /// Every object, in the order of the keys.
@@ -146,14 +135,7 @@ impl<S: Stored> State<S> {
         namespace: Option<&'a str>,
         after: Option<KeyRef<'a>>,
     ) -> impl Iterator<Item = &'a Arc<S>> + 'a {
-        let first = after.map(|after| after.namespace.unwrap_or_default());
-        let from = Bound::Included(namespace.or(first).unwrap_or_default());
-        let to = namespace.map_or(Bound::Unbounded, Bound::Included);
-        let namespaces = self.namespaces.range::<str, _>((from, to));
-        let slots = namespaces.flat_map(move |(_, slots)| {
-            slots.iter_after(move |slot| after.is_some_and(|after| self.objects.key(slot) <= after))
-        });
-        self.at(slots)
+        self.at(self.namespaces.range(&self.objects.names, namespace, after))
     }
 
     pub(super) fn index(&self, name: &str) -> Option<&Arc<Index<S>>> {
@@ -188,7 +170,7 @@ impl<S: Stored> State<S> {
     }
 
     pub(super) fn namespace(&self, namespace: &str) -> Option<&Ordered> {
-        self.namespaces.get(namespace).map(Arc::as_ref)
+        self.namespaces.get(namespace)
     }
 
     /// The values of `object` in the index called `name`, whether it is here or not.
@@ -214,13 +196,8 @@ impl<S: Stored> State<S> {
 
     /// The objects of all `parts`, each once, in the order of the keys.
     fn union(&self, parts: &[&Ordered]) -> Vec<Arc<S>> {
-        let slots = parts.iter().flat_map(|part| part.iter());
-        let mut objects: Vec<_> = self.at(slots).cloned().collect();
-        if parts.len() > 1 {
-            objects.sort_unstable_by(|a, b| a.key_ref().cmp(&b.key_ref()));
-            objects.dedup_by(|a, b| Arc::ptr_eq(a, b));
-        }
-        objects
+        let slots = self.objects.names.union(parts);
+        self.at(slots.into_iter()).cloned().collect()
     }
 
     /// The objects of one namespace, or of all, that satisfy both selectors, in the order of the keys.

@@ -202,7 +202,7 @@ impl<S: Stored> Indexer<S> {
     pub fn index_values(&self, name: &str) -> Result<Vec<Arc<str>>, Error> {
         let state = self.snapshot().0;
         let Some(index) = state.known_index(name)? else {
-            return Ok(state.namespaces.keys().cloned().collect());
+            return Ok(state.namespaces.names());
         };
         let mut values: Vec<_> = index.values().cloned().collect();
         values.sort_unstable();

@@ -97,7 +97,7 @@ impl<'a, S: Stored> Transaction<'a, S> {
     }
 
     fn put(&mut self, object: Arc<S>, initial: bool, reason: UpdateReason) -> Change<S> {
-        let hash = self.state.objects.hash(object.key_ref());
+        let hash = self.state.objects.names.hash(object.key_ref());
         let Some((slot, known)) = self.find(hash, object.key_ref()) else {
             self.add(hash, Arc::clone(&object));
             return Change::One(Event::Added { object, initial });
@@ -139,7 +139,7 @@ impl<'a, S: Stored> Transaction<'a, S> {
     }
 
     fn find(&self, hash: u32, key: KeyRef<'_>) -> Option<(Slot, &Arc<S>)> {
-        let slot = self.state.objects.find(hash, key)?;
+        let slot = self.state.objects.names.find(hash, key)?;
         Some((slot, self.state.objects.get(slot)?))
     }
 
@@ -179,7 +179,7 @@ impl<'a, S: Stored> Transaction<'a, S> {
             } => (key.as_ref(), None, Some((&**uid, &**resource_version))),
             Deletion::FinalStateUnknown { key, .. } => (key.as_ref(), None, None),
         };
-        let Some((slot, known)) = self.find(self.state.objects.hash(key), key) else {
+        let Some((slot, known)) = self.find(self.state.objects.names.hash(key), key) else {
             return Change::Known;
         };
         if let Some((uid, version)) = of {
@@ -211,18 +211,16 @@ impl<'a, S: Stored> Transaction<'a, S> {
     fn add(&mut self, hash: u32, object: Arc<S>) {
         let state = &mut *self.state;
         state.owned += object.owned_bytes();
-        let namespace = object.namespace().unwrap_or_default();
-        let known = state.namespaces.get_key_value(namespace);
-        let namespace =
-            known.map_or_else(|| Arc::from(namespace), |(shared, _)| Arc::clone(shared));
+        let namespace = state
+            .namespaces
+            .shared(object.namespace().unwrap_or_default());
         let (slot, _) = state.objects.insert(hash, &namespace, Arc::clone(&object));
-        let slots = Arc::make_mut(&mut state.namespaces)
-            .entry(namespace)
-            .or_default();
-        let (objects, key) = (&state.objects, object.key_ref());
-        Arc::make_mut(slots).insert(slot, |other| objects.key(other).cmp(&key));
+        let names = &state.objects.names;
+        state
+            .namespaces
+            .add(names, namespace, slot, object.key_ref());
         for index in &mut state.indexes {
-            Index::change(index, objects, slot, None, Some(&object));
+            Index::change(index, names, slot, None, Some(&object));
         }
     }
 
@@ -230,7 +228,13 @@ impl<'a, S: Stored> Transaction<'a, S> {
         let state = &mut *self.state;
         let old = state.objects.put(slot, Arc::clone(&object));
         for index in &mut state.indexes {
-            Index::change(index, &state.objects, slot, old.as_deref(), Some(&object));
+            Index::change(
+                index,
+                &state.objects.names,
+                slot,
+                old.as_deref(),
+                Some(&object),
+            );
         }
         state.owned += object.owned_bytes();
         state.owned -= old.as_ref().map_or(0, |old| old.owned_bytes());
@@ -240,19 +244,11 @@ impl<'a, S: Stored> Transaction<'a, S> {
     fn remove(&mut self, slot: Slot) -> Option<Arc<S>> {
         let state = &mut *self.state;
         let old = Arc::clone(state.objects.get(slot)?);
-        let (objects, key) = (&state.objects, old.key_ref());
+        let names = &state.objects.names;
         for index in &mut state.indexes {
-            Index::change(index, objects, slot, Some(&old), None);
+            Index::change(index, names, slot, Some(&old), None);
         }
-        let namespace = old.namespace().unwrap_or_default();
-        let namespaces = Arc::make_mut(&mut state.namespaces);
-        if let Some(slots) = namespaces.get_mut(namespace) {
-            let slots = Arc::make_mut(slots);
-            slots.remove(|other| objects.key(other).cmp(&key));
-            if slots.len() == 0 {
-                namespaces.remove(namespace);
-            }
-        }
+        state.namespaces.remove(names, old.key_ref());
         state.owned -= old.owned_bytes();
         self.freed.extend(state.objects.remove(slot));
         Some(old)

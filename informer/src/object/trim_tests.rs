@@ -129,8 +129,8 @@ fn a_type_may_be_read_as_any_type_that_a_text_is_read_as() {
     for decoding in [decoding.clone(), decoding.guarded()] {
         for document in [POD, "{}"] {
             let read = json::read(document, |reader| {
-                    Types::deserialize(reader.trimming(decoding.trimming()))
-                });
+                Types::deserialize(reader.trimming(decoding.trimming()))
+            });
             assert_eq!(read.unwrap(), types);
         }
     }
