@@ -262,6 +262,11 @@ impl Namespaces {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Every slot, in the order of the keys.
     pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
         self.0.values().flat_map(|slots| slots.iter())

@@ -19,13 +19,10 @@ pub(super) struct RunningHandlers {
 // === impl RunningHandlers ===
 
 impl RunningHandlers {
-    pub(super) fn start(
-        &mut self,
-        handler: impl Future<Output = ()> + Send + 'static,
-        inline: bool,
-    ) {
+    /// Starts a handler. It is boxed, so that tokio's part of a task is compiled once.
+    pub(super) fn start(&mut self, handler: BoxFuture<'static, ()>, inline: bool) {
         if inline {
-            self.inline.push(Box::pin(handler));
+            self.inline.push(handler);
         } else {
             self.tasks.spawn(handler);
         }

@@ -258,7 +258,7 @@ impl<S: Stored> Inner<S> {
             if listener.start() {
                 let inner = Arc::clone(self);
                 let running = Arc::clone(listener).run(move |listener| inner.catch_up(listener));
-                handlers.start(running, listener.is_inline());
+                handlers.start(Box::pin(running), listener.is_inline());
             }
         }
     }

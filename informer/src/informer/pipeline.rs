@@ -21,9 +21,8 @@ use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::task::Poll;
 
-use futures::StreamExt;
-use futures::future::Either;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -56,10 +55,10 @@ async fn poll_reflectors<S: Stored>(inner: &Inner<S>) {
     let mut reflectors = FuturesUnordered::new();
     // `FuturesUnordered` wakes its own task once it has polled all of its futures. Each change would then wake another
     // thread to poll everything again. This future is never polled again, which prevents that.
-    reflectors.push(Either::Right(pending()));
+    reflectors.push(pending().boxed());
     inner.follow_namespaces();
     for feed in inner.feeds().iter() {
-        reflectors.push(Either::Left(Arc::clone(feed).run()));
+        reflectors.push(Arc::clone(feed).run().boxed());
     }
     inner.publish();
     loop {
@@ -73,7 +72,7 @@ async fn poll_reflectors<S: Stored>(inner: &Inner<S>) {
             biased;
             () = changed => {
                 for feed in inner.follow_namespaces() {
-                    reflectors.push(Either::Left(feed.run()));
+                    reflectors.push(feed.run().boxed());
                 }
                 inner.publish();
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use kube_client::client::Body;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -49,6 +50,11 @@ struct Ahead {
 // === impl Ahead ===
 
 impl Ahead {
+    fn fetch(&mut self, transport: transport::Transport, request: http::Request<Body>) {
+        self.fetching
+            .spawn(async move { transport.fetch(request).await });
+    }
+
     /// The page of `token`, if it is on its way.
     async fn take(&mut self, token: Option<&str>) -> Option<Result<Bytes, transport::Error>> {
         let expected = self.token.take();
@@ -266,11 +272,8 @@ impl<S: Stored> Reflector<S> {
                 continue_token: Some(token.clone()),
             };
             let next = next.build(&self.endpoint, &self.selection)?;
-            let transport = self.transport.clone();
             ahead.token = Some(token);
-            ahead
-                .fetching
-                .spawn(async move { transport.fetch(next).await });
+            ahead.fetch(self.transport.clone(), next);
         }
         // The first time nothing is held.
         Ok(if progress.version.is_none() {
