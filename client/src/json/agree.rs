@@ -47,14 +47,14 @@ enum Untagged {
     },
 }
 
-/// Who reads it takes what does not fit for nothing.
+/// Reads what does not fit as nothing.
 #[derive(Debug, Default)]
 struct Lenient(Option<Box<Fields>>);
 
 #[derive(Debug)]
 struct Bytes(Vec<u8>);
 
-/// Whose variants have numbers, which JSON has no way to say.
+/// An enum whose variants have numbers, which JSON cannot express.
 #[derive(Debug)]
 struct Numbered(u8);
 

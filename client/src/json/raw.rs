@@ -10,7 +10,7 @@ pub(super) const RAW: &str = "$serde_json::private::RawValue";
 /// The input of `RawValue`: a map of one field.
 pub(super) struct Raw<'de> {
     pub(super) raw: &'de str,
-    pub(super) told: bool,
+    pub(super) taken: bool,
 }
 
 impl<'de> MapAccess<'de> for Raw<'de> {
@@ -20,7 +20,7 @@ impl<'de> MapAccess<'de> for Raw<'de> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, Error> {
-        if std::mem::replace(&mut self.told, true) {
+        if std::mem::replace(&mut self.taken, true) {
             return Ok(None);
         }
         seed.deserialize(BorrowedStrDeserializer::new(RAW))

@@ -142,7 +142,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     ) -> Result<V::Value, Error> {
         if name == RAW {
             let raw = self.raw()?;
-            return visitor.visit_map(Raw { raw, told: false });
+            return visitor.visit_map(Raw { raw, taken: false });
         }
         visitor.visit_newtype_struct(self)
     }
