@@ -169,13 +169,11 @@ struct Following {
 impl Following {
     async fn start(handlers: usize) -> Self {
         let server = Server::new(OBJECTS);
-        let options = ReflectorOptions {
-            streaming: false,
-            // It is listed again without a pause, as often as the bench wants.
-            request_interval: Duration::ZERO,
-            reconnect_spread: Duration::ZERO,
-            ..ReflectorOptions::default()
-        };
+        // It lists again without a pause, as often as the bench does.
+        let options = ReflectorOptions::new()
+            .streaming(false)
+            .request_interval(Duration::ZERO)
+            .reconnect_spread(Duration::ZERO);
         let informer = SharedInformer::<ConfigMap>::builder(server.client())
             .reflector(options)
             .build();

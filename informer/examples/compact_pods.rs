@@ -79,10 +79,7 @@ fn resident() -> usize {
 async fn keep<S: Stored<Typed = Pod>>(count: usize) -> Result<(), Box<dyn Error>> {
     let client = client(count);
     let before = resident();
-    let options = ReflectorOptions {
-        streaming: false,
-        ..ReflectorOptions::default()
-    };
+    let options = ReflectorOptions::new().streaming(false);
     let informer = SharedInformer::<S>::builder_for(client, Endpoint::of::<Pod>())
         .reflector(options)
         .build();

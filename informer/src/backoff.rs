@@ -1,25 +1,19 @@
-//! How long to wait after a failure.
+//! The delays after failures: [`Backoff`].
 
 use std::time::Duration;
 
 use reeve_clock::{LONGEST, Random, scaled};
 use tokio::time::Instant;
 
-/// The numbers of an exponential back-off. The defaults are client-go's for reflectors.
+/// The options of an exponential back-off. The defaults are client-go's for reflectors.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
 pub struct BackoffOptions {
-    /// The first delay. Default 800 ms.
-    pub initial: Duration,
-    /// What each delay is multiplied with. Default 2.
-    pub factor: f64,
-    /// The longest delay before jitter. Default 30 s.
-    pub cap: Duration,
-    /// Each delay is lengthened by up to this part of itself. Default 1, so that a delay of 30 s is drawn
-    /// from 30 s to 60 s.
-    pub jitter: f64,
-    /// After so long without any delay the next one is the first again. Default 2 min. (client-go resets
-    /// every 2 min even in the middle of an outage, which doubles the load on a server that is down.)
-    pub reset: Duration,
+    initial: Duration,
+    factor: f64,
+    cap: Duration,
+    jitter: f64,
+    reset: Duration,
 }
 
 impl Default for BackoffOptions {
@@ -34,14 +28,55 @@ impl Default for BackoffOptions {
     }
 }
 
-/// An exponential back-off with jitter that starts over after a quiet time.
+// === impl BackoffOptions ===
+
+impl BackoffOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The first delay. Default: 800 ms.
+    pub fn initial(mut self, delay: Duration) -> Self {
+        self.initial = delay.min(LONGEST);
+        self
+    }
+
+    /// The ratio of each delay to the one before. Default: 2.
+    pub fn factor(mut self, factor: f64) -> Self {
+        self.factor = factor;
+        self
+    }
+
+    /// The longest delay before jitter. Default: 30 s.
+    pub fn cap(mut self, delay: Duration) -> Self {
+        self.cap = delay.min(LONGEST);
+        self
+    }
+
+    /// The largest part of itself by which each delay is lengthened. Default: 1, with which a delay of 30 s becomes one
+    /// of 30 s to 60 s.
+    pub fn jitter(mut self, jitter: f64) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// The time without any delay after which the next delay is the first again. Default: 2 min. (client-go resets every
+    /// 2 min even during an outage, which doubles the load on a server that is down.)
+    pub fn reset(mut self, time: Duration) -> Self {
+        self.reset = time;
+        self
+    }
+}
+
+/// An exponential back-off with jitter, which begins again after a quiet time.
 #[derive(Debug)]
-pub struct Backoff {
+pub(crate) struct Backoff {
     options: BackoffOptions,
     random: Random,
     /// The delay of the next call, before jitter.
     base: Duration,
-    /// When the last delay given out ends.
+    /// The end of the last delay.
     busy_until: Option<Instant>,
 }
 
@@ -49,8 +84,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// A back-off that has not waited yet.
-    #[must_use]
-    pub fn new(options: BackoffOptions, random: Random) -> Self {
+    pub(crate) fn new(options: BackoffOptions, random: Random) -> Self {
         Self {
             base: options.initial,
             options,
@@ -60,7 +94,7 @@ impl Backoff {
     }
 
     /// The delay to wait from now on.
-    pub fn next_delay(&mut self) -> Duration {
+    pub(crate) fn next_delay(&mut self) -> Duration {
         let now = Instant::now();
         let idle = self
             .busy_until
@@ -94,13 +128,12 @@ mod tests {
     async fn no_options_are_too_large() {
         for factor in [f64::NAN, f64::INFINITY, f64::MAX, -1.0] {
             for time in [Duration::ZERO, Duration::from_secs(1), Duration::MAX] {
-                let options = BackoffOptions {
-                    initial: time,
-                    factor,
-                    cap: Duration::MAX,
-                    jitter: factor,
-                    reset: Duration::MAX,
-                };
+                let options = BackoffOptions::new()
+                    .initial(time)
+                    .factor(factor)
+                    .cap(Duration::MAX)
+                    .jitter(factor)
+                    .reset(Duration::MAX);
                 let mut backoff = Backoff::new(options, Random::seeded(1));
                 for _ in 0..5 {
                     let delay = backoff.next_delay();

@@ -37,7 +37,7 @@
 //! Time is tokio's; dates and jitter come from a [`reeve_clock::Clock`]. Everything that runs is owned by the
 //! future of [`SharedInformer::run`] and ends with it.
 
-pub mod backoff;
+mod backoff;
 mod decode;
 mod event;
 mod factory;
@@ -60,7 +60,7 @@ pub mod reflector;
 mod sample;
 mod use_count;
 
-pub use backoff::{Backoff, BackoffOptions};
+pub use backoff::BackoffOptions;
 pub use decode::DecodeError;
 pub use event::{Event, UpdateReason};
 pub use factory::{FactoryBuilder, InformerFactory, NotSynced};

@@ -68,10 +68,7 @@ fn kept<S: Stored>(endpoint: Endpoint, item: fn(usize) -> String) -> (usize, Sto
 async fn keep<S: Stored>(endpoint: Endpoint, item: fn(usize) -> String) -> (usize, StoreBytes) {
     let client = client(item);
     let before = live();
-    let options = ReflectorOptions {
-        streaming: false,
-        ..ReflectorOptions::default()
-    };
+    let options = ReflectorOptions::new().streaming(false);
     let informer = SharedInformer::<S>::builder_for(client, endpoint)
         .reflector(options)
         .build();

@@ -30,13 +30,10 @@ use reeve_clock::LONGEST;
 
 /// Limits of every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct Limits {
-    /// Deadline of a request, its body included; of a watch, until its headers arrive. Default 60 s
-    /// (the API server's own).
-    pub deadline: Duration,
-    /// Maximum size of a body, and of a line of a watch, in bytes. Default 512 MiB: an unpaged list of a
-    /// hundred thousand Pods. Pages of 500 stay far below, and larger answers are requested in pages.
-    pub body: usize,
+    deadline: Duration,
+    body: usize,
 }
 
 impl Default for Limits {
@@ -45,6 +42,29 @@ impl Default for Limits {
             deadline: Duration::from_secs(60),
             body: 512 << 20,
         }
+    }
+}
+
+// === impl Limits ===
+
+impl Limits {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Deadline of a request, its body included; of a watch, until its headers arrive. Default: 60 s (the API server's
+    /// own).
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline.min(LONGEST);
+        self
+    }
+
+    /// Maximum size of a body, and of a line of a watch, in bytes. Default: 512 MiB, an unpaged list of a hundred thousand
+    /// Pods. Pages of 500 stay far below, and larger answers are requested in pages.
+    pub fn body(mut self, bytes: usize) -> Self {
+        self.body = bytes;
+        self
     }
 }
 
@@ -63,8 +83,7 @@ pub struct Transport {
 impl Transport {
     /// Sends through `client`, within `limits`.
     #[must_use]
-    pub fn new(client: Client, mut limits: Limits) -> Self {
-        limits.deadline = limits.deadline.min(LONGEST);
+    pub fn new(client: Client, limits: Limits) -> Self {
         Self { client, limits }
     }
 

@@ -47,7 +47,7 @@ pub struct Verdict {
     /// It did.
     pub right: bool,
     /// What it did.
-    pub told: String,
+    pub observed: String,
 }
 
 /// What a client did with a server.
@@ -100,14 +100,14 @@ pub const SERVERS: [Server; 8] = [
         judge: |seen| {
             let back = seen.returned("a@100");
             let new = seen.since("b@205");
-            let told = match (back, new) {
+            let observed = match (back, new) {
                 (Some(back), _) => format!("the deleted object comes back after {}", shown(back)),
                 (None, Some(new)) => {
                     format!("never goes back; has the new state after {}", shown(new))
                 }
                 (None, None) => "never goes back, and never has the new state".to_owned(),
             };
-            verdict(back.is_none() && new.is_some(), told)
+            verdict(back.is_none() && new.is_some(), observed)
         },
     },
     Server {
@@ -131,12 +131,12 @@ pub const SERVERS: [Server; 8] = [
         },
         judge: |seen| {
             let last = seen.last();
-            let told = match last[..] {
+            let observed = match last[..] {
                 ["a@3"] => "it is not there".to_owned(),
                 [] => "never in sync".to_owned(),
                 _ => "it stays in the store".to_owned(),
             };
-            verdict(last == ["a@3"], told)
+            verdict(last == ["a@3"], observed)
         },
     },
     Server {
@@ -159,8 +159,8 @@ pub const SERVERS: [Server; 8] = [
         },
         judge: |seen| {
             let there = seen.last() == ["a@5", "c@7"];
-            let told = if there { "they are" } else { "never in sync" };
-            seen.within_bounds(there, told)
+            let observed = if there { "they are" } else { "never in sync" };
+            seen.within_bounds(there, observed)
         },
     },
     Server {
@@ -183,8 +183,8 @@ pub const SERVERS: [Server; 8] = [
         judge: |seen| match seen.since("a@5") {
             Some(synced) => {
                 let late = synced.saturating_sub(HOUR);
-                let told = format!("in sync {} after it", shown(late));
-                seen.within_bounds(late <= Duration::from_secs(60), &told)
+                let observed = format!("in sync {} after it", shown(late));
+                seen.within_bounds(late <= Duration::from_secs(60), &observed)
             }
             None => seen.within_bounds(false, "never in sync"),
         },
@@ -342,8 +342,8 @@ fn lags() -> Script {
 
 // === What clients did ===
 
-fn verdict(right: bool, told: String) -> Verdict {
-    Verdict { right, told }
+fn verdict(right: bool, observed: String) -> Verdict {
+    Verdict { right, observed }
 }
 
 /// A time as people say it.
@@ -397,7 +397,7 @@ impl Seen {
     }
 
     /// Right if `right`, and if the server was not asked too often.
-    fn within_bounds(&self, right: bool, told: &str) -> Verdict {
+    fn within_bounds(&self, right: bool, observed: &str) -> Verdict {
         let requests = self.requests();
         let how_many = if requests > MOST {
             let last = self.asked.last().map_or(Duration::ZERO, |(at, _)| *at);
@@ -408,7 +408,7 @@ impl Seen {
         } else {
             format!("{requests} requests in an hour")
         };
-        verdict(right && requests <= HOURLY, format!("{told}; {how_many}"))
+        verdict(right && requests <= HOURLY, format!("{observed}; {how_many}"))
     }
 }
 

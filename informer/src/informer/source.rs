@@ -75,26 +75,21 @@ impl<S: Stored> Source<S> {
             labels,
             fields: part.fields(fields),
         };
-        let mut reflector = Reflector {
-            health: Arc::clone(&health),
-            recorder: self.recorder.clone(),
-            transform: self.transform.clone(),
-            known: Some(known),
-            not_before,
-            refusals: self.refusals.clone(),
-            ..Reflector::new(
-                self.client.clone(),
-                self.endpoint.clone(),
-                selection,
-                self.options,
-                Arc::clone(&fifo),
-                self.clock.clone(),
-            )
-        };
+        let (client, endpoint) = (self.client.clone(), self.endpoint.clone());
+        let mut reflector = Reflector::builder(client, endpoint, Arc::clone(&fifo))
+            .selection(selection)
+            .options(self.options)
+            .clock(self.clock.clone())
+            .known(known)
+            .not_before(not_before)
+            .transform_by(self.transform.clone())
+            .cache(Arc::clone(&self.cache))
+            .refusals(self.refusals.clone())
+            .health(Arc::clone(&health))
+            .recorder(self.recorder.clone());
         for path in self.skip.iter().chain(&skip) {
-            reflector.decoding = reflector.decoding.skip(path);
+            reflector = reflector.skip(path.clone());
         }
-        reflector.decoding.cache = Arc::clone(&self.cache);
-        Arc::new(Feed::new(scope, part, fifo, health, reflector))
+        Arc::new(Feed::new(scope, part, fifo, health, reflector.build()))
     }
 }

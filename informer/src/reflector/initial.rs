@@ -1,4 +1,4 @@
-//! The objects of a streaming list, as far as they came.
+//! The state of a streaming list that is not complete yet: [`Initial`].
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use reeve_client::ResourceVersion;
 use reeve_client::transport::Error;
 use reeve_client::{KeyRef, ObjectKey};
 
-/// What the initial events came to so far. Updates and deletions that come before the end belong to the state
-/// (client-go: the temporary store of `watchList`).
+/// The state after the initial events so far. Updates and deletions before the end belong to it (client-go: the temporary
+/// store of `watchList`).
 pub(super) struct Initial<S> {
     objects: IndexSet<Keyed<S>, RandomState>,
-    undecodable: IndexMap<Which, Undecodable>,
+    undecodable: IndexMap<Identity, Undecodable>,
 }
 
-/// Which object it is that cannot be read.
+/// The identity of an object that cannot be read.
 #[derive(PartialEq, Eq, Hash)]
-enum Which {
+enum Identity {
     Named(ObjectKey),
-    /// One that has no name, by its version.
+    /// An object without a name, by its version.
     Nameless(Option<String>),
 }
 
-/// An object in a set, told from others by its key.
+/// An object in a set, identified by its key.
 struct Keyed<S>(Arc<S>);
 
 // === impl Initial ===
@@ -40,31 +40,31 @@ impl<S: Stored> Initial<S> {
         }
     }
 
-    /// Takes the next frame; gives the version of the state if that was its end.
+    /// Takes the next frame. Returns the version of the state if that was its end.
     ///
     /// # Errors
-    /// What the server says is wrong.
+    /// The error that the frame holds.
     pub(super) fn take(&mut self, frame: Frame<S>) -> Result<Option<ResourceVersion>, Error> {
         match frame {
             Frame::Added(object) | Frame::Modified(object) => {
                 if !self.undecodable.is_empty() {
-                    self.undecodable.swap_remove(&Which::Named(object.key()));
+                    self.undecodable.swap_remove(&Identity::Named(object.key()));
                 }
                 self.objects.replace(Keyed(object));
             }
             Frame::Deleted(object) => {
-                self.undecodable.swap_remove(&Which::Named(object.key()));
+                self.undecodable.swap_remove(&Identity::Named(object.key()));
                 self.objects.swap_remove(&object.key_ref());
             }
             Frame::Undecodable { object, deleted } => {
                 if let Some(key) = &object.key {
                     self.objects.swap_remove(&key.as_ref());
                 }
-                let which = Which::of(&object);
+                let identity = Identity::of(&object);
                 if deleted {
-                    self.undecodable.swap_remove(&which);
+                    self.undecodable.swap_remove(&identity);
                 } else {
-                    self.undecodable.insert(which, object);
+                    self.undecodable.insert(identity, object);
                 }
             }
             Frame::Bookmark {
@@ -84,9 +84,9 @@ impl<S: Stored> Initial<S> {
     }
 }
 
-// === impl Which ===
+// === impl Identity ===
 
-impl Which {
+impl Identity {
     fn of(object: &Undecodable) -> Self {
         let nameless = || Self::Nameless(object.resource_version.clone());
         object.key.clone().map_or_else(nameless, Self::Named)
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// What the frames come to: `a@1 c?`, with a question mark for what cannot be read.
+    /// The state after the frames: `a@1 c?`, with a question mark for an object that cannot be read.
     fn state(frames: impl IntoIterator<Item = Frame<ConfigMap>>) -> String {
         let mut initial = Initial::new();
         for frame in frames {
@@ -149,15 +149,15 @@ mod tests {
         }
         assert_eq!(initial.take(bookmark(true)).unwrap(), Some("9".into()));
         let (objects, undecodable) = initial.finish();
-        let mut told: Vec<_> = objects.iter().map(|object| text(object)).collect();
+        let mut names: Vec<_> = objects.iter().map(|object| text(object)).collect();
         let unreadable = undecodable.into_iter().filter_map(|object| object.key);
-        told.extend(unreadable.map(|key| format!("{}?", key.name)));
-        told.sort();
-        told.join(" ")
+        names.extend(unreadable.map(|key| format!("{}?", key.name)));
+        names.sort();
+        names.join(" ")
     }
 
     #[test]
-    fn the_last_word_about_each_object_counts() {
+    fn the_last_event_of_each_object_counts() {
         use Frame::{Added, Deleted, Modified, Unknown};
         let cases = [
             (vec![], ""),
@@ -173,13 +173,13 @@ mod tests {
             (vec![Added(map("a@1")), unreadable("a", true)], ""),
             (vec![unreadable("a", false), unreadable("a", true)], ""),
         ];
-        for (number, (frames, told)) in cases.into_iter().enumerate() {
-            assert_eq!(state(frames), told, "case {number}");
+        for (number, (frames, expected)) in cases.into_iter().enumerate() {
+            assert_eq!(state(frames), expected, "case {number}");
         }
     }
 
     #[test]
-    fn an_error_in_the_stream_is_one() {
+    fn an_error_in_the_stream_is_returned() {
         let status = Box::new(Status {
             code: 410,
             ..Status::default()

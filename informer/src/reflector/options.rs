@@ -1,4 +1,4 @@
-//! How a reflector lists and watches.
+//! The options of a reflector: [`ReflectorOptions`].
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -8,71 +8,49 @@ use reeve_clock::LONGEST;
 use crate::backoff::BackoffOptions;
 use reeve_client::transport::Limits;
 
-/// How the present state is read first, and again when a watch cannot go on.
+/// The state that a reflector reads first, and again when a watch cannot continue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FirstList {
-    /// The newest state there is (resourceVersion unset): never older than what anyone has seen. The default.
+    /// The newest state (resourceVersion unset): never older than any state that was seen before. The default.
     #[default]
     Consistent,
-    /// What the API server has at hand (resourceVersion "0", later the last one seen): cheaper for the
+    /// The state that the API server has cached (resourceVersion "0", later the last version seen): cheaper for the
     /// server, and possibly old at the start. client-go's choice.
     ///
-    /// It is said of lists in pages. A streaming list is asked for as client-go does it, whatever is said here: the
-    /// first with the version unset, so that it is the newest state, and served from the server's cache all the same;
-    /// later ones not older than the last version seen. Who wants "0" has [`ReflectorOptions::streaming`] false.
+    /// It applies to lists in pages. A streaming list is requested as client-go does it, in either case: the first with
+    /// the version unset, so that it is the newest state, which the server still serves from its cache; later ones not
+    /// older than the last version seen. Turn [`ReflectorOptions::streaming`] off to read at "0".
     Any,
 }
 
-/// How a reflector lists and watches.
+/// The options of lists and watches.
+///
+/// ```
+/// use std::time::Duration;
+/// use reeve_informer::ReflectorOptions;
+///
+/// let options = ReflectorOptions::new()
+///     .streaming(false)
+///     .watch_timeout(Duration::from_secs(1800));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
 pub struct ReflectorOptions {
-    /// How the first state is read. Default [`FirstList::Consistent`].
-    pub first_list: FirstList,
-    /// Ask for lists as streams, and fall back to pages where the server does not offer it. Default true.
-    pub streaming: bool,
-    /// Give a streaming list up when nothing comes for so long before its end. Default 10 s.
-    pub streaming_idle: Duration,
-    /// Give a streaming list up when its end has not come by then. Default 5 min.
-    pub streaming_deadline: Duration,
-    /// How long a server that did not offer streaming lists is not asked again. Default 1 h. One that refused them
-    /// (422, 501, or 400 where the same can be read in pages), or was silent, is not asked by any watch of the
-    /// informer nor any informer of its factory, for kinds of the same group and version. One that refused this
-    /// request (another 400, 405, 406, 415), or whose streaming lists broke off or did not end, is not asked by this
-    /// watch.
-    pub streaming_retry: Duration,
-    /// How many objects a page of a list holds. Default `None`: 500, and everything at once where the server reads
-    /// it from its cache, which is a list again at a known version ([`FirstList::Any`]). A size that is given holds
-    /// for every list, as client-go's `WatchListPageSize`: `page_size: NonZeroU32::new(100)`, where zero is the
-    /// default as there. Pages at a known version show that state or a newer one (`resourceVersionMatch=NotOlderThan`);
-    /// client-go's show that very one. Everything is asked for at once all the same after the token of a page expired;
-    /// what is too large for [`Limits::body`] then, or takes too long, is asked for in pages for an hour.
-    pub page_size: Option<NonZeroU32>,
-    /// The server ends a watch after this to twice this time, drawn anew each time. Default 5 min; less is
-    /// raised to it, as in client-go.
-    pub watch_timeout: Duration,
-    /// A watch that is silent for so long is replaced. Default 90 s: servers send a bookmark each minute. Up to
-    /// [`ReflectorOptions::reconnect_spread`] is added, drawn anew for each watch.
-    pub watch_idle: Duration,
-    /// How long to wait after failures.
-    pub backoff: BackoffOptions,
-    /// When a server ends a watch before its time, or a connection breaks, the next request is sent after a
-    /// time drawn between zero and this, so that many informers do not come back at once when a server
-    /// restarts. Default 7 s: at most a fifth of a thousand informers come back in any second. Zero is
-    /// client-go's behaviour, at once. A watch that ends when it was asked to is followed by the next at once.
-    pub reconnect_spread: Duration,
-    /// How many lists and watches may be asked for in quick succession, the later pages of a list not
-    /// counted. Default 20.
-    pub request_burst: u32,
-    /// How long it takes until another list or watch may be asked for, once the burst is used up. Default 36 s:
-    /// with the burst, at most 120 requests in an hour, whatever the server does. A server that ends every
-    /// watch after a minute is followed without a pause; one that does so after 10 s is not.
-    pub request_interval: Duration,
-    /// How many consistent lists in a row must be older than what is known until the server's history counts
-    /// as begun anew. Default 3, at least 2.
-    pub epoch_lists: u32,
-    /// Limits of requests.
-    pub limits: Limits,
+    pub(crate) first_list: FirstList,
+    pub(crate) streaming: bool,
+    pub(crate) streaming_idle: Duration,
+    pub(crate) streaming_deadline: Duration,
+    pub(crate) streaming_retry: Duration,
+    pub(crate) page_size: Option<NonZeroU32>,
+    pub(crate) watch_timeout: Duration,
+    pub(crate) watch_idle: Duration,
+    pub(crate) backoff: BackoffOptions,
+    pub(crate) reconnect_spread: Duration,
+    pub(crate) request_burst: u32,
+    pub(crate) request_interval: Duration,
+    pub(crate) epoch_lists: u32,
+    pub(crate) limits: Limits,
 }
 
 impl Default for ReflectorOptions {
@@ -96,25 +74,122 @@ impl Default for ReflectorOptions {
     }
 }
 
-/// client-go: `defaultMinWatchTimeout`.
-pub(super) const MINIMUM_WATCH_TIMEOUT: Duration = Duration::from_secs(300);
+/// The shortest watch (client-go: `defaultMinWatchTimeout`).
+const MINIMUM_WATCH_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// The smallest number of older lists that begin an epoch: one alone may come from a replica that lags behind.
+const MINIMUM_EPOCH_LISTS: u32 = 2;
+
+// === impl ReflectorOptions ===
 
 impl ReflectorOptions {
-    /// With no time so long that it cannot be added to another.
-    pub(super) fn bounded(mut self) -> Self {
-        for time in [
-            &mut self.streaming_idle,
-            &mut self.streaming_deadline,
-            &mut self.streaming_retry,
-            &mut self.watch_timeout,
-            &mut self.watch_idle,
-            &mut self.backoff.initial,
-            &mut self.backoff.cap,
-            &mut self.reconnect_spread,
-            &mut self.request_interval,
-        ] {
-            *time = LONGEST.min(*time);
-        }
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The state that is read first. Default: [`FirstList::Consistent`].
+    pub fn first_list(mut self, first_list: FirstList) -> Self {
+        self.first_list = first_list;
+        self
+    }
+
+    /// Requests lists as streams, and falls back to pages where the server does not offer streams. Default: true.
+    pub fn streaming(mut self, streaming: bool) -> Self {
+        self.streaming = streaming;
+        self
+    }
+
+    /// The silence before its end after which a streaming list is given up. Default: 10 s.
+    pub fn streaming_idle(mut self, time: Duration) -> Self {
+        self.streaming_idle = time.min(LONGEST);
+        self
+    }
+
+    /// The time after which a streaming list that has not ended is given up. Default: 5 min.
+    pub fn streaming_deadline(mut self, time: Duration) -> Self {
+        self.streaming_deadline = time.min(LONGEST);
+        self
+    }
+
+    /// The time for which no streaming list is requested from a server that did not offer one. Default: 1 h.
+    ///
+    /// If the server refused them (422, 501, or 400 where the same can be read in pages), that holds for all watches of
+    /// the informer and all informers of its factory, for kinds of the same group and version. If it refused this request
+    /// (another 400, 405, 406, 415), was silent, or its streaming lists broke off or did not end, that holds for this
+    /// watch.
+    pub fn streaming_retry(mut self, time: Duration) -> Self {
+        self.streaming_retry = time.min(LONGEST);
+        self
+    }
+
+    /// The number of objects in a page of a list, as client-go's `WatchListPageSize`. Zero, which
+    /// `NonZeroU32::new(0)` is, means the default, as there.
+    ///
+    /// Default: 500, and everything at once where the server reads the list from its cache, which is a list again at a
+    /// known version ([`FirstList::Any`]). A size that is set holds for every list. Pages at a known version show that
+    /// state or a newer one (`resourceVersionMatch=NotOlderThan`); client-go's show exactly that state. In either case
+    /// everything is requested at once after the token of a page expired. An answer that is then larger than
+    /// [`Limits::body`], or takes too long, is requested in pages for an hour.
+    pub fn page_size(mut self, size: Option<NonZeroU32>) -> Self {
+        self.page_size = size;
+        self
+    }
+
+    /// The server ends a watch after a random time between this and twice this. Default: 5 min, which is also the
+    /// minimum, as in client-go.
+    pub fn watch_timeout(mut self, time: Duration) -> Self {
+        self.watch_timeout = time.clamp(MINIMUM_WATCH_TIMEOUT, LONGEST);
+        self
+    }
+
+    /// The silence after which a watch is replaced, lengthened by a random time up to
+    /// [`ReflectorOptions::reconnect_spread`]. Default: 90 s, since servers send a bookmark each minute.
+    pub fn watch_idle(mut self, time: Duration) -> Self {
+        self.watch_idle = time.min(LONGEST);
+        self
+    }
+
+    /// The delays after failures.
+    pub fn backoff(mut self, backoff: BackoffOptions) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// The maximum of the random delay before the next request after a server ended a watch too early, or a connection
+    /// broke. It keeps many informers from returning at once when a server restarts. Default: 7 s, with which at most a
+    /// fifth of a thousand informers return in any second. Zero is client-go's behaviour. A watch that ends when it was
+    /// asked to is followed by the next at once.
+    pub fn reconnect_spread(mut self, time: Duration) -> Self {
+        self.reconnect_spread = time.min(LONGEST);
+        self
+    }
+
+    /// The number of lists and watches that may be requested in quick succession, without the later pages of a list.
+    /// Default: 20.
+    pub fn request_burst(mut self, requests: u32) -> Self {
+        self.request_burst = requests;
+        self
+    }
+
+    /// The time after which another list or watch may be requested once the burst is used up. Default: 36 s: with the
+    /// burst, at most 120 requests in an hour, whatever the server does. A server that ends every watch after a minute is
+    /// followed without a pause, and one that ends it after 10 s is not.
+    pub fn request_interval(mut self, time: Duration) -> Self {
+        self.request_interval = time.min(LONGEST);
+        self
+    }
+
+    /// The number of consistent lists in a row, all older than the known version, after which the server's history counts
+    /// as begun again. Default: 3, at least 2.
+    pub fn epoch_lists(mut self, lists: u32) -> Self {
+        self.epoch_lists = lists.max(MINIMUM_EPOCH_LISTS);
+        self
+    }
+
+    /// The limits of each request.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
         self
     }
 }

@@ -1,4 +1,4 @@
-//! How often a server is asked at most, whatever goes wrong.
+//! The bound on the requests to a server, whatever goes wrong: [`Pace`].
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use tokio::time::{Instant, sleep};
 
 /// A reserve of requests that fills up over time.
 ///
-/// Back-off bounds how often the same thing is tried again, and not how many requests one try takes: a server
-/// that answers every list, and refuses every watch, is asked twice a round. Here all lists and watches
-/// count, but for the later pages of a list.
+/// Back-off bounds how often the same request is repeated, but not how many requests one attempt takes: a server that
+/// answers every list, and refuses every watch, gets two a round. So all lists and watches take from this reserve, except
+/// the later pages of a list.
 #[derive(Debug)]
 pub(super) struct Pace {
     interval: Duration,
     burst: u32,
-    /// When all that was taken will have come back.
+    /// The time at which the reserve is full again.
     full_at: Instant,
 }
 
 // === impl Pace ===
 
 impl Pace {
-    /// A full reserve of `burst` requests, of which one comes back each `interval`.
+    /// A full reserve of `burst` requests, one of which comes back each `interval`.
     pub(super) fn new(burst: u32, interval: Duration) -> Self {
         Self {
             interval,
@@ -29,21 +29,35 @@ impl Pace {
         }
     }
 
-    /// Takes one request, and returns when it may be sent.
-    pub(super) async fn ready(&mut self) {
-        let wait = self.take();
-        // Even a sleep of no time lasts until the timer's next tick.
-        if !wait.is_zero() {
-            sleep(wait).await;
-        }
+    /// Returns when a request may be sent, without taking it.
+    pub(super) async fn due(&self) {
+        wait(self.missing(Instant::now())).await;
     }
 
-    /// Takes one request; gives how long to wait until it may be sent.
+    /// Takes one request, and returns when it may be sent.
+    pub(super) async fn ready(&mut self) {
+        wait(self.take()).await;
+    }
+
+    /// Takes one request. Returns the delay after which it may be sent.
     pub(super) fn take(&mut self) -> Duration {
         let now = Instant::now();
-        let missing = self.full_at.saturating_duration_since(now) + self.interval;
-        self.full_at = now + missing;
-        missing.saturating_sub(self.interval * self.burst)
+        let missing = self.missing(now);
+        self.full_at = self.full_at.max(now) + self.interval;
+        missing
+    }
+
+    /// The delay after which a request may be sent.
+    fn missing(&self, now: Instant) -> Duration {
+        let taken = self.full_at.saturating_duration_since(now) + self.interval;
+        taken.saturating_sub(self.interval * self.burst)
+    }
+}
+
+/// Even a sleep of no time would last until the next tick of the timer.
+async fn wait(time: Duration) {
+    if !time.is_zero() {
+        sleep(time).await;
     }
 }
 
@@ -67,11 +81,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_asks_once_a_minute_never_waits() {
+    async fn a_request_a_minute_never_waits() {
         let mut pace = Pace::new(1, Duration::from_secs(36));
         for _ in 0..100 {
             assert_eq!(pace.take(), Duration::ZERO);
             tokio::time::sleep(Duration::from_secs(60)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_due_is_ready_and_still_counts() {
+        let mut pace = Pace::new(2, Duration::from_secs(36));
+        let start = Instant::now();
+        for expected in [0, 0, 36, 72] {
+            pace.due().await;
+            pace.ready().await;
+            assert_eq!(start.elapsed().as_secs(), expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who does not offer streaming lists.
+//! The servers that do not offer streaming lists: [`Refusals`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,18 +9,17 @@ use tokio::time::Instant;
 
 use reeve_client::transport::Endpoint;
 
-/// When streaming lists were last refused by a server, and whether it offered them since. A refusal that may concern one
-/// request only is not noted here, nor is silence, which has other causes. Shared by those who follow one API server: all
-/// watches of an informer, all informers of a factory. A client does not say which server it speaks to.
+/// For each group and version: the time at which its server last refused streaming lists, or that it offered them since.
+/// Another server may stand behind each group and version (an aggregated API).
 ///
-/// It is noted for each group and version, because another server may stand behind each (an aggregated API), and
-/// what one lacks says nothing about the others.
+/// A refusal that may concern one request only is not recorded here, nor is silence, which has other causes. It is shared
+/// by all watches of an informer and all informers of a factory, which use one client, and so one API server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Refusals {
     last: Arc<Mutex<HashMap<String, Last>>>,
 }
 
-/// The last that is known of a group and version.
+/// The last answer for a group and version.
 #[derive(Clone, Copy, Debug)]
 enum Last {
     Refused(Instant),
@@ -30,27 +29,27 @@ enum Last {
 // === impl Refusals ===
 
 impl Refusals {
-    /// Notes that whoever serves `endpoint` does not offer streaming lists now.
+    /// Records that the server of `endpoint` does not offer streaming lists now.
     pub(super) fn refused(&self, endpoint: &Endpoint) {
         let now = Instant::now();
         let refused = Last::Refused(now);
         self.last.lock().insert(endpoint.api_version(), refused);
     }
 
-    /// Notes that it does.
+    /// Records that it does.
     pub(super) fn offered(&self, endpoint: &Endpoint) {
         self.last
             .lock()
             .insert(endpoint.api_version(), Last::Offered);
     }
 
-    /// Whether the last streaming list that was not silent came to its end.
+    /// True if the last streaming list that was not silent was complete.
     pub(super) fn has_offered(&self, endpoint: &Endpoint) -> bool {
         let last = self.last.lock();
         matches!(last.get(&endpoint.api_version()), Some(Last::Offered))
     }
 
-    /// Whether it did not, less than `retry` ago.
+    /// True if one was refused less than `retry` ago, and none was complete since.
     pub(super) fn is_recent(&self, endpoint: &Endpoint, retry: Duration) -> bool {
         let last = self.last.lock();
         match last.get(&endpoint.api_version()) {
@@ -71,7 +70,7 @@ mod tests {
     const RETRY: Duration = Duration::from_secs(60);
 
     #[tokio::test(start_paused = true)]
-    async fn a_refusal_counts_for_all_kinds_of_a_group_and_for_so_long() {
+    async fn a_refusal_counts_for_all_kinds_of_a_group_and_for_a_limited_time() {
         let (maps, secrets) = (Endpoint::of::<ConfigMap>(), Endpoint::of::<Secret>());
         let refusals = Refusals::default();
         refusals.clone().refused(&maps);
@@ -85,6 +84,6 @@ mod tests {
         assert!(!refusals.is_recent(&secrets, RETRY * 2));
         assert!(refusals.has_offered(&secrets));
         refusals.refused(&secrets);
-        assert!(!refusals.has_offered(&maps), "it offers none any more");
+        assert!(!refusals.has_offered(&maps), "it offers them no longer");
     }
 }

@@ -121,13 +121,13 @@ async fn the_store_follows_writes_with_streaming_lists_and_without() {
         let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
         fill(&maps).await;
         let (informer, stop) = start(&server);
-        let told = std::sync::Arc::new(parking_lot::Mutex::new(0));
-        let count = std::sync::Arc::clone(&told);
+        let received = std::sync::Arc::new(parking_lot::Mutex::new(0));
+        let count = std::sync::Arc::clone(&received);
         let handle = informer
             .add_handler(move |_| *count.lock() += 1, HandlerOptions::new())
             .unwrap();
         handle.wait_synced().await.unwrap();
-        assert_eq!(*told.lock(), informer.lister().len());
+        assert_eq!(*received.lock(), informer.lister().len());
         assert_same(&client, &informer).await;
         // Reading one's own writes.
         let patch = serde_json::json!({"data": {"value": "second"}});

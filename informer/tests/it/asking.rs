@@ -20,8 +20,8 @@ const SOON: Duration = Duration::from_millis(1);
 async fn a_handler_that_takes_its_time_is_told_in_order_and_keeps_nobody_waiting() {
     let (script, say) = three();
     let running = start(&script);
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let note = Arc::clone(&told);
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let note = Arc::clone(&received);
     let slow = move |event: Event<ConfigMap>| {
         let note = Arc::clone(&note);
         async move {
@@ -43,8 +43,8 @@ async fn a_handler_that_takes_its_time_is_told_in_order_and_keeps_nobody_waiting
         "once it was shown all three"
     );
     seconds(3).await;
-    let told = std::mem::take(&mut *told.lock());
-    assert_eq!(told, ["+a@1*", "+b@2*", "+c@3*", "+d@11", "~a@1-12"]);
+    let received = std::mem::take(&mut *received.lock());
+    assert_eq!(received, ["+a@1*", "+b@2*", "+c@3*", "+d@11", "~a@1-12"]);
     assert_eq!((handle.delivered(), handle.backlog()), (5, 0));
 }
 
@@ -161,8 +161,8 @@ async fn a_dropped_stream_is_a_removed_handler() {
 async fn a_handler_that_is_drained_is_told_what_waits_for_it_and_nothing_else() {
     let (script, say) = three();
     let running = start(&script);
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let note = Arc::clone(&told);
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let note = Arc::clone(&received);
     let slow = move |event: Event<ConfigMap>| {
         let note = Arc::clone(&note);
         async move {
@@ -181,10 +181,14 @@ async fn a_handler_that_is_drained_is_told_what_waits_for_it_and_nothing_else() 
     tokio::task::yield_now().await;
     say(added("d", "11"));
     millis(1).await;
-    assert_eq!(running.told.last().unwrap(), "+d@11", "nobody waits for it");
+    assert_eq!(
+        running.received.last().unwrap(),
+        "+d@11",
+        "nobody waits for it"
+    );
     draining.await.unwrap();
     assert_eq!(started.elapsed().as_secs(), 3);
-    assert_eq!(*told.lock(), ["+a@1*", "+b@2*", "+c@3*"]);
+    assert_eq!(*received.lock(), ["+a@1*", "+b@2*", "+c@3*"]);
     handle.drain().await;
     say(added("e", "12"));
     millis(1).await;
@@ -205,7 +209,7 @@ async fn a_drain_ends_when_the_informer_stops_or_has_not_begun() {
     millis(1).await;
     let draining = tokio::spawn(async move { handle.drain().await });
     seconds(60).await;
-    assert!(!draining.is_finished(), "it is told still");
+    assert!(!draining.is_finished(), "it is received still");
     running.stop().await;
     timeout(SOON, draining).await.unwrap().unwrap();
 

@@ -30,14 +30,14 @@ async fn a_full_queue_stops_reading_the_watch_and_loses_nothing() {
         }
         .build();
         let open = Arc::new(Semaphore::new(1));
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let received = Arc::new(Mutex::new(Vec::new()));
         let handler = {
-            let (open, told) = (Arc::clone(&open), Arc::clone(&told));
+            let (open, received) = (Arc::clone(&open), Arc::clone(&received));
             move |event: Event<ConfigMap>| {
-                let (open, told) = (Arc::clone(&open), Arc::clone(&told));
+                let (open, received) = (Arc::clone(&open), Arc::clone(&received));
                 async move {
                     open.acquire().await.unwrap().forget();
-                    told.lock().push(event.key().name);
+                    received.lock().push(event.key().name);
                 }
             }
         };
@@ -66,7 +66,8 @@ async fn a_full_queue_stops_reading_the_watch_and_loses_nothing() {
         let mut expected = vec!["a".to_owned()];
         expected.extend((0..SENT).map(|number| format!("o{number}")));
         assert!(
-            told.lock()
+            received
+                .lock()
                 .iter()
                 .map(|name| &**name)
                 .eq(expected.iter().map(String::as_str)),

@@ -16,7 +16,7 @@ use reeve_informer::{
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{Told, clock, contents, millis, seconds};
+use crate::harness::{Received, clock, contents, millis, seconds};
 use crate::script::*;
 
 /// A server with one object, whatever is asked for.
@@ -147,10 +147,10 @@ async fn a_lister_or_a_handler_keeps_an_informer_in_use() {
     let script = one();
     let factory = InformerFactory::new(script.client(), clock());
     factory.start();
-    let told = Told::default();
+    let received = Received::default();
     let handle = factory
         .informer::<ConfigMap>(Selection::default())
-        .add_handler(told.handler(), HandlerOptions::new())
+        .add_handler(received.handler(), HandlerOptions::new())
         .unwrap();
     let lister = factory.informer::<ConfigMap>(labelled("a=b")).lister();
     let stream = factory
@@ -158,7 +158,10 @@ async fn a_lister_or_a_handler_keeps_an_informer_in_use() {
         .stream(HandlerOptions::new())
         .unwrap();
     seconds(60).await;
-    assert_eq!((told.take(), lister.len()), (vec!["+a@1*".to_owned()], 1));
+    assert_eq!(
+        (received.take(), lister.len()),
+        (vec!["+a@1*".to_owned()], 1)
+    );
     assert_eq!(factory.health().len(), 3);
     drop((lister, stream));
     seconds(31).await;
@@ -242,27 +245,24 @@ async fn each_kind_and_form_has_its_own_options() {
     let often = Duration::from_secs(10);
     let factory = InformerFactory::builder(script.client())
         .clock(clock())
-        .reflector(ReflectorOptions {
-            streaming: false,
-            ..ReflectorOptions::default()
-        })
+        .reflector(ReflectorOptions::new().streaming(false))
         .resync(Duration::from_secs(3600))
         .configure::<ConfigMap>(move |builder| {
             builder
                 .resync(often)
-                .reflector(ReflectorOptions {
-                    streaming: false,
-                    page_size: NonZeroU32::new(7),
-                    ..ReflectorOptions::default()
-                })
+                .reflector(
+                    ReflectorOptions::new()
+                        .streaming(false)
+                        .page_size(NonZeroU32::new(7)),
+                )
                 .transform(|map: &mut ConfigMap| map.data = None)
         })
         .build();
     factory.start();
     let options = HandlerOptions::new;
     let maps = factory.informer::<ConfigMap>(Selection::default());
-    let (told, quiet) = (Told::default(), Told::default());
-    let _told = maps.add_handler(told.handler(), options()).unwrap();
+    let (received, quiet) = (Received::default(), Received::default());
+    let _told = maps.add_handler(received.handler(), options()).unwrap();
     let _quiet = maps
         .add_handler(quiet.handler(), options().resync(Duration::ZERO))
         .unwrap();
@@ -291,7 +291,7 @@ async fn each_kind_and_form_has_its_own_options() {
     };
     let _counted = compact.add_handler(count, options()).unwrap();
     seconds(35).await;
-    assert_eq!(told.take(), ["+a@1*", "~a@1-1s", "~a@1-1s", "~a@1-1s"]);
+    assert_eq!(received.take(), ["+a@1*", "~a@1-1s", "~a@1-1s", "~a@1-1s"]);
     assert_eq!((quiet.take().len(), resyncs.load(Ordering::SeqCst)), (1, 0));
     seconds(3600).await;
     assert_eq!(resyncs.load(Ordering::SeqCst), 1, "what the factory says");

@@ -72,7 +72,7 @@ async fn a_list_that_is_cut_off_is_asked_for_again_and_nothing_of_it_is_kept() {
         );
         seconds(5).await;
         assert_eq!(running.store(), "b@6");
-        assert_eq!(running.told.take(), ["+b@6*"]);
+        assert_eq!(running.received.take(), ["+b@6*"]);
         running.stop().await;
     }
 }
@@ -95,10 +95,7 @@ async fn a_list_that_trickles_is_read_for_a_minute_and_then_asked_for_again() {
             slow_list("10", &[object("a", "5")], trickle(pause)),
             list("10", &[object("a", "5")]),
         ]);
-        let options = ReflectorOptions {
-            streaming: false,
-            ..ReflectorOptions::default()
-        };
+        let options = ReflectorOptions::new().streaming(false);
         let running = run(builder(&script).reflector(options).build());
         seconds(70).await;
         assert_eq!(running.store(), "a@5");
@@ -200,7 +197,7 @@ async fn a_watch_of_bookmarks_only_stays_and_moves_the_version_on() {
     seconds(HOUR + 1).await;
     assert_eq!(script.log().len(), 3, "{:?}", script.log());
     assert_eq!(running.informer.last_sync_resource_version().as_str(), "70");
-    assert_eq!(running.told.take(), ["+a@5*"]);
+    assert_eq!(running.received.take(), ["+a@5*"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,7 +216,10 @@ async fn events_that_come_late_and_over_several_watches_are_all_told_once() {
     ]);
     let running = start(&script);
     seconds(300).await;
-    assert_eq!(running.told.take(), ["+a@11", "~a@11-13", "-a@15", "+a@17"]);
+    assert_eq!(
+        running.received.take(),
+        ["+a@11", "~a@11-13", "-a@15", "+a@17"]
+    );
     assert_eq!(
         script.log()[2..],
         ["watch @10", "watch @13", "watch @15", "watch @17"]
@@ -241,7 +241,7 @@ async fn what_happened_while_nobody_watched_is_told_as_far_as_it_still_matters()
     let running = start(&script);
     seconds(30).await;
     assert_eq!(
-        running.told.take(),
+        running.received.take(),
         [
             "+recreated@5*",
             "+deleted@6*",
@@ -262,7 +262,7 @@ async fn an_object_that_leaves_the_selection_is_deleted_and_may_come_back() {
     ]);
     let running = run(builder(&script).labels("app=web").build());
     seconds(1).await;
-    assert_eq!(running.told.take(), ["+a@5*", "-a@17", "+a@19"]);
+    assert_eq!(running.received.take(), ["+a@5*", "-a@17", "+a@19"]);
     assert!(
         script
             .asked()
@@ -434,10 +434,7 @@ async fn no_fault_that_stays_costs_more_than_120_requests_an_hour() {
     ];
     for (case, script) in cases {
         for first_list in [FirstList::Consistent, FirstList::Any] {
-            let options = ReflectorOptions {
-                first_list,
-                ..ReflectorOptions::default()
-            };
+            let options = ReflectorOptions::new().first_list(first_list);
             let running = run(builder(&script).reflector(options).build());
             // Later pages do not count.
             let asked = || {
@@ -544,10 +541,7 @@ async fn thousand_lose_their_server(fleet: Fleet) {
         });
         let clock: Clock = clock();
         let stop = CancellationToken::new();
-        let options = ReflectorOptions {
-            streaming,
-            ..ReflectorOptions::default()
-        };
+        let options = ReflectorOptions::new().streaming(streaming);
         let one = fleet == Fleet::Namespaces;
         let informers: Vec<_> = (0..if one { 1 } else { INFORMERS })
             .map(|_| {

@@ -245,12 +245,12 @@ async fn a_type_that_panics_at_an_object_costs_that_object_only() {
             names.sort();
             (versions.join(" "), names)
         };
-        let told = |name: &str| format!("{name}: its type panicked as it was read");
+        let received = |name: &str| format!("{name}: its type panicked as it was read");
         millis(10).await;
-        assert_eq!(state(), ("5 71".into(), vec![told("a"), told("b")]));
+        assert_eq!(state(), ("5 71".into(), vec![received("a"), received("b")]));
         millis(20_000).await;
         assert_eq!(informer.last_sync_resource_version().as_str(), "80");
-        assert_eq!(state(), ("5 75".into(), vec![told("a"), told("b")]));
+        assert_eq!(state(), ("5 75".into(), vec![received("a"), received("b")]));
         let text = format!("{:?}", informer.health());
         assert!(!text.contains("on purpose"), "{text}");
     }

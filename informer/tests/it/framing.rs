@@ -27,10 +27,7 @@ fn serving(frames: Vec<Bytes>, body_limit: usize) -> Transport {
             Ok::<_, std::io::Error>(body)
         }
     });
-    let limits = Limits {
-        body: body_limit,
-        ..Limits::default()
-    };
+    let limits = Limits::new().body(body_limit);
     Transport::new(Client::new(service, "default"), limits)
 }
 

@@ -1,4 +1,4 @@
-//! An informer under test, with what its handlers were told.
+//! An informer under test, with what its handlers were received.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::script::Script;
 
 pub type Maps = SharedInformer<ConfigMap>;
 
-/// What a handler was told, shortened: `+a@5`, `~a@5-6`, `-a@6`, with `!` for a tombstone, `*` for initial,
+/// What a handler was received, shortened: `+a@5`, `~a@5-6`, `-a@6`, with `!` for a tombstone, `*` for initial,
 /// `r` for relist and `s` for resync.
 #[derive(Clone, Default)]
-pub struct Told(Arc<Mutex<Vec<String>>>);
+pub struct Received(Arc<Mutex<Vec<String>>>);
 
-impl Told {
+impl Received {
     pub fn handler(&self) -> impl Fn(Event<ConfigMap>) + Send + Sync + 'static + use<> {
-        let told = Arc::clone(&self.0);
-        move |event| told.lock().push(short(&event))
+        let received = Arc::clone(&self.0);
+        move |event| received.lock().push(short(&event))
     }
 
     pub fn last(&self) -> Option<String> {
@@ -72,7 +72,7 @@ pub fn short<S: Stored>(event: &Event<S>) -> String {
 
 pub struct Running {
     pub informer: Maps,
-    pub told: Told,
+    pub received: Received,
     pub handle: HandlerHandle<ConfigMap>,
     pub stop: CancellationToken,
     pub task: JoinHandle<()>,
@@ -92,9 +92,9 @@ pub fn start(script: &Script) -> Running {
 }
 
 pub fn run(informer: Maps) -> Running {
-    let told = Told::default();
+    let received = Received::default();
     let handle = informer
-        .add_handler(told.handler(), HandlerOptions::new())
+        .add_handler(received.handler(), HandlerOptions::new())
         .unwrap();
     let stop = CancellationToken::new();
     let task = tokio::spawn({
@@ -103,7 +103,7 @@ pub fn run(informer: Maps) -> Running {
     });
     Running {
         informer,
-        told,
+        received,
         handle,
         stop,
         task,

@@ -118,7 +118,7 @@ async fn metrics_have_the_names_and_labels_that_are_promised() {
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         text
     };
-    let told = text();
+    let received = text();
     let labels = r#"name="configmaps",group="",version="v1",resource="configmaps""#;
     for (metric, more, value) in [
         ("informer_queued_items", "", "0.0"),
@@ -153,22 +153,22 @@ async fn metrics_have_the_names_and_labels_that_are_promised() {
         ),
     ] {
         let line = format!("{metric}{{{labels}{more}}} {value}\n");
-        assert!(told.contains(&line), "{line} in\n{told}");
+        assert!(received.contains(&line), "{line} in\n{received}");
     }
     for metric in [
         "informer_store_bytes",
         "informer_last_heard_timestamp_seconds",
     ] {
         assert!(
-            told.contains(&format!("{metric}{{{labels}}} ")),
-            "{metric} in\n{told}"
+            received.contains(&format!("{metric}{{{labels}}} ")),
+            "{metric} in\n{received}"
         );
     }
     drop(bad);
     running.stop().await;
     seconds(1).await;
-    let told = text();
-    let left: Vec<&str> = told.lines().filter(|line| line.contains('{')).collect();
+    let received = text();
+    let left: Vec<&str> = received.lines().filter(|line| line.contains('{')).collect();
     assert!(
         left.is_empty(),
         "it is gone, with what it counted: {left:?}"

@@ -1,4 +1,4 @@
-//! Random histories with random faults: what the store holds, and what handlers were told, must come to what
+//! Random histories with random faults: what the store holds, and what handlers were received, must come to what
 //! the server holds.
 //!
 //! A history is drawn from a seed: objects that come, change and go, are deleted and created again, or cannot be
@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use crate::harness::short;
 use crate::world::World;
 
-/// Follows what a handler is told, and objects to what cannot be.
+/// Follows what a handler is received, and objects to what cannot be.
 #[derive(Clone, Default)]
 struct Oracle(Arc<Mutex<Followed>>);
 
@@ -137,7 +137,7 @@ impl Followed {
             .collect()
     }
 
-    /// Whether everything that was told here was told, in this order, in the whole story too.
+    /// Whether everything that was received here was received, in this order, in the whole story too.
     fn is_part_of(&self, whole: &Self) -> Result<(), String> {
         for (name, story) in &self.stories {
             let mut rest = whole.stories.get(name).into_iter().flatten();
@@ -159,7 +159,7 @@ impl Followed {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Trace {
     asked: Vec<String>,
-    told: Vec<Vec<String>>,
+    received: Vec<Vec<String>>,
 }
 
 /// An informer in a world, with handlers of each kind.
@@ -208,16 +208,14 @@ impl History {
         for _ in 0..random.below(12) {
             world.act();
         }
-        let options = ReflectorOptions {
-            page_size: NonZeroU32::new(3),
-            streaming: random.below(3) > 0,
-            first_list: if random.below(3) == 0 {
+        let options = ReflectorOptions::new()
+            .page_size(NonZeroU32::new(3))
+            .streaming(random.below(3) > 0)
+            .first_list(if random.below(3) == 0 {
                 FirstList::Any
             } else {
                 FirstList::Consistent
-            },
-            ..ReflectorOptions::default()
-        };
+            });
         let builder = SharedInformer::<ConfigMap>::builder(world.client())
             .clock(clock)
             .reflector(options);
@@ -384,7 +382,7 @@ impl History {
             }
             if followed.contents() != expected {
                 return Err(format!(
-                    "handler {number} believes {:?}, the server holds {expected:?}; it was told {}",
+                    "handler {number} believes {:?}, the server holds {expected:?}; it was received {}",
                     followed.contents(),
                     trace()
                 ));
@@ -398,7 +396,7 @@ impl History {
         }
         // A queue that is never full merges nothing.
         if self.handlers[1].0.0.lock().stories != whole.stories {
-            return Err("handler 1 was not told the whole story".to_owned());
+            return Err("handler 1 was not received the whole story".to_owned());
         }
         Ok(())
     }
@@ -428,14 +426,14 @@ async fn history(seed: u64, restore: bool) -> Result<Trace, String> {
     }
     stop.cancel();
     running.await.unwrap().unwrap();
-    let told = history
+    let received = history
         .handlers
         .iter()
         .map(|(oracle, _)| oracle.0.lock().trace.clone())
         .collect();
     Ok(Trace {
         asked: history.world.asked(),
-        told,
+        received,
     })
 }
 

@@ -6,13 +6,13 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_informer::{Event, HandlerHandle, HandlerOptions, Policy, Stored};
 
-use crate::harness::{Maps, Told, millis, seconds, start};
+use crate::harness::{Maps, Received, millis, seconds, start};
 use crate::informer::three;
 use crate::script::*;
 
-fn add(informer: &Maps, told: &Told, policy: Policy) -> HandlerHandle<ConfigMap> {
+fn add(informer: &Maps, received: &Received, policy: Policy) -> HandlerHandle<ConfigMap> {
     let options = HandlerOptions::new().policy(policy).inline();
-    informer.add_handler(told.handler(), options).unwrap()
+    informer.add_handler(received.handler(), options).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,8 +48,8 @@ async fn whatever_its_policy_it_is_told_of_every_change_and_nobody_waits_for_it(
         Policy::DropToResync { bound: 10 },
     ];
     let handlers = policies.map(|policy| {
-        let told = Told::default();
-        (add(&running.informer, &told, policy), told)
+        let received = Received::default();
+        (add(&running.informer, &received, policy), received)
     });
     for (handle, _) in &handlers {
         handle.wait_synced().await.unwrap();
@@ -58,9 +58,9 @@ async fn whatever_its_policy_it_is_told_of_every_change_and_nobody_waits_for_it(
         say(modified("a", &version.to_string()));
         millis(1).await;
     }
-    for (handle, told) in &handlers {
+    for (handle, received) in &handlers {
         assert_eq!(
-            told.take().split_off(3),
+            received.take().split_off(3),
             ["~a@1-11", "~a@11-12", "~a@12-13", "~a@13-14", "~a@14-15"]
         );
         assert_eq!((handle.delivered(), handle.backlog()), (8, 0));
@@ -75,22 +75,22 @@ async fn whatever_its_policy_it_is_told_of_every_change_and_nobody_waits_for_it(
 async fn it_can_be_removed_and_drained_and_add_and_remove_others_from_within() {
     let (script, say) = three();
     let running = start(&script);
-    let told = Told::default();
-    let handle = add(&running.informer, &told, Policy::default());
+    let received = Received::default();
+    let handle = add(&running.informer, &received, Policy::default());
     handle.wait_synced().await.unwrap();
     handle.remove().await;
     say(modified("a", "11"));
     millis(1).await;
-    assert_eq!(told.take().len(), 3);
+    assert_eq!(received.take().len(), 3);
 
-    let handle = add(&running.informer, &told, Policy::default());
+    let handle = add(&running.informer, &received, Policy::default());
     handle.wait_synced().await.unwrap();
     handle.drain().await;
     say(modified("a", "12"));
     millis(1).await;
-    assert_eq!(told.take().len(), 3);
+    assert_eq!(received.take().len(), 3);
 
-    let (informer, late) = (running.informer.clone(), told.clone());
+    let (informer, late) = (running.informer.clone(), received.clone());
     let newcomer = Arc::new(Mutex::new(None));
     let adds = {
         let newcomer = Arc::clone(&newcomer);
@@ -105,7 +105,7 @@ async fn it_can_be_removed_and_drained_and_add_and_remove_others_from_within() {
     handle.wait_synced().await.unwrap();
     say(added("d", "13"));
     seconds(1).await;
-    assert_eq!(told.take(), ["+a@12*", "+b@2*", "+c@3*", "+d@13*"]);
+    assert_eq!(received.take(), ["+a@12*", "+b@2*", "+c@3*", "+d@13*"]);
     assert!(
         newcomer
             .lock()
@@ -132,6 +132,6 @@ async fn its_panic_costs_one_event_and_nobody_else() {
     say(modified("a", "12"));
     millis(1).await;
     assert_eq!((handle.panics(), handle.delivered()), (1, 5));
-    assert_eq!(running.told.last().unwrap(), "~a@11-12");
+    assert_eq!(running.received.last().unwrap(), "~a@11-12");
     running.stop().await;
 }

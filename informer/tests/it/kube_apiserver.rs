@@ -189,10 +189,7 @@ async fn it_converges_with_a_real_server_through_churn_crash_compaction_and_remo
     let client = control_plane.client().unwrap();
     create(&client, "m", 0..MAPS).await;
     let stop = CancellationToken::new();
-    let options = |streaming| ReflectorOptions {
-        streaming,
-        ..ReflectorOptions::default()
-    };
+    let options = |streaming| ReflectorOptions::new().streaming(streaming);
     let lists = [Arc::new(Lists::default()), Arc::new(Lists::default())];
     let [streamed, paged] = [true, false].map(|streaming| {
         SharedInformer::<ConfigMap>::builder(client.clone())

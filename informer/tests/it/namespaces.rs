@@ -74,9 +74,9 @@ fn keys(informer: &Maps) -> String {
     keys.join(" ")
 }
 
-/// Follows what a handler is told: `+ns/name*`, `~ns/name`, `-ns/name!`; objects to what cannot be.
+/// Follows what a handler is received: `+ns/name*`, `~ns/name`, `-ns/name!`; objects to what cannot be.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Followed>>);
+struct Received(Arc<Mutex<Followed>>);
 
 #[derive(Default)]
 struct Followed {
@@ -88,7 +88,7 @@ struct Followed {
     wrong: Vec<String>,
 }
 
-impl Told {
+impl Received {
     fn handler(&self) -> impl Fn(Event<ConfigMap>) + Send + Sync + 'static + use<> {
         let followed = Arc::clone(&self.0);
         move |event| followed.lock().follow(&event)
@@ -150,18 +150,18 @@ async fn one_store_holds_several_namespaces_each_with_a_watch_of_its_own() {
     create(&client, &["red/a", "blue/b", "green/c"]).await;
     let set = NamespaceSet::new(["red", "blue"]);
     let informer = informer(&server, &set).build();
-    let told = Told::default();
+    let received = Received::default();
     let handle = informer
-        .add_handler(told.handler(), HandlerOptions::new())
+        .add_handler(received.handler(), HandlerOptions::new())
         .unwrap();
     assert!(!informer.has_synced(), "nothing runs yet");
     let (stop, task) = run(&informer);
     handle.wait_synced().await.unwrap();
     assert_eq!(keys(&informer), "blue/b red/a");
-    assert_eq!(told.take(), "+blue/b* +red/a*");
+    assert_eq!(received.take(), "+blue/b* +red/a*");
     create(&client, &["red/d", "green/e"]).await;
     seconds(1).await;
-    assert_eq!(told.take(), "+red/d");
+    assert_eq!(received.take(), "+red/d");
     assert_eq!(informer.lister().namespace("red").len(), 2);
     assert!(informer.covers(&Scope::namespace("red")) && !informer.covers(&Scope::Cluster));
     let health = informer.health();
@@ -200,11 +200,11 @@ async fn added_and_removed(options: HandlerOptions) {
     create(&client, &["red/a", "blue/b", "blue/c", "green/d"]).await;
     let set = NamespaceSet::new(["red", "blue"]);
     let informer = informer(&server, &set).build();
-    let told = Told::default();
-    let handle = informer.add_handler(told.handler(), options).unwrap();
+    let received = Received::default();
+    let handle = informer.add_handler(received.handler(), options).unwrap();
     let (_stop, _task) = run(&informer);
     handle.wait_synced().await.unwrap();
-    told.take();
+    received.take();
 
     assert!(set.insert("green") && !set.insert("green"));
     assert!(!informer.has_synced(), "it is asked for and not there");
@@ -212,7 +212,7 @@ async fn added_and_removed(options: HandlerOptions) {
     informer.wait_synced().await.unwrap();
     assert_eq!(keys(&informer), "blue/b blue/c green/d red/a");
     seconds(1).await;
-    assert_eq!(told.take(), "+green/d*");
+    assert_eq!(received.take(), "+green/d*");
 
     let waiting = tokio::spawn({
         let informer = informer.clone();
@@ -232,16 +232,16 @@ async fn added_and_removed(options: HandlerOptions) {
         "{gone:?}"
     );
     seconds(1).await;
-    assert_eq!(told.take(), "-blue/b! -blue/c!");
+    assert_eq!(received.take(), "-blue/b! -blue/c!");
     create(&client, &["blue/e", "green/f"]).await;
     seconds(1).await;
-    assert_eq!(told.take(), "+green/f", "nobody watches there any more");
+    assert_eq!(received.take(), "+green/f", "nobody watches there any more");
 
     set.set(["white", "blue"]);
     informer.wait_synced().await.unwrap();
     seconds(1).await;
     let expected = "+blue/b* +blue/c* +blue/e* -green/d! -green/f! -red/a!";
-    assert_eq!(told.take(), expected);
+    assert_eq!(received.take(), expected);
     set.set(Vec::<String>::new());
     informer.wait_synced().await.unwrap();
     seconds(1).await;
@@ -250,8 +250,8 @@ async fn added_and_removed(options: HandlerOptions) {
         (String::new(), 0)
     );
     assert!(informer.health().is_ready(), "there is nothing to follow");
-    assert_eq!(told.take(), "-blue/b! -blue/c! -blue/e!");
-    assert_eq!(told.0.lock().wrong, Vec::<String>::new());
+    assert_eq!(received.take(), "-blue/b! -blue/c! -blue/e!");
+    assert_eq!(received.0.lock().wrong, Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
@@ -261,14 +261,14 @@ async fn what_stays_in_view_is_not_told_again_when_all_namespaces_become_some_an
     create(&client, &["red/a", "blue/b"]).await;
     let set = NamespaceSet::all();
     let informer = informer(&server, &set).build();
-    let told = Told::default();
+    let received = Received::default();
     let handle = informer
-        .add_handler(told.handler(), HandlerOptions::new())
+        .add_handler(received.handler(), HandlerOptions::new())
         .unwrap();
     let (_stop, _task) = run(&informer);
     handle.wait_synced().await.unwrap();
     let all = informer.lister().len();
-    told.take();
+    received.take();
     let key = "red/a".parse().unwrap();
     let before = informer.lister().get(&key).unwrap();
     assert!(informer.covers(&Scope::Cluster));
@@ -281,7 +281,7 @@ async fn what_stays_in_view_is_not_told_again_when_all_namespaces_become_some_an
     let after = informer.lister().get(&key).unwrap();
     assert!(Arc::ptr_eq(&before, &after), "it was in view all the time");
     seconds(1).await;
-    let lines = told.take();
+    let lines = received.take();
     assert!(
         lines.contains("-blue/b!") && !lines.contains("red/a"),
         "{lines}"
@@ -296,7 +296,7 @@ async fn what_stays_in_view_is_not_told_again_when_all_namespaces_become_some_an
     informer.wait_synced().await.unwrap();
     assert_eq!(informer.lister().len(), all + 1);
     seconds(1).await;
-    let lines = told.take();
+    let lines = received.take();
     assert!(
         lines.contains("+blue/b*") && !lines.contains("red/"),
         "{lines}"
@@ -310,7 +310,7 @@ async fn what_stays_in_view_is_not_told_again_when_all_namespaces_become_some_an
         println!("{} {} {} {}", r.verb, r.path, r.query, r.code);
     }
     assert!(informer.health().stale > 0, "the old state was refused");
-    assert_eq!(told.0.lock().wrong, Vec::<String>::new());
+    assert_eq!(received.0.lock().wrong, Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
@@ -387,9 +387,9 @@ async fn all_other_namespaces_are_one_watch_that_leaves_out_those_with_their_own
     create(&client, &["blue/a", "green/a", "red/a", "white/a"]).await;
     let set = NamespaceSet::with_others(["red"]);
     let informer = informer(&server, &set).build();
-    let told = Told::default();
+    let received = Received::default();
     let options = HandlerOptions::new();
-    let handle = informer.add_handler(told.handler(), options).unwrap();
+    let handle = informer.add_handler(received.handler(), options).unwrap();
     let (stop, task) = run(&informer);
     informer.wait_synced().await.unwrap();
     assert_eq!(keys(&informer), "blue/a green/a red/a white/a");
@@ -434,18 +434,18 @@ async fn all_other_namespaces_are_one_watch_that_leaves_out_those_with_their_own
         .await
         .expect("a bookmark comes")
         .unwrap();
-    // Back among the others: nothing is told.
-    drop(told.take());
+    // Back among the others: nothing is received.
+    drop(received.take());
     assert!(set.remove("blue") && !set.remove("white"));
     informer.wait_synced().await.unwrap();
     assert_eq!(keys(&informer), all);
-    assert_eq!(told.take(), "");
+    assert_eq!(received.take(), "");
     // Without the others, those are gone.
     set.set(["red"]);
     informer.wait_synced().await.unwrap();
     seconds(1).await;
     assert_eq!(keys(&informer), "red/a red/b");
-    assert!(told.0.lock().wrong.is_empty());
+    assert!(received.0.lock().wrong.is_empty());
     assert!(handle.has_synced());
     stop.cancel();
     task.await.unwrap();
@@ -505,13 +505,13 @@ async fn history(seed: u64) -> Result<(), String> {
         Policy::Block { bound: 1 },
         Policy::DropToResync { bound: 1 },
     ];
-    let told = policies.map(|policy| {
-        let told = Told::default();
+    let received = policies.map(|policy| {
+        let received = Received::default();
         let options = HandlerOptions::new()
             .policy(policy)
             .resync(Duration::from_secs(20));
-        let handle = informer.add_handler(told.handler(), options).unwrap();
-        (told, handle)
+        let handle = informer.add_handler(received.handler(), options).unwrap();
+        (received, handle)
     });
     let (stop, task) = run(&informer);
     for step in 0..20 + random.below(40) {
@@ -579,17 +579,17 @@ async fn history(seed: u64) -> Result<(), String> {
     if stored != wanted {
         return Err(format!("store {stored:?}, server {wanted:?}, {set:?}"));
     }
-    for (told, handle) in &told {
-        let told = told.0.lock();
-        let believed: Vec<_> = told
+    for (received, handle) in &received {
+        let received = received.0.lock();
+        let believed: Vec<_> = received
             .known
             .iter()
             .map(|(key, (version, _))| format!("{key}@{version}"))
             .collect();
-        if believed != wanted || !told.wrong.is_empty() || !handle.has_synced() {
+        if believed != wanted || !received.wrong.is_empty() || !handle.has_synced() {
             return Err(format!(
-                "told {believed:?}, server {wanted:?}, wrong {:?}, synced {}",
-                told.wrong,
+                "received {believed:?}, server {wanted:?}, wrong {:?}, synced {}",
+                received.wrong,
                 handle.has_synced()
             ));
         }
@@ -610,13 +610,13 @@ fn random_histories_with_changing_namespaces_come_to_what_the_server_holds() {
         None => 0..number("REEVE_HISTORIES").map_or(150, |many| many.div_ceil(10)),
     };
     for seed in seeds {
-        let told = tokio::runtime::Builder::new_current_thread()
+        let received = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
             .build()
             .unwrap()
             .block_on(history(seed));
-        if let Err(error) = told {
+        if let Err(error) = received {
             panic!("REEVE_SEED={seed}: {error}");
         }
     }

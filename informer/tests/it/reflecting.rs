@@ -5,9 +5,7 @@ use std::sync::{Arc, Once};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use parking_lot::Mutex;
-use reeve_informer::{
-    Delta, Endpoint, Fifo, RealFifo, Reflector, ReflectorOptions, Selection, SharedInformer, Stored,
-};
+use reeve_informer::{Delta, Endpoint, Fifo, RealFifo, Reflector, SharedInformer, Stored};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -21,14 +19,10 @@ async fn a_reflector_feeds_any_queue_and_waits_for_its_consumer() {
         .collect();
     let script = Script::new([no_streaming(), list("10", &[object("a", "5")]), watch(bits)]);
     let fifo = Arc::new(RealFifo::<ConfigMap>::new(4));
-    let reflector = Reflector::new(
-        script.client(),
-        Endpoint::of::<ConfigMap>(),
-        Selection::default(),
-        ReflectorOptions::default(),
-        Arc::clone(&fifo) as _,
-        clock(),
-    );
+    let endpoint = Endpoint::of::<ConfigMap>();
+    let reflector = Reflector::builder(script.client(), endpoint, Arc::clone(&fifo) as _)
+        .clock(clock())
+        .build();
     let stop = CancellationToken::new();
     let running = tokio::spawn({
         let stop = stop.clone();
@@ -119,14 +113,14 @@ async fn no_content_of_a_secret_reaches_a_log_or_health() {
     });
     seconds(60).await;
     assert_eq!(informer.health().quarantined_count, 1);
-    let told = format!("{:?} {:?}", informer.health(), informer);
+    let received = format!("{:?} {:?}", informer.health(), informer);
     running.abort();
     let log = String::from_utf8(log.0.lock().clone()).unwrap();
     assert!(
-        log.contains("an object cannot be read") && log.contains("n/s"),
+        log.contains("cannot read an object") && log.contains("n/s"),
         "it is logged: {log}"
     );
-    for text in [log, told] {
+    for text in [log, received] {
         assert!(
             !text.contains("hunter2") && !text.contains("aHVudGVyMg"),
             "{text}"

@@ -47,7 +47,7 @@ async fn follow(name: &str) {
     assert!(
         report.verdict.right,
         "{}: {}",
-        server.does, report.verdict.told
+        server.does, report.verdict.observed
     );
     let requests = report.seen.requests();
     assert!((1..=120).contains(&requests), "{}: {requests}", server.does);

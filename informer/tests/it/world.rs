@@ -32,7 +32,7 @@ struct Inner {
     /// The kind was removed: nobody can list or watch it.
     removed: bool,
     asked: Vec<String>,
-    /// How many lists since a watch came from a replica that lags. Three in a row cannot be told from a restore.
+    /// How many lists since a watch came from a replica that lags. Three in a row cannot be received from a restore.
     lagging_lists: u32,
     /// Raised when the server's history is replaced: open watches end.
     epoch: u64,

@@ -56,10 +56,7 @@ fn at_once() -> Client {
 #[tokio::test(start_paused = true)]
 async fn other_tasks_have_their_turn_while_a_list_and_a_watch_that_are_there_at_once_are_read() {
     for streaming in [true, false] {
-        let options = ReflectorOptions {
-            streaming,
-            ..ReflectorOptions::default()
-        };
+        let options = ReflectorOptions::new().streaming(streaming);
         let informer = SharedInformer::<ConfigMap>::builder(at_once())
             .clock(clock())
             .reflector(options)

@@ -25,7 +25,7 @@ pub fn main<F: Follower>(start: impl Fn(Client, bool) -> F) -> std::io::Result<E
                 "does": server.does,
                 "wanted": server.right,
                 "right": report.verdict.right,
-                "told": report.verdict.told,
+                "told": report.verdict.observed,
                 "requests": report.seen.requests(),
             })
         );

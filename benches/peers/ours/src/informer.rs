@@ -81,10 +81,7 @@ impl<S: Stored> Running<S> {
     fn start(setup: Setup, endpoint: Endpoint, stamp: fn(&Arc<S>) -> Option<u64>) -> Self {
         let runtime = runtime(2);
         let entered = runtime.enter();
-        let options = ReflectorOptions {
-            streaming: setup.streaming,
-            ..ReflectorOptions::default()
-        };
+        let options = ReflectorOptions::new().streaming(setup.streaming);
         let client = peer_objects::client(&setup.server.address);
         let informer = SharedInformer::<S>::builder_for(client, endpoint)
             .reflector(options)

@@ -1,4 +1,4 @@
-//! Handlers: what they are told, their periods, and how they are added and removed.
+//! Handlers: what they are received, their periods, and how they are added and removed.
 
 use super::*;
 
@@ -7,12 +7,12 @@ async fn handlers_are_told_what_was_there_and_then_what_changes() {
     let (script, say) = three();
     let running = start(&script);
     running.handle.wait_synced().await.unwrap();
-    assert_eq!(running.told.take(), ["+a@1*", "+b@2*", "+c@3*"]);
+    assert_eq!(running.received.take(), ["+a@1*", "+b@2*", "+c@3*"]);
     say(added("d", "11"));
     say(modified("a", "12"));
     say(deleted("b", "13"));
     millis(1).await;
-    assert_eq!(running.told.take(), ["+d@11", "~a@1-12", "-b@13"]);
+    assert_eq!(running.received.take(), ["+d@11", "~a@1-12", "-b@13"]);
     assert_eq!(running.store(), "a@12 c@3 d@11");
 }
 
@@ -23,17 +23,17 @@ async fn a_late_handler_is_first_told_what_is_there() {
     running.informer.wait_synced().await.unwrap();
     say(modified("a", "12"));
     millis(1).await;
-    let told = Told::default();
+    let received = Received::default();
     let handle = running
         .informer
-        .add_handler(told.handler(), HandlerOptions::new())
+        .add_handler(received.handler(), HandlerOptions::new())
         .unwrap();
     assert!(!handle.has_synced(), "not before it was shown everything");
     handle.wait_synced().await.unwrap();
-    assert_eq!(told.take(), ["+a@12*", "+b@2*", "+c@3*"]);
+    assert_eq!(received.take(), ["+a@12*", "+b@2*", "+c@3*"]);
     say(deleted("c", "13"));
     millis(1).await;
-    assert_eq!(told.take(), ["-c@13"]);
+    assert_eq!(received.take(), ["-c@13"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,15 +41,15 @@ async fn an_object_created_again_is_deleted_and_then_added() {
     let (script, say) = three();
     let running = start(&script);
     running.handle.wait_synced().await.unwrap();
-    running.told.take();
+    running.received.take();
     // The deletion was missed; the watch shows the new one only.
     say(event("ADDED", &object_of("a", "12", "other")));
     millis(1).await;
-    assert_eq!(running.told.take(), ["-a@1!", "+a@12"]);
+    assert_eq!(running.received.take(), ["-a@1!", "+a@12"]);
     // A late word about the former one means nothing.
     say(event("DELETED", &object_of("a", "13", "uid-a")));
     millis(1).await;
-    assert_eq!(running.told.take(), Vec::<String>::new());
+    assert_eq!(running.received.take(), Vec::<String>::new());
     assert_eq!(running.store(), "a@12 b@2 c@3");
 }
 
@@ -80,12 +80,12 @@ async fn a_relist_tells_what_is_gone_first_then_the_rest_in_order_and_keeps_what
     ]);
     let running = start(&script);
     running.handle.wait_synced().await.unwrap();
-    running.told.take();
+    running.received.take();
     let key = ObjectKey::namespaced("n", "a");
     let before = running.informer.lister().get(&key).unwrap();
     seconds(10).await;
     assert_eq!(
-        running.told.take(),
+        running.received.take(),
         ["-b@2!", "-d@4!", "+e@15", "+b@16", "~c@3-17r"]
     );
     let after = running.informer.lister().get(&key).unwrap();
@@ -119,7 +119,7 @@ async fn a_panicking_handler_is_isolated_and_still_syncs() {
     millis(1).await;
     assert_eq!((calls.load(Ordering::SeqCst), handle.panics()), (4, 4));
     assert_eq!(
-        running.told.take().len(),
+        running.received.take().len(),
         4,
         "the other handler is not disturbed"
     );
@@ -136,23 +136,23 @@ async fn a_panicking_handler_is_isolated_and_still_syncs() {
 async fn a_removed_handler_is_told_nothing_more_and_others_stay() {
     let (script, say) = three();
     let running = start(&script);
-    let told = Told::default();
+    let received = Received::default();
     let handle = running
         .informer
-        .add_handler(told.handler(), HandlerOptions::new())
+        .add_handler(received.handler(), HandlerOptions::new())
         .unwrap();
     let twice = running
         .informer
-        .add_handler(told.handler(), HandlerOptions::new())
+        .add_handler(received.handler(), HandlerOptions::new())
         .unwrap();
     twice.wait_synced().await.unwrap();
     handle.wait_synced().await.unwrap();
-    assert_eq!(told.take().len(), 6, "each registration is its own");
+    assert_eq!(received.take().len(), 6, "each registration is its own");
     handle.remove().await;
     handle.remove().await;
     say(added("d", "11"));
     millis(1).await;
-    assert_eq!(told.take(), ["+d@11"]);
+    assert_eq!(received.take(), ["+d@11"]);
     assert_eq!(running.informer.health().handlers.len(), 2);
 }
 
@@ -226,18 +226,18 @@ fn handlers_and_indexes_that_come_while_it_starts_lose_nothing() {
                 .map(|number| {
                     let informer = informer.clone();
                     tokio::spawn(async move {
-                        let told = Told::default();
+                        let received = Received::default();
                         let handle = informer
-                            .add_handler(told.handler(), HandlerOptions::new())
+                            .add_handler(received.handler(), HandlerOptions::new())
                             .unwrap();
                         let name = format!("index {number}");
                         informer
                             .add_indexer(&*name, |map| Ok(vec![map.name().into()]))
                             .unwrap();
                         handle.wait_synced().await.unwrap();
-                        let mut told = told.take();
-                        told.sort();
-                        assert_eq!(told, ["+a@1*", "+b@2*", "+c@3*"]);
+                        let mut received = received.take();
+                        received.sort();
+                        assert_eq!(received, ["+a@1*", "+b@2*", "+c@3*"]);
                         let values = informer.indexer().index_values(&name).unwrap();
                         assert_eq!(values.len(), 3);
                     })
@@ -268,26 +268,26 @@ async fn each_handler_has_its_own_resync_period() {
             builder
         }
         .build();
-        let told: Vec<_> = [0, 2, 3]
+        let received: Vec<_> = [0, 2, 3]
             .into_iter()
             .map(|period| {
-                let told = Told::default();
+                let received = Received::default();
                 let mut options = HandlerOptions::new();
                 if period > 0 {
                     options = options.resync(Duration::from_secs(period));
                 }
-                let handle = informer.add_handler(told.handler(), options).unwrap();
-                (told, handle)
+                let handle = informer.add_handler(received.handler(), options).unwrap();
+                (received, handle)
             })
             .collect();
         let running = run(informer);
         seconds(12).await;
         millis(1).await;
-        let resyncs: Vec<_> = told
+        let resyncs: Vec<_> = received
             .iter()
-            .map(|(told, _)| {
-                let told = told.take();
-                told.iter().filter(|event| *event == "~a@1-1s").count()
+            .map(|(received, _)| {
+                let received = received.take();
+                received.iter().filter(|event| *event == "~a@1-1s").count()
             })
             .collect();
         assert_eq!(resyncs, [0, 6, 4], "delta FIFO: {delta_fifo}");
@@ -302,26 +302,26 @@ async fn a_resync_period_below_a_second_is_a_second() {
     let informer = builder(&script).resync(Duration::from_millis(1)).build();
     let running = run(informer);
     millis(10_500).await;
-    assert_eq!(running.told.take().len(), 11);
+    assert_eq!(running.received.take().len(), 11);
 }
 
 #[tokio::test(start_paused = true)]
 async fn filtered_handlers_see_objects_come_and_go() {
     let (script, say) = three();
     let running = start(&script);
-    let told = Told::default();
+    let received = Received::default();
     let odd = |map: &ConfigMap| {
         !map.resource_version()
             .parse::<u64>()
             .unwrap()
             .is_multiple_of(2)
     };
-    let handler = Filtered::new(odd, told.handler());
+    let handler = Filtered::new(odd, received.handler());
     let handle = running
         .informer
         .add_handler(handler, HandlerOptions::new())
         .unwrap();
-    let waiting = Told::default();
+    let waiting = Received::default();
     let note = waiting.handler();
     let later = move |event| {
         note(event);
@@ -338,8 +338,8 @@ async fn filtered_handlers_see_objects_come_and_go() {
     handle.wait_synced().await.unwrap();
     later.wait_synced().await.unwrap();
     stream.handle().wait_synced().await.unwrap();
-    for told in [&told, &waiting] {
-        assert_eq!(told.take(), ["+a@1*", "+c@3*"]);
+    for received in [&received, &waiting] {
+        assert_eq!(received.take(), ["+a@1*", "+c@3*"]);
     }
     for bit in [
         modified("a", "11"),
@@ -351,8 +351,8 @@ async fn filtered_handlers_see_objects_come_and_go() {
         say(bit);
     }
     millis(1).await;
-    for told in [&told, &waiting] {
-        assert_eq!(told.take(), ["~a@1-11", "-a@11", "+b@13", "-c@15"]);
+    for received in [&received, &waiting] {
+        assert_eq!(received.take(), ["~a@1-11", "-a@11", "+b@13", "-c@15"]);
     }
     let mut streamed = Vec::new();
     for _ in 0..6 {

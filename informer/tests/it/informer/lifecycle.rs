@@ -61,12 +61,12 @@ async fn dropping_the_run_stops_everything_and_tells_who_waits() {
 async fn a_handler_can_be_removed_before_the_informer_runs() {
     let (script, _say) = three();
     let informer = builder(&script).build();
-    let told = Told::default();
+    let received = Received::default();
     let handle = informer
-        .add_handler(told.handler(), HandlerOptions::new())
+        .add_handler(received.handler(), HandlerOptions::new())
         .unwrap();
     handle.remove().await;
     let running = run(informer);
     running.handle.wait_synced().await.unwrap();
-    assert!(told.take().is_empty());
+    assert!(received.take().is_empty());
 }

@@ -51,7 +51,7 @@ async fn an_object_that_stays_undecodable_is_counted_once_a_version() {
     assert_eq!(running.informer.health().quarantined_count, 1);
 }
 
-/// Counts what it is told, and panics.
+/// Counts what it is received, and panics.
 #[derive(Clone, Default)]
 struct Fragile(Arc<AtomicUsize>);
 
@@ -77,15 +77,15 @@ async fn what_keeps_measurements_may_panic_and_the_informer_goes_on() {
     ]);
     let fragile = Fragile::default();
     let informer = builder(&script).metrics(Arc::new(fragile.clone())).build();
-    let told = Told::default();
+    let received = Received::default();
     let inline = HandlerOptions::new().inline();
-    let handle = informer.add_handler(told.handler(), inline).unwrap();
+    let handle = informer.add_handler(received.handler(), inline).unwrap();
     let running = run(informer);
     seconds(5).await;
-    assert_eq!(told.take(), ["+a@1*", "+b@11"]);
-    assert_eq!(running.told.take(), ["+a@1*", "+b@11"]);
+    assert_eq!(received.take(), ["+a@1*", "+b@11"]);
+    assert_eq!(running.received.take(), ["+a@1*", "+b@11"]);
     assert!(handle.has_synced() && running.handle.has_synced());
-    assert_eq!(fragile.0.load(Ordering::Relaxed), 1, "told once");
+    assert_eq!(fragile.0.load(Ordering::Relaxed), 1, "received once");
     running.stop().await;
 }
 
@@ -135,24 +135,16 @@ async fn lists_watches_and_batches_are_measured() {
 #[tokio::test(start_paused = true)]
 async fn times_that_never_pass_are_never_and_no_error() {
     let never = Duration::MAX;
-    let options = ReflectorOptions {
-        streaming_idle: never,
-        streaming_deadline: never,
-        streaming_retry: never,
-        watch_timeout: never,
-        watch_idle: never,
-        backoff: BackoffOptions {
-            cap: never,
-            ..BackoffOptions::default()
-        },
-        reconnect_spread: never,
-        request_interval: never,
-        limits: Limits {
-            deadline: never,
-            ..Limits::default()
-        },
-        ..ReflectorOptions::default()
-    };
+    let options = ReflectorOptions::new()
+        .streaming_idle(never)
+        .streaming_deadline(never)
+        .streaming_retry(never)
+        .watch_timeout(never)
+        .watch_idle(never)
+        .backoff(BackoffOptions::new().cap(never))
+        .reconnect_spread(never)
+        .request_interval(never)
+        .limits(Limits::new().deadline(never));
     let (script, say) = three();
     let informer = builder(&script).reflector(options).resync(never).build();
     let mutations = MutationCache::new(informer.lister()).ttl(never);
@@ -160,7 +152,7 @@ async fn times_that_never_pass_are_never_and_no_error() {
     running.handle.wait_synced().await.unwrap();
     say(modified("a", "11"));
     seconds(100_000).await;
-    assert_eq!(running.told.last().unwrap(), "~a@1-11");
+    assert_eq!(running.received.last().unwrap(), "~a@1-11");
     let held = running.informer.lister().list().swap_remove(0);
     let mut ahead = ConfigMap::clone(&held);
     ahead.metadata.resource_version = Some("12".to_owned());

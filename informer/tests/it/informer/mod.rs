@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
-    Maps, Told, builder, contents, millis, on_threads, run, seconds, short, start,
+    Maps, Received, builder, contents, millis, on_threads, run, seconds, short, start,
 };
 use crate::script::*;
 

@@ -12,8 +12,8 @@ fn a_blocking_handler_holds_the_informer_and_a_coalescing_one_does_not() {
         on_threads(&script, async |informer| {
             let (leave, left) = std::sync::mpsc::channel::<()>();
             let left = Mutex::new(left);
-            let told = Told::default();
-            let tell = told.handler();
+            let received = Received::default();
+            let tell = received.handler();
             let handle = informer
                 .add_handler(
                     move |event: Event<ConfigMap>| {
@@ -42,12 +42,15 @@ fn a_blocking_handler_holds_the_informer_and_a_coalescing_one_does_not() {
                 .await
                 .unwrap();
             for _ in 0..1000 {
-                if told.last().is_some_and(|event| event.ends_with("-5010")) {
+                if received
+                    .last()
+                    .is_some_and(|event| event.ends_with("-5010"))
+                {
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            let events = told.take();
+            let events = received.take();
             assert_eq!(events.len() == 5_003, held, "{policy:?}: {}", events.len());
             assert!(events.last().unwrap().ends_with("-5010"));
         });
@@ -61,8 +64,8 @@ fn a_handler_that_drops_is_told_the_difference_when_it_has_caught_up() {
         let (entered, mut was_entered) = mpsc::unbounded_channel();
         let (leave, left) = std::sync::mpsc::channel::<()>();
         let left = Mutex::new(left);
-        let told = Told::default();
-        let tell = told.handler();
+        let received = Received::default();
+        let tell = received.handler();
         let handle = informer
             .add_handler(
                 move |event: Event<ConfigMap>| {
@@ -102,9 +105,9 @@ fn a_handler_that_drops_is_told_the_difference_when_it_has_caught_up() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         handle.remove().await;
-        // What it was told leads to what is there, object by object.
+        // What it was received leads to what is there, object by object.
         let mut state = std::collections::BTreeMap::new();
-        let events = told.take();
+        let events = received.take();
         for event in &events {
             let name = event[1..2].to_owned();
             match event.as_bytes()[0] {
@@ -128,8 +131,8 @@ async fn a_filtered_handler_that_is_behind_gets_a_deletion_for_what_it_was_shown
     let (script, say) = three();
     let running = start(&script);
     let gate = Arc::new(tokio::sync::Semaphore::new(2));
-    let told = Told::default();
-    let (entrance, note) = (Arc::clone(&gate), Arc::new(told.handler()));
+    let received = Received::default();
+    let (entrance, note) = (Arc::clone(&gate), Arc::new(received.handler()));
     let slow = move |event: Event<ConfigMap>| {
         let (entrance, note) = (Arc::clone(&entrance), Arc::clone(&note));
         async move {
@@ -144,7 +147,7 @@ async fn a_filtered_handler_that_is_behind_gets_a_deletion_for_what_it_was_shown
         .add_async_handler(Filtered::new(odd, slow), options)
         .unwrap();
     handle.wait_synced().await.unwrap();
-    assert_eq!(told.take(), ["+a@1*", "+c@3*"]);
+    assert_eq!(received.take(), ["+a@1*", "+c@3*"]);
     for bit in [
         // The handler is held by this one; the others wait.
         modified("c", "11"),
@@ -160,7 +163,7 @@ async fn a_filtered_handler_that_is_behind_gets_a_deletion_for_what_it_was_shown
     }
     gate.add_permits(100);
     millis(1).await;
-    assert_eq!(told.take(), ["~c@3-11", "-a@1"]);
+    assert_eq!(received.take(), ["~c@3-11", "-a@1"]);
     running.stop().await;
 }
 
@@ -177,16 +180,16 @@ async fn who_comes_while_a_handler_is_waited_for_is_told_what_is_there() {
         seconds(1).await;
     }
     assert!(running.store().starts_with("a@1"), "{}", running.store());
-    let told = Told::default();
+    let received = Received::default();
     let late = running
         .informer
-        .add_handler(told.handler(), HandlerOptions::new())
+        .add_handler(received.handler(), HandlerOptions::new())
         .unwrap();
     late.wait_synced().await.unwrap();
-    assert_eq!(told.take().len(), 3);
+    assert_eq!(received.take().len(), 3);
     hanging.remove().await;
     seconds(1).await;
-    assert_eq!(told.last().unwrap(), "~a@13-14");
+    assert_eq!(received.last().unwrap(), "~a@13-14");
     running.stop().await;
 }
 
@@ -229,12 +232,12 @@ async fn handlers_that_come_and_go_during_a_storm_disturb_nobody() {
     for (number, bit) in bits.into_iter().enumerate() {
         say(bit);
         if number % 20 == 0 {
-            let told = Told::default();
+            let received = Received::default();
             let handle = running
                 .informer
-                .add_handler(told.handler(), HandlerOptions::new())
+                .add_handler(received.handler(), HandlerOptions::new())
                 .unwrap();
-            handles.push((told, handle));
+            handles.push((received, handle));
             tokio::task::yield_now().await;
         }
         if number % 60 == 0 {
@@ -243,9 +246,9 @@ async fn handlers_that_come_and_go_during_a_storm_disturb_nobody() {
         }
     }
     millis(10).await;
-    for (told, handle) in &handles {
+    for (received, handle) in &handles {
         assert!(handle.has_synced());
-        let events = told.take();
+        let events = received.take();
         assert!(
             events[0].starts_with("+a@") && events[0].ends_with('*'),
             "{:?}",

@@ -202,7 +202,7 @@ async fn an_object_at_which_the_transform_panics_is_quarantined_and_the_others_g
         let quarantined = health.quarantined.iter();
         let quarantined: Vec<_> = quarantined.map(|object| object.key.to_string()).collect();
         assert_eq!(quarantined, ["n/bad", "n/a"]);
-        assert_eq!(health.quarantined[0].error, "the transform panicked at it");
+        assert_eq!(health.quarantined[0].error, "the transform panicked");
         running.stop().await;
     }
 }
@@ -227,7 +227,7 @@ async fn a_relist_neither_transforms_nor_keeps_again_what_did_not_change() {
         }
         let running = run(builder.build());
         seconds(10).await;
-        assert_eq!(running.told.take(), ["+a@1*", "+b@2*", "~b@2-12r"]);
+        assert_eq!(running.received.take(), ["+a@1*", "+b@2*", "~b@2-12r"]);
         assert_eq!(runs.load(Ordering::SeqCst), 3);
     }
 }
@@ -237,7 +237,7 @@ async fn a_handler_may_use_its_informer() {
     let (script, say) = three();
     let running = start(&script);
     let informer = running.informer.clone();
-    let late = Told::default();
+    let late = Received::default();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let handle = running
         .informer
@@ -298,7 +298,7 @@ async fn a_delta_fifo_leads_to_the_same() {
         watch([wait(1), bookmark("31")]),
     ]);
     let informer = builder(&script).delta_fifo().build();
-    let resynced = Told::default();
+    let resynced = Received::default();
     let handle = informer
         .add_handler(
             resynced.handler(),
@@ -309,7 +309,7 @@ async fn a_delta_fifo_leads_to_the_same() {
     seconds(20).await;
     assert_eq!(running.store(), "a@11 c@25");
     assert_eq!(
-        running.told.take(),
+        running.received.take(),
         [
             "+a@1*", "+b@2*", "+c@3*", "~a@1-11", "-b@12", "+d@13", "-c@3!", "+c@25", "-d@13!"
         ]

@@ -65,6 +65,6 @@ async fn a_removed_kind_is_waited_for_quietly_and_followed_when_it_returns() {
     let script = Script::new(answers).otherwise(|_| watch([]));
     let running = start(&script);
     seconds(900).await;
-    assert_eq!(running.told.take(), ["+a@5*", "-a@11", "+a@25"]);
+    assert_eq!(running.received.take(), ["+a@5*", "-a@11", "+a@25"]);
     assert!(running.informer.health().is_ready());
 }

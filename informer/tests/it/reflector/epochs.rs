@@ -15,7 +15,7 @@ async fn a_lagging_server_after_a_410_is_refused_until_it_has_caught_up() {
     ]);
     let running = start(&script);
     seconds(60).await;
-    assert_eq!(running.told.take(), ["+a@100*", "-a@201", "+b@205"]);
+    assert_eq!(running.received.take(), ["+a@100*", "-a@201", "+b@205"]);
     assert_eq!(running.informer.health().stale, 2);
     assert_eq!(running.informer.health().epochs, 0);
     running.stop().await;
@@ -36,7 +36,7 @@ async fn a_restored_server_is_accepted_after_three_older_lists() {
     seconds(60).await;
     assert_eq!(running.store(), "a@53");
     assert_eq!(
-        running.told.take(),
+        running.received.take(),
         ["+a@100*", "+b@180*", "-b@180!", "~a@100-40r", "~a@40-53"]
     );
     assert_eq!(running.informer.health().epochs, 1);
@@ -87,7 +87,7 @@ async fn a_streaming_list_from_a_lagging_server_is_refused_too() {
         running.informer.last_sync_resource_version().as_str(),
         "220"
     );
-    assert_eq!(running.told.take(), ["+a@100*"]);
+    assert_eq!(running.received.take(), ["+a@100*"]);
 }
 
 #[tokio::test(start_paused = true)]

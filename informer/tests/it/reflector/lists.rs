@@ -58,9 +58,7 @@ fn large(version: &str) -> Answer {
 
 /// With room for answers of two objects or so.
 fn narrow(options: ReflectorOptions) -> ReflectorOptions {
-    let mut narrow = options;
-    narrow.limits.body = 800;
-    narrow
+    options.limits(Limits::new().body(800))
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,10 +175,7 @@ async fn a_page_size_that_is_given_holds_for_every_list() {
         list("20", &[]),
         watch([]),
     ]);
-    let options = ReflectorOptions {
-        page_size: NonZeroU32::new(7),
-        ..any()
-    };
+    let options = any().page_size(NonZeroU32::new(7));
     let running = run(builder(&script).reflector(options).build());
     seconds(10).await;
     assert_eq!(
@@ -210,10 +205,7 @@ async fn a_list_again_in_pages_shows_what_came_since() {
             _ => watch([]),
         }
     });
-    let options = ReflectorOptions {
-        page_size: NonZeroU32::new(7),
-        ..any()
-    };
+    let options = any().page_size(NonZeroU32::new(7));
     let running = run(builder(&script).reflector(options).build());
     seconds(60).await;
     assert_eq!(
@@ -242,10 +234,7 @@ async fn with_any_version_a_streaming_list_is_asked_for_at_the_newest_first_and_
         ]),
         watch([added("a", "1"), initial_end("20")]),
     ]);
-    let options = ReflectorOptions {
-        streaming: true,
-        ..any()
-    };
+    let options = any().streaming(true);
     let running = run(builder(&script).reflector(options).build());
     seconds(10).await;
     assert_eq!(script.log(), ["stream", "stream @10"]);
@@ -355,10 +344,10 @@ async fn the_store_survives_lists_and_watches_that_fail() {
     assert_eq!(running.store(), "a@11 b@6");
     assert!(running.informer.has_synced());
     assert_eq!(running.informer.health().activity, Activity::BackingOff);
-    running.told.take();
+    running.received.take();
     seconds(60).await;
     assert_eq!(running.store(), "a@11 c@21");
-    assert_eq!(running.told.take(), ["-b@6!", "+c@21"]);
+    assert_eq!(running.received.take(), ["-b@6!", "+c@21"]);
     running.stop().await;
 }
 
@@ -367,15 +356,12 @@ async fn it_backs_off_as_the_options_say() {
     let mut answers: Vec<_> = (0..5).map(|_| status(500, "")).collect();
     answers.extend([list("10", &[]), watch([])]);
     let script = Script::new(answers);
-    let options = ReflectorOptions {
-        backoff: BackoffOptions {
-            initial: Duration::from_millis(10),
-            cap: Duration::from_millis(100),
-            jitter: 0.0,
-            ..BackoffOptions::default()
-        },
-        ..pages_only()
-    };
+    let options = pages_only().backoff(
+        BackoffOptions::new()
+            .initial(Duration::from_millis(10))
+            .cap(Duration::from_millis(100))
+            .jitter(0.0),
+    );
     let running = run(builder(&script).reflector(options).build());
     running.informer.wait_synced().await.unwrap();
     let asked = script.asked();

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube_core::DynamicObject;
 use reeve_informer::{
     Activity, BackoffOptions, Compact, Endpoint, FirstList, HandlerOptions, ObjectKey, Policy,
-    ReflectorOptions, SharedInformer, Stored,
+    ReflectorOptions, SharedInformer, Stored, transport::Limits,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -36,16 +36,11 @@ async fn requests_in_an_hour(script: &Script) -> usize {
 }
 
 fn any() -> ReflectorOptions {
-    ReflectorOptions {
-        first_list: FirstList::Any,
-        streaming: false,
-        ..ReflectorOptions::default()
-    }
+    ReflectorOptions::new()
+        .first_list(FirstList::Any)
+        .streaming(false)
 }
 
 fn pages_only() -> ReflectorOptions {
-    ReflectorOptions {
-        streaming: false,
-        ..ReflectorOptions::default()
-    }
+    ReflectorOptions::new().streaming(false)
 }

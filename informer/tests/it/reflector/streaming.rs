@@ -17,7 +17,7 @@ async fn a_streaming_list_fills_the_store_and_goes_on_as_the_watch() {
     millis(10).await;
     assert_eq!(running.store(), "a@11 b@3");
     assert_eq!(running.informer.last_sync_resource_version().as_str(), "12");
-    assert_eq!(running.told.take(), ["+a@5*", "+b@3*", "~a@5-11"]);
+    assert_eq!(running.received.take(), ["+a@5*", "+b@3*", "~a@5-11"]);
     assert_eq!(script.log(), ["stream"]);
     let asked = &script.asked()[0];
     assert_eq!(asked.get("resourceVersionMatch"), "NotOlderThan");
@@ -47,7 +47,7 @@ async fn updates_and_deletions_before_the_end_belong_to_the_state() {
     let running = start(&script);
     running.handle.wait_synced().await.unwrap();
     assert_eq!(running.store(), "a@3");
-    assert_eq!(running.told.take(), ["+a@3*"]);
+    assert_eq!(running.received.take(), ["+a@3*"]);
 }
 
 #[tokio::test(start_paused = true)]

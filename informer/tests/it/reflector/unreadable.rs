@@ -64,7 +64,10 @@ async fn what_is_known_of_an_object_stays_when_its_new_state_cannot_be_read() {
     seconds(12).await;
     assert_eq!(running.store(), "b@12");
     assert_eq!(running.informer.health().quarantined_count, 0);
-    assert_eq!(running.told.take(), ["+a@5*", "+b@6*", "~b@6-12", "-a@5!"]);
+    assert_eq!(
+        running.received.take(),
+        ["+a@5*", "+b@6*", "~b@6-12", "-a@5!"]
+    );
     assert_eq!(
         script.log()[2..],
         ["watch @10", "list limit=500", "watch @20"]

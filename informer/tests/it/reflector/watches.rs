@@ -45,7 +45,10 @@ async fn the_last_event_decides_from_where_to_go_on() {
     seconds(10).await;
     assert_eq!(script.log()[3], "watch @15");
     assert_eq!(running.store(), "a@12");
-    assert_eq!(running.told.take(), ["+a@5*", "+b@11", "~a@5-12", "-b@15"]);
+    assert_eq!(
+        running.received.take(),
+        ["+a@5*", "+b@11", "~a@5-12", "-b@15"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,10 +82,7 @@ async fn a_time_out_of_watches_is_at_least_five_minutes_and_as_long_as_is_said()
             "list" => list("10", &[]),
             _ => ending([wait(60)]),
         });
-        let options = ReflectorOptions {
-            watch_timeout: Duration::from_secs(said),
-            ..pages_only()
-        };
+        let options = pages_only().watch_timeout(Duration::from_secs(said));
         let running = run(builder(&script).reflector(options).build());
         seconds(HOUR).await;
         let asked = script.asked();
@@ -121,7 +121,7 @@ async fn a_410_as_http_status_leads_to_one_list() {
             "watch @20"
         ]
     );
-    assert_eq!(running.told.take(), ["+a@5*", "-a@5!", "+b@15"]);
+    assert_eq!(running.received.take(), ["+a@5*", "-a@5!", "+b@15"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -409,7 +409,7 @@ async fn the_final_state_of_a_deleted_object_is_the_one_the_server_sent() {
     ]);
     let running = start(&script);
     millis(10).await;
-    assert_eq!(running.told.take(), ["+a@5*", "-a@17"]);
+    assert_eq!(running.received.take(), ["+a@5*", "-a@17"]);
     assert_eq!(running.informer.last_sync_resource_version().as_str(), "17");
 }
 
@@ -443,7 +443,7 @@ async fn events_that_were_seen_before_are_dropped_and_make_no_phantom() {
     let running = start(&script);
     millis(10).await;
     assert_eq!(running.store(), "");
-    assert_eq!(running.told.take(), ["+a@5*", "~a@5-11", "-a@12"]);
+    assert_eq!(running.received.take(), ["+a@5*", "~a@5-11", "-a@12"]);
     assert_eq!(running.informer.health().stale, 3);
 }
 

@@ -1,0 +1,14 @@
+//! A watch that the server agreed to: [`Opened`].
+
+use tokio::time::Instant;
+
+use reeve_client::transport::Lines;
+
+/// A watch that the server agreed to.
+pub(super) struct Opened {
+    pub(super) lines: Lines,
+    /// The time at which the server was asked to end it.
+    pub(super) until: Instant,
+    /// It was opened without a version, so it begins with all objects.
+    pub(super) from_nothing: bool,
+}
