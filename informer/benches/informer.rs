@@ -30,7 +30,7 @@ use canned::{Server, changes, expired, object};
 const OBJECTS: usize = 20_000;
 const CHANGES: usize = 10_000;
 
-/// A Pod as a cluster has them, a third of it `managedFields`.
+/// A typical Pod, a third of it `managedFields`.
 const POD: &str = include_str!("../../benches/peers/server/templates/pod.json");
 
 /// A custom resource.
@@ -95,7 +95,7 @@ fn decode(c: &mut Criterion) {
             "dynamic",
             [one::<DynamicObject>, one_by_serde_json::<DynamicObject>],
         );
-        // As it comes when it is asked for.
+        // In the form in which the server sends metadata.
         let mut whole: serde_json::Value = serde_json::from_str(document).expect("an object");
         whole["kind"] = "PartialObjectMetadata".into();
         whole["apiVersion"] = "meta.k8s.io/v1".into();
@@ -128,18 +128,18 @@ fn skipped_by_serde_json(document: &str) {
     let _: IgnoredAny = black_box(serde_json::from_str(document).expect("an object"));
 }
 
-/// How many events the handlers were told of.
+/// The number of events that the handlers received.
 #[derive(Default)]
-struct Told {
+struct Received {
     count: AtomicUsize,
-    /// At which count somebody is to be woken.
+    /// The count at which the waiting bench is woken.
     wanted: AtomicUsize,
     reached: Notify,
 }
 
-// === impl Told ===
+// === impl Received ===
 
-impl Told {
+impl Received {
     fn event(&self) {
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         if count == self.wanted.load(Ordering::Relaxed) {
@@ -151,7 +151,7 @@ impl Told {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// To be called before what is waited for begins.
+    /// Must be called before the wait for it begins.
     fn want(&self, count: usize) {
         self.wanted.store(count, Ordering::Relaxed);
     }
@@ -161,7 +161,7 @@ impl Told {
 struct Following {
     server: Server,
     informer: SharedInformer<ConfigMap>,
-    told: Arc<Told>,
+    received: Arc<Received>,
     stop: CancellationToken,
     running: JoinHandle<()>,
 }
@@ -177,12 +177,12 @@ impl Following {
         let informer = SharedInformer::<ConfigMap>::builder(server.client())
             .reflector(options)
             .build();
-        let told = Arc::new(Told::default());
-        told.want(handlers * OBJECTS);
+        let received = Arc::new(Received::default());
+        received.want(handlers * OBJECTS);
         for _ in 0..handlers {
-            let told = Arc::clone(&told);
+            let received = Arc::clone(&received);
             let handler = move |_: Event<ConfigMap>| {
-                told.event();
+                received.event();
             };
             let every = HandlerOptions::new().policy(Policy::Block { bound: 4096 });
             let handle = informer.add_handler(handler, every);
@@ -197,12 +197,12 @@ impl Following {
         let following = Self {
             server,
             informer,
-            told,
+            received,
             stop,
             running,
         };
         if handlers > 0 {
-            following.told.reached.notified().await;
+            following.received.reached.notified().await;
         }
         following
     }
@@ -257,14 +257,14 @@ fn hand_out(c: &mut Criterion) {
                 for _ in 0..rounds {
                     let pieces = changes(CHANGES, OBJECTS, version);
                     version += CHANGES;
-                    let told = &following.told;
-                    told.want(told.count() + handlers * CHANGES);
+                    let received = &following.received;
+                    received.want(received.count() + handlers * CHANGES);
                     lasted += runtime.block_on(async {
                         let started = Instant::now();
                         for piece in pieces {
                             following.server.send(piece).await;
                         }
-                        told.reached.notified().await;
+                        received.reached.notified().await;
                         started.elapsed()
                     });
                 }
@@ -290,12 +290,12 @@ fn relist(c: &mut Criterion) {
             for _ in 0..rounds {
                 version += 1;
                 following.server.set(OBJECTS, Some(version));
-                let told = &following.told;
-                told.want(told.count() + 1);
+                let received = &following.received;
+                received.want(received.count() + 1);
                 lasted += runtime.block_on(async {
                     let started = Instant::now();
                     following.server.send(expired()).await;
-                    told.reached.notified().await;
+                    received.reached.notified().await;
                     started.elapsed()
                 });
             }

@@ -1,7 +1,7 @@
-//! A hundred thousand Pods kept as JSON, or typed, and what that takes:
+//! The memory of a hundred thousand Pods, kept as JSON or typed:
 //! `cargo run --release -p reeve-informer --example compact_pods [-- typed] [-- COUNT]`.
 //!
-//! The Pods come from this process, so no cluster is needed for them.
+//! The Pods are made by this process, so no cluster is needed for them.
 #![allow(clippy::print_stdout, reason = "it is a program that prints")]
 
 use std::convert::Infallible;
@@ -37,9 +37,9 @@ fn pod(number: usize) -> String {
     )
 }
 
-/// A server with one list, whose watches say nothing.
+/// A server with one list, whose watches are silent.
 fn client(count: usize) -> Client {
-    // Written in one piece: what is freed here would be used again, and hide what the store takes.
+    // Written in one piece: memory that is freed here would be used again, and hide the memory of the store.
     let mut list = format!(
         r#"{{"kind":"PodList","apiVersion":"v1","metadata":{{"resourceVersion":"{count}"}},"items":["#
     );
@@ -68,7 +68,7 @@ fn client(count: usize) -> Client {
     Client::new(tower::service_fn(answer), "default")
 }
 
-/// Resident memory, in MB; zero where it cannot be told.
+/// Resident memory in MB; zero where it is unknown.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

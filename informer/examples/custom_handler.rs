@@ -1,4 +1,4 @@
-//! A handler with a state of its own, that sees some objects only and says what happens when it is slow:
+//! A handler with its own state, a filter, and a policy for when it is slow:
 //! `cargo run -p reeve-informer --example custom_handler [-- --cluster]`.
 #![allow(clippy::print_stdout, reason = "it is a program that prints")]
 

@@ -1,4 +1,4 @@
-//! Keeps metadata and asks the server for nothing more: `cargo run -p reeve-informer --example metadata_only [-- --cluster]`.
+//! Requests and keeps metadata only: `cargo run -p reeve-informer --example metadata_only [-- --cluster]`.
 #![allow(clippy::print_stdout, reason = "it is a program that prints")]
 
 mod somewhere;
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
     informer.wait_synced().await?;
     for object in informer.lister().list() {
-        let team = object.label("team").unwrap_or("nobody's");
+        let team = object.label("team").unwrap_or("none");
         println!(
             "{} at version {}: {team}",
             object.key(),

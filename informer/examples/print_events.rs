@@ -1,4 +1,4 @@
-//! Prints what changes, and first what there is: `cargo run -p reeve-informer --example print_events [-- --cluster]`.
+//! Prints the present objects, then each change: `cargo run -p reeve-informer --example print_events [-- --cluster]`.
 #![allow(clippy::print_stdout, reason = "it is a program that prints")]
 
 mod somewhere;
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("synced: {} objects", informer.lister().len());
     somewhere.stir().await?;
     if somewhere.server.is_some() {
-        // The last of what was stirred.
+        // The last of the changes made above.
         while handle.delivered() < 5 {
             tokio::task::yield_now().await;
         }

@@ -1,7 +1,7 @@
-//! Bodies of fuzz targets: what must hold for any bytes that a server, or what stands before it, may send.
+//! Bodies of fuzz targets: properties of any bytes that a server, or a proxy before it, may send.
 //!
-//! Each takes bytes and panics where something does not hold. `fuzz/` runs them under cargo-fuzz; the tests here run
-//! them on bytes at random, and on damaged documents.
+//! Each takes bytes and panics if a property does not hold. `fuzz/` runs them under cargo-fuzz; the tests here run
+//! them on random bytes, and on damaged documents.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn secrets() -> Decoding {
     Decoding::of("v1", "Secret")
 }
 
-/// The lines of a body, and whether one was too long. Also that no more is held than a line may be long.
+/// The lines of a body, and whether one was too long. Checks that no more is held than the longest line.
 fn read(frames: impl IntoIterator<Item = Bytes>, limit: usize) -> (Vec<Bytes>, bool) {
     let mut splitter = Splitter::new(limit);
     let mut found = Vec::new();
@@ -47,8 +47,8 @@ fn read(frames: impl IntoIterator<Item = Bytes>, limit: usize) -> (Vec<Bytes>, b
     (found, false)
 }
 
-/// Frame splitting: however a body is cut, the same lines come out of it, and at most one line is held. The first
-/// bytes say where it is cut, and how long a line may be.
+/// Frame splitting: a body has the same lines however it is cut, and at most one line is held. The first bytes set the
+/// cuts and the longest line.
 pub fn lines(input: &[u8]) {
     let Some((&[limit, cuts], rest)) = input.split_first_chunk() else {
         return;
@@ -86,7 +86,7 @@ fn check_entry<S: Stored>(entry: &Arc<S>) -> String {
     text
 }
 
-/// What a line of a watch says, in one word, and about which object.
+/// The content of a line of a watch: its type and its object.
 fn summary<S: Stored>(line: &[u8]) -> Option<(&'static str, String)> {
     let entry = |word, entry: Arc<S>| (word, check_entry(&entry));
     Some(match decode_frame::<S>(line, &secrets()).ok()? {
@@ -117,7 +117,8 @@ fn summary<S: Stored>(line: &[u8]) -> Option<(&'static str, String)> {
     })
 }
 
-/// A line of a watch, bookmarks and errors among them: it is read or refused, and whoever can read it reads the same.
+/// A line of a watch, bookmarks and errors among them: it is read or refused, and all types that can read it read the
+/// same.
 pub fn frame(line: &[u8]) {
     let all = [
         summary::<Secret>(line),
@@ -131,7 +132,7 @@ pub fn frame(line: &[u8]) {
     }
 }
 
-/// How many items a list has, readable or not, with its version and token; `None` if it is refused.
+/// The number of items of a list, readable or not, with its version and token; `None` if it is refused.
 fn counted<S: Stored>(body: &[u8]) -> Option<(usize, String, Option<String>)> {
     let page = decode_list::<S>(body, &secrets()).ok()?;
     let items = page.items.len() + page.undecodable.len();
@@ -150,8 +151,8 @@ pub fn list(body: &[u8]) {
     assert_eq!(typed, counted::<PartialObjectMeta<Secret>>(body));
 }
 
-/// Any document, as all kinds of types: the reader that informers use reads it as serde_json does. The tests of
-/// reeve-client run the same on documents at random.
+/// Any document, as all kinds of types: the reader of informers reads it as serde_json does. The tests of
+/// reeve-client run the same on random documents.
 #[cfg(fuzzing)]
 pub fn json(document: &[u8]) {
     if let Ok(document) = std::str::from_utf8(document) {
@@ -159,7 +160,7 @@ pub fn json(document: &[u8]) {
     }
 }
 
-/// A refusal: the code is kept, and what is no Status is not quoted. The first bytes are the code.
+/// A refusal: the code is kept, and a body that is not a Status is not quoted. The first bytes are the code.
 pub fn status(input: &[u8]) {
     let Some((code, body)) = input.split_first_chunk() else {
         return;
@@ -168,7 +169,7 @@ pub fn status(input: &[u8]) {
         return;
     };
     let error = from_answer(code, None, body);
-    assert!(error.code().is_some_and(|told| told != 0));
+    assert!(error.code().is_some_and(|code| code != 0));
     assert!(!error.class().is_empty());
     let _ = (error.is_too_large_version(), error.retry_after());
     if serde_json::from_slice::<serde_json::Value>(body).is_err() {
@@ -178,7 +179,7 @@ pub fn status(input: &[u8]) {
     }
 }
 
-/// Versions: the order is one, where there is one. Three texts, separated by a zero byte.
+/// Versions: the order is consistent where there is one. Three texts, separated by a zero byte.
 pub fn versions(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let mut texts = text.split('\0');
@@ -192,7 +193,7 @@ pub fn versions(input: &[u8]) {
     }
 }
 
-/// A valid object comes back as it was, alone and in a list. Texts, separated by a zero byte, are its fields.
+/// A valid object is read unchanged, alone and in a list. Texts, separated by a zero byte, are its fields.
 pub fn round_trip(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let mut texts = text.split('\0');
@@ -229,7 +230,7 @@ mod tests {
     use super::*;
     use crate::sample::cases;
 
-    /// What the targets begin with, also under cargo-fuzz: `fuzz/seeds`.
+    /// The first inputs of the targets, also under cargo-fuzz: `fuzz/seeds`.
     const SEEDS: [&str; 8] = [
         include_str!("../fuzz/seeds/added.json"),
         include_str!("../fuzz/seeds/bookmark.json"),
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seeds_are_what_they_are_called() {
+    fn the_seeds_match_their_names() {
         assert!(matches!(
             summary::<Secret>(SEEDS[0].as_bytes()),
             Some(("added", _))
@@ -294,7 +295,7 @@ mod tests {
             versions(input.as_bytes());
         }
 
-        /// Damaged documents, and such that are put together from pieces of others.
+        /// Damaged documents, and documents of pieces of others.
         #[test]
         fn damaged_documents_hold(
             (one, two) in (0..SEEDS.len(), 0..SEEDS.len()),

@@ -1,4 +1,4 @@
-//! Own writes on top of a store that has not seen them yet.
+//! Own writes on top of a store that does not show them yet: [`MutationCache`].
 
 use std::cmp::Ordering;
 use std::num::NonZeroUsize;
@@ -17,25 +17,24 @@ use reeve_client::ObjectKey;
 use reeve_client::version;
 use reeve_clock::LONGEST;
 
-/// How long a mutation counts (client-go: the TTL that its users take).
+/// The time for which a mutation counts (client-go: the TTL that its users set).
 const TTL: Duration = Duration::from_secs(5 * 60);
 
-/// How many mutations are kept (client-go: `mutationCache`, 100).
+/// The number of mutations that are kept (client-go: `mutationCache`, 100).
 const CAPACITY: NonZeroUsize = NonZeroUsize::new(100).expect("a hundred");
 
-/// Reads from a [`Lister`], and sees what the reader wrote itself before the watch tells of it (client-go:
-/// `MutationCache`).
+/// Reads from a [`Lister`], and shows own writes before the watch reports them (client-go: `MutationCache`).
 ///
-/// What the API server answered to a write is given to [`MutationCache::mutated`]. Until the store has come to that
-/// resourceVersion, reads give it instead of the older state in the store. From then on the store alone counts:
-/// an object that it does not hold any more was deleted, and does not come back. So no handler has to tell the cache
-/// of updates and deletions (client-go: `OnAddOrUpdate`, `OnDelete` and the tombstones they leave).
+/// Pass the API server's answer to each write to [`MutationCache::mutated`]. Until the store has reached that
+/// resourceVersion, reads return it in place of the older state in the store. From then on only the store counts: an
+/// object that it no longer holds was deleted, and does not come back. So no handler has to report updates and deletions
+/// to the cache (client-go: `OnAddOrUpdate`, `OnDelete` and the tombstones they leave).
 ///
-/// Where a set of namespaces is watched, each by itself, it is the version of the object's namespace that counts.
+/// If the namespaces of a set are watched one by one, the version of the object's namespace counts.
 ///
-/// It is bounded: by default 100 mutations, of which those that were not read for longest go first, each for five
-/// minutes. One that goes early, or whose version is no number and so cannot be compared, costs only that the store
-/// is read as it is.
+/// The cache is bounded: by default it keeps 100 mutations for five minutes each, and drops those first that were not
+/// read for longest. If a mutation was dropped early, or its version is not a number and so has no order, reads return
+/// the content of the store.
 pub struct MutationCache<S> {
     lister: Lister<S>,
     ttl: Duration,
@@ -51,7 +50,7 @@ struct Mutation<S> {
 // === impl MutationCache ===
 
 impl<S: Stored> MutationCache<S> {
-    /// Without mutations, on top of `lister`.
+    /// A cache without mutations, on top of `lister`.
     #[must_use]
     pub fn new(lister: Lister<S>) -> Self {
         Self {
@@ -62,30 +61,29 @@ impl<S: Stored> MutationCache<S> {
         }
     }
 
-    /// How long a mutation counts at most. Default: five minutes.
+    /// The time after which a mutation no longer counts. Default: five minutes.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl.min(LONGEST);
         self
     }
 
-    /// How many mutations are kept. Default: 100.
+    /// The number of mutations that are kept. Default: 100.
     #[must_use]
     pub fn capacity(self, capacity: NonZeroUsize) -> Self {
         self.mutations.lock().resize(capacity);
         self
     }
 
-    /// Objects that the store does not hold yet are read too, not only newer states of those that it holds.
-    /// Default: no (client-go: `includeAdds`).
+    /// Shows objects that the store does not hold yet, too, and not only newer states of those that it holds. Default: no
+    /// (client-go: `includeAdds`).
     #[must_use]
     pub fn include_adds(mut self) -> Self {
         self.include_adds = true;
         self
     }
 
-    /// Notes what the server answered to a write. Of two answers about one object the newer counts, in whichever
-    /// order they come.
+    /// Records the server's answer to a write. Of two answers about one object the newer counts, in any order.
     pub fn mutated(&self, object: Arc<S>) {
         let key = object.key();
         let store = self.lister.snapshot();
@@ -99,12 +97,12 @@ impl<S: Stored> MutationCache<S> {
         }
         let expires = Instant::now() + self.ttl;
         let replaced = mutations.push(key, Mutation { object, expires });
-        // What it held may be large.
+        // Outside the lock: the former object may be large.
         drop(mutations);
         drop(replaced);
     }
 
-    /// The object with this key: as it was written, if the store does not know that yet, else as the store holds it.
+    /// The object with this key: as it was written, if the store has not reached that version, else from the store.
     #[must_use]
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<S>> {
         let store = self.lister.snapshot();
@@ -123,8 +121,8 @@ impl<S: Stored> MutationCache<S> {
         held.cloned()
     }
 
-    /// The objects that have `value` in the index called `index`, by what was written where the store does not know
-    /// that yet: an object whose value changed is found under its new one only. In the order of the keys.
+    /// The objects that have `value` in the index called `index`, in the order of the keys, each as [`MutationCache::get`]
+    /// returns it: an object whose value changed is found under the new one only.
     ///
     /// # Errors
     /// [`indexer::Error::Unknown`] if there is no such index.
@@ -133,7 +131,7 @@ impl<S: Stored> MutationCache<S> {
         let mut found: Vec<Arc<S>> = store.by_index(index, value)?.cloned().collect();
         for mutation in self.counting(&store) {
             let key = mutation.key_ref();
-            // Of an object that the index refuses there are no values; so it is in the store.
+            // An object that the index function refuses has no values, as in the store.
             let values = store.values_of(index, &mutation).unwrap_or_default();
             let shown = values.iter().any(|other| **other == *value)
                 && (self.include_adds || store.get(key).is_some());
@@ -150,7 +148,7 @@ impl<S: Stored> MutationCache<S> {
         Ok(found)
     }
 
-    /// What was written and `store` does not know; this is no reading of it, so the order in which they go stays.
+    /// The writes that `store` has not reached. They do not count as read, so the order in which they are dropped stays.
     fn counting(&self, store: &StoreSnapshot<S>) -> Vec<Arc<S>> {
         let mutations = self.mutations.lock();
         let counting = mutations
@@ -181,7 +179,7 @@ fn is_older(version: &str, than: &str) -> bool {
     version::compare(version, than) == Some(Ordering::Less)
 }
 
-/// True if the store has not come to the version of `object`, as a whole or with this object.
+/// True if the store has not reached the version of `object`, as a whole or with this object.
 fn is_ahead<S: Stored>(object: &S, store: &StoreSnapshot<S>) -> bool {
     let version = object.resource_version();
     let held = store.get(object.key_ref());
@@ -246,7 +244,7 @@ mod tests {
 
     /// client-go: TestMutationCacheOnAddOrUpdate, its three cases.
     #[test]
-    fn a_write_is_read_until_the_store_has_come_to_its_version() {
+    fn a_write_is_read_until_the_store_has_reached_its_version() {
         for (seen, read) in [("a@14", "a@15"), ("a@15", "a@15"), ("a@16", "a@16")] {
             let indexer = store(&["a@10"], "10");
             let cache = on(&indexer);
@@ -260,9 +258,9 @@ mod tests {
     }
 
     /// client-go: TestMutationCacheOnDelete, UpdateConcurrentDelete, UpdateConcurrentRecreate and
-    /// OnDeleteClearsStaleMutation: our write is at 15; then others delete the object, and maybe create it again.
+    /// OnDeleteClearsStaleMutation: the own write is at 15; then others delete the object, and maybe create it again.
     #[test]
-    fn what_the_store_saw_go_does_not_come_back() {
+    fn an_object_whose_deletion_the_store_saw_does_not_come_back() {
         let deleted = || Delta::Deleted(Deletion::Seen(map("a@16")));
         let missed = || {
             let key = ObjectKey::namespaced("n", "a");
@@ -271,10 +269,10 @@ mod tests {
         for late in [false, true] {
             for (delta, version, read) in [
                 (deleted(), "16", None),
-                // The deletion was not seen, but found by a list as of 20.
+                // The deletion was missed, and a list at 20 revealed it.
                 (missed(), "20", None),
                 (Delta::Added(map("a@18/other")), "18", Some("a@18")),
-                // A watch that gives the deleted object its last version.
+                // A watch that reports the deletion with the object's last version.
                 (Delta::Deleted(Deletion::Seen(map("a@15"))), "15", None),
             ] {
                 let case = format!("{delta:?} late: {late}");
@@ -285,7 +283,7 @@ mod tests {
                     assert_eq!(found(&cache, "last", "5"), "a@15");
                 }
                 see(&indexer, delta, version);
-                // The answer to our write came after the watch had told of what followed.
+                // The answer to the own write came after the watch had reported the later change.
                 if late {
                     cache.mutated(map("a@15"));
                 }
@@ -296,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_does_not_hold_yet_is_read_if_asked() {
+    fn an_object_that_the_store_does_not_hold_yet_is_read_if_the_option_is_set() {
         let indexer = store(&["b@9"], "10");
         let (plain, adding) = (on(&indexer), on(&indexer).include_adds());
         for cache in [&plain, &adding] {
@@ -309,7 +307,7 @@ mod tests {
         assert_eq!(found(&plain, NAMESPACE_INDEX, "n"), "b@9");
         assert_eq!(found(&adding, NAMESPACE_INDEX, "n"), "a@15 b@9");
         assert_eq!(found(&adding, "last", "5"), "a@15");
-        // A selection that it is not in: the watch goes on, and it is not there.
+        // The selection does not match it: the watch goes on, and the object is not there.
         indexer.change(|change| change.advance("15".into()));
         assert_eq!(
             (get(&adding, "a"), found(&adding, NAMESPACE_INDEX, "n")),
@@ -332,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_writes_the_newer_counts_and_what_has_no_order_does_not() {
+    fn of_two_writes_the_newer_counts_and_a_version_without_order_does_not() {
         let indexer = store(&["a@10", "b@10"], "10");
         let cache = on(&indexer);
         cache.mutated(map("a@17"));
@@ -347,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn where_namespaces_are_watched_each_by_itself_each_has_its_own_version() {
+    fn each_namespace_that_is_watched_by_itself_has_its_own_version() {
         let indexer = store(&["a@1"], "30");
         let cache = on(&indexer).include_adds();
         // Another namespace is at 30; this one was not listed yet, and then is at 10.
@@ -357,16 +355,12 @@ mod tests {
         indexer.change(|change| change.set_part("n", "10".into()));
         assert_eq!(found(&cache, "last", "5"), "a@15");
         indexer.change(|change| change.advance_part(Some("n"), "15".into()));
-        assert_eq!(
-            get(&cache, "a").as_deref(),
-            Some("a@1"),
-            "what the store says counts"
-        );
+        assert_eq!(get(&cache, "a").as_deref(), Some("a@1"), "the store counts");
         assert_eq!(indexer.resource_version().as_str(), "30");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_counts_for_its_time() {
+    async fn a_write_counts_for_a_limited_time() {
         let indexer = store(&["a@10", "b@10"], "10");
         let cache = on(&indexer).ttl(Duration::from_secs(60));
         cache.mutated(map("a@15"));
@@ -380,12 +374,12 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_writes_those_not_read_for_longest_go() {
+    fn of_too_many_writes_those_not_read_for_longest_are_dropped() {
         let indexer = store(&["a@10", "b@10", "c@10"], "10");
         let cache = on(&indexer).capacity(NonZeroUsize::new(2).unwrap());
         cache.mutated(map("a@15"));
         cache.mutated(map("b@15"));
-        // A read keeps what it reads; looking for an index value does not.
+        // Reading an object keeps it; a search in an index does not.
         assert_eq!(get(&cache, "a").as_deref(), Some("a@15"));
         assert_eq!(found(&cache, "last", "5"), "a@15 b@15");
         cache.mutated(map("c@15"));

@@ -1,4 +1,4 @@
-//! What a store takes, counted by the allocator. A process of its own, with one test: others would be counted too.
+//! The memory of a store, counted by the allocator. A process of its own with one test, since others would count too.
 
 use std::alloc::System;
 use std::convert::Infallible;
@@ -33,7 +33,7 @@ fn live() -> usize {
     stats.bytes_allocated - stats.bytes_deallocated
 }
 
-/// A server with one list, whose watches say nothing.
+/// A server with one list, whose watches are silent.
 fn client(item: fn(usize) -> String) -> Client {
     let items: Vec<_> = (0..COUNT).map(item).collect();
     let list = Bytes::from(format!(
@@ -56,9 +56,9 @@ fn client(item: fn(usize) -> String) -> Client {
     Client::new(tower::service_fn(answer), "default")
 }
 
-/// What `COUNT` objects take, and what their store says that they take.
+/// The memory of `COUNT` objects, and the number that their store reports.
 fn kept<S: Stored>(endpoint: Endpoint, item: fn(usize) -> String) -> (usize, StoreBytes) {
-    // With it, everything that runs beside is gone before the next is measured.
+    // With it, all other work is over before the next measurement.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -121,7 +121,7 @@ fn pod(number: usize) -> String {
     )
 }
 
-/// A Pod as a cluster has them, a third of it `managedFields`.
+/// A typical Pod, a third of it `managedFields`.
 const POD: &str = include_str!("../../benches/peers/server/templates/pod.json");
 
 #[derive(Default, Resource, Serialize, Deserialize)]
@@ -157,7 +157,7 @@ struct Status {
     expires_at: Option<String>,
 }
 
-/// What one object takes as its type.
+/// The memory of one object as its type.
 fn typed<S: Stored>(kind: &str, document: &str) -> usize {
     let decoding = Decoding::of("v1", kind);
     let mut objects = Vec::with_capacity(100);
@@ -169,7 +169,7 @@ fn typed<S: Stored>(kind: &str, document: &str) -> usize {
 }
 
 #[test]
-fn a_compact_object_takes_little_more_than_its_text_and_the_store_knows_how_much() {
+fn a_compact_object_takes_little_more_than_its_text_and_the_store_counts_it() {
     let kind = GroupVersionKind::gvk("ops.example.io", "v1", "IPBlock");
     let ip_blocks = Endpoint::for_type::<DynamicObject>(&ApiResource::from_gvk(&kind));
     for (name, bar, (taken, bytes)) in [
@@ -198,12 +198,12 @@ fn a_compact_object_takes_little_more_than_its_text_and_the_store_knows_how_much
             "{name}: {taken} bytes, by the store {estimate}"
         );
     }
-    // Of a type only the struct is known.
+    // Of a type only the size of the struct is counted.
     let (taken, bytes) = kept::<ConfigMap>(Endpoint::of::<ConfigMap>(), config_map);
     let entries = COUNT * (size_of::<ConfigMap>() + 16);
     assert_eq!((bytes.entries, bytes.owned), (entries, 0));
     assert!(bytes.total() < taken);
-    // Each `Vec` of a type is as large as it has to be: otherwise 23,482 and 1,724 bytes.
+    // Each `Vec` of a type has its exact size: otherwise 23,482 and 1,724 bytes.
     for (name, bar, an_object) in [
         ("Pod", 18_050, typed::<Pod>("Pod", POD)),
         (

@@ -387,7 +387,7 @@ fn selectors_and_names_that_cannot_be_read_are_named_with_whose_they_are() {
         ),
         (
             CacheOptions::new().in_all_others(fields("status.phase")),
-            "the cache options of all kinds have the field selector \"status.phase\": \"status.phase\" is no term of a \
+            "the cache options of all kinds have the field selector \"status.phase\": \"status.phase\" is not a term of a \
              field selector: expected =, == or !=, as in status.phase!=Running",
         ),
         (

@@ -1,4 +1,4 @@
-//! A server of canned bytes in the same process: what is measured on top of it is the informer's own work.
+//! A server of canned bytes in the same process, so that the informer's own work is measured.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use kube_client::client::Body;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-/// How many objects a page holds (client-go asks for so many, and so does the reflector).
+/// The number of objects in a page (client-go's and the reflector's).
 const PAGE: usize = 500;
-/// How many changes come in one piece, as they do from a busy server.
+/// The number of changes in one piece, as from a busy server.
 const PIECE: usize = 64;
 
 /// ConfigMaps of about 360 bytes in 100 namespaces.
@@ -39,7 +39,7 @@ pub(crate) fn changes(count: usize, among: usize, version: usize) -> Vec<Bytes> 
     numbers.chunks(PIECE).map(piece).collect()
 }
 
-/// What says that all has to be listed again.
+/// The error after which everything has to be listed again.
 pub(crate) fn expired() -> Bytes {
     Bytes::from_static(
         b"{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":410,\"reason\":\"Expired\",\"message\":\"too old\"}}\n",
@@ -67,7 +67,7 @@ impl Server {
         server
     }
 
-    /// Lists say from now on that there are `count` objects, of which the first has `first` as its version.
+    /// From now on lists have `count` objects, of which the first has `first` as its version.
     pub(crate) fn set(&self, count: usize, first: Option<usize>) {
         let newest = first.unwrap_or(count);
         let items: Vec<String> = (0..count)
@@ -96,7 +96,7 @@ impl Server {
             let query = request.uri().query().unwrap_or_default();
             let answer = if query.contains("watch=true") {
                 let (sender, receiver) = mpsc::channel(64);
-                // The one before ends with this.
+                // This ends the former watch.
                 *watch.lock() = Some(sender);
                 Response::new(Receiving(receiver).boxed_unsync())
             } else {
@@ -113,7 +113,7 @@ impl Server {
         Client::new(service, "default")
     }
 
-    /// Sends to the watch that is open, once there is one.
+    /// Sends to the open watch, once there is one.
     pub(crate) async fn send(&self, piece: Bytes) {
         let mut piece = piece;
         loop {

@@ -1,4 +1,4 @@
-//! Where the examples find objects: in an API server of their own, or with `--cluster` in that of your kubeconfig.
+//! The API server of the examples: one of their own, or with `--cluster` that of your kubeconfig.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -11,7 +11,7 @@ use reeve_apiserver::ApiServer;
 /// An API server with some ConfigMaps in it, or your cluster.
 pub(crate) struct Somewhere {
     pub(crate) client: Client,
-    /// Ours, if it is not your cluster.
+    /// The server of the example, if it is not your cluster.
     pub(crate) server: Option<ApiServer>,
 }
 
@@ -44,7 +44,7 @@ impl Somewhere {
         })
     }
 
-    /// Changes something, if it is ours to change.
+    /// Changes something, unless it is your cluster.
     #[allow(dead_code, reason = "not every example needs it")]
     pub(crate) async fn stir(&self) -> Result<(), Box<dyn Error>> {
         if self.server.is_some() {

@@ -1,7 +1,7 @@
-//! API servers that say what they are told to say, over the bytes of HTTP and without a socket, for tests of
-//! informers under paused time; and eight servers that informers were seen to fail on.
+//! Scripted API servers, over the bytes of HTTP and without a socket, for tests of informers under paused time. Eight
+//! of them are servers that informers fail on.
 //!
-//! A crate of its own, so that this project's informer and its peers are run against the very same servers
+//! A crate of its own, so that the informer of this project and its peers run against the same servers
 //! (`benches/peers`).
 
 mod script;

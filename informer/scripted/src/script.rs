@@ -1,4 +1,4 @@
-//! An API server that says what it is told to say, in order, and notes what it was asked.
+//! A scripted API server: it sends prepared answers in order, and records its requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// A response whose body comes frame by frame.
+/// A response whose body arrives frame by frame.
 pub type Answered = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
-/// The server: answers in order, and what it was asked.
+/// The server: its answers in order, and the requests that it received.
 #[derive(Clone, Default)]
 pub struct Script {
     inner: Arc<Mutex<Inner>>,
@@ -30,23 +30,23 @@ type Otherwise = Arc<dyn Fn(&Asked) -> Answer + Send + Sync>;
 struct Inner {
     answers: VecDeque<Answer>,
     otherwise: Option<Otherwise>,
-    /// After so many requests nobody is answered any more.
+    /// After so many requests no more are answered.
     most: Option<usize>,
     asked: Vec<Asked>,
     open: usize,
 }
 
-/// A request, as the server saw it.
+/// A request as the server received it.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// When.
+    /// The time of the request.
     pub at: Instant,
-    /// What follows the `?`, decoded.
+    /// The query, decoded.
     pub query: BTreeMap<String, String>,
 }
 
 impl Asked {
-    /// Notes `request`, asked now.
+    /// Records `request`, received now.
     #[must_use]
     pub fn new<B>(request: &Request<B>) -> Self {
         let query = request.uri().query().unwrap_or_default();
@@ -71,13 +71,13 @@ impl Asked {
         }
     }
 
-    /// A parameter, empty if it was not given.
+    /// A parameter; empty if it is missing.
     #[must_use]
     pub fn get(&self, name: &str) -> &str {
         self.query.get(name).map_or("", String::as_str)
     }
 
-    /// Verb, version, limit and token, and how a list is to match the version: what the rules are about.
+    /// Verb, version, limit, token and the match of the version: the parts that the rules are about.
     #[must_use]
     pub fn short(&self) -> String {
         let mut text = self.verb().to_owned();
@@ -90,7 +90,7 @@ impl Asked {
                 text = format!("{text} {short}{value}");
             }
         }
-        // A streaming list always says it.
+        // Every streaming list has it.
         if let Some(how) = self.query.get("resourceVersionMatch")
             && self.verb() == "list"
         {
@@ -100,23 +100,23 @@ impl Asked {
     }
 }
 
-/// What the server does with one request.
+/// The answer to one request.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// A whole body.
     Whole {
         /// The status.
         code: u16,
-        /// Headers beside those that belong to the body.
+        /// Headers besides those of the body.
         headers: Vec<(&'static str, String)>,
         /// The body.
         body: String,
     },
-    /// A body that comes bit by bit.
+    /// A body that arrives bit by bit.
     Stream(Vec<Bit>),
-    /// A body that comes as the test says it.
+    /// A body that the test sends.
     Live(Arc<Mutex<mpsc::UnboundedReceiver<Bit>>>),
-    /// No answer ever.
+    /// No answer.
     Hang,
     /// No connection.
     Refuse,
@@ -129,7 +129,7 @@ pub enum Bit {
     Line(String),
     /// Bytes without an end of line.
     Part(String),
-    /// Nothing for so long.
+    /// A pause.
     Wait(Duration),
     /// Nothing more, but the connection stays.
     Hang,
@@ -148,14 +148,14 @@ impl Script {
         script
     }
 
-    /// What is answered when the script is at its end. Default: nothing, for ever.
+    /// The answers after the end of the script. Default: none.
     #[must_use]
     pub fn otherwise(self, answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
         self.inner.lock().otherwise = Some(Arc::new(answer));
         self
     }
 
-    /// After `most` requests nobody is answered any more: for clients that ask again without a pause, under
+    /// After `most` requests no more are answered: for clients that repeat requests without a pause, under
     /// paused time.
     #[must_use]
     pub fn at_most(self, most: usize) -> Self {
@@ -174,19 +174,19 @@ impl Script {
         Client::new(service, "default")
     }
 
-    /// What was asked.
+    /// The requests.
     #[must_use]
     pub fn asked(&self) -> Vec<Asked> {
         self.inner.lock().asked.clone()
     }
 
-    /// What was asked, shortened.
+    /// The requests, shortened.
     #[must_use]
     pub fn log(&self) -> Vec<String> {
         self.inner.lock().asked.iter().map(Asked::short).collect()
     }
 
-    /// How many requests of this verb there were.
+    /// The number of requests of this verb.
     #[must_use]
     pub fn count(&self, verb: &str) -> usize {
         self.inner
@@ -197,7 +197,7 @@ impl Script {
             .count()
     }
 
-    /// How many streams the client holds open.
+    /// The number of streams that the client holds open.
     #[must_use]
     pub fn open(&self) -> usize {
         self.inner.lock().open
@@ -237,7 +237,7 @@ impl Script {
                             () = sender.closed() => break,
                             bit = next => bit,
                         };
-                        // After the last word the connection stays.
+                        // After the last bit the connection stays.
                         feed(&sender, vec![bit.unwrap_or(Bit::Hang)]).await;
                     }
                     script.inner.lock().open -= 1;
@@ -269,7 +269,7 @@ impl std::fmt::Debug for Script {
 /// A response with a whole body.
 ///
 /// # Panics
-/// If `code` or a header is not one of HTTP.
+/// If `code` or a header is not valid in HTTP.
 #[must_use]
 pub fn whole(code: u16, headers: &[(&'static str, String)], body: String) -> Answered {
     let mut response = Response::builder().status(code);
@@ -286,7 +286,7 @@ pub fn whole(code: u16, headers: &[(&'static str, String)], body: String) -> Ans
 /// Sends a body.
 pub type Sender = mpsc::Sender<Result<Bytes, std::io::Error>>;
 
-/// A response whose body is what is sent.
+/// A response, and the sender of its body.
 #[must_use]
 pub fn streamed() -> (Sender, Answered) {
     let (sender, receiver) = mpsc::channel(16);
@@ -309,7 +309,7 @@ impl http_body::Body for Receiving {
     }
 }
 
-/// Sends until the end, or until nobody listens.
+/// Sends until the end, or until the client is gone.
 async fn feed(sender: &Sender, bits: Vec<Bit>) {
     for bit in bits {
         let sent = match bit {
@@ -338,7 +338,7 @@ async fn feed(sender: &Sender, bits: Vec<Bit>) {
     }
 }
 
-// === What servers say ===
+// === Answers ===
 
 /// A ConfigMap called `name`, in namespace `n`, with a uid made of its name.
 #[must_use]
@@ -354,7 +354,7 @@ pub fn object_of(name: &str, version: &str, uid: &str) -> String {
     )
 }
 
-/// A ConfigMap that is none.
+/// An object that is not a ConfigMap.
 #[must_use]
 pub fn broken(name: &str, version: &str) -> String {
     format!(
@@ -470,7 +470,7 @@ pub fn error(code: u16, reason: &str) -> Bit {
     event("ERROR", &status_object(code, reason, "scripted"))
 }
 
-/// Nothing for so many seconds.
+/// A pause of so many seconds.
 #[must_use]
 pub fn wait(seconds: u64) -> Bit {
     Bit::Wait(Duration::from_secs(seconds))

@@ -1,4 +1,4 @@
-//! Eight servers that informers were seen to fail on: what each does, and what is right.
+//! Eight servers that informers fail on: their behaviour, and the right reaction.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::script::*;
 pub struct Server {
     /// A letter.
     pub name: &'static str,
-    /// What it does.
+    /// Its behaviour.
     pub does: &'static str,
-    /// What is right then.
+    /// The right reaction.
     pub right: &'static str,
-    /// The client is to ask for streaming lists.
+    /// The client requests streaming lists.
     pub streaming: bool,
-    /// How long it is watched.
+    /// The time for which the client is observed.
     pub lasts: Duration,
     script: fn() -> Script,
     judge: fn(&Seen) -> Verdict,
@@ -30,44 +30,44 @@ pub trait Follower {
     fn contents(&self) -> Vec<String>;
 }
 
-/// What was seen of a client while it followed a server.
+/// The observations of a client while it followed a server.
 #[derive(Debug)]
 pub struct Seen {
-    /// What its store held, each time that it changed, and since when.
+    /// Each content of its store, and the time since which it had it.
     pub views: Vec<(Duration, Vec<String>)>,
-    /// What it asked, and when.
+    /// Its requests, and their times.
     pub asked: Vec<(Duration, Asked)>,
-    /// How long it was watched.
+    /// The time for which it was observed.
     pub lasted: Duration,
 }
 
-/// Whether a client did what is right.
+/// The judgement on a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// It did.
+    /// Its reaction was right.
     pub right: bool,
-    /// What it did.
+    /// Its reaction.
     pub observed: String,
 }
 
-/// What a client did with a server.
+/// The result of one client with one server.
 #[derive(Debug)]
 pub struct Report {
-    /// What was seen.
+    /// The observations.
     pub seen: Seen,
-    /// What to think of it.
+    /// The judgement.
     pub verdict: Verdict,
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// How often a client's store is looked at.
+/// The interval at which a client's store is read.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A failing server may be asked so often in an hour.
+/// The most requests that a failing server may receive in an hour.
 const HOURLY: usize = 120;
 
-/// After so many requests a server gives up.
+/// The number of requests after which a server gives up.
 const MOST: usize = 100_000;
 
 /// All of them.
@@ -242,7 +242,7 @@ pub const SERVERS: [Server; 8] = [
     },
 ];
 
-/// Lets a client follow `server`. `start` makes it, from the client and whether streaming lists are wanted.
+/// Lets a client follow `server`. `start` makes the client; its second argument turns streaming lists on.
 ///
 /// Time must be paused.
 pub async fn observe<F: Follower>(
@@ -273,14 +273,14 @@ pub async fn observe<F: Follower>(
 
 // === What servers do ===
 
-/// A watch that stays, with a bookmark of the last version a minute.
+/// A watch that stays open, with a bookmark of the last version a minute.
 fn minutely(first: impl IntoIterator<Item = Bit>) -> Answer {
     let mut bits: Vec<_> = first.into_iter().collect();
     bits.extend((0..70).flat_map(|_| [wait(60), bookmark("1000")]));
     watch(bits)
 }
 
-/// A server whose first state is forgotten when it is to be watched from there.
+/// A server that has compacted the version of its first list when a watch begins there.
 fn forgets(refusal: Answer) -> Script {
     let start = Instant::now();
     Script::default().otherwise(move |asked| match asked.verb() {
@@ -302,7 +302,7 @@ fn catches_up(seen: &Seen) -> Verdict {
     }
 }
 
-/// A server whose replica has seen less than the client has.
+/// A server with a replica that lags behind the client.
 fn lags() -> Script {
     let start = Instant::now();
     let first = [
@@ -340,13 +340,13 @@ fn lags() -> Script {
     })
 }
 
-// === What clients did ===
+// === Judgements ===
 
 fn verdict(right: bool, observed: String) -> Verdict {
     Verdict { right, observed }
 }
 
-/// A time as people say it.
+/// A time in words.
 fn shown(time: Duration) -> String {
     match time.as_secs() {
         0 => format!("{} ms", time.as_millis()),
@@ -356,7 +356,7 @@ fn shown(time: Duration) -> String {
 }
 
 impl Seen {
-    /// What the store held in the end.
+    /// The content of the store at the end.
     fn last(&self) -> Vec<&str> {
         let last = self.views.last().map(|(_, contents)| contents.as_slice());
         last.unwrap_or_default()
@@ -365,7 +365,7 @@ impl Seen {
             .collect()
     }
 
-    /// Since when the store holds `object`.
+    /// The time since which the store holds `object`.
     fn since(&self, object: &str) -> Option<Duration> {
         let holds = |contents: &[String]| contents.iter().any(|held| held == object);
         self.views
@@ -374,7 +374,7 @@ impl Seen {
             .map(|(since, _)| *since)
     }
 
-    /// When `object` was in the store again after it had gone.
+    /// The time at which `object` was in the store again after it had gone.
     fn returned(&self, object: &str) -> Option<Duration> {
         let holds = |contents: &[String]| contents.iter().any(|held| held == object);
         self.views
@@ -390,13 +390,13 @@ impl Seen {
         self.asked.iter().filter(of).count()
     }
 
-    /// How often the server was asked in the first hour.
+    /// The number of requests in the first hour.
     #[must_use]
     pub fn requests(&self) -> usize {
         self.asked.iter().filter(|(at, _)| *at < HOUR).count()
     }
 
-    /// Right if `right`, and if the server was not asked too often.
+    /// Right if `right`, and if the server did not receive too many requests.
     fn within_bounds(&self, right: bool, observed: &str) -> Verdict {
         let requests = self.requests();
         let how_many = if requests > MOST {
@@ -408,7 +408,10 @@ impl Seen {
         } else {
             format!("{requests} requests in an hour")
         };
-        verdict(right && requests <= HOURLY, format!("{observed}; {how_many}"))
+        verdict(
+            right && requests <= HOURLY,
+            format!("{observed}; {how_many}"),
+        )
     }
 }
 

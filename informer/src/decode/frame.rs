@@ -246,9 +246,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_changes_is_told_without_reading_it_to_its_end() {
+    fn the_object_that_a_line_changes_is_identified_without_reading_it_to_its_end() {
         let object = r#""object":{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7",!!"#;
-        for (start, told) in [
+        for (start, changes) in [
             (r#"{"type":"ADDED","#, true),
             (r#"{"more":1,"type":"MODIFIED","#, true),
             (r#"{"type":"DELETED","#, false),
@@ -257,13 +257,13 @@ mod tests {
         ] {
             let line = format!("{start}{object}");
             let identity = changed(line.as_bytes());
-            let told_of = identity.map(|identity| identity.key().map(|key| key.to_string()));
-            assert_eq!(told_of, told.then(|| Some("n/a".to_owned())), "{line}");
+            let key = identity.map(|identity| identity.key().map(|key| key.to_string()));
+            assert_eq!(key, changes.then(|| Some("n/a".to_owned())), "{line}");
         }
     }
 
     #[test]
-    fn each_type_of_event_is_told_apart_in_either_order_of_its_fields() {
+    fn each_type_of_event_is_recognized_in_either_order_of_its_fields() {
         let object = r#""object":{"metadata":{"name":"a"}}"#;
         assert!(matches!(
             read(&format!(r#"{{"type":"ADDED",{object}}}"#)),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_a_name_is_none() {
+    fn an_object_without_a_name_cannot_be_read() {
         let line = r#"{"type":"ADDED","object":{"metadata":{"resourceVersion":"4"}}}"#;
         assert!(matches!(
             read(line),

@@ -282,12 +282,12 @@ mod tests {
             "v".repeat(1000)
         );
         let items = vec![object.as_str(); 1000].join(",");
-        let nobody = |_: &Identity<'_>| None;
+        let nothing = |_: &Identity<'_>| None;
         // In one pass, item by item, again, and by serde_json.
         for (case, tail, held) in [
             ("at once", "", None),
             ("one is broken", ",7", None),
-            ("again", "", Some(&nobody as &Held<'_, ConfigMap>)),
+            ("again", "", Some(&nothing as &Held<'_, ConfigMap>)),
         ] {
             let body =
                 format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{items}{tail}]}}"#);
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_page_read_again_only_what_changed_is_decoded() {
+    fn of_a_page_that_is_read_again_only_changed_items_are_decoded() {
         let page =
             |items: &str| format!(r#"{{"metadata":{{"resourceVersion":"9"}},"items":[{items}]}}"#);
         let item = |name: &str, version: &str, data: &str| {
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(again.undecodable.len(), 1);
         assert_eq!(again.resource_version, "9");
         // Everything else is as in the first reading.
-        let nobody = |_: &Identity<'_>| None;
+        let nothing = |_: &Identity<'_>| None;
         for body in [
             body.as_str(),
             "{}",
@@ -351,13 +351,13 @@ mod tests {
             r#"{"kind":"Table","metadata":{"resourceVersion":"1"}}"#,
         ] {
             let first = decode_list::<ConfigMap>(body.as_bytes(), &Decoding::default());
-            let again = read_again(body, &nobody);
+            let again = read_again(body, &nothing);
             assert_eq!(format!("{first:?}"), format!("{again:?}"));
         }
     }
 
     #[test]
-    fn a_page_gives_its_items_version_and_token() {
+    fn a_page_has_its_items_version_and_token() {
         let page = read(
             r#"{"kind":"ConfigMapList","metadata":{"resourceVersion":"12","continue":"abc","remainingItemCount":3},
                 "items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"},"data":{"k":"v"}}]}"#,
@@ -382,7 +382,7 @@ mod tests {
                 r#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"continue":"not this"}}]}"#,
                 None,
             ),
-            // After the items, where no server writes it: then it is not known yet.
+            // After the items, where no server writes it: then it is not found yet.
             (r#"{"items":[],"metadata":{"continue":"abc"}}"#, None),
             ("<html>", None),
         ] {
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_replaced_and_cost_nothing_else() {
+    fn bytes_that_are_not_text_are_replaced_and_cost_nothing_else() {
         let mut body = br#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a"}},
             {"metadata":{"name":"b"},"data":{"k":"?"}},{"metadata":{"name":"bad"},"data":7}]}"#
             .to_vec();
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_without_a_name_is_no_object() {
+    fn an_item_without_a_name_cannot_be_read() {
         let page = read(
             r#"{"metadata":{"resourceVersion":"1"},"items":[{"kind":"ConfigMap"},{"metadata":{"name":"a"}}]}"#,
         )

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_types_are_shown_and_no_value() {
+    fn an_outline_has_names_and_types_and_no_values() {
         let document = r#"{"metadata":{"name":"s","managedFields":[{"manager":"m"}]},
             "data":{"password":"hunter2"},"list":[1,2,3],"none":null,"yes":true}"#;
         assert_eq!(

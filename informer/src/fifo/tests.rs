@@ -1,4 +1,4 @@
-//! client-go's FIFO cases, for both types.
+//! The FIFO cases of client-go, for both types.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::object::Stored;
 use crate::sample::{map, text};
 use reeve_client::{KeyRef, ObjectKey};
 
-/// What the consumer of the queue holds.
+/// The objects that the consumer of the queue holds.
 #[derive(Default)]
 struct Known(parking_lot::Mutex<Vec<Arc<ConfigMap>>>);
 
@@ -120,7 +120,11 @@ fn nothing_is_synced_before_the_first_list_was_processed() {
         assert!(!fifo.has_synced());
         let mut during = None;
         assert!(fifo.process(&mut |_| during = Some(fifo.has_synced())));
-        assert_eq!(during, Some(false), "not before the last object was shown");
+        assert_eq!(
+            during,
+            Some(false),
+            "not before the last object was delivered"
+        );
         assert!(fifo.has_synced());
         fifo.replace(all(&["b@6"], "7"));
         assert!(fifo.has_synced(), "it stays so");
@@ -136,7 +140,7 @@ fn a_change_before_any_list_counts_as_synced() {
 }
 
 #[test]
-fn producers_are_held_at_the_capacity_and_let_go_when_there_is_room() {
+fn producers_wait_at_the_capacity_and_continue_when_there_is_room() {
     for fifo in [
         &RealFifo::new(2) as &dyn Fifo<ConfigMap>,
         &DeltaFifo::new(Known::of(&[]), 2),
@@ -166,18 +170,18 @@ fn a_list_that_waits_holds_another_whatever_its_size_and_changes_only_at_the_cap
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_is_told_of_data_and_of_room() {
+async fn waits_for_data_and_for_room_are_woken() {
     let limit = std::time::Duration::from_secs(1);
     for fifo in [
         &RealFifo::new(1) as &dyn Fifo<ConfigMap>,
         &DeltaFifo::new(Known::of(&[]), 1),
     ] {
         fifo.push(add("a@1"));
-        let told = tokio::time::timeout(limit, fifo.readable().notified());
-        told.await.expect("there is data");
+        let woken = tokio::time::timeout(limit, fifo.readable().notified());
+        woken.await.expect("there is data");
         next(fifo);
-        let told = tokio::time::timeout(limit, fifo.writable().notified());
-        told.await.expect("there is room");
+        let woken = tokio::time::timeout(limit, fifo.writable().notified());
+        woken.await.expect("there is room");
     }
 }
 
@@ -306,7 +310,7 @@ fn no_key_jumps_the_line() {
 }
 
 #[test]
-fn of_two_deletions_in_a_row_the_one_that_knows_more_stays() {
+fn of_two_deletions_in_a_row_the_one_with_more_information_stays() {
     let fifo = delta_fifo(&["a@1"]);
     let lost = || {
         Delta::Deleted(Deletion::FinalStateUnknown {
@@ -323,7 +327,7 @@ fn of_two_deletions_in_a_row_the_one_that_knows_more_stays() {
 }
 
 #[test]
-fn the_deletion_of_what_nobody_knows_is_dropped() {
+fn the_deletion_of_an_unknown_object_is_dropped() {
     let fifo = delta_fifo(&["b@1"]);
     fifo.push(delete("a@2"));
     fifo.push(delete("b@3"));
@@ -375,7 +379,7 @@ fn retained_objects_get_no_tombstone() {
 }
 
 #[test]
-fn lists_are_replaced_or_sync_deltas_as_asked() {
+fn lists_become_replaced_or_sync_deltas_by_option() {
     let fifo = delta_fifo(&[]).emit_replaced(false);
     fifo.replace(all(&["a@1"], "5"));
     assert_eq!(next(&fifo).unwrap(), ["*sync a@1"]);
@@ -396,7 +400,7 @@ fn all_of_the_first_list_and_its_tombstones_are_counted_for_sync() {
 }
 
 #[test]
-fn a_resync_shows_what_is_known_and_not_queued() {
+fn a_resync_delivers_known_objects_that_are_not_queued() {
     let fifo = delta_fifo(&["a@1", "b@1"]);
     fifo.push(delete("a@2"));
     fifo.resync();
@@ -418,12 +422,12 @@ fn the_version_is_passed_on_only_when_the_queue_is_empty() {
     assert_eq!(
         next(&fifo).unwrap(),
         ["bookmark 3"],
-        "a list begins a new reckoning"
+        "a list sets the version again"
     );
 }
 
 #[test]
-fn what_fails_is_put_back_at_the_end_and_before_what_came_for_it_meanwhile() {
+fn failed_deltas_are_put_back_at_the_end_and_before_later_deltas_of_their_object() {
     let fifo = delta_fifo(&[]);
     for delta in [add("a@1"), add("b@2"), add("c@3")] {
         fifo.push(delta);
@@ -432,7 +436,7 @@ fn what_fails_is_put_back_at_the_end_and_before_what_came_for_it_meanwhile() {
     assert_eq!(failed, Some(Err("no")));
     let failed = fifo.pop(|deltas, _| {
         assert_eq!(short(&deltas[0]), "added b@2");
-        // From within, as from any other task.
+        // From inside, as from any other task.
         fifo.push(update("b@4"));
         Err("no")
     });
@@ -458,7 +462,8 @@ fn what_fails_is_put_back_at_the_end_and_before_what_came_for_it_meanwhile() {
 }
 
 #[test]
-fn what_goes_while_it_is_processed_is_told_gone_though_the_consumer_did_not_hold_it_yet() {
+fn a_deletion_during_the_processing_is_reported_even_of_an_object_that_the_consumer_does_not_hold()
+{
     let deletion: fn(&DeltaFifo<ConfigMap>) = |fifo| fifo.push(delete("b@4"));
     let list: fn(&DeltaFifo<ConfigMap>) = |fifo| fifo.replace(all(&["c@3"], "9"));
     for (meanwhile, gone) in [(deletion, "deleted b@4"), (list, "lost b 2")] {
@@ -470,12 +475,12 @@ fn what_goes_while_it_is_processed_is_told_gone_though_the_consumer_did_not_hold
                 result
             });
             assert_eq!(popped, Some(result));
-            let told: Vec<_> = drain(&fifo).concat();
-            let place = told.iter().position(|delta| delta == gone);
-            let added = told.iter().position(|delta| delta == "added b@2");
-            assert!(place.is_some(), "{told:?}");
-            assert_eq!(added.is_some(), result.is_err(), "{told:?}");
-            assert!(added < place, "{told:?}");
+            let deltas: Vec<_> = drain(&fifo).concat();
+            let place = deltas.iter().position(|delta| delta == gone);
+            let added = deltas.iter().position(|delta| delta == "added b@2");
+            assert!(place.is_some(), "{deltas:?}");
+            assert_eq!(added.is_some(), result.is_err(), "{deltas:?}");
+            assert!(added < place, "{deltas:?}");
         }
     }
     let fifo = delta_fifo(&["b@2"]);
@@ -491,14 +496,14 @@ fn what_goes_while_it_is_processed_is_told_gone_though_the_consumer_did_not_hold
 }
 
 #[test]
-fn what_is_processed_is_not_shown_again_meanwhile() {
+fn an_object_that_is_processed_is_not_delivered_again_meanwhile() {
     let known = Known::of(&["a@1", "b@1"]);
     let fifo = DeltaFifo::new(Arc::clone(&known) as _, 10);
     fifo.push(delete("a@2"));
     fifo.push(update("b@3"));
     for gone in ["a", "b"] {
         let popped = fifo.pop(|_, _| {
-            // Who holds it has not taken it in yet.
+            // The consumer that processes it does not hold it yet.
             fifo.resync();
             let mut known = known.0.lock();
             known.retain(|object| object.name() != gone);
@@ -518,14 +523,14 @@ fn what_is_processed_is_not_shown_again_meanwhile() {
 }
 
 #[test]
-fn two_who_process_one_object_are_told_apart() {
+fn two_consumers_of_one_object_are_distinguished() {
     let fifo = delta_fifo(&[]);
     let done = |_: &[Delta<ConfigMap>], _| Ok::<_, ()>(());
     fifo.push(add("a@1"));
     let popped = fifo.pop(|_, _| {
         fifo.push(delete("a@2"));
         assert_eq!(fifo.pop(done), Some(Ok(())), "as another consumer does");
-        // This one is about to hold what it was given.
+        // This consumer is about to hold the object.
         fifo.push(delete("a@3"));
         Ok::<_, ()>(())
     });
@@ -534,7 +539,7 @@ fn two_who_process_one_object_are_told_apart() {
 }
 
 #[test]
-fn what_panics_is_put_back() {
+fn deltas_are_put_back_after_a_panic() {
     let fifo = delta_fifo(&[]);
     fifo.push(add("a@1"));
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -546,7 +551,7 @@ fn what_panics_is_put_back() {
 }
 
 #[test]
-fn what_failed_of_the_first_list_is_waited_for() {
+fn failed_deltas_of_the_first_list_are_waited_for() {
     let fifo = delta_fifo(&[]);
     fifo.replace(all(&["a@1", "b@2"], "5"));
     assert_eq!(fifo.pop(|_, _| Err(())), Some(Err(())));
@@ -582,7 +587,7 @@ fn deltas_are_added_only_if_none_wait_for_the_object() {
 }
 
 #[test]
-fn objects_are_told_apart_as_asked() {
+fn objects_are_distinguished_by_the_key_function() {
     let fifo = delta_fifo(&[]).key_function(|map| ObjectKey::cluster(map.uid()));
     fifo.push(add("a@1/x"));
     fifo.push(add("a@2/y"));
@@ -603,7 +608,7 @@ fn objects_are_told_apart_as_asked() {
 }
 
 #[test]
-fn where_nothing_is_known_only_what_is_queued_can_be_deleted() {
+fn without_known_objects_only_queued_ones_can_be_deleted() {
     let fifo = DeltaFifo::new(Arc::new(()), 10);
     fifo.push(delete("a@1"));
     fifo.push(add("b@2"));

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn those_without_a_name_are_told_apart_by_their_version_and_are_not_without_bound() {
+    fn objects_without_a_name_are_distinguished_by_their_version_and_bounded() {
         let mut quarantine = Quarantine::default();
         for version in 0..1000 {
             for again in [false, true] {

@@ -34,13 +34,13 @@ use super::view_error::ViewError;
 ///
 /// `SharedInformer::<Compact<Pod>>::builder_for(client, Endpoint::of::<Pod>())` keeps Pods in this form. Skipped fields
 /// (`managedFields`, and those of [`Builder::skip`](crate::Builder::skip)) are not in the text. An object whose text is
-/// not a `K` is stored all the same; a typed read returns [`ViewError::Undecodable`], and the first one is counted
+/// not a `K` is stored, too: a typed read returns [`ViewError::Undecodable`], and the first one is counted
 /// ([`CacheHealth::unreadable`](crate::CacheHealth::unreadable)).
 pub struct Compact<K> {
     json: Box<str>,
     header: Header,
-    /// It was reported that this version does not decode.
-    told: AtomicBool,
+    /// Set once the failure to decode this version was reported.
+    reported: AtomicBool,
     cache: Arc<DecodeCache>,
     kind: PhantomData<fn() -> K>,
 }
@@ -124,7 +124,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Compact<K> {
     ) -> Result<T, ViewError> {
         read_alone(|| json::from_str(text)).map_err(|error| {
             let error = ViewError::Undecodable { view, error };
-            if !self.told.swap(true, Ordering::Relaxed) {
+            if !self.reported.swap(true, Ordering::Relaxed) {
                 self.cache.unreadable(self.key_ref(), &error);
             }
             error
@@ -239,7 +239,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
         Ok(Self {
             json: text.json.into_boxed_str(),
             header: text.header,
-            told: AtomicBool::new(false),
+            reported: AtomicBool::new(false),
             cache: Arc::clone(&decoding.cache),
             kind: PhantomData,
         })
@@ -437,17 +437,19 @@ impl<'de> Visitor<'de> for MetadataSeed<'_> {
             text.key(&key, &mut first);
             let value: &RawValue = map.next_value()?;
             match key.0.as_ref() {
-                "name" => header.name = text.name(value, "metadata.name is no name"),
-                "namespace" => header.namespace = text.name(value, "metadata.namespace is no name"),
-                "uid" => header.uid = text.name(value, "metadata.uid is no uid"),
+                "name" => header.name = text.name(value, "metadata.name is not a name"),
+                "namespace" => {
+                    header.namespace = text.name(value, "metadata.namespace is not a name");
+                }
+                "uid" => header.uid = text.name(value, "metadata.uid is not a uid"),
                 "resourceVersion" => {
                     header.resource_version =
-                        text.name(value, "metadata.resourceVersion is no version");
+                        text.name(value, "metadata.resourceVersion is not a version");
                 }
                 "labels" => {
                     header.labels = text.value(value);
                     if value.get().contains('\\') {
-                        text.odd = Some("metadata.labels has a character that no label has");
+                        text.odd = Some("metadata.labels has a character that labels cannot have");
                     }
                 }
                 "ownerReferences" => header.owner_references = text.value(value),
@@ -466,7 +468,7 @@ impl<'de> Visitor<'de> for MetadataSeed<'_> {
 
 /// The error of a part of valid JSON that cannot be read: a key with escapes that are not text.
 fn unwritable<E: Error>(_: serde_json::Error) -> E {
-    E::custom("a part of it is no valid JSON")
+    E::custom("a part of it is not valid JSON")
 }
 
 // === impl PartVisitor ===
@@ -565,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn every_view_is_what_the_typed_form_gives() {
+    fn every_view_equals_that_of_the_typed_form() {
         let document = pod().to_string();
         let compact = read(&document, &Decoding::default()).unwrap();
         let typed = Arc::new(Decoding::default().read::<Pod>(&document).unwrap());
@@ -613,7 +615,7 @@ mod tests {
         );
         let compact = read(r#"{"kind":"Other","apiVersion":"x"}"#, &decoding).unwrap();
         assert_eq!(compact.json(), r#"{"kind":"Other","apiVersion":"x"}"#);
-        assert_eq!(compact.name(), "", "which the list refuses");
+        assert_eq!(compact.name(), "", "the list refuses it");
         let compact = read(r#"{"metadata":null,"\u0073pec":{}}"#, &Decoding::default()).unwrap();
         assert_eq!(compact.json(), r#"{"metadata":null,"spec":{}}"#);
         assert!(compact.metadata().unwrap().name.is_none());
@@ -622,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_of_the_kind_is_kept_and_an_error_for_its_reader() {
+    fn text_that_is_not_of_the_kind_is_kept_and_an_error_for_its_reader() {
         let document =
             r#"{"metadata":{"name":"p","labels":{"a":1},"ownerReferences":7},"spec":"hunter2"}"#;
         let compact = read(document, &Decoding::default()).unwrap();
@@ -658,9 +660,9 @@ mod tests {
     proptest! {
         #![proptest_config(cases(2000))]
 
-        /// Whatever an object holds, its text says the same as what came, but for what is skipped.
+        /// The text holds the same as the document, without the skipped fields.
         #[test]
-        fn the_text_says_what_came(
+        fn the_text_equals_the_document(
             fields in proptest::collection::btree_map(".{0,8}|[a-d]", any_value(), 0..5),
             metadata in proptest::collection::btree_map("[a-z\"]{1,5}|[a-d]", any_value(), 0..5),
             name in "[a-z0-9.-]{1,10}",

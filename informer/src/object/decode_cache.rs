@@ -102,22 +102,22 @@ mod tests {
     }
 
     fn decode(cache: &DecodeCache, entry: &Arc<String>) -> (Arc<usize>, bool) {
-        let mut anew = false;
+        let mut decoded = false;
         let length = cache.decoded(entry, || {
-            anew = true;
+            decoded = true;
             Ok(entry.len())
         });
-        (length.unwrap(), anew)
+        (length.unwrap(), decoded)
     }
 
     #[test]
-    fn what_was_read_last_is_not_decoded_again_and_the_rest_is() {
+    fn objects_that_were_read_last_are_not_decoded_again_and_the_rest_is() {
         let entries = ["a", "bb", "ccc"].map(|text| Arc::new(text.to_owned()));
         let cache = cache(2);
-        let (first, anew) = decode(&cache, &entries[0]);
-        assert!(anew && *first == 1);
-        let (second, anew) = decode(&cache, &entries[0]);
-        assert!(!anew && Arc::ptr_eq(&first, &second));
+        let (first, decoded) = decode(&cache, &entries[0]);
+        assert!(decoded && *first == 1);
+        let (second, decoded) = decode(&cache, &entries[0]);
+        assert!(!decoded && Arc::ptr_eq(&first, &second));
         decode(&cache, &entries[1]);
         decode(&cache, &entries[2]);
         assert!(decode(&cache, &entries[0]).1, "it was pushed out");
@@ -129,7 +129,7 @@ mod tests {
     fn an_entry_is_not_held_and_is_never_taken_for_another() {
         let cache = cache(100);
         for number in 0..1000 {
-            // The allocator would give out the same address again and again.
+            // The allocator may return the same address again and again.
             let entry = Arc::new("x".repeat(number));
             assert_eq!(*decode(&cache, &entry).0, number);
             let weak = Arc::downgrade(&entry);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_decode_is_not_kept() {
+    fn an_object_that_does_not_decode_is_not_kept() {
         let (cache, entry) = (cache(1), Arc::new("a".to_owned()));
         let refused = || {
             Err::<usize, _>(ViewError::Undecodable {

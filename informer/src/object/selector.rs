@@ -71,7 +71,7 @@ pub(crate) struct FieldTerm {
 
 /// A text that is not a [`FieldSelector`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{term:?} is no term of a field selector: {problem}, as in status.phase!=Running")]
+#[error("{term:?} is not a term of a field selector: {problem}, as in status.phase!=Running")]
 pub struct FieldSelectorError {
     /// The term.
     pub term: String,

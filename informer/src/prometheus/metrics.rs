@@ -38,11 +38,11 @@ pub struct Metrics {
 
 pub(super) struct Shared {
     families: Families,
-    /// The informers that are. Series are made and removed under this lock.
+    /// The present informers. Series are made and removed under this lock.
     sources: Mutex<Sources>,
 }
 
-/// What is counted as it happens.
+/// The families whose values are counted as events happen.
 struct Families {
     processing: Histograms,
     lists: Family<Labels, Counter>,
@@ -64,11 +64,11 @@ struct Sources {
 
 struct Source {
     gauges: Weak<dyn Gauges>,
-    /// It was there once. One that is being built cannot be read yet.
+    /// It was readable once. An informer that is being built is not readable yet.
     built: bool,
 }
 
-/// What one informer measures into. When it is dropped, the informer is gone.
+/// The receiver of one informer's measurements. When it is dropped, the informer is gone.
 struct Pushed {
     shared: Arc<Shared>,
     identity: InformerIdentity,
@@ -210,7 +210,7 @@ impl Families {
             ),
             (
                 "reflector_failures",
-                "Total number of lists, watches and events that were of no use, by reason",
+                "Total number of lists, watches and events that failed or were dropped, by reason",
                 &self.failures,
             ),
         ] {
@@ -281,7 +281,7 @@ impl Shared {
         let Some(of_identity) = sources.informers.get_mut(informer) else {
             return;
         };
-        // It may have been forgotten before, and others be here in its place.
+        // It may have been forgotten before, and a later informer may have its identity.
         of_identity.remove(&number);
         if of_identity.is_empty() {
             sources.informers.remove(informer);
@@ -289,7 +289,7 @@ impl Shared {
         }
     }
 
-    /// The informers that are there, with their numbers. Those that are not any more are forgotten.
+    /// The present informers, with their numbers. Those that are gone are forgotten.
     pub(super) fn informers(&self) -> Vec<Alive> {
         let mut alive = Vec::new();
         self.sources.lock().informers.retain(|identity, sources| {

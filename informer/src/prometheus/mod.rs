@@ -13,22 +13,21 @@
 //! | `reflector_watch_duration_seconds`, `reflector_items_per_watch` | histogram | client-go, until 1.10 |
 //! | `reflector_last_resource_version` | gauge, the last 15 digits; the newest of several watches | client-go, until 1.10 |
 //! | `reflector_failures_total` | counter; `reason`: `list`, `watch`, `stalled`, `stale_list`, `stale_event`, `new_epoch` | |
-//! | `informer_activity` | gauge, 1 for what it is doing; `activity` | |
+//! | `informer_activity` | gauge, 1 for the present activity, 0 for the others; `activity` | |
 //! | `informer_synced` | gauge, 1 once everything is in the store | |
-//! | `informer_last_heard_timestamp_seconds` | gauge, when the API server was heard last | |
+//! | `informer_last_heard_timestamp_seconds` | gauge, the time of the last answer of the API server | |
 //! | `informer_objects`, `informer_store_bytes` | gauge | the bytes of typed objects are a lower bound: see [`StoreBytes`](crate::StoreBytes) |
 //! | `informer_quarantined_objects`, `informer_unreadable_objects_total` | gauge, counter | |
 //! | `informer_handler_backlog` | gauge; `handler` | |
 //! | `informer_handler_events_total` | counter; `handler`, `result`: `delivered`, `dropped`, `panicked` | |
 //!
-//! The gauges, and what handlers count, are read from the informers at each scrape. Informers of one identity are told
-//! as one: when one of them goes, what its handlers counted until the last scrape still counts.
+//! The gauges, and the counters of handlers, are read from the informers at each scrape. Informers of one identity are
+//! measured as one. When one of them is gone, the counts of its handlers up to the last scrape stay in the sum.
 //!
 //! An informer's name holds its namespace and selectors, so informers that come and go would leave series without end
-//! (client-go took its reflector's metrics out for that, kubernetes#74636). Here all series of an identity go with its
-//! last informer, and those of a handler with the last handler of its name; an informer that comes later under the
-//! same identity counts from zero. Of a gone informer whose objects somebody still holds, what was counted is told once
-//! more.
+//! (client-go removed its reflector's metrics for that reason, kubernetes#74636). Here all series of an identity are
+//! removed with its last informer, and those of a handler with the last handler of its name. A later informer of the same
+//! identity counts from zero. While objects of a gone informer are still held, its counts are reported once more.
 
 mod metrics;
 mod scrape;

@@ -1,4 +1,4 @@
-//! What is read from the informers when somebody asks for the metrics.
+//! The metrics that are read from the informers at each scrape: [`Scrape`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,10 +17,10 @@ use reeve_client::ResourceVersion;
 
 /// The informers of one identity, by number.
 type Informers = (Labels, BTreeMap<u64, CacheHealth>);
-/// What was counted, by the labels of the series.
+/// Counts, by the labels of the series.
 type Counts = BTreeMap<Labels, Count>;
 
-/// What the label `activity` may be.
+/// The values of the label `activity`.
 const ACTIVITIES: [Activity; 6] = [
     Activity::Idle,
     Activity::Listing,
@@ -37,7 +37,7 @@ pub(super) struct Scrape {
     counts: Mutex<Counted>,
 }
 
-/// What the last scrape told of counters, so that none runs back when a part of it is gone.
+/// The counters at the last scrape, so that none decreases when an informer or a handler is gone.
 #[derive(Debug, Default)]
 struct Counted {
     events: Counts,
@@ -46,16 +46,16 @@ struct Counted {
 
 #[derive(Debug, Default)]
 struct Count {
-    /// Of each informer that counts.
+    /// The last count of each informer.
     last: BTreeMap<u64, u64>,
-    /// By those that are gone.
+    /// The sum of informers and handlers that are gone.
     gone: u64,
 }
 
 // === impl Count ===
 
 impl Count {
-    /// The sum, now that the informers have counted so far. What is less than it was is of a handler that is gone.
+    /// The sum, with the present counts `now` of the informers. A count decreases if a handler is gone.
     fn total(&mut self, now: BTreeMap<u64, u64>) -> u64 {
         for (informer, last) in &self.last {
             let still = now.get(informer).copied().unwrap_or_default();
@@ -66,7 +66,7 @@ impl Count {
     }
 }
 
-/// The sums for all who count now; the others are forgotten.
+/// The sums of all present series. The others are forgotten.
 fn total(counts: &mut Counts, now: BTreeMap<Labels, BTreeMap<u64, u64>>) -> Vec<(Labels, u64)> {
     counts.retain(|labels, _| now.contains_key(labels));
     now.into_iter()
@@ -87,7 +87,7 @@ impl Scrape {
         }
     }
 
-    /// How the informers are. Their locks are not taken under that of their list.
+    /// The state of each informer. Their locks are not taken under the lock of their list.
     fn read(&self) -> Vec<Informers> {
         let informers = self.shared.informers().into_iter();
         informers
@@ -103,10 +103,10 @@ impl Scrape {
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        // Until the end: another scrape would read what this one tells.
+        // Held to the end: a second scrape continues from the counts of this one.
         let mut counts = self.counts.lock();
         let informers = self.read();
-        // Informers of one identity are told as their sum.
+        // Informers of one identity are reported as their sum.
         let sum = |read: fn(&CacheHealth) -> f64| {
             move |(labels, informers): &Informers| {
                 (labels.clone(), informers.values().map(read).sum::<f64>())
@@ -141,7 +141,7 @@ impl Collector for Scrape {
         )?;
         each(
             "informer_synced",
-            "1 once everything that is asked for is in the store",
+            "1 once all selected objects are in the store",
             &|(labels, informers)| {
                 let synced = informers.values().all(|health| health.synced);
                 (labels.clone(), f64::from(u8::from(synced)))
@@ -149,7 +149,7 @@ impl Collector for Scrape {
         )?;
         each(
             "informer_last_heard_timestamp_seconds",
-            "When the API server was heard last, in seconds since 1970; of several watches the longest ago",
+            "Time of the last answer of the API server, in seconds since 1970; of several watches the longest ago",
             &|(labels, informers)| {
                 let heard = informers.values().filter_map(|health| health.last_heard);
                 let heard = heard
@@ -185,7 +185,7 @@ impl Collector for Scrape {
         gauge(
             &mut encoder,
             "informer_activity",
-            "What the informer is doing: 1 for that, 0 for all else",
+            "1 for the present activity of the informer, 0 for all others",
             activities,
         )?;
         let mut backlogs: BTreeMap<Labels, f64> = BTreeMap::new();
@@ -218,19 +218,19 @@ impl Collector for Scrape {
         counter(
             &mut encoder,
             "informer_handler_events",
-            "Total number of events by what became of them; those that panicked were delivered",
+            "Total number of events by result; those whose handler panicked were delivered",
             total(&mut counts.events, events).into_iter(),
         )?;
         counter(
             &mut encoder,
             "informer_unreadable_objects",
-            "Total number of versions of objects that did not decode when somebody read them",
+            "Total number of versions of objects that did not decode when they were read",
             total(&mut counts.unreadable, unreadable).into_iter(),
         )
     }
 }
 
-/// As many digits as a float holds exactly; 0 for what is no number (client-go: the same).
+/// As many last digits as a float holds exactly; 0 for a version that is not a number (client-go: the same).
 #[expect(clippy::cast_precision_loss, reason = "15 digits are below 2^52")]
 fn last_digits(version: &ResourceVersion) -> f64 {
     let text = version.as_str();

@@ -1,7 +1,7 @@
 //! The versions that a watch has brought, and the signs that the server's history began again: [`History`].
 //!
-//! A server that was restored from a backup repeats versions. It cannot be told from a replica that lags behind by one
-//! answer, so its answers count up: consistent lists, bookmarks, events and silences that fit neither.
+//! A server that was restored from a backup repeats versions. One answer of it looks like that of a replica that lags
+//! behind. So the answers are counted: consistent lists, bookmarks and events that are older, and silences.
 
 use std::time::Duration;
 

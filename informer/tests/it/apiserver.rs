@@ -129,7 +129,7 @@ async fn the_store_follows_writes_with_streaming_lists_and_without() {
         handle.wait_synced().await.unwrap();
         assert_eq!(*received.lock(), informer.lister().len());
         assert_same(&client, &informer).await;
-        // Reading one's own writes.
+        // Read your writes.
         let patch = serde_json::json!({"data": {"value": "second"}});
         let written = maps
             .patch("m1", &PatchParams::default(), &Patch::Merge(patch))

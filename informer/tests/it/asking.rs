@@ -1,4 +1,4 @@
-//! Handlers that take their time, and events as a stream.
+//! Asynchronous handlers, and events as a stream.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::script::*;
 const SOON: Duration = Duration::from_millis(1);
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_takes_its_time_is_told_in_order_and_keeps_nobody_waiting() {
+async fn a_slow_async_handler_receives_events_in_order_and_delays_no_other() {
     let (script, say) = three();
     let running = start(&script);
     let received = Arc::new(Mutex::new(Vec::new()));
@@ -64,7 +64,7 @@ async fn a_handler_that_is_waited_for_lets_the_informer_go_on_as_soon_as_there_i
     assert_eq!(running.store(), "a@11 b@2 c@3", "it waits for the handler");
     seconds(60).await;
     assert_eq!(handle.delivered(), 1);
-    // The rest came as one batch meanwhile, by which the bound may be exceeded.
+    // The rest arrived meanwhile as one batch, by which the queue may exceed its bound.
     assert_eq!(handle.backlog(), 5);
     assert_eq!(running.store(), "a@14 b@2 c@3");
 }
@@ -87,7 +87,7 @@ async fn a_handler_that_panics_while_it_waits_is_isolated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_waits_for_ever_is_dropped_when_it_is_removed_or_the_informer_stops() {
+async fn a_handler_that_never_returns_is_dropped_when_it_is_removed_or_the_informer_stops() {
     let (script, _say) = three();
     let running = start(&script);
     let stuck = |_: Event<ConfigMap>| pending();
@@ -106,7 +106,7 @@ async fn a_handler_that_waits_for_ever_is_dropped_when_it_is_removed_or_the_info
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_gives_what_was_there_then_what_changes_and_ends_with_the_informer() {
+async fn a_stream_has_the_present_objects_then_the_changes_and_ends_with_the_informer() {
     let (script, say) = three();
     let running = start(&script);
     let mut stream = running.informer.stream(HandlerOptions::new()).unwrap();
@@ -121,7 +121,7 @@ async fn a_stream_gives_what_was_there_then_what_changes_and_ends_with_the_infor
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_is_not_polled_holds_nothing_up_and_merges_what_waits() {
+async fn a_stream_that_is_not_polled_delays_nothing_and_merges_waiting_events() {
     let (script, say) = three();
     let running = start(&script);
     let options = HandlerOptions::new().policy(Policy::Coalesce { bound: 8 });
@@ -155,10 +155,10 @@ async fn a_dropped_stream_is_a_removed_handler() {
     drop(again);
 }
 
-// === Taking leave ===
+// === Drains ===
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_is_drained_is_told_what_waits_for_it_and_nothing_else() {
+async fn a_handler_that_is_drained_receives_its_waiting_events_and_nothing_else() {
     let (script, say) = three();
     let running = start(&script);
     let received = Arc::new(Mutex::new(Vec::new()));
@@ -184,7 +184,7 @@ async fn a_handler_that_is_drained_is_told_what_waits_for_it_and_nothing_else() 
     assert_eq!(
         running.received.last().unwrap(),
         "+d@11",
-        "nobody waits for it"
+        "no other handler waits for it"
     );
     draining.await.unwrap();
     assert_eq!(started.elapsed().as_secs(), 3);
@@ -209,7 +209,7 @@ async fn a_drain_ends_when_the_informer_stops_or_has_not_begun() {
     millis(1).await;
     let draining = tokio::spawn(async move { handle.drain().await });
     seconds(60).await;
-    assert!(!draining.is_finished(), "it is received still");
+    assert!(!draining.is_finished(), "its events are still delivered");
     running.stop().await;
     timeout(SOON, draining).await.unwrap().unwrap();
 

@@ -1,4 +1,4 @@
-//! A store that does not keep up is felt by the server, not by memory.
+//! A store that does not keep up slows the server down and takes no memory.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ async fn a_full_queue_stops_reading_the_watch_and_loses_nothing() {
         }
         seconds(60).await;
         let unread = receiver.lock().len();
-        // 2,000 in the queue, 1,000 as one batch with the handler, a few in the connection.
+        // 2,000 in the queue, 1,000 as one batch at the handler, a few in the connection.
         assert!(
             (SENT - 3100..SENT - 2000).contains(&unread),
             "{unread} left with the server"
@@ -84,7 +84,7 @@ async fn a_handler_that_hangs_holds_lists_back_and_at_most_one_waits() {
     for delta_fifo in [false, true] {
         let version = Arc::new(Mutex::new(10));
         let next = Arc::clone(&version);
-        // Each watch ends with 410, and each list shows another state.
+        // Each watch ends with 410, and each list has another state.
         let script = Script::default().otherwise(move |asked| match asked.verb() {
             "stream" => no_streaming(),
             "list" => {

@@ -1,9 +1,9 @@
-//! Each test that `CONFORMANCE.md` names exists, is a test, and stands where the table says.
+//! Each test that `CONFORMANCE.md` names exists, is a test, and is in the file that the table names.
 
 use std::fs;
 use std::path::Path;
 
-/// Where tests are that the table names.
+/// The directories that may hold a named test.
 const PLACES: [&str; 4] = [
     "src",
     "tests",
@@ -11,7 +11,7 @@ const PLACES: [&str; 4] = [
     "../client/src",
 ];
 
-/// A test, and the file it stands in, relative to the crate.
+/// A test and its file, relative to the crate.
 #[derive(Debug)]
 struct Test {
     file: String,
@@ -35,7 +35,7 @@ fn note_tests(root: &Path, place: &str, tests: &mut Vec<Test>) {
     }
 }
 
-/// The names of the functions that have a test attribute, and of those that a macro makes of `"A" => name,`.
+/// The names of the functions with a test attribute, and of those that a macro makes of `"A" => name,`.
 fn tests_of(text: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut is_test = false;
@@ -64,15 +64,15 @@ fn is_part(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// A test that the table names, and where it says that it stands.
+/// A test of the table, and the file that the table names.
 #[derive(Debug, PartialEq)]
 struct Named<'a> {
     place: Option<&'a str>,
     name: &'a str,
 }
 
-/// The tests that a row of the table names: what is long and in lower case. A path in backticks says where those after it
-/// stand, up to the next path.
+/// The tests that a row of the table names: long words in lower case. A path in backticks is the file of the tests
+/// after it, up to the next path.
 fn named_in(row: &str) -> Vec<Named<'_>> {
     let mut named = Vec::new();
     let mut place = None;
@@ -102,7 +102,7 @@ impl Named<'_> {
     }
 }
 
-/// Whether `file` is `place` or below it. `it/x` is `tests/it/x` or `tests/it/x.rs`; other crates are beside this one.
+/// True if `file` is `place` or below it. `it/x` is `tests/it/x` or `tests/it/x.rs`; other crates are beside this one.
 fn is_in(file: &str, place: &str) -> bool {
     let place = match place.split_once('/') {
         Some(("it", _)) => format!("tests/{place}"),
@@ -123,7 +123,7 @@ fn matches(word: &str, name: &str) -> bool {
 }
 
 #[test]
-fn each_test_that_the_table_names_is_a_test_where_it_says() {
+fn each_test_of_the_table_is_a_test_in_the_named_file() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut tests = Vec::new();
     for place in PLACES {
@@ -140,7 +140,7 @@ fn each_test_that_the_table_names_is_a_test_where_it_says() {
 }
 
 #[test]
-fn a_function_that_is_no_test_or_stands_elsewhere_is_missing() {
+fn a_function_that_is_not_a_test_or_is_in_another_file_counts_as_missing() {
     let text = "#[test]\n#[allow(x)]\nfn a_b_c_d() {}\nfn e_f_g_h() {}\n#[tokio::test(start_paused = true)]\nasync fn i_j_k_l() {}\n    \"A\" => m_n_o_p,";
     assert_eq!(tests_of(text), ["a_b_c_d", "i_j_k_l", "m_n_o_p"]);
     let row = "| X | `it/factory` a_b_c_d, `Some::type` e_f_g_…; `src/x.rs` …_j_k_l |";

@@ -1,4 +1,4 @@
-//! The client of this crate, and what kube-client's own retries would do to an informer.
+//! The client of `connect`, and the effect of kube-client's own retries on an informer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,8 +14,8 @@ use tokio::net::TcpListener;
 
 use crate::harness::{clock, run, seconds};
 
-/// The answer to a request through a client for a server whose first answer is 503 and whose second is 200, and how
-/// many requests came.
+/// The answer to a request through a client, from a server whose first answer is 503 and whose second is 200, and the
+/// number of requests.
 async fn through(client: impl FnOnce(Config) -> Client) -> (u16, usize) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -52,7 +52,7 @@ async fn an_answer_of_503_comes_back_after_one_request() {
     let options = connect::Options::new().user_agent("greeter/1.2");
     let ours = through(|config| connect::connect(config, &options).unwrap()).await;
     assert_eq!(ours, (503, 1));
-    // The same server and configuration, through the client that does retry.
+    // The same server and configuration, through kube-client's retrying client.
     let theirs = through(|mut config| {
         let agent = http::HeaderValue::from_static("greeter/1.2");
         config.headers.push((http::header::USER_AGENT, agent));

@@ -1,4 +1,4 @@
-//! The factory: who shares an informer, how long it lives, and what it is made with.
+//! The factory: shared informers, their lifetime, and their configuration.
 
 use std::num::NonZeroU32;
 use std::pin::pin;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::harness::{Received, clock, contents, millis, seconds};
 use crate::script::*;
 
-/// A server with one object, whatever is asked for.
+/// A server with one object for every request.
 fn one() -> Script {
     Script::default().otherwise(|asked| match asked.verb() {
         "list" => list("10", &[object("a", "1")]),
@@ -80,7 +80,7 @@ async fn a_factory_makes_one_informer_for_each_kind_scope_and_selector() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_factory_names_what_did_not_sync_and_why() {
+async fn a_factory_names_the_informers_that_did_not_sync_and_the_cause() {
     let script =
         Script::default().otherwise(|asked| match (asked.verb(), asked.get("labelSelector")) {
             ("list", "a=b") => status(403, "Forbidden"),
@@ -111,7 +111,7 @@ async fn a_factory_names_what_did_not_sync_and_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_that_nobody_uses_goes_on_for_the_linger_and_then_stops() {
+async fn an_unused_informer_goes_on_for_the_linger_and_then_stops() {
     let script = one();
     let factory = InformerFactory::new(script.client(), clock());
     factory.start();
@@ -136,9 +136,9 @@ async fn an_informer_that_nobody_uses_goes_on_for_the_linger_and_then_stops() {
     seconds(31).await;
     assert_eq!(factory.health().len(), 1, "the other is in use");
     assert_eq!(script.open(), 1, "its watch is over");
-    let anew = factory.informer::<ConfigMap>(Selection::default());
-    assert!(!Arc::ptr_eq(&store, anew.indexer()));
-    anew.wait_synced().await.unwrap();
+    let next = factory.informer::<ConfigMap>(Selection::default());
+    assert!(!Arc::ptr_eq(&store, next.indexer()));
+    next.wait_synced().await.unwrap();
     assert!(!other.is_stopped());
 }
 
@@ -187,7 +187,7 @@ async fn without_a_linger_an_informer_ends_with_its_last_user() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_informer_can_be_stopped_and_the_next_to_ask_has_a_new_one() {
+async fn one_informer_can_be_stopped_and_the_next_request_makes_a_new_one() {
     let script = one();
     let factory = InformerFactory::new(script.client(), clock());
     let stays = factory.informer::<ConfigMap>(labelled("a=b"));
@@ -197,7 +197,7 @@ async fn one_informer_can_be_stopped_and_the_next_to_ask_has_a_new_one() {
     let deadline = Duration::from_secs(5);
     factory.wait_for_cache_sync(deadline).await.unwrap();
     factory.stop(&ends).await;
-    assert!(user.is_stopped(), "for all who use it");
+    assert!(user.is_stopped(), "for all of its users");
     assert!(user.add_handler(|_| {}, HandlerOptions::new()).is_err());
     factory.stop(&ends).await;
     millis(1).await;
@@ -206,7 +206,7 @@ async fn one_informer_can_be_stopped_and_the_next_to_ask_has_a_new_one() {
     let next = factory.informer::<ConfigMap>(Selection::default());
     next.wait_synced().await.unwrap();
     assert!(!Arc::ptr_eq(next.indexer(), ends.indexer()));
-    // A former one's end has nothing to do with its successor.
+    // The end of a former informer does not affect its successor.
     drop((ends, user));
     seconds(60).await;
     assert!(!next.is_stopped());
@@ -262,7 +262,7 @@ async fn each_kind_and_form_has_its_own_options() {
     let options = HandlerOptions::new;
     let maps = factory.informer::<ConfigMap>(Selection::default());
     let (received, quiet) = (Received::default(), Received::default());
-    let _told = maps.add_handler(received.handler(), options()).unwrap();
+    let _handle = maps.add_handler(received.handler(), options()).unwrap();
     let _quiet = maps
         .add_handler(quiet.handler(), options().resync(Duration::ZERO))
         .unwrap();
@@ -294,7 +294,11 @@ async fn each_kind_and_form_has_its_own_options() {
     assert_eq!(received.take(), ["+a@1*", "~a@1-1s", "~a@1-1s", "~a@1-1s"]);
     assert_eq!((quiet.take().len(), resyncs.load(Ordering::SeqCst)), (1, 0));
     seconds(3600).await;
-    assert_eq!(resyncs.load(Ordering::SeqCst), 1, "what the factory says");
+    assert_eq!(
+        resyncs.load(Ordering::SeqCst),
+        1,
+        "the period of the factory"
+    );
 }
 
 /// A server without streaming lists.
@@ -307,7 +311,7 @@ fn refusing() -> Script {
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_a_server_offers_no_streaming_lists_is_found_out_once_for_a_factory_and_group() {
+async fn a_server_without_streaming_lists_is_detected_once_for_a_factory_and_group() {
     let script = refusing();
     let factory = InformerFactory::new(script.client(), clock());
     factory.start();
@@ -328,7 +332,7 @@ async fn that_a_server_offers_no_streaming_lists_is_found_out_once_for_a_factory
 
 #[tokio::test(start_paused = true)]
 async fn silence_before_the_end_of_a_streaming_list_counts_for_that_watch_only() {
-    // It ignores what it does not know of streaming lists.
+    // It ignores the unknown parameters of streaming lists.
     let script = Script::default().otherwise(|asked| match asked.verb() {
         "list" => list("10", &[]),
         _ => ending([wait(60), error(410, "Expired")]),
@@ -341,7 +345,7 @@ async fn silence_before_the_end_of_a_streaming_list_counts_for_that_watch_only()
         let informer = factory.informer::<ConfigMap>(selection);
         informer.wait_synced().await.unwrap();
         assert_eq!(began.elapsed().as_secs(), 10);
-        // It lists again each minute, and asks for no stream.
+        // It lists again each minute, and requests no stream.
         seconds(600).await;
         assert_eq!(script.count("stream"), number);
     }
@@ -408,7 +412,7 @@ async fn an_informer_whose_request_is_refused_takes_streaming_lists_from_no_othe
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bad_request_that_reads_well_in_pages_says_that_the_server_offers_no_streaming_lists() {
+async fn a_bad_request_whose_pages_can_be_read_means_that_the_server_offers_no_streaming_lists() {
     let script = Script::default().otherwise(|asked| match asked.verb() {
         "list" => list("10", &[object("a", "1")]),
         "stream" => status(400, "BadRequest"),
@@ -426,7 +430,7 @@ async fn a_bad_request_that_reads_well_in_pages_says_that_the_server_offers_no_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn that_a_server_offers_no_streaming_lists_is_found_out_once_for_a_set_of_namespaces() {
+async fn a_server_without_streaming_lists_is_detected_once_for_a_set_of_namespaces() {
     let script = refusing();
     let namespaces = NamespaceSet::new(["one", "two"]);
     let informer = crate::harness::builder(&script)
@@ -442,7 +446,7 @@ async fn that_a_server_offers_no_streaming_lists_is_found_out_once_for_a_set_of_
     running.stop().await;
 }
 
-/// What waits for an informer that will never run ends.
+/// Waits for an informer that will never run end.
 async fn ends(informer: &SharedInformer<ConfigMap>, handle: &HandlerHandle<ConfigMap>) {
     let soon = Duration::from_millis(1);
     let waited = tokio::time::timeout(soon, informer.wait_synced()).await;
@@ -455,7 +459,7 @@ async fn ends(informer: &SharedInformer<ConfigMap>, handle: &HandlerHandle<Confi
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_an_informer_that_never_runs_is_told() {
+async fn a_wait_for_an_informer_that_never_runs_ends() {
     let asked = || {
         let factory = InformerFactory::new(one().client(), clock());
         let informer = factory.informer::<ConfigMap>(Selection::default());
@@ -472,7 +476,7 @@ async fn who_waits_for_an_informer_that_never_runs_is_told() {
     factory.shutdown().await;
     ends(&informer, &handle).await;
     let late = factory.informer::<ConfigMap>(Selection::default());
-    assert!(late.is_stopped(), "asked for after the end");
+    assert!(late.is_stopped(), "requested after the end");
 
     let (factory, informer, handle, _stream) = asked();
     factory.start();
@@ -506,7 +510,7 @@ async fn who_waits_for_an_informer_that_never_runs_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_configures_an_informer_may_ask_the_factory_for_others() {
+async fn a_configuration_may_request_other_informers_of_the_factory() {
     let factory = InformerFactory::new(one().client(), clock());
     let asks = factory.clone();
     let endpoint = Endpoint::of::<ConfigMap>();
@@ -532,7 +536,7 @@ async fn what_configures_an_informer_may_ask_the_factory_for_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_who_shut_a_factory_down_wait_until_nothing_runs() {
+async fn each_shutdown_of_a_factory_waits_until_nothing_runs() {
     let script = one();
     let factory = InformerFactory::new(script.client(), clock());
     let informer = factory.informer::<ConfigMap>(Selection::default());

@@ -1,5 +1,5 @@
-//! What servers, and what stands before them, do to lists and watches (L1–L6, W1–W14; the table is in
-//! CONFORMANCE.md), how often they are asked meanwhile, and that many informers do not come back at once.
+//! Faults of servers, and of proxies before them, in lists and watches (L1–L6, W1–W14; the table is in
+//! CONFORMANCE.md): the number of requests meanwhile, and how many informers return at once.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::script::*;
 
 const HOUR: u64 = 3600;
 
-/// A list whose body comes bit by bit.
+/// A list whose body arrives bit by bit.
 fn slow_list(version: &str, objects: &[String], bits: impl Fn(String) -> Vec<Bit>) -> Answer {
     let Answer::Whole { body, .. } = list(version, objects) else {
         unreachable!("a list is a whole body");
@@ -21,7 +21,7 @@ fn slow_list(version: &str, objects: &[String], bits: impl Fn(String) -> Vec<Bit
     ending(bits(body))
 }
 
-/// Answers that are the same for ever: to lists, streaming lists, and watches.
+/// Answers that stay the same: to lists, streaming lists, and watches.
 fn always(listed: Answer, streamed: Answer, watched: Answer) -> Script {
     Script::default().otherwise(move |asked| {
         match asked.verb() {
@@ -33,7 +33,7 @@ fn always(listed: Answer, streamed: Answer, watched: Answer) -> Script {
     })
 }
 
-/// Lists whose second page has expired each time, and all at once is `full`.
+/// Lists whose second page has expired each time; everything at once is `full`.
 fn expiring(full: Answer) -> Script {
     Script::default().otherwise(move |asked| {
         match (asked.verb(), asked.get("continue"), asked.get("limit")) {
@@ -49,7 +49,7 @@ fn expiring(full: Answer) -> Script {
 // === Lists ===
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_is_cut_off_is_asked_for_again_and_nothing_of_it_is_kept() {
+async fn a_list_that_is_cut_off_is_requested_again_and_nothing_of_it_is_kept() {
     let objects = [object("a", "5"), object("b", "6")];
     let half = |body: String| body[..body.len() - 20].to_owned();
     for cut in [
@@ -78,7 +78,7 @@ async fn a_list_that_is_cut_off_is_asked_for_again_and_nothing_of_it_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_trickles_is_read_for_a_minute_and_then_asked_for_again() {
+async fn a_list_that_trickles_is_read_for_a_minute_and_then_requested_again() {
     let trickle = |pause: u64| {
         move |body: String| {
             let (one, two) = body.split_at(body.len() / 2);
@@ -137,7 +137,7 @@ async fn a_streaming_list_without_any_answer_is_given_up_for_pages_after_a_minut
 // === Watches ===
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ends_when_it_was_asked_to_is_followed_by_the_next_at_once() {
+async fn a_watch_that_ends_in_time_is_followed_by_the_next_at_once() {
     let script = Script::default().otherwise(|asked| match asked.verb() {
         "list" => list("10", &[]),
         "stream" => no_streaming(),
@@ -163,7 +163,8 @@ async fn a_watch_that_ends_when_it_was_asked_to_is_followed_by_the_next_at_once(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_breaks_every_minute_is_opened_again_within_seconds_and_is_no_failure() {
+async fn a_connection_that_breaks_every_minute_is_opened_again_within_seconds_and_is_not_a_failure()
+{
     for end in [vec![], vec![Bit::Reset]] {
         let script = Script::default().otherwise(move |asked| match asked.verb() {
             "list" => list("10", &[]),
@@ -201,7 +202,7 @@ async fn a_watch_of_bookmarks_only_stays_and_moves_the_version_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_that_come_late_and_over_several_watches_are_all_told_once() {
+async fn late_events_over_several_watches_are_each_delivered_once() {
     let script = Script::new([
         no_streaming(),
         list("10", &[]),
@@ -227,7 +228,7 @@ async fn events_that_come_late_and_over_several_watches_are_all_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happened_while_nobody_watched_is_told_as_far_as_it_still_matters() {
+async fn changes_without_an_open_watch_are_delivered_as_far_as_they_still_matter() {
     let script = Script::new([
         no_streaming(),
         list(
@@ -257,7 +258,7 @@ async fn an_object_that_leaves_the_selection_is_deleted_and_may_come_back() {
     let script = Script::new([
         no_streaming(),
         list("10", &[object("a", "5")]),
-        // The server says so with the state that no longer matches, and its version.
+        // The server reports it with the state that no longer matches, and its version.
         watch([deleted("a", "17"), added("a", "19")]),
     ]);
     let running = run(builder(&script).labels("app=web").build());
@@ -271,7 +272,7 @@ async fn an_object_that_leaves_the_selection_is_deleted_and_may_come_back() {
     );
 }
 
-// === How often a server is asked ===
+// === The number of requests ===
 
 #[tokio::test(start_paused = true)]
 async fn no_fault_that_stays_costs_more_than_120_requests_an_hour() {
@@ -571,7 +572,7 @@ async fn thousand_lose_their_server(fleet: Fleet) {
         let times: Vec<_> = script.asked()[before..]
             .iter()
             .filter(|asked| asked.verb() == with)
-            // Whom nobody answers has not come back.
+            // A reflector without an answer has not returned.
             .filter(|asked| down == 0 || (asked.at - start).as_secs() >= 100 + down)
             .map(|asked| asked.at)
             .collect();

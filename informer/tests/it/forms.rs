@@ -1,4 +1,4 @@
-//! What is stored of an object: parts left out, JSON that is decoded on reading, a type of one's own.
+//! The stored forms of an object: skipped fields, JSON that is decoded on reading, custom types.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -74,7 +74,7 @@ async fn a_compact_object_that_does_not_decode_is_an_error_for_each_reader_and_c
         assert_eq!((health.objects, health.quarantined_count), (2, 0));
         health.unreadable
     };
-    assert_eq!(counted(), 0, "nobody has read it");
+    assert_eq!(counted(), 0, "before any read");
     for _ in 0..3 {
         let error = get(&informer, "b").typed().unwrap_err();
         assert!(matches!(error, ViewError::Undecodable { .. }));
@@ -124,7 +124,7 @@ async fn labels_and_owners_of_a_compact_object_that_do_not_decode_are_none_and_c
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_skipped_is_in_no_form_and_decoded_objects_are_kept_if_asked() {
+async fn skipped_fields_are_in_no_form_and_decoded_objects_are_kept_by_option() {
     let script = || Script::new([no_streaming(), list("10", &[object("a", "1")]), watch([])]);
     let skip = || ".data".parse().unwrap();
     let typed = started::<ConfigMap>(&script(), |builder| builder.skip(skip())).await;
@@ -143,7 +143,7 @@ async fn what_is_skipped_is_in_no_form_and_decoded_objects_are_kept_if_asked() {
     assert!(Arc::ptr_eq(&first, &get(&kept, "a").typed().unwrap()));
 }
 
-/// A ConfigMap of which only one entry is of interest.
+/// A ConfigMap of which only one entry is stored.
 #[derive(Clone, Debug, PartialEq, Resource, Serialize, Deserialize)]
 #[resource(inherit = ConfigMap, crates(kube_core = "::kube_core"))]
 struct Versioned {
@@ -157,7 +157,7 @@ struct VersionedData {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_type_of_ones_own_keeps_what_it_names_and_what_it_cannot_read_is_quarantined() {
+async fn a_custom_type_keeps_its_fields_and_objects_that_it_cannot_read_are_quarantined() {
     let (sender, receiver) = mpsc::unbounded_channel::<Bit>();
     let script = Script::new([
         no_streaming(),
@@ -186,7 +186,7 @@ async fn a_type_of_ones_own_keeps_what_it_names_and_what_it_cannot_read_is_quara
     assert_eq!(informer.health().quarantined_count, 1);
 }
 
-/// A ConfigMap whose type panics at what it does not expect.
+/// A ConfigMap whose type panics at unexpected content.
 #[derive(Clone, Debug, Resource, Serialize, Deserialize)]
 #[resource(inherit = ConfigMap, crates(kube_core = "::kube_core"))]
 struct Touchy {
@@ -245,19 +245,19 @@ async fn a_type_that_panics_at_an_object_costs_that_object_only() {
             names.sort();
             (versions.join(" "), names)
         };
-        let received = |name: &str| format!("{name}: its type panicked as it was read");
+        let panicked = |name: &str| format!("{name}: its type panicked as it was read");
         millis(10).await;
-        assert_eq!(state(), ("5 71".into(), vec![received("a"), received("b")]));
+        assert_eq!(state(), ("5 71".into(), vec![panicked("a"), panicked("b")]));
         millis(20_000).await;
         assert_eq!(informer.last_sync_resource_version().as_str(), "80");
-        assert_eq!(state(), ("5 75".into(), vec![received("a"), received("b")]));
+        assert_eq!(state(), ("5 75".into(), vec![panicked("a"), panicked("b")]));
         let text = format!("{:?}", informer.health());
         assert!(!text.contains("on purpose"), "{text}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_type_that_panics_at_a_compact_object_is_an_error_for_who_reads_it() {
+async fn a_type_that_panics_at_a_compact_object_is_an_error_for_its_reader() {
     let objects = [object("a", "5"), object("b", "6")];
     let script = Script::new([no_streaming(), list("10", &objects), watch([])]);
     let informer = started::<Compact<Touchy>>(&script, |builder| builder).await;

@@ -1,4 +1,4 @@
-//! However the bytes of a watch are cut into frames, the same lines come out.
+//! A watch has the same lines, however its bytes are cut into frames.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
         .block_on(future)
 }
 
-/// `default` cases, or as many as `PROPTEST_CASES` says.
+/// `default` cases, or the number in `PROPTEST_CASES`.
 fn cases(default: u32) -> ProptestConfig {
     let mut config = ProptestConfig::default();
     if std::env::var_os("PROPTEST_CASES").is_none() {
@@ -77,7 +77,7 @@ proptest! {
         places.sort_unstable();
         let frames = places.windows(2).map(|pair| Bytes::copy_from_slice(&body[pair[0]..pair[1]])).collect();
         let mut expected: Vec<Vec<u8>> = body.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
-        // What follows the last end of line may be cut off.
+        // The part after the last end of line may be cut off.
         expected.pop();
         expected.retain(|line| !line.iter().all(u8::is_ascii_whitespace));
         prop_assert_eq!(block_on(lines(frames, 1 << 20)).unwrap(), expected);

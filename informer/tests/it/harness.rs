@@ -1,4 +1,4 @@
-//! An informer under test, with what its handlers were received.
+//! An informer under test, with the events of its handler.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::script::Script;
 
 pub type Maps = SharedInformer<ConfigMap>;
 
-/// What a handler was received, shortened: `+a@5`, `~a@5-6`, `-a@6`, with `!` for a tombstone, `*` for initial,
+/// The events of a handler, shortened: `+a@5`, `~a@5-6`, `-a@6`, with `!` for a tombstone, `*` for initial,
 /// `r` for relist and `s` for resync.
 #[derive(Clone, Default)]
 pub struct Received(Arc<Mutex<Vec<String>>>);
@@ -110,7 +110,7 @@ pub fn run(informer: Maps) -> Running {
     }
 }
 
-/// Runs `test` on real threads. One that hangs fails after a minute, by its name; what blocks a thread then is left behind.
+/// Runs `test` on real threads. A test that hangs fails after a minute, by its name; a blocked thread is left behind.
 pub fn within_a_minute(threads: usize, test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
@@ -131,7 +131,7 @@ pub fn within_a_minute(threads: usize, test: impl Future<Output = ()>) {
     }
 }
 
-/// Runs `test` on real threads, beside an informer of ConfigMaps: for callbacks that block one. No time passes in it.
+/// Runs `test` on real threads, beside an informer of ConfigMaps: for callbacks that block a thread. No time passes.
 pub fn on_threads<F: Future<Output = ()>>(script: &Script, test: impl FnOnce(Maps) -> F) {
     within_a_minute(3, async {
         let informer = SharedInformer::<ConfigMap>::builder(script.client()).build();
@@ -147,7 +147,7 @@ pub fn on_threads<F: Future<Output = ()>>(script: &Script, test: impl FnOnce(Map
 }
 
 impl Running {
-    /// What the store holds: `a@5 b@6`.
+    /// The content of the store: `a@5 b@6`.
     pub fn store(&self) -> String {
         contents(&self.informer)
     }

@@ -1,4 +1,4 @@
-//! What an informer says of itself.
+//! The health of an informer.
 
 use reeve_informer::Activity;
 
@@ -6,7 +6,7 @@ use crate::harness::{builder, millis, run, seconds, start};
 use crate::script::*;
 
 #[tokio::test(start_paused = true)]
-async fn health_says_what_the_informer_does_and_since_when() {
+async fn health_has_the_activity_of_the_informer_and_its_begin() {
     let script = Script::new([
         no_streaming(),
         Answer::Refuse,
@@ -77,7 +77,7 @@ async fn a_kind_that_the_server_does_not_have_is_missing_until_it_has() {
     seconds(20).await;
     let health = running.informer.health();
     assert_eq!(health.activity, Activity::Missing);
-    assert!(!health.is_ready() && health.synced, "what is known stays");
+    assert!(!health.is_ready() && health.synced, "the known state stays");
     assert!(
         health.trouble().unwrap().contains("404"),
         "{:?}",

@@ -1,12 +1,11 @@
-//! Random histories with random faults: what the store holds, and what handlers were received, must come to what
-//! the server holds.
+//! Random histories with random faults: the store, and the events of the handlers, must end in the server's state.
 //!
 //! A history is drawn from a seed: objects that come, change and go, are deleted and created again, or cannot be
-//! decoded; compactions; a kind that is removed and comes back; a restore from a backup; refusals, resets, silence,
-//! replicas that lag, frames that are torn, events that come twice, bookmarks that run back. The informer reads in
+//! decoded; compactions; a kind that is removed and returns; a restore from a backup; refusals, resets, silence,
+//! lagging replicas, torn frames, repeated events, bookmarks that run back. The informer reads in
 //! pages or streams, through either queue, with handlers of each policy, fast and slow.
 //!
-//! `REEVE_HISTORIES` sets how many are tried (default 200), and a quarter of it with a restore; `REEVE_SEED` tries one
+//! `REEVE_HISTORIES` sets their number (default 200; a quarter of them has a restore), `REEVE_SEED` tries one
 //! again, and `REEVE_FIRST` begins with another seed than 0.
 
 use std::collections::BTreeMap;
@@ -28,22 +27,22 @@ use tokio_util::sync::CancellationToken;
 use crate::harness::short;
 use crate::world::World;
 
-/// Follows what a handler is received, and objects to what cannot be.
+/// Follows the events of a handler, and records impossible ones.
 #[derive(Clone, Default)]
 struct Oracle(Arc<Mutex<Followed>>);
 
-/// An object's version and uid, or none when it was not there.
+/// An object's version and uid, or none if it was not there.
 type State = Option<(u64, String)>;
 
 #[derive(Default)]
 struct Followed {
-    /// What the handler must believe there is: version and uid.
+    /// The content by the events of the handler: version and uid.
     known: BTreeMap<String, (u64, String)>,
     /// The newest version seen of each uid.
     newest: BTreeMap<String, u64>,
-    /// Every state that each object was said to have, in order.
+    /// Every state of each object in the events, in order.
     stories: BTreeMap<String, Vec<State>>,
-    /// Whether versions may run back: the server was restored.
+    /// Versions may run back: the server was restored.
     restored: bool,
     wrong: Vec<String>,
     trace: Vec<String>,
@@ -137,7 +136,7 @@ impl Followed {
             .collect()
     }
 
-    /// Whether everything that was received here was received, in this order, in the whole story too.
+    /// True if all events here are in the whole story, too, in the same order.
     fn is_part_of(&self, whole: &Self) -> Result<(), String> {
         for (name, story) in &self.stories {
             let mut rest = whole.stories.get(name).into_iter().flatten();
@@ -155,7 +154,7 @@ impl Followed {
     }
 }
 
-/// What one history came to, for comparing runs.
+/// The result of one history, for comparing runs.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Trace {
     asked: Vec<String>,
@@ -174,14 +173,14 @@ struct History {
     ordered: bool,
 }
 
-/// How events are taken.
+/// The way in which events are received.
 #[derive(Clone, Copy)]
 enum Taker {
     /// The same, in the task of the informer.
     Inline,
     /// By a function that returns at once.
     Callback,
-    /// By one that takes its time.
+    /// By a slow function.
     Future,
     /// As a stream.
     Stream,
@@ -282,7 +281,7 @@ impl History {
         self.handlers.push((oracle, handle));
     }
 
-    /// Lets something happen, and some time pass.
+    /// Takes one random step, and lets some time pass.
     async fn step(&mut self) {
         for _ in 0..=self.random.below(4) {
             self.world.act();
@@ -306,7 +305,7 @@ impl History {
             .collect()
     }
 
-    /// At any moment the store equals what the server held at the store's version, but for what cannot be read.
+    /// At any moment the store equals the server at the store's version, except for objects that cannot be read.
     fn check_store(&self) -> Result<(), String> {
         let Ok(version) = self
             .informer
@@ -330,7 +329,7 @@ impl History {
                     ));
                 }
                 Some(_) => {}
-                // What it was before stays.
+                // Its former state stays.
                 None => {
                     store.remove(name);
                 }
@@ -343,7 +342,7 @@ impl History {
         }
     }
 
-    /// Ends all trouble, waits, and compares everything.
+    /// Turns the faults off, waits, and compares everything.
     async fn check_at_rest(&self, rest: Duration) -> Result<(), String> {
         self.world.calm();
         tokio::time::sleep(rest).await;
@@ -382,7 +381,7 @@ impl History {
             }
             if followed.contents() != expected {
                 return Err(format!(
-                    "handler {number} believes {:?}, the server holds {expected:?}; it was received {}",
+                    "handler {number} believes {:?}, the server holds {expected:?}; its events: {}",
                     followed.contents(),
                     trace()
                 ));
@@ -396,7 +395,7 @@ impl History {
         }
         // A queue that is never full merges nothing.
         if self.handlers[1].0.0.lock().stories != whole.stories {
-            return Err("handler 1 was not received the whole story".to_owned());
+            return Err("handler 1 missed a part of the story".to_owned());
         }
         Ok(())
     }
@@ -419,7 +418,7 @@ async fn history(seed: u64, restore: bool) -> Result<Trace, String> {
             history.step().await;
             history.check_store()?;
         }
-        // A restored server is found out by silence, which takes a while.
+        // Silence reveals a restored server, which takes a while.
         let rest = if restore && part == 0 { 1800 } else { 400 };
         history.check_at_rest(Duration::from_secs(rest)).await?;
         history.world.trouble();
@@ -450,8 +449,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Tries as many seeds as asked for, on as many threads as there are cores. What a seed comes to depends on nothing
-/// else.
+/// Tries the requested number of seeds on all cores. The result of a seed depends on nothing else.
 fn try_seeds(restore: bool) {
     let seeds = match number("REEVE_SEED") {
         Some(seed) => seed..seed + 1,
@@ -491,7 +489,7 @@ fn try_seeds(restore: bool) {
 }
 
 #[test]
-fn after_any_history_the_store_equals_the_server_and_handlers_were_told_a_legal_story() {
+fn after_any_history_the_store_equals_the_server_and_handlers_received_a_legal_story() {
     try_seeds(false);
 }
 
@@ -511,7 +509,7 @@ fn traces_for_another_process() {
         for restore in [false, true] {
             let trace = run(seed, restore).unwrap();
             assert!(!trace.asked.is_empty());
-            // Its keys are fixed, other than those of a hash map.
+            // Its keys are fixed, unlike those of a hash map.
             let mut hash = DefaultHasher::new();
             trace.hash(&mut hash);
             println!("\ntrace {seed} {restore} {:016x}", hash.finish());

@@ -16,7 +16,7 @@ fn add(informer: &Maps, received: &Received, policy: Policy) -> HandlerHandle<Co
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_told_in_the_informers_task_of_what_there_is_and_of_what_changes() {
+async fn an_inline_handler_receives_present_objects_and_changes_in_the_informers_task() {
     let (script, say) = three();
     let running = start(&script);
     let tasks = Arc::new(Mutex::new(Vec::new()));
@@ -39,7 +39,7 @@ async fn it_is_told_in_the_informers_task_of_what_there_is_and_of_what_changes()
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_its_policy_it_is_told_of_every_change_and_nobody_waits_for_it() {
+async fn under_each_policy_an_inline_handler_receives_every_change_at_once() {
     let (script, say) = three();
     let running = start(&script);
     let policies = [
@@ -116,7 +116,7 @@ async fn it_can_be_removed_and_drained_and_add_and_remove_others_from_within() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_panic_costs_one_event_and_nobody_else() {
+async fn a_panic_of_an_inline_handler_costs_one_event_of_its_own() {
     let (script, say) = three();
     let running = start(&script);
     let bad = |event: Event<ConfigMap>| {

@@ -1,5 +1,5 @@
 //! The informer against a real kube-apiserver with etcd. Runs when `KUBEBUILDER_ASSETS` names a directory with
-//! both; says that it was skipped when not. tools/kube-apiserver builds them.
+//! both, and reports a skip otherwise. tools/kube-apiserver builds them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::setup::{map, run_until};
 
-/// Counts lists that came as streams, and in pages.
+/// Counts lists that arrived as streams, and in pages.
 #[derive(Clone, Default)]
 struct Lists(Arc<[AtomicUsize; 2]>);
 
@@ -63,7 +63,7 @@ fn identities<'a, S: Stored>(objects: impl IntoIterator<Item = &'a S>) -> Vec<St
     texts
 }
 
-/// Looks until `is_so`, at most a minute.
+/// Waits until `is_so` is true, at most a minute.
 async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     for _ in 0..600 {
         if is_so().await {
@@ -74,7 +74,7 @@ async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     panic!("never: {what}");
 }
 
-/// What a fresh list holds.
+/// The content of a fresh list.
 async fn listed(client: &Client) -> Vec<ConfigMap> {
     let maps = Api::<ConfigMap>::default_namespaced(client.clone());
     let mut items = maps.list(&ListParams::default()).await.unwrap().items;
@@ -84,7 +84,7 @@ async fn listed(client: &Client) -> Vec<ConfigMap> {
     items
 }
 
-/// Each informer comes to hold what a fresh list holds, while nothing changes.
+/// While nothing changes, the store of each informer becomes equal to a fresh list.
 async fn converged<S: Stored>(listed: &[ConfigMap], informer: &SharedInformer<S>, when: &str) {
     let expected = identities(listed);
     eventually(when, async || {
@@ -95,7 +95,7 @@ async fn converged<S: Stored>(listed: &[ConfigMap], informer: &SharedInformer<S>
     eventually("healthy", async || informer.health().is_ready()).await;
 }
 
-/// The very content of it too.
+/// So do the objects themselves.
 fn assert_same_content(listed: &[ConfigMap], informer: &SharedInformer<ConfigMap>) {
     let stored = informer.lister().list();
     let stored: BTreeMap<_, _> = stored.iter().map(|map| (map.key(), &**map)).collect();
@@ -105,8 +105,8 @@ fn assert_same_content(listed: &[ConfigMap], informer: &SharedInformer<ConfigMap
     }
 }
 
-/// Sends a request for each number, many at once. What is answered is not decoded: the server is to be busy, not
-/// this program.
+/// Sends a request for each number, many at once. The answers are not decoded: the server should be busy, not this
+/// program.
 async fn send_all(
     client: &Client,
     numbers: std::ops::Range<usize>,
@@ -153,7 +153,7 @@ async fn delete(client: &Client, prefix: &str, numbers: std::ops::Range<usize>) 
     .await;
 }
 
-/// Forgets all history, as etcd does each five minutes.
+/// Compacts the history, as kube-apiserver does each five minutes.
 async fn compact(control_plane: &ControlPlane) {
     let client = Client::try_from(Config::new(control_plane.etcd_url().parse().unwrap())).unwrap();
     let post = |path: &str, body: String| {
@@ -178,7 +178,7 @@ async fn compact(control_plane: &ControlPlane) {
     assert!(answer.status().is_success(), "{}", answer.status());
 }
 
-/// How many ConfigMaps there are.
+/// The number of ConfigMaps.
 const MAPS: usize = 20_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -225,7 +225,7 @@ async fn it_converges_with_a_real_server_through_churn_crash_compaction_and_remo
         converged(&listed, &metadata, when).await;
         listed.len()
     };
-    // Every namespace holds one of the server's own.
+    // The server adds one to each namespace.
     assert!(all_converge("synced").await >= MAPS);
 
     tokio::join!(
@@ -274,7 +274,7 @@ async fn kinds_come_and_go(client: &Client, stop: &CancellationToken) {
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("example.io", "v1", "Widget"));
     let widgets_api = Api::<DynamicObject>::default_namespaced_with(client.clone(), &resource);
-    // The informer may be there before its kind.
+    // The informer may start before its kind exists.
     let informer = SharedInformer::<DynamicObject>::builder_for(
         client.clone(),
         Endpoint::for_type::<DynamicObject>(&resource),

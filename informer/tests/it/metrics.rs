@@ -75,7 +75,7 @@ async fn informers_that_come_and_go_leave_no_series() {
     for _ in 0..3 {
         running(&metrics, &["a"]).await.stop().await;
         seconds(1).await;
-        // Whether somebody looks or not.
+        // Also without a scrape.
     }
     let text = scrape(&registry);
     assert!(!text.contains('{'), "{text}");

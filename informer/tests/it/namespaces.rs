@@ -1,7 +1,7 @@
 //! An informer of a set of namespaces that changes while it runs, against the built-in API server, under paused
 //! time.
 //!
-//! A tenth as many random histories are tried as `REEVE_HISTORIES` says (default 150), `REEVE_SEED` tries one again.
+//! A tenth of `REEVE_HISTORIES` random histories are tried (default 150); `REEVE_SEED` tries one again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,13 +74,13 @@ fn keys(informer: &Maps) -> String {
     keys.join(" ")
 }
 
-/// Follows what a handler is received: `+ns/name*`, `~ns/name`, `-ns/name!`; objects to what cannot be.
+/// Follows the events of a handler: `+ns/name*`, `~ns/name`, `-ns/name!`; records impossible ones.
 #[derive(Clone, Default)]
 struct Received(Arc<Mutex<Followed>>);
 
 #[derive(Default)]
 struct Followed {
-    /// Version and uid of what there is.
+    /// Version and uid of each object.
     known: BTreeMap<String, (u64, String)>,
     /// The newest version seen of each uid.
     newest: BTreeMap<String, u64>,
@@ -94,7 +94,7 @@ impl Received {
         move |event| followed.lock().follow(&event)
     }
 
-    /// In the order of keys: that of several watches is of no meaning.
+    /// In the order of keys: events of several watches have no order.
     fn take(&self) -> String {
         let mut lines = std::mem::take(&mut self.0.lock().lines);
         lines.sort();
@@ -185,12 +185,12 @@ async fn one_store_holds_several_namespaces_each_with_a_watch_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_is_added_is_listed_and_one_that_is_removed_is_told_as_deleted() {
+async fn an_added_namespace_is_listed_and_a_removed_one_is_delivered_as_deletions() {
     added_and_removed(HandlerOptions::new()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_in_the_informers_task_is_told_of_namespaces_too() {
+async fn an_inline_handler_receives_changes_of_the_namespaces_too() {
     added_and_removed(HandlerOptions::new().inline()).await;
 }
 
@@ -207,7 +207,7 @@ async fn added_and_removed(options: HandlerOptions) {
     received.take();
 
     assert!(set.insert("green") && !set.insert("green"));
-    assert!(!informer.has_synced(), "it is asked for and not there");
+    assert!(!informer.has_synced(), "it is requested and not there");
     assert!(handle.has_synced(), "a handler syncs once");
     informer.wait_synced().await.unwrap();
     assert_eq!(keys(&informer), "blue/b blue/c green/d red/a");
@@ -235,7 +235,7 @@ async fn added_and_removed(options: HandlerOptions) {
     assert_eq!(received.take(), "-blue/b! -blue/c!");
     create(&client, &["blue/e", "green/f"]).await;
     seconds(1).await;
-    assert_eq!(received.take(), "+green/f", "nobody watches there any more");
+    assert_eq!(received.take(), "+green/f", "there is no watch any more");
 
     set.set(["white", "blue"]);
     informer.wait_synced().await.unwrap();
@@ -255,7 +255,8 @@ async fn added_and_removed(options: HandlerOptions) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_stays_in_view_is_not_told_again_when_all_namespaces_become_some_and_back() {
+async fn objects_that_stay_in_view_are_not_delivered_again_when_all_namespaces_become_some_and_back()
+ {
     let server = server(1).await;
     let client = server.client();
     create(&client, &["red/a", "blue/b"]).await;
@@ -288,7 +289,7 @@ async fn what_stays_in_view_is_not_told_again_when_all_namespaces_become_some_an
     );
     assert!(lines.contains("+red/c"), "{lines}");
 
-    // A server that lags behind shows what was before; that is refused.
+    // A lagging server has the former state, which is refused.
     server.faults().refuse_streaming_lists(true);
     let stale = Rule::new().resource("configmaps").verb("list");
     server.faults().add(stale.times(2).stale(first));
@@ -371,7 +372,7 @@ async fn a_namespace_that_cannot_be_read_costs_that_namespace_and_is_named() {
     assert_eq!(health.resource_version.as_str(), "", "not all is known");
     assert!(health.watches[1].synced && health.watches[1].failure.is_none());
     set.remove("blue");
-    // Nobody uses the other any more.
+    // The other one is unused.
     factory
         .wait_for_cache_sync(Duration::from_secs(60))
         .await
@@ -417,7 +418,7 @@ async fn all_other_namespaces_are_one_watch_that_leaves_out_those_with_their_own
         watched(),
         [format!("/api/v1/configmaps {not}red"), red.to_owned()]
     );
-    // One more by itself: the others are watched anew without it, and red is left alone.
+    // One more by itself: the others get a new watch without it, and red keeps its watch.
     assert!(set.insert("blue"));
     informer.wait_synced().await.unwrap();
     create(&client, &["blue/b", "green/b", "red/b"]).await;
@@ -426,7 +427,7 @@ async fn all_other_namespaces_are_one_watch_that_leaves_out_those_with_their_own
     assert_eq!(keys(&informer), all);
     let both = format!("/api/v1/configmaps {not}blue%2Cmetadata.namespace%21%3Dred");
     assert_eq!(watched(), [both, blue.to_owned()]);
-    // What was seen of the others says nothing of red, and the other way round.
+    // The versions of the others do not apply to red, and the other way round.
     let scope = Scope::namespace("white");
     let version = ResourceVersion::from(server.resource_version().to_string());
     let waiting = informer.wait_for_resource_version(&scope, &version);
@@ -434,13 +435,13 @@ async fn all_other_namespaces_are_one_watch_that_leaves_out_those_with_their_own
         .await
         .expect("a bookmark comes")
         .unwrap();
-    // Back among the others: nothing is received.
+    // Back among the others: no event.
     drop(received.take());
     assert!(set.remove("blue") && !set.remove("white"));
     informer.wait_synced().await.unwrap();
     assert_eq!(keys(&informer), all);
     assert_eq!(received.take(), "");
-    // Without the others, those are gone.
+    // Without the others, their objects are gone.
     set.set(["red"]);
     informer.wait_synced().await.unwrap();
     seconds(1).await;
@@ -457,7 +458,7 @@ async fn write(maps: &Api<ConfigMap>, name: &str, value: u64, create_it: bool) {
     let mut map = ConfigMap::default();
     map.metadata.name = Some(name.to_owned());
     let patch = serde_json::json!({"data": {"value": value.to_string()}});
-    // Some exist already, some do not, some fail: what the server holds in the end is what counts.
+    // Some exist already, some do not, some fail: only the server's state in the end counts.
     if create_it {
         let _ = maps.create(&PostParams::default(), &map).await;
     } else {
@@ -604,7 +605,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn random_histories_with_changing_namespaces_come_to_what_the_server_holds() {
+fn random_histories_with_changing_namespaces_end_in_the_servers_state() {
     let seeds = match number("REEVE_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("REEVE_HISTORIES").map_or(150, |many| many.div_ceil(10)),

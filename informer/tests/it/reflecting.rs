@@ -1,4 +1,4 @@
-//! A reflector with a queue and a consumer of its own, without an informer; and what it logs.
+//! A reflector with a queue and a consumer of its own, without an informer; and the log of reflectors.
 
 use std::io::Write;
 use std::sync::{Arc, Once};
@@ -52,15 +52,15 @@ async fn a_reflector_feeds_any_queue_and_waits_for_its_consumer() {
 struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    /// Catches what this thread logs, as long as the guard lives.
+    /// Catches the log of this thread while the guard lives.
     ///
-    /// Threads of other tests get a subscriber that wants everything and keeps nothing. Without one, tracing would note
-    /// for good that nobody wants what they log, if they are the first to come to that line.
+    /// Threads of other tests get a subscriber that accepts everything and keeps nothing. Without it, tracing would
+    /// cache that a line has no subscriber, if one of them reaches it first.
     fn catch(&self, level: tracing::Level) -> tracing::subscriber::DefaultGuard {
         static OTHERS: Once = Once::new();
         OTHERS.call_once(|| {
             tracing::subscriber::set_global_default(tracing_subscriber::registry())
-                .expect("nobody else sets one");
+                .expect("there is no other");
         });
         let subscriber = tracing_subscriber::fmt()
             .with_ansi(false)
@@ -113,14 +113,14 @@ async fn no_content_of_a_secret_reaches_a_log_or_health() {
     });
     seconds(60).await;
     assert_eq!(informer.health().quarantined_count, 1);
-    let received = format!("{:?} {:?}", informer.health(), informer);
+    let health = format!("{:?} {:?}", informer.health(), informer);
     running.abort();
     let log = String::from_utf8(log.0.lock().clone()).unwrap();
     assert!(
         log.contains("cannot read an object") && log.contains("n/s"),
         "it is logged: {log}"
     );
-    for text in [log, received] {
+    for text in [log, health] {
         assert!(
             !text.contains("hunter2") && !text.contains("aHVudGVyMg"),
             "{text}"

@@ -1,3 +1,3 @@
-//! The scripted server, which the peers in `benches/peers` are run against too.
+//! The scripted server, which the peers in `benches/peers` run against too.
 
 pub use reeve_scripted::*;

@@ -1,5 +1,4 @@
-//! Servers that other clients were seen to fail on. `docs/peers-faults.md` shows what kube-runtime does with the
-//! very same ones.
+//! Servers that other clients fail on. `docs/peers-faults.md` has the results of kube-runtime with the same servers.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use reeve_informer::{SharedInformer, Stored};
@@ -30,7 +29,7 @@ impl Drop for Informed {
     }
 }
 
-/// The named server is followed as is right, and asked at most 120 times an hour.
+/// The named server is followed correctly, with at most 120 requests an hour.
 async fn follow(name: &str) {
     let server = SERVERS.iter().find(|server| server.name == name).unwrap();
     let report = observe(server, |client, _| {

@@ -24,15 +24,15 @@ struct Inner {
     version: u64,
     objects: BTreeMap<String, Object>,
     log: Vec<Entry>,
-    /// Versions below this are forgotten.
+    /// Versions below this are compacted.
     compacted: u64,
     uids: u64,
     faults: bool,
     streaming: bool,
-    /// The kind was removed: nobody can list or watch it.
+    /// The kind was removed: requests for it fail.
     removed: bool,
     asked: Vec<String>,
-    /// How many lists since a watch came from a replica that lags. Three in a row cannot be received from a restore.
+    /// The number of lists since a watch that came from a lagging replica. Three in a row would look like a restore.
     lagging_lists: u32,
     /// Raised when the server's history is replaced: open watches end.
     epoch: u64,
@@ -53,7 +53,7 @@ struct Entry {
     object: Object,
 }
 
-/// What goes wrong with a stream, after how many lines.
+/// A fault of a stream, and the number of lines before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     None,
@@ -69,7 +69,7 @@ impl World {
     pub fn new(seed: u64) -> Self {
         let random = Random::seeded(seed);
         let inner = Inner {
-            // Far above what a restored server reaches within a test: nobody could tell otherwise.
+            // Far above any version that a restored server reaches within a test: no client could see the difference.
             version: 10_100,
             objects: BTreeMap::new(),
             log: Vec::new(),
@@ -129,12 +129,12 @@ impl World {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Lets things go wrong again.
+    /// Turns the faults on again.
     pub fn trouble(&self) {
         self.inner.lock().faults = true;
     }
 
-    /// Makes every object readable, and the server faultless.
+    /// Makes every object readable, and turns the faults off.
     pub fn calm(&self) {
         let mut inner = self.inner.lock();
         inner.faults = false;
@@ -166,7 +166,7 @@ impl World {
             object.version = version;
             version % 3 != 0
         });
-        // A replica that lags has these too.
+        // A lagging replica has these too.
         inner.log = inner
             .objects
             .iter()
@@ -181,7 +181,7 @@ impl World {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// What the server holds: `name@version/uid`.
+    /// The content of the server: `name@version/uid`.
     pub fn contents(&self) -> Vec<String> {
         let inner = self.inner.lock();
         inner
@@ -195,7 +195,7 @@ impl World {
         self.inner.lock().version
     }
 
-    /// What the server held at `version`, as [`World::contents`]; `None` for what could not be read then.
+    /// The content at `version`, as [`World::contents`]; `None` for objects that could not be read then.
     pub fn contents_at(&self, version: u64) -> BTreeMap<String, Option<String>> {
         let inner = self.inner.lock();
         let state = inner.at(version).into_iter();
@@ -360,7 +360,7 @@ impl World {
             if pause {
                 tokio::time::sleep(Duration::from_secs(1 + self.random.below(5))).await;
             }
-            // What happened meanwhile comes before the end.
+            // Changes during the list come before its end.
             for entry in self.after(cursor) {
                 cursor = entry.version;
                 let text = entry.object.json_at(&entry.name, entry.version);
@@ -424,8 +424,8 @@ impl World {
                         let inner = self.inner.lock();
                         (inner.version, inner.compacted)
                     };
-                    // All up to this version was sent; the log may have been cut since. A server that was
-                    // restored says nothing until it has reached the version asked for.
+                    // Everything up to this version was sent; the log may have been cut since. A restored server sends
+                    // nothing until it has reached the requested version.
                     if compacted <= version && version > cursor {
                         cursor = version;
                         self.send(sender, "BOOKMARK", &bookmark(cursor, false))

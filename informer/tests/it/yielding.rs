@@ -1,4 +1,4 @@
-//! Other tasks have their turn while much is read.
+//! Other tasks run while much is read.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::script::*;
 
 const OBJECTS: usize = 10_000;
 
-/// A server in the same process, whose whole answer is there at once.
+/// A server in the same process, whose whole answer is ready at once.
 fn at_once() -> Client {
     let objects: Vec<_> = (0..OBJECTS)
         .map(|number| object(&format!("o{number:05}"), &(number + 1).to_string()))
@@ -32,7 +32,7 @@ fn at_once() -> Client {
     let modified: String = (0..OBJECTS)
         .map(|number| line(modified("o00000", &(10_001 + number).to_string())))
         .collect();
-    // A streaming list goes on as the watch.
+    // A streaming list continues as the watch.
     stream.push_str(&modified);
     let Answer::Whole { body: list, .. } = list("10000", &objects) else {
         unreachable!()

@@ -41,7 +41,7 @@ fn contents(indexer: &Indexer<ConfigMap>) -> Vec<String> {
 }
 
 #[test]
-fn changes_make_the_events_that_tell_of_them() {
+fn each_change_makes_the_events_that_describe_it() {
     let indexer = Indexer::new();
     let seen = |object| Delta::Deleted(Deletion::Seen(map(object)));
     let unreadable = |name: &str, uid: &str, version: &str| {

@@ -1,9 +1,9 @@
-//! Handlers: what they are received, their periods, and how they are added and removed.
+//! Handlers: their events, their periods, and how they are added and removed.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn handlers_are_told_what_was_there_and_then_what_changes() {
+async fn handlers_receive_the_present_objects_and_then_the_changes() {
     let (script, say) = three();
     let running = start(&script);
     running.handle.wait_synced().await.unwrap();
@@ -17,7 +17,7 @@ async fn handlers_are_told_what_was_there_and_then_what_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_handler_is_first_told_what_is_there() {
+async fn a_late_handler_first_receives_the_present_objects() {
     let (script, say) = three();
     let running = start(&script);
     running.informer.wait_synced().await.unwrap();
@@ -28,7 +28,7 @@ async fn a_late_handler_is_first_told_what_is_there() {
         .informer
         .add_handler(received.handler(), HandlerOptions::new())
         .unwrap();
-    assert!(!handle.has_synced(), "not before it was shown everything");
+    assert!(!handle.has_synced(), "not before everything was delivered");
     handle.wait_synced().await.unwrap();
     assert_eq!(received.take(), ["+a@12*", "+b@2*", "+c@3*"]);
     say(deleted("c", "13"));
@@ -42,11 +42,11 @@ async fn an_object_created_again_is_deleted_and_then_added() {
     let running = start(&script);
     running.handle.wait_synced().await.unwrap();
     running.received.take();
-    // The deletion was missed; the watch shows the new one only.
+    // The deletion was missed; the watch has only the new object.
     say(event("ADDED", &object_of("a", "12", "other")));
     millis(1).await;
     assert_eq!(running.received.take(), ["-a@1!", "+a@12"]);
-    // A late word about the former one means nothing.
+    // A late event of the former object is dropped.
     say(event("DELETED", &object_of("a", "13", "uid-a")));
     millis(1).await;
     assert_eq!(running.received.take(), Vec::<String>::new());
@@ -54,7 +54,7 @@ async fn an_object_created_again_is_deleted_and_then_added() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relist_tells_what_is_gone_first_then_the_rest_in_order_and_keeps_what_is_unchanged() {
+async fn a_relist_delivers_deletions_first_then_the_rest_in_order_and_keeps_unchanged_objects() {
     let script = Script::new([
         no_streaming(),
         list(
@@ -133,7 +133,7 @@ async fn a_panicking_handler_is_isolated_and_still_syncs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removed_handler_is_told_nothing_more_and_others_stay() {
+async fn a_removed_handler_receives_nothing_more_and_others_stay() {
     let (script, say) = three();
     let running = start(&script);
     let received = Received::default();
@@ -184,7 +184,7 @@ fn removing_a_handler_waits_for_its_callback_in_flight() {
         leave.send(()).unwrap();
         removal.await;
         assert!(over.load(Ordering::SeqCst));
-        assert_eq!(handle.delivered(), 1, "what was queued is dropped");
+        assert_eq!(handle.delivered(), 1, "queued events are dropped");
     });
 }
 

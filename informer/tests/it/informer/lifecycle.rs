@@ -1,4 +1,4 @@
-//! How informers start and end.
+//! The start and the end of informers.
 
 use super::*;
 
@@ -25,7 +25,7 @@ async fn an_informer_runs_once_and_takes_no_handlers_after_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_run_stops_everything_and_tells_who_waits() {
+async fn dropping_the_run_stops_everything_and_ends_all_waits() {
     let script = Script::new([watch([added("a", "5")])]);
     let informer = builder(&script).build();
     let held = Arc::new(());
@@ -51,7 +51,7 @@ async fn dropping_the_run_stops_everything_and_tells_who_waits() {
     assert!(running.informer.is_stopped());
     millis(1).await;
     assert_eq!(script.open(), 0);
-    // The handler's task held its handler, and nothing does any more: neither the informer nor the handle.
+    // The handler's task held its handler. Now neither the informer nor the handle does.
     assert_eq!(Arc::strong_count(&held), 1);
     second.remove().await;
     drop(running.informer);

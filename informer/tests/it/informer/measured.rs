@@ -1,4 +1,4 @@
-//! What is measured.
+//! Measurements.
 
 use super::*;
 
@@ -51,7 +51,7 @@ async fn an_object_that_stays_undecodable_is_counted_once_a_version() {
     assert_eq!(running.informer.health().quarantined_count, 1);
 }
 
-/// Counts what it is received, and panics.
+/// Counts its events, and panics.
 #[derive(Clone, Default)]
 struct Fragile(Arc<AtomicUsize>);
 
@@ -69,7 +69,7 @@ impl InformerMetrics for Fragile {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_keeps_measurements_may_panic_and_the_informer_goes_on() {
+async fn a_metrics_provider_may_panic_and_the_informer_goes_on() {
     let script = Script::new([
         no_streaming(),
         list("10", &[object("a", "1")]),

@@ -26,7 +26,7 @@ use crate::harness::{
 };
 use crate::script::*;
 
-/// A server with three objects and a watch that says what is sent here.
+/// A server with three objects and a watch that sends the lines of a channel.
 pub fn three() -> (Script, impl Fn(Bit)) {
     let (sender, receiver) = mpsc::unbounded_channel::<Bit>();
     let receiver = Arc::new(Mutex::new(receiver));

@@ -58,7 +58,7 @@ fn a_blocking_handler_holds_the_informer_and_a_coalescing_one_does_not() {
 }
 
 #[test]
-fn a_handler_that_drops_is_told_the_difference_when_it_has_caught_up() {
+fn a_handler_that_drops_events_receives_the_difference_once_it_has_caught_up() {
     let (script, say) = three();
     on_threads(&script, async |informer| {
         let (entered, mut was_entered) = mpsc::unbounded_channel();
@@ -95,7 +95,7 @@ fn a_handler_that_drops_is_told_the_difference_when_it_has_caught_up() {
             .await
             .unwrap();
         assert!(informer.health().handlers[0].dropped >= 5);
-        assert!(!handle.has_synced(), "it was not shown everything");
+        assert!(!handle.has_synced(), "not everything was delivered");
         drop(leave);
         handle.wait_synced().await.unwrap();
         for _ in 0..1000 {
@@ -105,7 +105,7 @@ fn a_handler_that_drops_is_told_the_difference_when_it_has_caught_up() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         handle.remove().await;
-        // What it was received leads to what is there, object by object.
+        // The events lead to the present state, object by object.
         let mut state = std::collections::BTreeMap::new();
         let events = received.take();
         for event in &events {
@@ -126,7 +126,7 @@ fn a_handler_that_drops_is_told_the_difference_when_it_has_caught_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_filtered_handler_that_is_behind_gets_a_deletion_for_what_it_was_shown_and_for_nothing_else()
+async fn a_filtered_handler_that_is_behind_gets_a_deletion_for_objects_that_it_saw_and_for_no_others()
  {
     let (script, say) = three();
     let running = start(&script);
@@ -149,13 +149,13 @@ async fn a_filtered_handler_that_is_behind_gets_a_deletion_for_what_it_was_shown
     handle.wait_synced().await.unwrap();
     assert_eq!(received.take(), ["+a@1*", "+c@3*"]);
     for bit in [
-        // The handler is held by this one; the others wait.
+        // The handler waits in this one; the others are queued.
         modified("c", "11"),
         modified("a", "12"),
-        // It was shown and has left the filter since.
+        // It was delivered and has left the filter since.
         deleted("a", "14"),
         modified("b", "15"),
-        // It was never shown, though it entered the filter.
+        // It was never delivered, though it entered the filter.
         deleted("b", "21"),
     ] {
         say(bit);
@@ -168,7 +168,7 @@ async fn a_filtered_handler_that_is_behind_gets_a_deletion_for_what_it_was_shown
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_while_a_handler_is_waited_for_is_told_what_is_there() {
+async fn a_handler_that_is_added_during_a_wait_for_another_receives_the_present_objects() {
     let (script, say) = three();
     let running = start(&script);
     running.informer.wait_synced().await.unwrap();
@@ -193,7 +193,7 @@ async fn who_comes_while_a_handler_is_waited_for_is_told_what_is_there() {
     running.stop().await;
 }
 
-/// Asks its informer when it is let go.
+/// Calls its informer when it is dropped.
 struct Asking(Maps);
 
 impl Drop for Asking {
@@ -203,7 +203,7 @@ impl Drop for Asking {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_asks_its_informer_when_it_is_let_go_gets_an_answer() {
+async fn a_handler_may_call_its_informer_while_it_is_dropped() {
     let (script, _say) = three();
     let informer = builder(&script).build();
     let asking = Asking(informer.clone());
@@ -221,7 +221,7 @@ async fn a_handler_that_asks_its_informer_when_it_is_let_go_gets_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handlers_that_come_and_go_during_a_storm_disturb_nobody() {
+async fn handlers_that_come_and_go_during_a_storm_disturb_no_others() {
     let bits: Vec<_> = (0..2000)
         .map(|number| modified("a", &format!("{}", 11 + number)))
         .collect();
@@ -254,7 +254,7 @@ async fn handlers_that_come_and_go_during_a_storm_disturb_nobody() {
             "{:?}",
             &events[..1]
         );
-        // Each event goes on where the one before ended.
+        // Each event continues from the state of the one before.
         let mut version = events[0][3..].trim_end_matches('*').to_owned();
         for event in events.iter().filter(|event| event.starts_with('~')) {
             let (from, to) = event[3..].split_once('-').unwrap();

@@ -1,4 +1,4 @@
-//! What readers see: indexes, waiting for versions, transforms.
+//! The store: indexes, waits for versions, transforms.
 
 use super::*;
 
@@ -190,7 +190,7 @@ async fn an_object_at_which_the_transform_panics_is_quarantined_and_the_others_g
         let informer = builder(&script)
             .transform(|map: &mut ConfigMap| {
                 let good = !["bad", "worse"].contains(&map.name());
-                // Once it has been good, too.
+                // It was readable once, too.
                 assert!(good && map.resource_version() != "12", "on purpose");
             })
             .build();
@@ -208,7 +208,7 @@ async fn an_object_at_which_the_transform_panics_is_quarantined_and_the_others_g
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_relist_neither_transforms_nor_keeps_again_what_did_not_change() {
+async fn a_relist_neither_transforms_nor_stores_unchanged_objects_again() {
     for delta_fifo in [false, true] {
         let runs = Arc::new(AtomicUsize::new(0));
         let script = Script::new([

@@ -1,4 +1,4 @@
-//! What ends: the informer, and kinds.
+//! The end of an informer, and of a kind.
 
 use super::*;
 
@@ -42,7 +42,7 @@ async fn every_wait_ends_when_the_informer_is_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_that_is_stopped_before_its_start_asks_nothing() {
+async fn an_informer_that_is_stopped_before_its_start_sends_no_request() {
     let script = Script::default();
     let informer = builder(&script).build();
     let stop = CancellationToken::new();

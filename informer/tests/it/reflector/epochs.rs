@@ -1,4 +1,4 @@
-//! Servers that lag behind, and those whose history began anew.
+//! Servers that lag behind, and servers whose history began again.
 
 use super::*;
 
@@ -56,7 +56,7 @@ async fn an_object_kept_through_a_restore_is_followed_while_a_delta_fifo_is_stil
         watch([modified("a", "53")]),
     ]);
     let informer = builder(&script).delta_fifo().build();
-    // The store waits for it, so what the watch says is queued behind the list.
+    // The store waits for it, so events are queued behind the list.
     let options = HandlerOptions::new().policy(Policy::Block { bound: 1 });
     let slow = |_| tokio::time::sleep(Duration::from_secs(5));
     let _handle = informer.add_async_handler(slow, options).unwrap();
@@ -91,7 +91,7 @@ async fn a_streaming_list_from_a_lagging_server_is_refused_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_below_what_is_known_lead_to_a_list() {
+async fn bookmarks_below_the_known_version_lead_to_a_list() {
     let script = Script::new([
         no_streaming(),
         list("200", &[]),

@@ -1,4 +1,4 @@
-//! Lists in pages and at once: which version and how much is asked for, and what comes of failures.
+//! Lists in pages and at once: their version and size, and the reaction to failures.
 
 use super::*;
 
@@ -56,13 +56,13 @@ fn large(version: &str) -> Answer {
     list(version, &objects)
 }
 
-/// With room for answers of two objects or so.
+/// Limits that allow about two objects in an answer.
 fn narrow(options: ReflectorOptions) -> ReflectorOptions {
     options.limits(Limits::new().body(800))
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_too_large_or_too_slow_at_once_is_read_in_pages_for_an_hour() {
+async fn a_list_that_is_too_large_or_too_slow_at_once_is_read_in_pages_for_an_hour() {
     for (unwieldy, takes) in [(large("20"), 0), (Answer::Hang, 60)] {
         let expired = || ending([wait(5), error(410, "Expired")]);
         let hour = (0..60).flat_map(|_| [wait(60), bookmark("30")]);
@@ -103,7 +103,7 @@ async fn what_is_too_large_or_too_slow_at_once_is_read_in_pages_for_an_hour() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_too_large_at_hand_is_read_in_pages_of_the_newest() {
+async fn a_cached_list_that_is_too_large_is_read_in_pages_of_the_newest() {
     // A server with a cache ignores the limit at "0".
     let script = Script::new([
         large("10"),
@@ -192,8 +192,8 @@ async fn a_page_size_that_is_given_holds_for_every_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_again_in_pages_shows_what_came_since() {
-    // As servers do: with a limit, and nothing said of the match, a version is that very version.
+async fn a_list_again_in_pages_has_the_changes_since() {
+    // As servers do: with a limit and without a match, a version is exactly that version.
     let script = Script::default().otherwise(|asked| {
         let exactly =
             asked.get("resourceVersionMatch").is_empty() && !asked.get("limit").is_empty();
@@ -224,7 +224,7 @@ async fn a_list_again_in_pages_shows_what_came_since() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_any_version_a_streaming_list_is_asked_for_at_the_newest_first_and_then_not_older() {
+async fn with_any_version_a_streaming_list_is_first_of_the_newest_and_then_not_older() {
     let script = Script::new([
         ending([
             added("a", "1"),
@@ -313,7 +313,7 @@ async fn pages_stay_when_a_list_at_zero_came_in_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_fails_for_an_hour_is_asked_for_at_most_120_times() {
+async fn a_list_that_fails_for_an_hour_is_requested_at_most_120_times() {
     for answer in [
         status(500, "InternalError"),
         Answer::Refuse,
@@ -352,7 +352,7 @@ async fn the_store_survives_lists_and_watches_that_fail() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_backs_off_as_the_options_say() {
+async fn it_backs_off_by_its_options() {
     let mut answers: Vec<_> = (0..5).map(|_| status(500, "")).collect();
     answers.extend([list("10", &[]), watch([])]);
     let script = Script::new(answers);
@@ -385,7 +385,7 @@ async fn a_list_without_an_answer_ends_after_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_list_is_told_in_health_and_forgotten_when_it_works() {
+async fn a_failing_list_is_reported_in_health_until_it_works() {
     let script =
         Script::new([status(403, "Forbidden"), status(403, "Forbidden")]).otherwise(|asked| {
             match asked.verb() {

@@ -1,5 +1,5 @@
-//! What the reflector asks, and what comes of the answers. Named cases of client-go's reflector tests, and
-//! the servers that other clients were seen to fail on.
+//! The requests of the reflector, and its reaction to the answers. Named cases of client-go's reflector tests, and
+//! the servers that other clients fail on.
 
 mod ending;
 mod epochs;
@@ -26,7 +26,7 @@ use crate::script::*;
 
 const HOUR: u64 = 3600;
 
-/// Requests that `verb` made in the hour after start, against a server that always answers the same.
+/// The number of requests in the hour after the start, to a server that always answers the same.
 async fn requests_in_an_hour(script: &Script) -> usize {
     let running = start(script);
     seconds(HOUR).await;

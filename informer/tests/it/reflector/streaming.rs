@@ -1,4 +1,4 @@
-//! Lists that come as streams, and the way back to pages.
+//! Lists as streams, and the fall-back to pages.
 
 use super::*;
 
@@ -51,7 +51,7 @@ async fn updates_and_deletions_before_the_end_belong_to_the_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_without_streaming_lists_is_read_in_pages_and_not_asked_again_for_an_hour() {
+async fn a_server_without_streaming_lists_is_read_in_pages_for_an_hour() {
     for refusal in [no_streaming(), status(400, "BadRequest")] {
         let script = Script::new([
             refusal,
@@ -98,7 +98,7 @@ async fn a_missing_end_bookmark_is_waited_for_ten_seconds_and_then_pages_are_rea
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_offered_streaming_lists_is_asked_again_after_silence_and_for_pages_after_two()
+async fn a_server_that_offered_streaming_lists_is_tried_again_after_a_silence_and_read_in_pages_after_two()
  {
     let whole = || {
         ending([
@@ -152,8 +152,7 @@ async fn a_server_that_offered_streaming_lists_is_asked_again_after_silence_and_
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_pages_were_read_for_silence_a_busy_server_is_given_the_time_it_asks_for_and_not_pages()
- {
+async fn after_pages_because_of_silence_a_busy_server_gets_the_requested_delay_and_no_pages() {
     let silent = || watch([added("a", "5")]);
     let script = Script::new([
         ending([
@@ -171,7 +170,7 @@ async fn after_pages_were_read_for_silence_a_busy_server_is_given_the_time_it_as
             headers: vec![("Retry-After", "30".to_owned())],
             body: String::new(),
         },
-        // Another time of silence: the first of it is no reason to read pages.
+        // In another period of silence, the first one does not lead to pages.
         silent(),
         watch([added("a", "5"), initial_end("30")]),
     ]);
@@ -242,7 +241,7 @@ async fn a_streaming_list_that_ends_after_it_was_complete_is_followed_by_a_watch
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_asked_again_for_a_streaming_list_after_a_while() {
+async fn a_busy_server_gets_another_streaming_list_after_a_while() {
     let script = Script::new([
         status(429, "TooManyRequests"),
         status(429, "TooManyRequests"),

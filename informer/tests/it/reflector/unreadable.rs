@@ -40,7 +40,7 @@ async fn an_undecodable_object_in_a_list_is_quarantined_and_the_rest_syncs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_known_of_an_object_stays_when_its_new_state_cannot_be_read() {
+async fn the_known_state_of_an_object_stays_when_its_new_state_cannot_be_read() {
     let script = Script::new([
         no_streaming(),
         list("10", &[object("a", "5"), object("b", "6")]),
@@ -117,7 +117,7 @@ async fn those_without_a_name_count_by_their_versions_in_streams_and_pages_alike
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_held_in_the_version_listed_is_not_read_again() {
     let expired = || ending([wait(5), error(410, "Expired")]);
-    // Of the same version it would not be sent otherwise; that it is not looked at is seen because it could not be read.
+    // A server would not send it with the same version. It cannot be read, which shows that it is not read.
     let pages = Script::new([
         no_streaming(),
         list("10", &[object("a", "5"), object("b", "6")]),
@@ -157,7 +157,7 @@ async fn an_object_that_is_held_in_the_version_listed_is_not_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_that_is_no_event_is_fetched_again_and_after_three_times_all_is_listed() {
+async fn a_line_that_is_not_an_event_is_fetched_again_and_the_third_leads_to_a_list() {
     let garbage = || ending([Bit::Line("{\"type\":\"ADDED\",\"obj".into())]);
     let script = Script::new([
         no_streaming(),
@@ -234,7 +234,7 @@ async fn a_table_in_a_watch_is_set_aside_and_the_watch_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_says_it_is_of_another_type_is_set_aside_in_the_forms_that_would_read_it() {
+async fn an_object_that_names_another_type_is_set_aside_in_the_forms_that_would_read_it() {
     async fn set_aside<S: Stored>() {
         let secret = object("s", "6").replace("ConfigMap", "Secret");
         let other = object("c", "12").replace(r#""apiVersion":"v1""#, r#""apiVersion":"v2""#);

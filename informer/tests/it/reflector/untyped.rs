@@ -1,4 +1,4 @@
-//! Objects that are read untyped, or of which only metadata is.
+//! Objects that are read untyped, or as metadata only.
 
 use super::*;
 
@@ -7,7 +7,7 @@ async fn untyped_objects_and_metadata_only_are_informed_of_too() {
     use kube_core::ApiResource;
     use kube_core::metadata::PartialObjectMeta;
 
-    // Items of a built-in kind's list bear no type of their own.
+    // Items of a built-in kind's list have no type of their own.
     let item = r#"{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"5"},"data":{"k":"v"}}"#;
     let script = Script::new([no_streaming(), list("10", &[item.to_owned()])]);
     let resource = ApiResource::erase::<ConfigMap>(&());

@@ -1,4 +1,4 @@
-//! Watches: from where, for how long, and what follows their end.
+//! Watches: their first version, their duration, and the reaction to their end.
 
 use super::*;
 
@@ -76,7 +76,7 @@ async fn server_side_time_outs_are_between_five_and_ten_minutes_and_vary() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_time_out_of_watches_is_at_least_five_minutes_and_as_long_as_is_said() {
+async fn a_time_out_of_watches_is_at_least_five_minutes_and_at_least_the_option() {
     for (said, shortest) in [(1, 300), (299, 300), (1800, 1800)] {
         let script = Script::default().otherwise(|asked| match asked.verb() {
             "list" => list("10", &[]),
@@ -257,7 +257,7 @@ async fn an_error_in_the_stream_that_keeps_coming_leads_to_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_cannot_read_of_its_store_is_listed_at_once() {
+async fn an_object_that_the_server_cannot_read_from_its_store_leads_to_a_list() {
     let script = Script::new([
         no_streaming(),
         list("10", &[object("a", "5"), object("corrupt", "6")]),
@@ -305,7 +305,7 @@ async fn a_watch_without_a_version_begins_with_all_objects_in_any_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_between_two_watches_without_a_version_is_found_by_a_list() {
+async fn a_deletion_between_two_watches_without_a_version_is_found_by_a_list() {
     for version in ["", "0"] {
         for ends in [true, false] {
             let begin = [added("a", "50"), added("b", "30")];

@@ -1,4 +1,4 @@
-//! What the tests against API servers begin with.
+//! Set-up of the tests against API servers.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use reeve_informer::{SharedInformer, Stored};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Time under paused time, and chance from `seed`.
+/// A clock that follows paused time, with randomness from `seed`.
 pub fn clock(seed: u64) -> Clock {
     Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), seed)
 }
