@@ -23,8 +23,7 @@
 //! * [`CacheHealth`] for readiness, and [`MetricsProvider`] with [`Measurement`] for metrics.
 //! * [`connect`]: a kube client that finds dead peers and retries nothing by itself, so that the bounds of [`reflector`]
 //!   hold.
-//! * [`Endpoint`], [`Scope`], [`Selection`]: which objects; [`transport`]: requests with deadlines that never
-//!   log a body.
+//! * [`Endpoint`], [`Scope`], [`Selection`]: the objects to watch; [`Limits`] of a request.
 //!
 //! Handlers should only enqueue keys; the code that acts on a key reads the present state from the [`Lister`]. Its
 //! objects are shared: clone an object to change it.
@@ -34,7 +33,7 @@
 //! `prometheus`: the metrics of informers through prometheus-client (the module `prometheus`). Nothing is on by
 //! default.
 //!
-//! Time is tokio's; dates and jitter come from a [`reeve_clock::Clock`]. Everything that runs is owned by the
+//! Time is tokio's; dates and jitter come from a [`Clock`]. Everything that runs is owned by the
 //! future of [`SharedInformer::run`] and ends with it.
 
 mod backoff;
@@ -61,7 +60,6 @@ mod sample;
 mod use_count;
 
 pub use backoff::BackoffOptions;
-pub use decode::DecodeError;
 pub use event::{Event, UpdateReason};
 pub use factory::{FactoryBuilder, InformerFactory, NotSynced};
 pub use fifo::{Batch, Deletion, Delta, DeltaFifo, Fifo, KnownObjects, RealFifo, Snapshot};
@@ -84,9 +82,15 @@ pub use processor::{
     AsyncEventHandler, EventHandler, EventStream, Filtered, HandlerEnded, HandlerHandle,
     HandlerOptions, Policy,
 };
-pub use reeve_client::transport::{self, Endpoint, Scope, Selection};
-pub use reeve_client::{KeyRef, ObjectKey, ParseKeyError, ResourceVersion, compare, connect};
+pub use reeve_client::transport::{Endpoint, Limits, Scope, Selection};
+pub use reeve_client::{KeyRef, ObjectKey, ParseKeyError, ResourceVersion, connect};
 pub use reflector::{FirstList, Reflector, ReflectorOptions};
+
+// Types of other crates in signatures of this one.
+pub use jiff::Timestamp;
+pub use kube_core::{Expression, Selector};
+pub use reeve_clock::Clock;
+pub use tokio_util::sync::CancellationToken;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

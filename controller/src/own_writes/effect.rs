@@ -33,9 +33,9 @@ use std::time::Duration;
 
 use kube_core::ObjectMeta;
 use parking_lot::Mutex;
-use reeve_informer::{ObjectKey, compare};
+use reeve_informer::ObjectKey;
 
-use reeve_client::GroupKind;
+use reeve_client::{GroupKind, compare};
 
 /// A bound on the distinct objects recorded; past it, the oldest records are dropped.
 const MAX_NOTES: usize = 1024;

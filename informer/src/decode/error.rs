@@ -3,12 +3,11 @@
 /// A document that could not be read at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} cannot be read: {error}")]
-#[non_exhaustive]
-pub struct DecodeError {
+pub(crate) struct DecodeError {
     /// The kind of document.
-    pub what: &'static str,
+    pub(crate) what: &'static str,
     /// The error, without any content of the document.
-    pub error: String,
+    pub(crate) error: String,
 }
 
 impl From<DecodeError> for reeve_client::transport::Error {

@@ -23,3 +23,5 @@ pub use known::KnownObjects;
 pub use queue::Fifo;
 pub use real_fifo::RealFifo;
 pub use snapshot::Snapshot;
+// A type of another crate in signatures of this one.
+pub use tokio::sync::Notify;

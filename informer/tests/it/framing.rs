@@ -7,7 +7,7 @@ use http::Request;
 use kube_client::Client;
 use kube_client::client::Body;
 use proptest::prelude::*;
-use reeve_informer::transport::{Error, Limits, Transport};
+use reeve_client::transport::{Error, Limits, Transport};
 
 use crate::script::streamed;
 

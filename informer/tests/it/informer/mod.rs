@@ -14,9 +14,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_informer::{
     Activity, BackoffOptions, Event, Filtered, Gauges, HandlerOptions, InformerIdentity,
-    InformerMetrics, Measurement, MetricsProvider, MutationCache, ObjectKey, Policy,
+    InformerMetrics, Limits, Measurement, MetricsProvider, MutationCache, ObjectKey, Policy,
     ReflectorOptions, ResourceVersion, RunError, Scope, SharedInformer, Stored, WaitError, indexer,
-    transport::Limits,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
