@@ -10,12 +10,12 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
 use reeve_controller::cache::{CacheOptions, KindOptions, Selected, StoreForm};
-use reeve_controller::source::{Sender, Source, Wanted};
+use reeve_controller::source::{Sender, Source};
 use reeve_controller::{
     Controller, Manager, MetricsServer, Request, Runnable, controller, leader_election, manager,
     metrics, predicate, source,
 };
-use reeve_workqueue::{ItemExponentialFailure, LOW_PRIORITY};
+use reeve_workqueue::ItemExponentialFailure;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::IPBlock;
@@ -31,8 +31,8 @@ use crate::outbound::{self, AddressPolicy, Http};
 use crate::policy::Protected;
 use crate::reconcile::{
     BlockReconciler, ConfigurationReconciler, Connector, Consumers, Dependencies, Engines,
-    FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, Pages, Record, Resolver,
-    SystemResolver, Voice, alarm, request_of,
+    FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, Record, Resolver, SystemResolver,
+    Voice, alarm, request_all,
 };
 use crate::target::Target;
 use crate::time::{ServerTime, Time, server_time};
@@ -406,7 +406,7 @@ fn compared(
 /// Puts blocks in front when their bans end.
 fn ends(coverage: Arc<Mutex<Coverage>>, time: Time, again: Sender<Request>) -> Runnable {
     Runnable::new("ends of bans", move |stop| async move {
-        alarm::run(coverage, time, again, stop).await;
+        alarm(coverage, time, again, stop).await;
         Ok::<_, std::convert::Infallible>(())
     })
 }
@@ -430,18 +430,8 @@ fn jumps(manager: &Manager, coverage: Arc<Mutex<Coverage>>, again: Sender<Reques
             let Ok(lister) = caches.lister::<IPBlock>() else {
                 continue;
             };
-            let mut pages = Pages::new(lister);
-            // What is not cached yet is looked at when it is.
-            while let Ok(page) = pages.next() {
-                if page.is_empty() {
-                    break;
-                }
-                for block in page {
-                    let wanted = Wanted::with_priority(request_of(&block), LOW_PRIORITY);
-                    if again.send(wanted).await.is_err() {
-                        return Ok(());
-                    }
-                }
+            if request_all(lister, &again).await.is_err() {
+                return Ok(());
             }
         }
     })

@@ -24,9 +24,6 @@ pub const TRIGGER_ANNOTATION: &str = "ops.yiiong.top/trigger";
 /// Set by a user to a duration or to `never`: how long this object is kept after its ban ended, whatever made it.
 pub const RETENTION_ANNOTATION: &str = "ops.yiiong.top/retention";
 
-/// How many unfollowed bans an intent carries.
-const MOST_UNFOLLOWED: usize = 16;
-
 /// An engine and the gateway it speaks to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
@@ -69,8 +66,8 @@ pub struct Intent {
     /// Earlier bans that are not known to be lifted: another gateway, or another address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Standing>,
-    /// Bans that may stand at gateways that are not followed: see [`Intent::believed`]. They are carried along so
-    /// that they are lifted once their gateway is named, and are never called before.
+    /// Bans that may stand at gateways that no administrator configured. They are carried along so that they are lifted
+    /// once their gateway is named; it is not called before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unfollowed: Vec<Standing>,
     /// The configuration withdraws every gateway that this names: nothing counts as banned there. It is a mark of what is
@@ -120,38 +117,6 @@ impl Intent {
             trigger: None,
             also: Vec::new(),
             unfollowed: Vec::new(),
-            withdrawn: false,
-        }
-    }
-
-    /// The intent with what `follows` refuses moved to `unfollowed`, and what it admits moved out of there.
-    ///
-    /// When it admits nothing, the wanted ban itself is among the unfollowed: see [`is_followed`](Self::is_followed).
-    #[must_use]
-    pub fn believed(&self, follows: impl Fn(&Standing) -> bool) -> Self {
-        let (mut followed, mut unfollowed) = (Vec::new(), Vec::new());
-        for standing in std::iter::once(&self.standing)
-            .chain(&self.also)
-            .chain(&self.unfollowed)
-        {
-            let list = if follows(standing) {
-                &mut followed
-            } else {
-                &mut unfollowed
-            };
-            if !list.contains(standing) {
-                list.push(standing.clone());
-            }
-        }
-        unfollowed.truncate(MOST_UNFOLLOWED);
-        let mut followed = followed.into_iter();
-        Self {
-            standing: followed.next().unwrap_or_else(|| self.standing.clone()),
-            attempt: self.attempt,
-            asked: self.asked,
-            trigger: self.trigger.clone(),
-            also: followed.collect(),
-            unfollowed,
             withdrawn: false,
         }
     }

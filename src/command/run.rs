@@ -9,8 +9,8 @@ use reeve_controller::leader_election;
 use reeve_controller::metrics::Metrics;
 use reeve_controller::options::{BindAddress, LogOptions, MetricsOptions};
 
-use super::Files;
 use super::client;
+use super::line::{Files, OwnNamespace};
 use crate::mounted::{self, Directory};
 use crate::operator::{self, Operator, Settings};
 use crate::policy::Protected;
@@ -24,14 +24,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     location: Location,
 
-    /// The operator's namespace: of its ConfigMap, its lease, and the blocks that alerts make.
-    #[arg(
-        long,
-        env = "POD_NAMESPACE",
-        default_value = "default",
-        value_name = "NAMESPACE"
-    )]
-    namespace: String,
+    #[command(flatten)]
+    own: OwnNamespace,
 
     /// Look after the blocks of this namespace only; unset, of every namespace.
     #[arg(long, value_name = "NAMESPACE")]
@@ -100,7 +94,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     let metrics = Metrics::new();
     let client = client::client(&arguments.location, &metrics).await?;
     let mut settings = Settings::new(clock.clone());
-    settings.namespace = arguments.namespace;
+    settings.namespace = arguments.own.namespace;
     settings.watch_namespace = arguments.watch_namespace;
     settings.identity = arguments
         .leader_elect

@@ -16,18 +16,18 @@ use reeve_controller::client::{
 use reeve_controller::metrics::Metrics;
 use reeve_controller::options::LogOptions;
 use reeve_controller::{Client, Request};
-use serde_json::{Map, Value, json};
 
-use super::{Files, client};
-use crate::api::{IPBlock, IPBlockStatus, Phase, Place, RELEASE_ANNOTATION};
+use super::client;
+use super::line::{Files, OwnNamespace};
+use crate::api::{IPBlock, Phase, Place, RELEASE_ANNOTATION};
 use crate::config::{self, CONFIG_MAP, Config, keys};
 use crate::decide::{
-    Call, Coverage, Operation, Patch, recorded_claim, recorded_standings, unfollowed, uninstalled,
+    Call, Coverage, Patch, recorded_claim, recorded_standings, unfollowed, uninstalled,
 };
-use crate::engine::{self, GuardSettings, Remaining};
+use crate::engine::{self, GuardSettings};
 use crate::mounted::Directory;
 use crate::operator::LEASE;
-use crate::reconcile::{Engines, Gateways, Record};
+use crate::reconcile::{Engines, Gateways, Record, request_of, status_patch};
 
 /// How often a lift that failed is tried before the block is reported.
 const TRIES: u32 = 5;
@@ -46,14 +46,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     location: Location,
 
-    /// The operator's namespace, where its ConfigMap is.
-    #[arg(
-        long,
-        env = "POD_NAMESPACE",
-        default_value = "default",
-        value_name = "NAMESPACE"
-    )]
-    namespace: String,
+    #[command(flatten)]
+    own: OwnNamespace,
 
     /// Let go of the blocks of this namespace only; unset, of every namespace.
     #[arg(long, value_name = "NAMESPACE")]
@@ -104,7 +98,7 @@ pub(super) enum Error {
 
 pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     let client = Client::new(client::client(&arguments.location, &Metrics::new()).await?);
-    let record = Record::new(&arguments.namespace);
+    let record = Record::new(&arguments.own.namespace);
     let config = configuration(&client, &record, &arguments).await?;
     let engines = Engines::new(Arc::new(Gateways {
         allow_loopback: arguments.allow_loopback_gateway,
@@ -143,7 +137,11 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
         return Err(Error::Left { left, all });
     }
     if arguments.watch_namespace.is_none() {
-        remove::<Lease>(&client, &Request::namespaced(arguments.namespace, LEASE)).await;
+        remove::<Lease>(
+            &client,
+            &Request::namespaced(arguments.own.namespace, LEASE),
+        )
+        .await;
         remove::<ConfigMap>(&client, record.key()).await;
     }
     Ok(())
@@ -182,7 +180,7 @@ async fn configuration(
     record: &Record,
     arguments: &Arguments,
 ) -> Result<Option<Config>, Error> {
-    let key = Request::namespaced(arguments.namespace.as_str(), CONFIG_MAP);
+    let key = Request::namespaced(arguments.own.namespace.as_str(), CONFIG_MAP);
     let map = optional(client.get::<ConfigMap>(&key).await)?;
     let last = record.read(client).await?;
     let options = config::Options {
@@ -273,10 +271,7 @@ impl Work<'_> {
     /// Whether the block is free.
     async fn let_go(&self, mut block: IPBlock) -> Result<bool, Error> {
         let name = block.key();
-        let key = Request::namespaced(
-            block.metadata.namespace.as_deref().unwrap_or_default(),
-            block.metadata.name.as_deref().unwrap_or_default(),
-        );
+        let key = request_of(&block);
         if self.bans == Bans::Lift {
             let place = self.config.as_ref().and_then(|config| config.place().ok());
             let (believed, _) = self.record.believe(&Arc::new(block.clone()));
@@ -306,14 +301,7 @@ impl Work<'_> {
             // What stood at a withdrawn gateway ends without a call.
             if (active || !calls.is_empty()) && !block.is_deleting() {
                 let status = uninstalled(&block, self.clock.now());
-                let body = ClientPatch::merge(json!({
-                    "metadata": {
-                        "uid": block.metadata.uid,
-                        "resourceVersion": block.metadata.resource_version,
-                    },
-                    // Ends with the ban, so it has to go from the object.
-                    "status": merged(&status, &["expiresAt"]),
-                }));
+                let body = ClientPatch::merge(status_patch(&block, &status));
                 let answer = self
                     .client
                     .patch_status::<IPBlock, _>(&key, WriteOptions::new(), body)
@@ -349,37 +337,24 @@ impl Work<'_> {
         })
     }
 
+    /// Whether the engine of `call` succeeds, in at most [`TRIES`] tries.
     async fn call(&self, name: &str, call: &Call) -> bool {
-        let configured = self
-            .config
-            .as_ref()
-            .and_then(|config| config.engine.as_ref().ok());
-        let target = &call.standing.target;
+        let config = self.config.as_ref();
+        let configured = config.and_then(|config| config.engine.as_ref().ok());
         let mut wait = Duration::from_millis(200);
-        for attempt in 1..=TRIES {
-            let error = match self.engines.get(&call.standing.place, configured) {
-                Ok(engine) => {
-                    let answer = match call.operation {
-                        Operation::Unban => engine.unban(target).await.map(drop),
-                        Operation::Ban(left) => {
-                            engine.ban(target, left.map(Remaining::new)).await.map(drop)
-                        }
-                    };
-                    match answer {
-                        Ok(()) => return true,
-                        Err(error) => error.to_string(),
-                    }
-                }
-                Err(error) => error.to_string(),
-            };
-            if attempt == TRIES {
-                tracing::error!(block = name, %target, "the ban is not lifted: {error}");
-                return false;
+        for _ in 1..TRIES {
+            if self.engines.call(call, configured).await.is_ok() {
+                return true;
             }
             tokio::time::sleep(self.clock.random().jitter(wait, 1.0)).await;
             wait *= 2;
         }
-        false
+        let last = self.engines.call(call, configured).await;
+        if let Err(failure) = &last {
+            let target = &call.standing.target;
+            tracing::error!(block = name, %target, "could not lift the ban: {}", failure.message);
+        }
+        last.is_ok()
     }
 }
 
@@ -424,178 +399,5 @@ fn lifting(
     Some(calls)
 }
 
-/// The merge patch for a status in which the fields `gone` are removed.
-fn merged(status: &IPBlockStatus, gone: &[&str]) -> Value {
-    let mut fields = match serde_json::to_value(status) {
-        Ok(Value::Object(fields)) => fields,
-        _ => Map::new(),
-    };
-    for name in gone {
-        fields.insert((*name).into(), Value::Null);
-    }
-    Value::Object(fields)
-}
-
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-    use kube_client::Api;
-    use kube_client::api::PostParams;
-    use reeve_apiserver::ApiServer;
-    use reeve_apiserver::faults::Rule;
-
-    use super::*;
-    use crate::api::{IPBlockSpec, Standing};
-
-    fn active(namespace: &str, status: &Value) -> IPBlock {
-        let spec = IPBlockSpec {
-            ip: "192.0.2.7".into(),
-            ..IPBlockSpec::default()
-        };
-        let mut block = IPBlock::new("a", spec);
-        block.metadata.namespace = Some(namespace.into());
-        block.status = serde_json::from_value(status.clone()).unwrap();
-        block
-    }
-
-    fn here() -> Place {
-        Place::new("iptables", "gateway:9521")
-    }
-
-    /// A server with the kind and this many blocks, each with the finalizer.
-    async fn server(blocks: usize) -> (ApiServer, Client) {
-        let server = ApiServer::builder().start().await.unwrap();
-        let kube = server.client();
-        let create = PostParams::default();
-        let definitions: Api<CustomResourceDefinition> = Api::all(kube.clone());
-        definitions
-            .create(&create, &crate::api::crd())
-            .await
-            .unwrap();
-        let api: Api<IPBlock> = Api::namespaced(kube.clone(), "default");
-        while api.list(&ListParams::default()).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        for number in 0..blocks {
-            let spec = IPBlockSpec {
-                ip: "192.0.2.7".into(),
-                ..IPBlockSpec::default()
-            };
-            let mut block = IPBlock::new(&format!("b-{number:04}"), spec);
-            block.metadata.finalizers = Some(vec![crate::api::FINALIZER.into()]);
-            api.create(&create, &block).await.unwrap();
-        }
-        (server, Client::new(kube))
-    }
-
-    fn keeping<'a>(client: &'a Client, record: &'a Record) -> Work<'a> {
-        Work {
-            client,
-            engines: Engines::new(Arc::new(Gateways {
-                allow_loopback: false,
-                guard: GuardSettings::default(),
-                metrics: engine::Metrics::new(),
-            })),
-            config: None,
-            record,
-            others: Coverage::default(),
-            bans: Bans::Keep,
-            clock: Clock::system(),
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_list_that_expires_while_blocks_are_let_go_begins_again() {
-        let count = usize::try_from(PAGE).unwrap() + 3;
-        let (server, client) = server(count).await;
-        let faults = server.faults();
-        let busy = Rule::new().verb("patch").name("b-0001").times(1);
-        let busy = faults.add(busy.status(409, "changed"));
-        let expired = Rule::new().verb("list").resource("ipblocks");
-        let expired = faults.add(expired.after(1).times(2).status(410, "expired"));
-        let record = Record::new("default");
-        let work = keeping(&client, &record);
-        let (all, left) = work.let_all_go(None).await.unwrap();
-        assert_eq!((all, left), (count, 1));
-        assert_eq!(expired.hits(), 2);
-        assert_eq!(busy.hits(), 1);
-        let blocks: Api<IPBlock> = Api::all(server.client());
-        let blocks = blocks.list(&ListParams::default()).await.unwrap();
-        let held = blocks.iter().filter(|block| block.is_held());
-        let held: Vec<_> = held.map(IPBlock::key).collect();
-        assert_eq!(held, ["default/b-0001"], "tried once");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_list_that_expires_each_time_is_given_up_after_pauses() {
-        let (server, client) = server(usize::try_from(PAGE).unwrap() + 1).await;
-        let pages = Rule::new().verb("list").resource("ipblocks");
-        // The first page is served each time.
-        for page in 0..50 {
-            let expired = pages.clone().after(page + 1).times(1);
-            server.faults().add(expired.status(410, "expired"));
-        }
-        let record = Record::new("default");
-        let started = tokio::time::Instant::now();
-        let error = keeping(&client, &record).let_all_go(None).await;
-        let error = error.unwrap_err().to_string();
-        assert!(error.contains("5 times in a row"), "{error}");
-        assert!(started.elapsed() >= LIST_AGAIN * (EXPIRATIONS - 1));
-    }
-
-    #[test]
-    fn an_active_block_that_says_no_gateway_is_not_free_without_a_configuration() {
-        let block = active("default", &json!({"phase": "active"}));
-        let (none, clock) = (Coverage::default(), Clock::system());
-        assert_eq!(lifting(&block, None, &none, &clock), None);
-        let calls = lifting(&block, Some(&here()), &none, &clock).unwrap();
-        assert_eq!(calls.len(), 1);
-        assert_eq!(calls[0].operation, Operation::Unban);
-        let over = active("default", &json!({"phase": "expired"}));
-        assert_eq!(lifting(&over, None, &none, &clock), Some(Vec::new()));
-    }
-
-    #[test]
-    fn what_a_block_of_another_namespace_wants_stays_banned() {
-        let block = active("leaving", &json!({"phase": "active"}));
-        let standing = Standing {
-            target: "192.0.2.7".parse().unwrap(),
-            place: here(),
-        };
-        let mut others = Coverage::default();
-        others.set("staying/b", standing, None);
-        let calls = lifting(&block, Some(&here()), &others, &Clock::system()).unwrap();
-        assert_eq!(calls[0].operation, Operation::Ban(None));
-    }
-
-    #[test]
-    fn what_may_stand_at_a_gateway_that_is_not_followed_is_left_unless_it_is_released() {
-        let mut block = active("default", &json!({"phase": "active"}));
-        let mut intent = crate::api::Intent::new("192.0.2.7".parse().unwrap(), here(), 1);
-        intent.unfollowed = vec![intent.standing.clone()];
-        let annotations = block.metadata.annotations.get_or_insert_default();
-        annotations.insert(crate::api::INTENT.into(), intent.to_string());
-        assert_eq!(unfollowed(&block), intent.unfollowed);
-        let annotations = block.metadata.annotations.get_or_insert_default();
-        annotations.insert(RELEASE_ANNOTATION.into(), "true".into());
-        assert_eq!(unfollowed(&block), []);
-    }
-
-    #[test]
-    fn a_lifted_block_reads_as_expired_so_that_a_later_install_does_not_ban_again() {
-        let block = active(
-            "default",
-            &json!({"phase": "active", "expiresAt": "2999-01-01T00:00:00Z", "banCount": 1}),
-        );
-        let status = uninstalled(&block, Clock::system().now());
-        assert_eq!(status.phase, Some(Phase::Expired));
-        assert_eq!(status.ban_count, Some(1));
-        let patch = merged(&status, &["expiresAt"]);
-        assert_eq!(patch["expiresAt"], Value::Null);
-        assert_eq!(patch["phase"], "expired");
-        let mut after = block;
-        after.status = Some(status);
-        assert_eq!(recorded_claim(&after, Some(&here())), None);
-        assert_eq!(recorded_standings(&after, Some(&here())), Some(Vec::new()));
-    }
-}
+mod tests;

@@ -1,11 +1,15 @@
 //! The keys about notifications: the original's, and some that keep secrets out of the ConfigMap.
 
+use std::sync::Arc;
+
 use jiff::tz::Offset;
+use reeve_clock::Clock;
 
 use super::keys;
 use super::{Errors, Options};
-use crate::mounted::MountedFile;
-use crate::notify::Event;
+use crate::mounted::{MountedFile, Stamp};
+use crate::notify::{Event, Lark, LarkSettings, Notifier, Templates};
+use crate::outbound::Outbound;
 use crate::secret::Secret;
 
 /// Where notifications go.
@@ -33,14 +37,49 @@ pub enum Text {
 // === impl NotifyConfig ===
 
 impl NotifyConfig {
-    /// The files that a notifier is made from.
-    pub fn files(&self) -> impl Iterator<Item = &MountedFile> {
+    /// The files that the channel is made from.
+    fn files(&self) -> impl Iterator<Item = &MountedFile> {
         let hook = match &self.hook {
             Text::Plain(_) => None,
             Text::File(file) => Some(file),
         };
         let templates = self.templates.iter().map(|(_, file)| file);
         hook.into_iter().chain(&self.signing).chain(templates)
+    }
+
+    /// What the files are now: when it differs from the last time, the channel is connected again.
+    pub(crate) fn stamps(&self) -> Vec<Stamp> {
+        self.files().map(MountedFile::stamp).collect()
+    }
+
+    /// The channel, or what cannot be read. A template that cannot be read is replaced by the built-in one.
+    pub(crate) fn connect(
+        &self,
+        outbound: &Arc<dyn Outbound>,
+        clock: &Clock,
+    ) -> Result<Arc<dyn Notifier>, String> {
+        let secret = |file: &MountedFile| match file.text() {
+            Ok(text) => Ok(Secret::new(text)),
+            Err(error) => Err(format!("cannot read {file}: {error}")),
+        };
+        let hook = match &self.hook {
+            Text::Plain(hook) => hook.clone(),
+            Text::File(file) => secret(file)?,
+        };
+        let signing = self.signing.as_ref().map(secret).transpose()?;
+        let files = self.templates.iter();
+        let (templates, unread) = Templates::from_files(files.map(|(event, file)| (*event, file)));
+        for error in unread {
+            tracing::warn!(%error, "the built-in card is used instead");
+        }
+        let settings = LarkSettings {
+            hook,
+            signing,
+            templates,
+            zone: self.zone,
+        };
+        let lark = Lark::new(settings, Arc::clone(outbound), clock.clone());
+        Ok(Arc::new(lark))
     }
 }
 
@@ -187,5 +226,29 @@ mod tests {
         for text in ["", "8", "+8", "+08:99", "Asia/Shanghai", "+99:00", "é"] {
             assert_eq!(zone(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn the_stamps_of_a_channel_change_with_each_of_its_files() {
+        let path = |name: &str| std::env::temp_dir().join(format!("{}-{name}", std::process::id()));
+        let (hook, signing) = (path("hook"), path("signing"));
+        std::fs::write(&hook, "https://one.example/").unwrap();
+        let notify = NotifyConfig {
+            hook: Text::File(MountedFile::alone(&hook)),
+            signing: Some(MountedFile::alone(&signing)),
+            templates: Vec::new(),
+            zone: Offset::UTC,
+        };
+        let now = || notify.stamps();
+        let first = now();
+        assert_eq!(first, now());
+        std::fs::write(&hook, "https://another.example/").unwrap();
+        let second = now();
+        assert_ne!(second, first);
+        std::fs::write(&signing, "s1gn").unwrap();
+        assert_ne!(now(), second);
+        std::fs::remove_file(&hook).unwrap();
+        std::fs::remove_file(&signing).unwrap();
+        assert_eq!(now(), [None, None]);
     }
 }

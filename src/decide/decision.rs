@@ -13,10 +13,10 @@ use crate::duration;
 use crate::target::Target;
 
 use super::coverage::{Assert, kept_by, later};
-use super::facts::{Facts, Problem, Request, World, end, inexpressible, span};
+use super::facts::{Facts, Problem, Request, World, effective_hash, end, inexpressible, span};
 use super::plan::{Call, Cause, Change, Operation, Patch, Plan, Purpose};
 use super::run::Run;
-use super::settled::{GATEWAY_GONE_PATIENCE, effective_hash};
+use super::settled::GATEWAY_GONE_PATIENCE;
 
 /// What is to be done for `block` at `now`.
 #[must_use]

@@ -1,7 +1,9 @@
 //! What a decision depends on: the world around a block, and the block's own records, read once and leniently.
 
-use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use sha2::{Digest, Sha256};
 
 use crate::api::{
     Condition, FINALIZER, INTENT, IPBlock, IPBlockStatus, Intent, Phase, Place, RELEASE_ANNOTATION,
@@ -19,6 +21,9 @@ const FUTURE_TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// The object of an address that was banned again and again is kept for this many times the retention at most.
 const MOST_RETENTIONS: u32 = 8;
+
+/// Changes when the meaning of the fingerprint does; the original's has no prefix.
+const HASH_VERSION: &str = "v1:";
 
 /// The world around one block, read before deciding.
 #[derive(Clone, Debug)]
@@ -393,4 +398,36 @@ pub(super) fn end(start: Timestamp, duration: Duration) -> Timestamp {
 /// How long from `now` to `until`; zero when past.
 pub(super) fn span(now: Timestamp, until: Timestamp) -> Duration {
     Duration::try_from(until.duration_since(now)).unwrap_or(Duration::ZERO)
+}
+
+/// Fingerprint of the fields that make a ban what it is: canonical target and engine.
+///
+/// Reason, tags, source, the two flags and the duration are not in it: editing them never bans again.
+#[must_use]
+pub fn effective_hash(target: &Target, engine: &str) -> String {
+    use std::fmt::Write as _;
+    let mut digest = Sha256::new();
+    digest.update(target.to_string());
+    digest.update([0]);
+    digest.update(engine);
+    let mut text = HASH_VERSION.to_owned();
+    for byte in digest.finalize() {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_target_have_one_fingerprint_and_engines_differ() {
+        let hash = |target: &str, engine| effective_hash(&target.parse().unwrap(), engine);
+        assert_eq!(hash("192.0.2.7/32", "xdp"), hash("::ffff:192.0.2.7", "xdp"));
+        assert_ne!(hash("192.0.2.7", "xdp"), hash("192.0.2.7", "iptables"));
+        assert_ne!(hash("192.0.2.7", "xdp"), hash("192.0.2.0/24", "xdp"));
+        assert!(hash("192.0.2.7", "xdp").starts_with("v1:"));
+        assert_eq!(hash("192.0.2.7", "xdp").len(), 3 + 64);
+    }
 }

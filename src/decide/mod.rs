@@ -43,7 +43,7 @@ mod tests;
 
 pub use coverage::{Assert, Claim, ClaimChange, Coverage, Neighbour};
 pub use decision::decide;
-pub use facts::{World, recorded_claim, recorded_standings, targets, unfollowed};
+pub use facts::{World, effective_hash, recorded_claim, recorded_standings, targets, unfollowed};
 pub use plan::{Announcement, Call, Cause, Effect, Failure, Notice, Operation, Patch, Report};
 pub use run::{Outcome, Run, Step, Wake};
-pub use settled::{effective_hash, uninstalled};
+pub use settled::uninstalled;

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use sha2::{Digest, Sha256};
 
-use super::facts::{end, is_over, span};
+use super::facts::{effective_hash, end, is_over, span};
 use super::plan::{
     Announcement, Call, Cause, Change, Effect, Failure, Notice, Plan, Purpose, Report,
 };
@@ -15,14 +14,10 @@ use crate::api::{
     Condition, IPBlock, IPBlockStatus, Phase, ResultCode, Standing, UNBLOCKED, write_time,
 };
 use crate::policy::RefusalKind;
-use crate::target::Target;
 
 /// How long after its first failed lift an *earlier* gateway holds up the block. A gateway that was replaced is often
 /// gone for good.
 pub(super) const GATEWAY_GONE_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
-
-/// Changes when the meaning of the fingerprint does; the original's has no prefix.
-const HASH_VERSION: &str = "v1:";
 
 /// What to write and to report after a plan ran, or failed.
 #[derive(Clone, Debug)]
@@ -502,37 +497,5 @@ impl<'a> Draft<'a> {
         if !known {
             self.announce(true, "LeftBehind", note, None);
         }
-    }
-}
-
-/// Fingerprint of the fields that make a ban what it is: canonical target and engine.
-///
-/// Reason, tags, source, the two flags and the duration are not in it: editing them never bans again.
-#[must_use]
-pub fn effective_hash(target: &Target, engine: &str) -> String {
-    use std::fmt::Write as _;
-    let mut digest = Sha256::new();
-    digest.update(target.to_string());
-    digest.update([0]);
-    digest.update(engine);
-    let mut text = HASH_VERSION.to_owned();
-    for byte in digest.finalize() {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spellings_of_one_target_have_one_fingerprint_and_engines_differ() {
-        let hash = |target: &str, engine| effective_hash(&target.parse().unwrap(), engine);
-        assert_eq!(hash("192.0.2.7/32", "xdp"), hash("::ffff:192.0.2.7", "xdp"));
-        assert_ne!(hash("192.0.2.7", "xdp"), hash("192.0.2.7", "iptables"));
-        assert_ne!(hash("192.0.2.7", "xdp"), hash("192.0.2.0/24", "xdp"));
-        assert!(hash("192.0.2.7", "xdp").starts_with("v1:"));
-        assert_eq!(hash("192.0.2.7", "xdp").len(), 3 + 64);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::call::Caller;
+use super::endpoint::Caller;
 use super::{Ban, Capabilities, Endpoint, Engine, Error, Kind, Remaining, Unban};
 use crate::outbound::{BoxFuture, Outbound};
 use crate::target::Target;
@@ -109,7 +109,7 @@ impl Engine for Iptables {
 
 #[cfg(test)]
 mod tests {
-    use super::super::call::scripted::answering;
+    use super::super::endpoint::scripted::answering;
     use super::*;
 
     fn target(text: &str) -> Target {

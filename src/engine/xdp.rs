@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::call::Caller;
+use super::endpoint::Caller;
 use super::{Ban, Capabilities, Endpoint, Engine, Error, Kind, Remaining, Unban};
 use crate::outbound::{BoxFuture, Outbound};
 use crate::target::Target;
@@ -103,7 +103,7 @@ impl Engine for Xdp {
 
 #[cfg(test)]
 mod tests {
-    use super::super::call::scripted::answering;
+    use super::super::endpoint::scripted::answering;
     use super::*;
     use std::time::Duration;
 

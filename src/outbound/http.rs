@@ -1,7 +1,7 @@
 //! Requests over the network, with reqwest.
 
 use std::error::Error as StdError;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +10,27 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::{AddressPolicy, BoxFuture, Error, Limits, Outbound};
+use super::{BoxFuture, Error, Limits, Outbound};
+
+/// Metadata and platform services outside of the link-local ranges: Alibaba Cloud, Oracle Cloud, Azure.
+const SERVICES_V4: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(100, 100, 100, 200),
+    Ipv4Addr::new(192, 0, 0, 192),
+    Ipv4Addr::new(168, 63, 129, 16),
+];
+
+/// The same over IPv6: Amazon, Google Cloud.
+const SERVICES_V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254),
+    Ipv6Addr::new(0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x0254),
+];
+
+/// Guards against a configuration that aims the operator at itself or at a cloud's metadata service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AddressPolicy {
+    /// Allows `127.0.0.0/8` and `::1`: for development, and for an agent on the same host network.
+    pub allow_loopback: bool,
+}
 
 /// Sends over TCP and TLS. Cloning is cheap; clones share connections.
 #[derive(Clone, Debug)]
@@ -26,6 +46,47 @@ pub struct HttpBuilder {
     limits: Limits,
     policy: AddressPolicy,
     authority_pem: Option<Vec<u8>>,
+}
+
+// === impl AddressPolicy ===
+
+impl AddressPolicy {
+    /// Whether `address` may be connected to.
+    #[must_use]
+    pub fn allows(self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        if let IpAddr::V6(v6) = address
+            && let Some(v4) = translated(v6)
+        {
+            return self.allows(IpAddr::V4(v4));
+        }
+        match address {
+            IpAddr::V4(v4) if v4.is_loopback() => self.allow_loopback,
+            IpAddr::V6(v6) if v6.is_loopback() => self.allow_loopback,
+            IpAddr::V4(v4) => {
+                !(v4.is_link_local()
+                    || v4.is_multicast()
+                    || v4.is_broadcast()
+                    || v4.octets()[0] == 0
+                    || SERVICES_V4.contains(&v4))
+            }
+            IpAddr::V6(v6) => {
+                !(v6.is_unicast_link_local()
+                    || v6.is_multicast()
+                    || v6.is_unspecified()
+                    || SERVICES_V6.contains(&v6))
+            }
+        }
+    }
+}
+
+/// The IPv4 address that a gateway on the way makes of `v6`: NAT64 (`64:ff9b::/96`) and 6to4 (`2002::/16`).
+fn translated(v6: Ipv6Addr) -> Option<Ipv4Addr> {
+    let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
+    match v6.segments() {
+        [0x0064, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some(v4(high, low)),
+        _ => None,
+    }
 }
 
 // === impl HttpBuilder ===
@@ -265,109 +326,4 @@ impl Resolve for CheckedResolver {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
-
-    fn loopback() -> HttpBuilder {
-        Http::builder().policy(AddressPolicy {
-            allow_loopback: true,
-        })
-    }
-
-    fn get(url: &str) -> http::Request<Bytes> {
-        http::Request::get(url).body(Bytes::new()).unwrap()
-    }
-
-    /// Answers each connection with `bytes` after reading the request, then closes it.
-    async fn server(bytes: Vec<u8>) -> (String, tokio::task::JoinHandle<()>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!(
-            "http://{}/limit?ip=192.0.2.1",
-            listener.local_addr().unwrap()
-        );
-        let task = tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                let mut request = [0_u8; 4096];
-                let _ = stream.read(&mut request).await;
-                let _ = stream.write_all(&bytes).await;
-            }
-        });
-        (url, task)
-    }
-
-    #[tokio::test]
-    async fn a_closed_port_is_refused() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
-        drop(listener);
-        let http = loopback().build().unwrap();
-        assert_eq!(http.send(get(&url)).await.unwrap_err(), Error::Refused);
-    }
-
-    #[tokio::test]
-    async fn a_connection_closed_without_an_answer_is_a_reset() {
-        let (url, task) = server(Vec::new()).await;
-        let http = loopback().build().unwrap();
-        assert_eq!(http.send(get(&url)).await.unwrap_err(), Error::Reset);
-        task.abort();
-    }
-
-    #[tokio::test]
-    async fn silence_is_a_timeout() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
-        let limits = Limits {
-            total: Duration::from_millis(200),
-            ..Limits::default()
-        };
-        let http = loopback().limits(limits).build().unwrap();
-        let error = http.send(get(&url)).await.unwrap_err();
-        assert_eq!(error.to_string(), "no answer within 200 ms");
-    }
-
-    #[tokio::test]
-    async fn a_redirect_is_an_answer_and_is_not_followed() {
-        let answer =
-            b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n";
-        let (url, task) = server(answer.to_vec()).await;
-        let http = loopback().build().unwrap();
-        assert_eq!(http.send(get(&url)).await.unwrap().status(), 302);
-        task.abort();
-    }
-
-    #[tokio::test]
-    async fn an_answer_past_the_limit_is_cut_off() {
-        let mut answer = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
-        answer.extend(std::iter::repeat_n(b'x', 70 * 1024));
-        let (url, task) = server(answer).await;
-        let http = loopback().build().unwrap();
-        assert_eq!(
-            http.send(get(&url)).await.unwrap_err(),
-            Error::TooLarge(64 * 1024)
-        );
-        task.abort();
-    }
-
-    #[tokio::test]
-    async fn a_loopback_address_is_refused_by_default_by_number_and_by_name() {
-        let http = Http::builder().build().unwrap();
-        for url in [
-            "http://127.0.0.1:9/",
-            "http://[::1]:9/",
-            "http://localhost:9/",
-        ] {
-            let error = http.send(get(url)).await.unwrap_err();
-            assert!(matches!(error, Error::Forbidden(_)), "{url}: {error:?}");
-        }
-    }
-
-    #[test]
-    fn an_authority_that_is_no_certificate_is_an_error() {
-        for pem in ["", "no pem"] {
-            let error = Http::builder().authority(pem).build().unwrap_err();
-            assert!(matches!(error, Error::Tls(_)), "{error:?}");
-        }
-    }
-}
+mod tests;

@@ -14,8 +14,8 @@ use super::block::BlockReconciler;
 use super::record::is_forbidden;
 use crate::api::{IPBlock, IPBlockStatus};
 use crate::config::Config;
-use crate::decide::{Call, Failure, Operation, Outcome, Run, Step, Wake};
-use crate::engine::{Ban, Remaining};
+use crate::decide::{Call, Failure, Outcome, Run, Step, Wake};
+use crate::engine::Ban;
 
 /// The status shows an engine call that takes longer.
 const SLOW: Duration = Duration::from_secs(1);
@@ -141,12 +141,13 @@ impl<'a> Act<'a> {
     }
 
     fn begin(&self, call: &Call) -> InFlight<'a> {
-        let (reconciler, config, call) = (self.reconciler, self.config, call.clone());
-        let coverage = reconciler.parts.coverage.lock();
+        let (parts, call) = (&self.reconciler.parts, call.clone());
+        let configured = self.config.and_then(|config| config.engine.as_ref().ok());
+        let coverage = parts.coverage.lock();
         let claim = coverage.claim(self.key);
         InFlight {
             asserted: claim.is_some_and(|claim| claim.asserted.is_some()),
-            answer: Box::pin(async move { reconciler.call(&call, config).await }),
+            answer: Box::pin(async move { parts.engines.call(&call, configured).await }),
         }
     }
 
@@ -184,29 +185,8 @@ impl<'a> Act<'a> {
     }
 }
 
-impl BlockReconciler {
-    /// Calls the engine of `call`. Only a ban has a result.
-    async fn call(&self, call: &Call, config: Option<&Config>) -> Result<Option<Ban>, Failure> {
-        let configured = config.and_then(|config| config.engine.as_ref().ok());
-        let engine = self.parts.engines.get(&call.standing.place, configured);
-        let engine = engine.map_err(|error| Failure {
-            reason: "EngineUnusable".into(),
-            message: error.to_string(),
-        })?;
-        let target = &call.standing.target;
-        let answer = match call.operation {
-            Operation::Ban(left) => engine.ban(target, left.map(Remaining::new)).await.map(Some),
-            Operation::Unban => engine.unban(target).await.map(|_| None),
-        };
-        answer.map_err(|error| Failure {
-            reason: error.reason().into(),
-            message: error.to_string(),
-        })
-    }
-}
-
 /// The merge patch from the status of `block` to `status`, bound to the version of `block`.
-fn status_patch(block: &IPBlock, status: &IPBlockStatus) -> Value {
+pub(crate) fn status_patch(block: &IPBlock, status: &IPBlockStatus) -> Value {
     let from = block.status.clone().unwrap_or_default();
     json!({
         "metadata": {

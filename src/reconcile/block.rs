@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use super::act::Act;
 use super::engines::Engines;
 use super::live::{Live, State};
-use super::pages::Pages;
 use super::record::{Record, is_forbidden};
+use super::sweep::{Pages, request_named};
 use crate::api::{INTENT, IPBlock};
 use crate::config::Config;
 use crate::decide::{
@@ -214,10 +214,9 @@ impl BlockReconciler {
     pub(super) fn recheck(&self, target: &Target, key: &str) {
         let doubtful = self.parts.coverage.lock().doubt(target, key);
         for key in doubtful {
-            let Some((namespace, name)) = key.split_once('/') else {
+            let Some(request) = request_named(&key) else {
                 continue;
             };
-            let request = Request::namespaced(namespace, name);
             if self.parts.again.try_send(request).is_err() {
                 // The channel is full: the next lift names the block again.
                 self.parts.coverage.lock().unnamed(&key);
@@ -225,7 +224,7 @@ impl BlockReconciler {
         }
     }
 
-    async fn look(&self, ctx: &Context, request: &Request) -> Result<Outcome, reconcile::Error> {
+    async fn run(&self, ctx: &Context, request: &Request) -> Result<Outcome, reconcile::Error> {
         let state = tokio::time::timeout(PATIENCE, self.parts.live.state()).await;
         let state = state
             .unwrap_or_else(|_| State::Missing("the configuration could not be read yet".into()));
@@ -328,15 +327,8 @@ impl Reconciler for BlockReconciler {
     type Error = reconcile::Error;
 
     async fn reconcile(&self, ctx: Context, request: Request) -> Result<Outcome, reconcile::Error> {
-        self.look(&ctx, &request).await
+        self.run(&ctx, &request).await
     }
-}
-
-pub(crate) fn request_of(block: &IPBlock) -> Request {
-    Request::namespaced(
-        block.metadata.namespace.as_deref().unwrap_or_default(),
-        block.metadata.name.as_deref().unwrap_or_default(),
-    )
 }
 
 /// What the queue does after a run that was tried `attempt` times before. An active block is requested in front of new

@@ -11,13 +11,12 @@ use reeve_controller::source::Sender;
 use reeve_controller::{Context, Outcome, Reconciler, Request, reconcile};
 use tokio::sync::watch;
 
-use super::affected::Affected;
 use super::engines::Engines;
-use super::gateway::{Answers, Resolver};
+use super::gateway::{self, Answers, Resolver};
 use super::live::{Live, State};
-use super::record::Record;
-use super::{gateway, notifier, record};
-use crate::config::{self, Changes, Config, Errors, Options, keys};
+use super::record::{Record, is_forbidden};
+use super::sweep::Affected;
+use crate::config::{self, Changes, Config, Errors, NotifyConfig, Options, keys};
 use crate::metrics::Metrics;
 use crate::mounted::Stamp;
 use crate::notify::Notifications;
@@ -28,16 +27,16 @@ use crate::trigger::{self, Triggers};
 /// How soon a listener that could not be bound is tried again.
 const LISTEN_AGAIN: Duration = Duration::from_secs(10);
 
-/// How often the name of the gateway is resolved again, the files that the ConfigMap names are looked at, and a record
+/// How often the name of the gateway is resolved again, the files that the ConfigMap names are checked, and a record
 /// that was deleted is written again.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+const CHECK_AGAIN: Duration = Duration::from_secs(30);
 
-/// Who is told of a new configuration.
+/// The parts that a configuration is put in force in.
 #[derive(Debug)]
 pub struct Consumers {
-    /// Everybody who reads it when they need it.
+    /// For the parts that read the configuration when they need it.
     pub live: Live,
-    /// The engines, which are connected anew.
+    /// The engines, which are connected again.
     pub engines: Arc<Engines>,
     /// The HTTP servers for alerts.
     pub triggers: Arc<Triggers>,
@@ -47,7 +46,7 @@ pub struct Consumers {
     pub outbound: Arc<dyn Outbound>,
     /// Requests for every block.
     pub blocks: Sender<Request>,
-    /// Whether this replica leads. On a standby nothing reads `blocks`: every block is looked at when it leads.
+    /// Whether this replica leads. A standby does not read `blocks`: every block is requested when it leads.
     pub leading: watch::Receiver<bool>,
     /// What is counted.
     pub metrics: Metrics,
@@ -67,12 +66,12 @@ pub struct ConfigurationReconciler {
     /// The namespace of blocks that triggers make.
     namespace: String,
     consumers: Consumers,
-    known: Mutex<Known>,
+    memory: Mutex<Memory>,
 }
 
-/// What was made of the ConfigMap so far.
+/// What came of the ConfigMap so far.
 #[derive(Debug, Default)]
-struct Known {
+struct Memory {
     /// The record was read.
     recalled: bool,
     /// The content of the last configuration that was right, of this run or of an earlier one.
@@ -81,11 +80,11 @@ struct Known {
     version: Option<String>,
     /// The version that was refused last; `Some(None)`: the ConfigMap is gone.
     refused: Option<Option<String>>,
-    /// What could not be put in force the last time.
+    /// The problems of the last run.
     problems: Vec<String>,
-    /// The notifier could not be made: its files have to be read again.
-    unheard: bool,
-    /// What the notifier's files were when it was made.
+    /// The notifier could not be connected: its files have to be read again.
+    unconnected: bool,
+    /// What the notifier's files were when it was connected.
     stamps: Vec<Stamp>,
     /// The addresses that the gateway's name had lately.
     answers: Answers,
@@ -99,38 +98,38 @@ struct Chosen {
     right: bool,
 }
 
-// === impl Known ===
+// === impl Memory ===
 
-impl Known {
+impl Memory {
     /// Whether this version of the ConfigMap was not read before.
-    fn reads(&mut self, version: Option<&str>) -> bool {
+    fn is_new(&mut self, version: Option<&str>) -> bool {
         let new = self.version.is_none() || self.version.as_deref() != version;
         self.version = version.map(str::to_owned);
         new
     }
 
-    /// The changes to put in force, with what failed the last time and the files that changed since.
-    fn again(&mut self, mut changes: Changes, stamps: Vec<Stamp>) -> Changes {
-        changes.notify |= self.unheard || self.stamps != stamps;
+    /// The changes to put in force, with the notifier if it was not connected or its files changed since.
+    fn with_notifier(&mut self, mut changes: Changes, stamps: Vec<Stamp>) -> Changes {
+        changes.notify |= self.unconnected || self.stamps != stamps;
         self.stamps = stamps;
         changes
     }
 
-    /// What was read is right. Whether the edit before it was not, which is news though nothing changes with it.
-    fn mends(&mut self) -> bool {
+    /// The ConfigMap is right. Whether the edit before it was not, which is news though nothing changes with it.
+    fn accept(&mut self) -> bool {
         self.refused.take().is_some()
     }
 
-    /// What was read is wrong. Whether that is news.
-    fn refuses(&mut self, version: Option<&str>) -> bool {
+    /// The ConfigMap is wrong. Whether that is news.
+    fn refuse(&mut self, version: Option<&str>) -> bool {
         let version = Some(version.map(str::to_owned));
         let news = self.refused != version;
         self.refused = version;
         news
     }
 
-    /// Whether `problems` are others than the last time: what is tried again and again is told once.
-    fn tells(&mut self, problems: &[String]) -> bool {
+    /// Whether `problems` differ from those of the last run: a problem that lasts is reported once.
+    fn are_news(&mut self, problems: &[String]) -> bool {
         let news = self.problems != problems;
         self.problems = problems.to_vec();
         news
@@ -153,35 +152,36 @@ impl ConfigurationReconciler {
             options,
             namespace,
             consumers,
-            known: Mutex::default(),
+            memory: Mutex::default(),
         }
     }
 
     async fn read(&self, ctx: &Context) -> Result<Outcome, reconcile::Error> {
         let unread = self.recall(ctx).await?;
         let map = ctx.lister::<ConfigMap>()?.get(&self.request)?;
+        let map = map.as_deref();
         let Some(Chosen {
             data,
             mut config,
             right,
-        }) = self.choose(ctx, map.as_deref())
+        }) = self.choose(ctx, map)
         else {
             return Ok(unread.map_or_else(Outcome::done, |_| Outcome::requeue_after(LISTEN_AGAIN)));
         };
-        let mended = right && self.known.lock().mends();
+        let mended = right && self.memory.lock().accept();
         let before = self.consumers.live.config();
         let unresolved = self.resolve(&mut config).await;
         let config = Arc::new(config);
-        let mut unrecorded = self
-            .record(ctx, map.as_deref(), data, &config, unread)
-            .await;
-        let mut changes = before
-            .as_ref()
-            .map_or_else(Changes::all, |before| config.changes(before));
-        let stamps = notifier::stamps(config.notify.as_ref());
-        changes = self.known.lock().again(changes, stamps);
-        let again = before.is_some();
+        let unrecorded = self.record(ctx, map, data, &config, unread).await;
+        let changes = match &before {
+            Some(before) => config.changes(before),
+            None => Changes::all(),
+        };
+        let notify = config.notify.as_ref();
+        let stamps = notify.map_or_else(Vec::new, NotifyConfig::stamps);
+        let changes = self.memory.lock().with_notifier(changes, stamps);
         let mut problems = self.put_in_force(ctx, &config, changes).await?;
+        let again = before.is_some();
         let affected = match before {
             Some(before) if !changes.blocks => Affected::meeting(&before.policy, &config.policy),
             _ => Affected::All,
@@ -190,20 +190,20 @@ impl ConfigurationReconciler {
             affected.queue(ctx, &config, &self.consumers.blocks).await?;
         }
         let undated = self.date(ctx).await;
-        unrecorded = unrecorded.or(undated);
         problems.extend(unresolved);
-        problems.extend(unrecorded);
+        problems.extend(unrecorded.or(undated));
         problems.extend(self.consumers.record.unreadable());
-        let news = self.known.lock().tells(&problems);
-        for problem in problems.iter().filter(|_| news) {
-            tracing::warn!("{problem}");
-            self.warn(ctx, map.as_deref(), "ConfigPartly", problem);
+        if self.memory.lock().are_news(&problems) {
+            for problem in &problems {
+                tracing::warn!("{problem}");
+                self.warn(ctx, map, "ConfigPartly", problem);
+            }
         }
         if right && (mended || !changes.is_empty()) {
-            self.announce(ctx, map.as_deref(), &config, changes, again);
+            self.announce(ctx, map, &config, changes, again);
         }
         Ok(Outcome::requeue_after(if problems.is_empty() {
-            LOOK_AGAIN
+            CHECK_AGAIN
         } else {
             LISTEN_AGAIN
         }))
@@ -213,42 +213,38 @@ impl ConfigurationReconciler {
     async fn resolve(&self, config: &mut Config) -> Option<String> {
         let (host, port) = gateway::named(config)?;
         let answer = self.consumers.resolver.resolve(&host, port).await;
-        let answers = &mut self.known.lock().answers;
+        let answers = &mut self.memory.lock().answers;
         answers.protect(config, &host, answer)
     }
 
     /// Reads the record once. A server that refuses that is no reason to stop: the right may come with the next
     /// manifests. Returns why it is not read, which is tried again.
     async fn recall(&self, ctx: &Context) -> Result<Option<String>, reconcile::Error> {
-        if self.known.lock().recalled {
+        if self.memory.lock().recalled {
             return Ok(None);
         }
         let good = match self.consumers.record.read(ctx.client()).await {
             Ok(good) => good,
-            Err(error) if record::is_forbidden(&error) => {
+            Err(error) if is_forbidden(&error) => {
                 let key = self.consumers.record.key();
-                let why = format!(
+                return Ok(Some(format!(
                     "operator cannot read its record {key}: {error}; apply the access rules of this version"
-                );
-                return Ok(Some(why));
+                )));
             }
             Err(error) => return Err(error.into()),
         };
-        let mut known = self.known.lock();
-        known.recalled = true;
-        if good.is_some() {
-            known.good = good;
-        }
+        let mut memory = self.memory.lock();
+        memory.recalled = true;
+        memory.good = good.or(memory.good.take());
         Ok(None)
     }
 
     /// The configuration to put in force: the ConfigMap's when it is right, otherwise the last good one. Protection is
     /// never dropped because an object was deleted or an edit was wrong.
     fn choose(&self, ctx: &Context, map: Option<&ConfigMap>) -> Option<Chosen> {
-        let live = &self.consumers.live;
         let version = map.and_then(|map| map.metadata.resource_version.as_deref());
-        let good = self.known.lock().good.clone();
-        let why = match map {
+        let good = self.memory.lock().good.clone();
+        let mut why = match map {
             None => format!(
                 "the ConfigMap {} does not exist; create it with engine and gatewayHost",
                 self.request
@@ -257,7 +253,7 @@ impl ConfigurationReconciler {
                 let data = map.data.clone().unwrap_or_default();
                 match self.parse(&data, good.as_ref()) {
                     Ok(config) => {
-                        if self.known.lock().reads(version) {
+                        if self.memory.lock().is_new(version) {
                             self.consumers.metrics.config_read(true);
                         }
                         let right = true;
@@ -271,25 +267,19 @@ impl ConfigurationReconciler {
                 }
             }
         };
-        let last = good.map(|data| {
-            let config = config::parse_first(&data, &self.options)?;
-            let right = false;
-            Ok::<_, Errors>(Chosen {
+        let last = good.and_then(|data| match config::parse_first(&data, &self.options) {
+            Ok(config) => Some(Chosen {
                 data,
                 config,
-                right,
-            })
-        });
-        let (last, why) = match last {
-            Some(Err(errors)) => {
+                right: false,
+            }),
+            Err(errors) => {
                 let record = self.consumers.record.key();
-                let why = format!("{why}; the last good one in {record} cannot be read: {errors}");
-                (None, why)
+                why = format!("{why}; the last good one in {record} cannot be read: {errors}");
+                None
             }
-            Some(Ok(last)) => (Some(last), why),
-            None => (None, why),
-        };
-        if self.known.lock().refuses(version) {
+        });
+        if self.memory.lock().refuse(version) {
             self.refuse(ctx, map, &why, last.is_some());
         }
         if last.is_none() {
@@ -298,12 +288,12 @@ impl ConfigurationReconciler {
                 Some(_) => format!("the ConfigMap {} is wrong: {why}", self.request),
                 None => why,
             };
-            live.set(State::Missing(why.into()));
+            self.consumers.live.set(State::Missing(why.into()));
         }
         last
     }
 
-    /// What is wrong elsewhere in the ConfigMap does not make its gateway a stranger: what stands there is lifted.
+    /// An error elsewhere in the ConfigMap does not make its gateway a stranger: bans that stand there are lifted.
     fn trust_gateways(&self, map: Option<&ConfigMap>) {
         let mut data = map.and_then(|map| map.data.clone()).unwrap_or_default();
         data.retain(|key, _| keys::ABOUT_GATEWAY.contains(&key.as_str()));
@@ -312,7 +302,7 @@ impl ConfigurationReconciler {
         }
     }
 
-    /// Leniently, in a takeover, what was put in force first, and again after a restart: an edit is never read so.
+    /// In a takeover, leniently what was put in force first, and again after a restart; an edit is never read so.
     fn parse(
         &self,
         data: &BTreeMap<String, String>,
@@ -337,29 +327,19 @@ impl ConfigurationReconciler {
         config: &Config,
         unread: Option<String>,
     ) -> Option<String> {
-        let record = &self.consumers.record;
-        for place in record.trust_gateways(config) {
+        for place in self.consumers.record.trust_gateways(config) {
             let note = format!(
                 "the gateway {place} is withdrawn: the operator does not call it any more, and bans that stand there count as lifted"
             );
             tracing::info!(configmap = %self.request, "{note}");
-            if let Some(map) = map {
-                ctx.events().event(
-                    map,
-                    EventType::Normal,
-                    "GatewayWithdrawn",
-                    "Configure",
-                    note,
-                );
-            }
+            self.event(ctx, map, EventType::Normal, "GatewayWithdrawn", &note);
         }
-        if unread.is_some() {
-            // What it holds may be better than this.
-            self.known.lock().good = Some(data);
-            return unread;
-        }
-        let unwritten = self.write(ctx, &data).await;
-        self.known.lock().good = Some(data);
+        // A record that was not read may be better than this one.
+        let unwritten = match unread {
+            None => self.write(ctx, &data).await,
+            unread => unread,
+        };
+        self.memory.lock().good = Some(data);
         unwritten
     }
 
@@ -372,8 +352,8 @@ impl ConfigurationReconciler {
             return None;
         }
         let good = {
-            let known = self.known.lock();
-            known.good.clone().filter(|_| known.recalled)
+            let memory = self.memory.lock();
+            memory.good.clone().filter(|_| memory.recalled)
         };
         // A record that was not read yet is written when it is.
         self.write(ctx, &good?).await
@@ -382,13 +362,11 @@ impl ConfigurationReconciler {
     /// Returns why the record is not written.
     async fn write(&self, ctx: &Context, data: &BTreeMap<String, String>) -> Option<String> {
         let record = &self.consumers.record;
-        let written = record.write(ctx.client(), data).await;
-        written.err().map(|error| {
-            format!(
-                "operator cannot write its record {}: {error}; after a restart it does not know the former gateways and the last good configuration",
-                record.key()
-            )
-        })
+        let error = record.write(ctx.client(), data).await.err()?;
+        Some(format!(
+            "operator cannot write its record {}: {error}; after a restart it does not know the former gateways and the last good configuration",
+            record.key()
+        ))
     }
 
     fn announce(
@@ -407,18 +385,10 @@ impl ConfigurationReconciler {
         for warning in &config.warnings {
             tracing::warn!(configmap = %self.request, "{warning}");
         }
-        tracing::info!(configmap = %self.request, ?changes, "the configuration is in force");
-        if let Some(map) = map.filter(|_| again) {
-            let note = "the configuration is in force";
-            ctx.events()
-                .event(map, EventType::Normal, "ConfigLoaded", "Configure", note);
-        }
-    }
-
-    fn warn(&self, ctx: &Context, map: Option<&ConfigMap>, reason: &'static str, note: &str) {
-        if let Some(map) = map {
-            ctx.events()
-                .event(map, EventType::Warning, reason, "Configure", note);
+        let note = "the configuration is in force";
+        tracing::info!(configmap = %self.request, ?changes, "{note}");
+        if again {
+            self.event(ctx, map, EventType::Normal, "ConfigLoaded", note);
         }
     }
 
@@ -438,6 +408,23 @@ impl ConfigurationReconciler {
         };
         tracing::error!(configmap = %self.request, "{note}");
         self.warn(ctx, map, "ConfigInvalid", &note);
+    }
+
+    fn warn(&self, ctx: &Context, map: Option<&ConfigMap>, reason: &'static str, note: &str) {
+        self.event(ctx, map, EventType::Warning, reason, note);
+    }
+
+    fn event(
+        &self,
+        ctx: &Context,
+        map: Option<&ConfigMap>,
+        kind: EventType,
+        reason: &'static str,
+        note: &str,
+    ) {
+        if let Some(map) = map {
+            ctx.events().event(map, kind, reason, "Configure", note);
+        }
     }
 
     /// Returns what could not be put in force, and is tried again.
@@ -465,19 +452,19 @@ impl ConfigurationReconciler {
                 unblock_grace: config.unblock_grace,
             });
         }
-        // Also without a change: it tries again what could not listen.
+        // Without a change too: a listener that failed is tried again.
         let failed = consumers.triggers.apply(&config.triggers).await;
         problems.extend(failed.iter().map(ToString::to_string));
         // One listener that cannot be bound must not take the replica out of the Service of the others.
         let deaf = !failed.is_empty() && consumers.triggers.addresses().await.is_empty();
         consumers.live.serves(deaf.then(|| problems.join("; ")));
         if changes.notify {
-            let made = config
-                .notify
-                .as_ref()
-                .map(|notify| notifier::make(notify, &consumers.outbound, ctx.clock()));
-            let notifier = made.and_then(|made| made.map_err(|error| problems.push(error)).ok());
-            self.known.lock().unheard = notifier.is_none() && config.notify.is_some();
+            let connect = |notify: &NotifyConfig| {
+                let connected = notify.connect(&consumers.outbound, ctx.clock());
+                connected.map_err(|error| problems.push(error)).ok()
+            };
+            let notifier = config.notify.as_ref().and_then(connect);
+            self.memory.lock().unconnected = notifier.is_none() && config.notify.is_some();
             consumers.notifications.set(notifier);
         }
         Ok(problems)
@@ -501,44 +488,47 @@ mod tests {
 
     #[test]
     fn a_version_that_is_put_in_force_again_is_no_new_reading() {
-        let mut known = Known::default();
-        assert!(known.reads(Some("1")));
-        assert!(!known.reads(Some("1")), "a listener is tried again");
-        assert!(known.reads(Some("2")));
+        let mut memory = Memory::default();
+        assert!(memory.is_new(Some("1")));
+        assert!(!memory.is_new(Some("1")), "a listener is tried again");
+        assert!(memory.is_new(Some("2")));
     }
 
     #[test]
-    fn the_way_back_from_a_wrong_edit_is_told_once() {
-        let mut known = Known::default();
-        assert!(!known.mends());
-        assert!(known.refuses(Some("1")));
-        assert!(!known.refuses(Some("1")), "it is told once a version");
-        assert!(known.refuses(Some("2")) && known.refuses(None));
-        assert!(known.mends());
-        assert!(!known.mends());
+    fn the_way_back_from_a_wrong_edit_is_reported_once() {
+        let mut memory = Memory::default();
+        assert!(!memory.accept());
+        assert!(memory.refuse(Some("1")));
+        assert!(!memory.refuse(Some("1")), "it is reported once a version");
+        assert!(memory.refuse(Some("2")) && memory.refuse(None));
+        assert!(memory.accept());
+        assert!(!memory.accept());
     }
 
     #[test]
-    fn what_cannot_be_put_in_force_is_told_once_until_it_changes() {
-        let mut known = Known::default();
+    fn a_problem_is_reported_once_until_it_changes() {
+        let mut memory = Memory::default();
         let busy = ["address in use".to_owned()];
-        assert!(!known.tells(&[]));
-        assert!(known.tells(&busy));
-        assert!(!known.tells(&busy));
-        assert!(known.tells(&[]));
-        assert!(known.tells(&busy), "it came back");
+        assert!(!memory.are_news(&[]));
+        assert!(memory.are_news(&busy));
+        assert!(!memory.are_news(&busy));
+        assert!(memory.are_news(&[]));
+        assert!(memory.are_news(&busy), "it came back");
     }
 
     #[test]
     fn a_notifier_is_made_again_when_its_files_could_not_be_read_and_when_they_changed() {
-        let mut known = Known::default();
+        let mut memory = Memory::default();
         let nothing = Changes::default();
-        assert!(known.again(nothing, vec![None]).notify);
-        assert_eq!(known.again(nothing, vec![None]), nothing);
-        known.unheard = true;
-        assert!(known.again(nothing, vec![None]).notify);
-        known.unheard = false;
-        assert!(known.again(nothing, vec![Some((None, 7))]).notify);
-        assert_eq!(known.again(nothing, vec![Some((None, 7))]), nothing);
+        assert!(memory.with_notifier(nothing, vec![None]).notify);
+        assert_eq!(memory.with_notifier(nothing, vec![None]), nothing);
+        memory.unconnected = true;
+        assert!(memory.with_notifier(nothing, vec![None]).notify);
+        memory.unconnected = false;
+        assert!(memory.with_notifier(nothing, vec![Some((None, 7))]).notify);
+        assert_eq!(
+            memory.with_notifier(nothing, vec![Some((None, 7))]),
+            nothing
+        );
     }
 }

@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 
 use crate::api::Place;
 use crate::config::EngineConfig;
-use crate::engine::{self, Endpoint, Engine, GuardSettings, Guarded, Kind};
+use crate::decide::{Call, Failure, Operation};
+use crate::engine::{self, Ban, Endpoint, Engine, GuardSettings, Guarded, Kind, Remaining};
 use crate::mounted::{MountedFile, Stamp};
 use crate::outbound::{AddressPolicy, Http, Limits};
 use crate::secret::Secret;
@@ -215,7 +216,29 @@ impl Engines {
         Ok(engine)
     }
 
-    /// Connects `place` anew when it is next used: its time-outs or credentials changed.
+    /// Makes `call`, with the credentials of the `configured` gateway if it goes there. Only a ban has a result.
+    pub(crate) async fn call(
+        &self,
+        call: &Call,
+        configured: Option<&EngineConfig>,
+    ) -> Result<Option<Ban>, Failure> {
+        let engine = self.get(&call.standing.place, configured);
+        let engine = engine.map_err(|error| Failure {
+            reason: "EngineUnusable".into(),
+            message: error.to_string(),
+        })?;
+        let target = &call.standing.target;
+        let answer = match call.operation {
+            Operation::Ban(left) => engine.ban(target, left.map(Remaining::new)).await.map(Some),
+            Operation::Unban => engine.unban(target).await.map(|_| None),
+        };
+        answer.map_err(|error| Failure {
+            reason: error.reason().into(),
+            message: error.to_string(),
+        })
+    }
+
+    /// Connects `place` again when it is next used: its time-outs or credentials changed.
     pub fn forget(&self, place: &Place) {
         self.kept.lock().retain(|known| known.place != *place);
     }

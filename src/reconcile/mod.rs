@@ -16,25 +16,24 @@
 //! [`Outcome::requeue_after`]: reeve_controller::Outcome::requeue_after
 
 mod act;
-mod affected;
-pub(crate) mod alarm;
 mod block;
 mod configuration;
 mod engines;
 mod gateway;
 mod live;
-mod notifier;
-mod pages;
+mod priority;
 mod record;
-mod urgent;
+mod sweep;
+mod trust;
 
+pub(crate) use act::status_patch;
 pub use block::{BlockReconciler, Dependencies, Voice};
-pub(crate) use block::{FIRST_RETRY, LONGEST_RETRY, request_of};
+pub(crate) use block::{FIRST_RETRY, LONGEST_RETRY};
 pub use configuration::{ConfigurationReconciler, Consumers};
 pub use engines::{ConnectError, Connector, Credentials, Engines, Gateways};
 pub(crate) use gateway::resolve;
 pub use gateway::{Resolver, SystemResolver};
 pub use live::{Live, State};
-pub(crate) use pages::Pages;
+pub(crate) use priority::{LiftsFirst, alarm};
 pub use record::{RECORD, Record};
-pub(crate) use urgent::LiftsFirst;
+pub(crate) use sweep::{request_all, request_of};

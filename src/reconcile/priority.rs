@@ -1,13 +1,28 @@
-//! The priority of changes: what has to be lifted comes before what has to be banned.
+//! Lifts go before bans: the priority of changes, and the alarm at the end of each ban.
+//!
+//! A block's own wake waits among all others: after a restart or an edit of the policy every block is queued, at the
+//! lowest priority. A due ban must not stand behind them, nor behind new bans.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
 use reeve_controller::handler::{ForObject, Handler, for_object};
+use reeve_controller::source::{Sender, Wanted};
 use reeve_controller::{Event, Request};
+use tokio_util::sync::CancellationToken;
 
+use super::sweep::request_named;
 use crate::api::IPBlock;
+use crate::decide::Coverage;
 use crate::decide::run::DUE_FIRST;
+use crate::time::Time;
 
-/// Requests each block that changes, one whose ban has to be lifted before all others: in a flood of new blocks a lift
-/// by hand does not wait for their bans.
+/// A wall clock that is set is noticed after this long at the latest.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// Requests each block that changes, and one whose ban has to be lifted before all others: in a flood of new blocks a
+/// lift by hand does not wait for their bans.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LiftsFirst(ForObject);
 
@@ -28,7 +43,7 @@ impl Handler<IPBlock> for LiftsFirst {
         let lifts = match event {
             Event::Added { object, .. } => is_to_be_lifted(object),
             Event::Updated { new, .. } => is_to_be_lifted(new),
-            // Its finalizer may have been removed by others, and its ban stands.
+            // Another client may have removed its finalizer while its ban stands.
             Event::Deleted { .. } => true,
         };
         if lifts {
@@ -43,10 +58,41 @@ fn is_to_be_lifted(block: &IPBlock) -> bool {
     block.spec.unblock == Some(true) || (block.is_deleting() && block.is_held())
 }
 
+/// Requests each block in front of the queue at the moment its ban ends, until `stop`.
+pub(crate) async fn alarm(
+    coverage: Arc<Mutex<Coverage>>,
+    time: Time,
+    again: Sender<Request>,
+    stop: CancellationToken,
+) {
+    loop {
+        let (next, changed) = coverage.lock().next_due();
+        let wait = next.map_or(LONGEST_SLEEP, |at| time.until(at).min(LONGEST_SLEEP));
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            () = changed.notified() => {}
+            () = tokio::time::sleep(wait) => {}
+        }
+        let due = coverage.lock().take_due(time.now());
+        for key in due {
+            let Some(request) = request_named(&key) else {
+                continue;
+            };
+            // Waits for room, so that no due block is left out.
+            if again
+                .send(Wanted::with_priority(request, DUE_FIRST))
+                .await
+                .is_err()
+            {
+                return;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use jiff::Timestamp;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use reeve_workqueue::LOW_PRIORITY;

@@ -1,26 +1,58 @@
-//! The blocks that a new configuration is about.
+//! Requests for many blocks: after a new configuration, and after the wall clock was set.
 
-use reeve_controller::cache::ReadError;
-use reeve_controller::source::{Sender, Wanted};
+use std::sync::Arc;
+
+use reeve_controller::cache::{Lister, ReadError};
+use reeve_controller::source::{SendError, Sender, Wanted};
 use reeve_controller::{Context, Request, reconcile};
 use reeve_workqueue::LOW_PRIORITY;
 
-use super::block::request_of;
-use super::pages::Pages;
 use crate::api::{IPBlock, Phase};
 use crate::config::Config;
 use crate::decide::{self, run::DUE_FIRST};
 use crate::policy::{Policy, Protected};
 use crate::target::Target;
 
-/// Which blocks have to be looked at.
+/// Blocks that are decoded at the same time.
+const PAGE: usize = 256;
+
+/// The blocks of a cache in the order of their keys, some at a time. The cache keeps blocks as their JSON, a third of the
+/// size: all of them decoded at once would take the difference.
+pub(crate) struct Pages {
+    lister: Lister<IPBlock>,
+    after: Option<Request>,
+}
+
+/// The blocks that a new configuration is about.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Affected {
-    /// Every one: the configuration was edited. The first time too, for blocks may have been looked at while there was
+    /// Every one: the configuration was edited. The first one too, for blocks may have been decided about while there was
     /// none.
     All,
-    /// Those that meet one of these addresses: the gateway's name has others.
+    /// Those that meet one of these addresses: the gateway's name resolves to others.
     Meeting(Vec<Protected>),
+}
+
+// === impl Pages ===
+
+impl Pages {
+    /// From the first block on.
+    pub(crate) fn new(lister: Lister<IPBlock>) -> Self {
+        Self {
+            lister,
+            after: None,
+        }
+    }
+
+    /// The next blocks; none at the end.
+    pub(crate) fn next(&mut self) -> Result<Vec<Arc<IPBlock>>, ReadError> {
+        let after = self.after.as_ref().map(Request::as_ref);
+        let page = self.lister.list_range(None, after, PAGE)?;
+        if let Some(last) = page.last() {
+            self.after = Some(request_of(last));
+        }
+        Ok(page)
+    }
 }
 
 // === impl Affected ===
@@ -48,7 +80,7 @@ impl Affected {
         let mut pages = Pages::new(ctx.lister::<IPBlock>()?);
         loop {
             let page = match pages.next() {
-                // Each is looked at when the cache is filled.
+                // Each is requested when the cache is filled.
                 Err(ReadError::NotSynced { .. }) => Vec::new(),
                 read => read?,
             };
@@ -59,8 +91,9 @@ impl Affected {
                 let targets = decide::targets(&block);
                 if self.has(&targets) {
                     let priority = priority(&block, &targets, &config.policy);
-                    let wanted = Wanted::with_priority(request_of(&block), priority);
-                    blocks.send(wanted).await?;
+                    blocks
+                        .send(Wanted::with_priority(request_of(&block), priority))
+                        .await?;
                 }
             }
         }
@@ -85,6 +118,37 @@ fn priority(block: &IPBlock, targets: &[Target], policy: &Policy) -> i32 {
     } else {
         LOW_PRIORITY
     }
+}
+
+/// Requests every block of the cache behind all other work. A block that is not cached yet is requested when it is.
+pub(crate) async fn request_all(
+    lister: Lister<IPBlock>,
+    blocks: &Sender<Request>,
+) -> Result<(), SendError> {
+    let mut pages = Pages::new(lister);
+    while let Ok(page) = pages.next() {
+        if page.is_empty() {
+            break;
+        }
+        for block in page {
+            let wanted = Wanted::with_priority(request_of(&block), LOW_PRIORITY);
+            blocks.send(wanted).await?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn request_of(block: &IPBlock) -> Request {
+    Request::namespaced(
+        block.metadata.namespace.as_deref().unwrap_or_default(),
+        block.metadata.name.as_deref().unwrap_or_default(),
+    )
+}
+
+/// The request for a block by its key, `namespace/name`.
+pub(super) fn request_named(key: &str) -> Option<Request> {
+    let (namespace, name) = key.split_once('/')?;
+    Some(Request::namespaced(namespace, name))
 }
 
 #[cfg(test)]

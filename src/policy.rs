@@ -6,10 +6,6 @@
 //! the IPv6 forms of an IPv4 entry too (mapped, NAT64, 6to4): behind a dual-stack proxy they are the
 //! same client.
 
-mod protected;
-
-pub use protected::{BUILT_IN, PRIVATE};
-
 use std::net::Ipv6Addr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -24,6 +20,28 @@ pub const FLOOR_V6: u8 = 32;
 pub const DEFAULT_MIN_PREFIX_V4: u8 = 24;
 /// The widest IPv6 range unless configured.
 pub const DEFAULT_MIN_PREFIX_V6: u8 = 48;
+
+/// Never banned, anywhere.
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("127.0.0.0/8", "loopback"),
+    ("::1/128", "loopback"),
+    ("0.0.0.0/8", "unspecified addresses"),
+    ("::/128", "the unspecified address"),
+    ("169.254.0.0/16", "link-local addresses"),
+    ("fe80::/10", "link-local addresses"),
+    ("224.0.0.0/4", "multicast"),
+    ("ff00::/8", "multicast"),
+    ("255.255.255.255/32", "broadcast"),
+];
+
+/// Protected by the switch `protectPrivate`.
+pub const PRIVATE: &[(&str, &str)] = &[
+    ("10.0.0.0/8", "private addresses"),
+    ("172.16.0.0/12", "private addresses"),
+    ("192.168.0.0/16", "private addresses"),
+    ("100.64.0.0/10", "carrier-grade NAT addresses"),
+    ("fc00::/7", "unique local addresses"),
+];
 
 /// What decides whether a target may be banned.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,186 @@
+//! The arguments of all commands.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use reeve_clock::Clock;
+use reeve_controller::options::LogOptions;
+
+use super::{gateway, run, uninstall};
+use crate::{manifest, mounted};
+
+/// Bans IP addresses at a gateway, as IPBlock objects say, and lifts them when due.
+///
+/// Without a cluster: `ipblock-operator dev` runs an API server, a simulated gateway and the operator in
+/// one process. In a cluster: apply the manifests, which start `ipblock-operator run`.
+#[derive(Debug, Parser)]
+#[command(name = "ipblock-operator", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the operator, in a Pod or with a kubeconfig.
+    ///
+    /// Everything about gateways, allowlists and alerts is in the ConfigMap `ipblock-operator-config` of the
+    /// operator's namespace, and is read again when it changes.
+    Run(run::Arguments),
+    /// Run everything on this machine: API server, simulated gateway, operator. No cluster needed.
+    #[cfg(feature = "dev")]
+    Dev(crate::dev::Arguments),
+    /// Run the simulated gateway alone: both gateway APIs, and what it enforces.
+    Gateway(gateway::Arguments),
+    /// Print the CustomResourceDefinition as YAML.
+    Crd {
+        /// Leave out the CEL rules, which Kubernetes before 1.31 refuses: the operator alone checks blocks then.
+        #[arg(long)]
+        without_rules: bool,
+    },
+    /// Print the access rules of the operator as YAML.
+    Rbac {
+        #[command(flatten)]
+        own: OwnNamespace,
+    },
+    /// Let go of all blocks, so that the operator can be removed: lift their bans or keep them, and take
+    /// the finalizers off.
+    ///
+    /// Scale the operator to zero first, or it takes the blocks up again.
+    Uninstall(uninstall::Arguments),
+}
+
+/// Where the operator's own objects are.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct OwnNamespace {
+    /// The operator's namespace: of its ConfigMap, its lease, and the blocks that alerts make.
+    #[arg(
+        long,
+        env = "POD_NAMESPACE",
+        default_value = "default",
+        value_name = "NAMESPACE"
+    )]
+    pub(super) namespace: String,
+}
+
+/// The files that the ConfigMap names, and where their text may go.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Files {
+    /// Read the files of the ConfigMap's keys (tokens, secrets, certificates) below this directory only.
+    #[arg(long, value_name = "DIR", default_value = mounted::SECRETS)]
+    pub(super) secrets_dir: PathBuf,
+
+    /// Send the gateway's bearer token over plain HTTP too. On loopback it is sent without this flag.
+    #[arg(long)]
+    pub(super) allow_bearer_over_http: bool,
+}
+
+/// Runs the command line.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match execute(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            #[allow(
+                clippy::print_stderr,
+                reason = "the log may not be set up, and a person waits for the reason"
+            )]
+            {
+                eprintln!("ipblock-operator: {message}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(command: Command) -> Result<(), String> {
+    match command {
+        Command::Crd { without_rules } => {
+            let crd = if without_rules {
+                manifest::crd_without_rules()
+            } else {
+                manifest::crd()
+            };
+            print(&crd.map_err(said)?)
+        }
+        Command::Rbac { own } => print(&manifest::rbac(&own.namespace).map_err(said)?),
+        Command::Run(arguments) => {
+            arguments.log.start();
+            runtime()?.block_on(run::run(arguments)).map_err(said)
+        }
+        #[cfg(feature = "dev")]
+        Command::Dev(arguments) => {
+            LogOptions::default().start_with(arguments.log_level());
+            runtime()?
+                .block_on(crate::dev::run(arguments))
+                .map_err(said)
+        }
+        Command::Gateway(arguments) => {
+            LogOptions::default().start();
+            runtime()?
+                .block_on(gateway::run(arguments, Clock::system()))
+                .map_err(said)
+        }
+        Command::Uninstall(arguments) => {
+            arguments.log.start();
+            runtime()?.block_on(uninstall::run(arguments)).map_err(said)
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("no runtime: {error}"))
+}
+
+fn print(text: &str) -> Result<(), String> {
+    use std::io::Write as _;
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .map_err(|error| format!("cannot print: {error}"))
+}
+
+/// An error with what caused it, each said once.
+fn said(error: impl std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_a_help_text() {
+        for command in Arguments::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for argument in command.get_arguments() {
+                assert!(
+                    argument.get_help().is_some(),
+                    "{} --{}",
+                    command.get_name(),
+                    argument.get_id()
+                );
+            }
+        }
+    }
+}

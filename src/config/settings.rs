@@ -1,0 +1,182 @@
+//! A configuration, the options that go into it, and what changes between two.
+
+use std::time::Duration;
+
+use super::NotifyConfig;
+use crate::api::Place;
+use crate::engine::{Endpoint, Kind};
+use crate::mounted::{self, Directory, MountedFile};
+use crate::policy::{Policy, Protected};
+use crate::trigger::{Definition, Repeat};
+
+/// The name of the ConfigMap, as the original's.
+pub const CONFIG_MAP: &str = "ipblock-operator-config";
+
+/// A configuration that was read whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The engine and its gateway, or why there is none.
+    pub engine: Result<EngineConfig, String>,
+    /// Allowlist, protected ranges, widest range.
+    pub policy: Policy,
+    /// How long a ban lasts when an alert does not say.
+    pub default_duration: Duration,
+    /// The longest ban; `None`: no limit.
+    pub max_duration: Option<Duration>,
+    /// How long a block that a trigger made is kept after its ban ended, for each time it was banned; `None`: always.
+    pub retention: Option<Duration>,
+    /// How long alerts leave an address alone after `spec.unblock`.
+    pub unblock_grace: Duration,
+    /// What an alert does to an active block.
+    pub repeated_alert: Repeat,
+    /// How often a standing ban is asserted again.
+    pub resync_interval: Duration,
+    /// The HTTP servers that make alerts into blocks.
+    pub triggers: Vec<Definition>,
+    /// Where notifications go; `None`: nowhere.
+    pub notify: Option<NotifyConfig>,
+    /// What is odd but no error: keys that mean nothing, for the log.
+    pub warnings: Vec<String>,
+    /// What was wrong and left out, which only the first configuration of a takeover may have: see [`parse_first`](super::parse_first).
+    pub dropped: Vec<String>,
+    /// Gateways that were configured before: what stands there may be lifted there.
+    pub former: Vec<Place>,
+    /// Gateways that were configured before and are not called any more: what stood there counts as lifted.
+    pub withdrawn: Vec<Place>,
+}
+
+/// An engine at a gateway.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineConfig {
+    /// Which engine.
+    pub kind: Kind,
+    /// Its gateway; `None` for an engine that needs none.
+    pub endpoint: Option<Endpoint>,
+    /// Both, as recorded in objects.
+    pub place: Place,
+    /// Until the connection stands. Default 2 s.
+    pub connect_timeout: Duration,
+    /// Until the answer is complete. Default 5 s.
+    pub request_timeout: Duration,
+    /// A file with a bearer token for the gateway.
+    pub bearer_token_file: Option<MountedFile>,
+    /// A file with the certificate authorities of the gateway.
+    pub authority_file: Option<MountedFile>,
+}
+
+/// What the command line and the environment add to the configuration.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Triggers without credentials serve.
+    pub insecure_triggers: bool,
+    /// The gateway may be on a loopback address.
+    pub allow_loopback: bool,
+    /// Bearer tokens may go over plain HTTP to other machines.
+    pub bearer_over_http: bool,
+    /// The first configuration is read as leniently as the original reads it: see [`parse_first`](super::parse_first).
+    pub takeover: bool,
+    /// Addresses of the cluster that are never banned.
+    pub infrastructure: Vec<Protected>,
+    /// Where the files with secrets are.
+    pub secrets: Directory,
+    /// Where card templates may be, beside `secrets`.
+    pub templates: Directory,
+    /// The operator's namespace, of the blocks that triggers make unless they name another.
+    pub namespace: String,
+    /// The only namespace whose blocks are worked on; `None`: all are.
+    pub watch_namespace: Option<String>,
+    /// The ports that the operator serves itself, and what for.
+    pub own_ports: Vec<(u16, &'static str)>,
+}
+
+/// What a new configuration changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Every block has to be looked at again.
+    pub blocks: bool,
+    /// The engine has to be connected anew.
+    pub engine: bool,
+    /// The triggers have to be served anew.
+    pub triggers: bool,
+    /// The channels of notifications have to be made anew.
+    pub notify: bool,
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            insecure_triggers: false,
+            allow_loopback: false,
+            bearer_over_http: false,
+            takeover: false,
+            infrastructure: Vec::new(),
+            secrets: Directory::default(),
+            templates: Directory::new(mounted::TEMPLATES),
+            namespace: "default".into(),
+            watch_namespace: None,
+            own_ports: Vec::new(),
+        }
+    }
+}
+
+// === impl Config ===
+
+impl Config {
+    /// The engine and gateway as recorded in objects, or why there is none.
+    ///
+    /// # Errors
+    /// The reason, as a sentence for a status.
+    pub fn place(&self) -> Result<&Place, &str> {
+        match &self.engine {
+            Ok(engine) => Ok(&engine.place),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// What `self` changes against `before`.
+    #[must_use]
+    pub fn changes(&self, before: &Self) -> Changes {
+        let engine = self.engine != before.engine;
+        let limits = self.default_duration != before.default_duration
+            || self.max_duration != before.max_duration
+            || self.unblock_grace != before.unblock_grace
+            || self.repeated_alert != before.repeated_alert;
+        Changes {
+            blocks: engine
+                || !self.policy.has_rules_of(&before.policy)
+                || self.former != before.former
+                || self.withdrawn != before.withdrawn
+                || self.max_duration != before.max_duration
+                || self.retention != before.retention
+                || self.unblock_grace != before.unblock_grace
+                || self.resync_interval != before.resync_interval,
+            engine,
+            // The place is written into the objects that triggers make.
+            triggers: engine || limits || self.triggers != before.triggers,
+            notify: self.notify != before.notify,
+        }
+    }
+}
+
+// === impl Changes ===
+
+impl Changes {
+    /// Everything is new: the first configuration.
+    #[must_use]
+    pub fn all() -> Self {
+        Self {
+            blocks: true,
+            engine: true,
+            triggers: true,
+            notify: true,
+        }
+    }
+
+    /// Whether nothing is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}

@@ -1,0 +1,253 @@
+//! What every engine does, and which engines there are.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{DryRun, Endpoint, Error, Iptables, Xdp};
+use crate::outbound::{BoxFuture, Outbound};
+use crate::target::Target;
+
+/// Bans and unbans targets. Dyn-safe: which engine it is, the configuration decides.
+pub trait Engine: Send + Sync + fmt::Debug {
+    /// What this engine can do.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Where it works, as recorded in a block's intent: see [`Endpoint::as_str`]; empty without a gateway.
+    fn endpoint(&self) -> &str;
+
+    /// Blocks `target`, for `remaining` or for ever. Blocking what is blocked succeeds and, where the
+    /// engine keeps time, sets the time anew.
+    ///
+    /// # Errors
+    /// When it is not known that the target is blocked.
+    fn ban<'a>(
+        &'a self,
+        target: &'a Target,
+        remaining: Option<Remaining>,
+    ) -> BoxFuture<'a, Result<Ban, Error>>;
+
+    /// Lets `target` pass. Unblocking what is not blocked succeeds.
+    ///
+    /// # Errors
+    /// When it is not known that the target passes.
+    fn unban<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Unban, Error>>;
+
+    /// What the engine blocks now, or `None` when it cannot tell.
+    ///
+    /// # Errors
+    /// When the engine could tell but does not answer.
+    fn list(&self) -> BoxFuture<'_, Result<Option<BTreeSet<Target>>, Error>>;
+}
+
+/// What an engine can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The engine's name, as configured and as used in metric labels.
+    pub name: &'static str,
+    /// It bans IPv6 targets, not only IPv4 ones.
+    pub ipv6: bool,
+    /// It bans ranges, not only addresses.
+    pub ranges: bool,
+}
+
+/// What came of a ban.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ban {
+    /// The target was not blocked before.
+    Added,
+    /// The target was blocked already.
+    Already,
+}
+
+/// What came of an unban.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unban {
+    /// The target passes now.
+    Removed,
+    /// The target was not blocked.
+    Absent,
+}
+
+/// How long a ban has to last yet, in whole seconds, at least one.
+///
+/// Rounded up: a gateway takes a ban of zero seconds for one that is over already, and says it succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Remaining(u64);
+
+/// Which engine, as the configuration names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The iptables agent.
+    Iptables,
+    /// The XDP gateway.
+    Xdp,
+    /// Records and does nothing.
+    DryRun,
+}
+
+/// The configuration names an engine that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown engine {0:?}: use xdp, iptables or dry-run")]
+pub struct UnknownEngine(pub String);
+
+// === impl Remaining ===
+
+impl Remaining {
+    /// `duration` rounded up to whole seconds; one second when less is left.
+    #[must_use]
+    pub fn new(duration: Duration) -> Self {
+        Self(crate::duration::whole_seconds(duration))
+    }
+
+    /// Whole seconds, at least 1.
+    #[must_use]
+    pub fn as_secs(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<Duration> for Remaining {
+    fn from(duration: Duration) -> Self {
+        Self::new(duration)
+    }
+}
+
+// === impl Capabilities ===
+
+impl Capabilities {
+    /// Why this engine cannot ban `target`, whatever its gateway answers; `None`: it can.
+    #[must_use]
+    pub fn refusal(&self, target: &Target) -> Option<String> {
+        let what = if target.is_ipv6() && !self.ipv6 {
+            "IPv6"
+        } else if !target.is_host() && !self.ranges {
+            "ranges"
+        } else {
+            return None;
+        };
+        let name = self.name;
+        Some(format!(
+            "the engine {name} cannot ban {target}: it does not support {what}; configure an engine that does, such as xdp"
+        ))
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// What engines of this kind can do.
+    #[must_use]
+    pub fn capabilities(self) -> Capabilities {
+        let name = self.name();
+        match self {
+            // The agent calls iptables, never ip6tables.
+            Self::Iptables => Capabilities {
+                name,
+                ipv6: false,
+                ranges: true,
+            },
+            Self::Xdp => Capabilities {
+                name,
+                ipv6: true,
+                ranges: true,
+            },
+            Self::DryRun => Capabilities {
+                name,
+                ipv6: true,
+                ranges: true,
+            },
+        }
+    }
+
+    /// The name in the configuration.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Iptables => "iptables",
+            Self::Xdp => "xdp",
+            Self::DryRun => "dry-run",
+        }
+    }
+
+    /// The engine of this kind that works at `endpoint`, without [`Guarded`](super::Guarded).
+    #[must_use]
+    pub fn connect(self, endpoint: Endpoint, outbound: Arc<dyn Outbound>) -> Arc<dyn Engine> {
+        match self {
+            Self::Iptables => Arc::new(Iptables::new(endpoint, outbound)),
+            Self::Xdp => Arc::new(Xdp::new(endpoint, outbound)),
+            Self::DryRun => Arc::new(DryRun::new()),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = UnknownEngine;
+
+    fn from_str(name: &str) -> Result<Self, UnknownEngine> {
+        match name.trim() {
+            "iptables" => Ok(Self::Iptables),
+            "xdp" => Ok(Self::Xdp),
+            "dry-run" => Ok(Self::DryRun),
+            other => Err(UnknownEngine(other.to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remaining_time_is_rounded_up_and_never_zero() {
+        for (milliseconds, seconds) in [
+            (0, 1),
+            (1, 1),
+            (999, 1),
+            (1000, 1),
+            (1001, 2),
+            (59_999, 60),
+            (60_000, 60),
+        ] {
+            let remaining = Remaining::new(Duration::from_millis(milliseconds));
+            assert_eq!(remaining.as_secs(), seconds, "{milliseconds} ms");
+        }
+        assert_eq!(Remaining::new(Duration::MAX).as_secs(), u64::MAX);
+    }
+
+    #[test]
+    fn an_engine_refuses_only_what_it_cannot_express() {
+        let refusal = |kind: Kind, target: &str| {
+            let target = target.parse().unwrap();
+            kind.capabilities().refusal(&target)
+        };
+        for target in ["192.0.2.7", "192.0.2.0/24", "2001:db8::7", "2001:db8::/48"] {
+            assert_eq!(refusal(Kind::Xdp, target), None);
+            assert_eq!(refusal(Kind::DryRun, target), None);
+            let ipv6 = target.contains(':');
+            assert_eq!(refusal(Kind::Iptables, target).is_some(), ipv6, "{target}");
+        }
+        let addresses_only = Capabilities {
+            ranges: false,
+            ..Kind::Xdp.capabilities()
+        };
+        let refused = addresses_only.refusal(&"192.0.2.0/24".parse().unwrap());
+        assert!(refused.unwrap().contains("ranges"));
+    }
+
+    #[test]
+    fn every_engine_has_the_name_it_is_read_by() {
+        for kind in [Kind::Iptables, Kind::Xdp, Kind::DryRun] {
+            assert_eq!(kind.name().parse(), Ok(kind));
+        }
+        assert_eq!("nft".parse::<Kind>(), Err(UnknownEngine("nft".into())));
+    }
+}

@@ -1,0 +1,156 @@
+//! A notification, and the channel that delivers it.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::tz::{Offset, TimeZone};
+
+use crate::outbound::BoxFuture;
+
+/// What a notification is about; also the name of its template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Event {
+    /// An address was banned.
+    Ban,
+    /// A ban was lifted.
+    Resolve,
+    /// Anything else: trouble, digests.
+    Common,
+}
+
+/// One thing to tell. Texts that do not apply are empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notification {
+    /// What it is about.
+    pub event: Event,
+    /// When it happened.
+    pub at: Timestamp,
+    /// The canonical target.
+    pub ip: String,
+    /// Why it is banned.
+    pub reason: String,
+    /// Where the ban comes from.
+    pub source: String,
+    /// Who asked for it.
+    pub by: String,
+    /// How long it lasts, as written in the spec.
+    pub duration: String,
+    /// When it ends.
+    pub expires_at: Option<Timestamp>,
+    /// Which ban of this object it is.
+    pub count: i64,
+    /// What happened, in a sentence.
+    pub message: String,
+}
+
+/// A channel to people. Dyn-safe: which one it is, the configuration decides.
+pub trait Notifier: Send + Sync + fmt::Debug {
+    /// The channel's name in metrics: `lark`.
+    fn channel(&self) -> &'static str;
+
+    /// How much the channel takes: so many in so long, each.
+    fn limits(&self) -> &'static [(usize, Duration)];
+
+    /// Delivers one notification.
+    ///
+    /// # Errors
+    /// Whether it is worth trying again, and why it failed; never with the channel's URL.
+    fn notify<'a>(&'a self, notification: &'a Notification) -> BoxFuture<'a, Result<(), Error>>;
+}
+
+/// Why a notification is not delivered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It may work later.
+    #[error("{why}")]
+    Later {
+        /// What happened.
+        why: String,
+        /// When to try again, where the channel says so.
+        after: Option<Duration>,
+    },
+    /// It will not work until somebody changes something.
+    #[error("{0}")]
+    Never(String),
+}
+
+// === impl Event ===
+
+impl Event {
+    /// `ban`, `resolve`, `common`: as in `notifyTemplate_<event>`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ban => "ban",
+            Self::Resolve => "resolve",
+            Self::Common => "common",
+        }
+    }
+}
+
+// === impl Notification ===
+
+impl Notification {
+    /// A notification that carries only a sentence.
+    #[must_use]
+    pub fn common(at: Timestamp, message: impl Into<String>) -> Self {
+        Self {
+            event: Event::Common,
+            at,
+            ip: String::new(),
+            reason: String::new(),
+            source: String::new(),
+            by: String::new(),
+            duration: String::new(),
+            expires_at: None,
+            count: 0,
+            message: message.into(),
+        }
+    }
+
+    /// The value of a template variable; `None` for one that does not exist.
+    #[must_use]
+    pub fn variable(&self, name: &str, zone: Offset) -> Option<String> {
+        Some(match name {
+            "alarm_time" => time(self.at, zone),
+            "reason" => self.reason.clone(),
+            "count" => self.count.to_string(),
+            "ip" => self.ip.clone(),
+            "msg" | "message" => self.message.clone(),
+            "duration" if self.duration.is_empty() => "for ever".to_owned(),
+            "duration" => self.duration.clone(),
+            "source" => self.source.clone(),
+            "by" => self.by.clone(),
+            "expires_at" => match self.expires_at {
+                Some(at) => time(at, zone),
+                None => "never".to_owned(),
+            },
+            _ => return None,
+        })
+    }
+}
+
+/// `2026-01-01 08:00:00 +08:00`, or `… UTC`.
+fn time(at: Timestamp, zone: Offset) -> String {
+    let local = at.to_zoned(TimeZone::fixed(zone));
+    let date = local.strftime("%Y-%m-%d %H:%M:%S");
+    if zone == Offset::UTC {
+        format!("{date} UTC")
+    } else {
+        format!("{date} {}", local.strftime("%:z"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_name_their_zone() {
+        let at = "2026-01-01T00:00:00Z".parse().unwrap();
+        assert_eq!(time(at, Offset::UTC), "2026-01-01 00:00:00 UTC");
+        let shanghai = Offset::constant(8);
+        assert_eq!(time(at, shanghai), "2026-01-01 08:00:00 +08:00");
+    }
+}
