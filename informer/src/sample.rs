@@ -132,6 +132,8 @@ impl TestPath {
                 ("*", Value::Array(elements)) => {
                     elements.iter_mut().for_each(|element| walk(element, rest));
                 }
+                // A step for elements does not concern a field of that name.
+                ("*", _) => {}
                 (name, Value::Object(fields)) if rest.is_empty() => {
                     fields.remove(name);
                 }
