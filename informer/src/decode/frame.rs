@@ -1,17 +1,16 @@
 //! Reads one line of a watch: [`Frame`].
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use kube_core::Status;
 use reeve_client::json::{self, Fields, Reader, attempt, read_alone, redacted};
 use serde::Deserialize;
-use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{IgnoredAny, MapAccess};
 use serde_json::value::RawValue;
 
 use super::error::DecodeError;
-use super::identity::{self, Identity};
+use super::identity::{Identity, read_object};
 use super::list::entry;
 use super::undecodable::Undecodable;
 use crate::object::{Decoding, Stored};
@@ -138,10 +137,26 @@ fn whole<'de, S: Stored>(
 /// something else, or its `type` does not come first.
 pub(crate) fn changed(line: &[u8]) -> Option<Identity<'_>> {
     let line = std::str::from_utf8(line).ok()?;
-    let mut identity = None;
-    // Reading ends with an error where it stops early.
-    let _ = Reader::new(line).deserialize_map(ChangedVisitor(&mut identity));
-    identity
+    let mut reader = Reader::new(line);
+    reader.enter(b'{').ok()?;
+    let mut fields = Fields::new(&mut reader);
+    let mut changes = false;
+    loop {
+        match fields.next_key::<Field>().ok()?? {
+            Field::Type => {
+                let r#type = fields.next_value::<Type>().ok()?;
+                changes = matches!(r#type, Type::Added | Type::Modified);
+            }
+            Field::Object if changes => {
+                let mut identity = None;
+                // An error ends the reading early, and what was read before counts.
+                let _ = fields.value_by(|reader| read_object(reader, &mut identity));
+                return identity;
+            }
+            Field::Object => return None,
+            Field::Other => fields.value_by(Reader::skip).ok()?,
+        }
+    }
 }
 
 /// Turns an object without a name into an undecodable one: it is something else, such as a Table.
@@ -194,35 +209,6 @@ fn decode_parts<S: Stored>(line: &str, decoding: &Decoding) -> Result<Frame<S>, 
             object: Undecodable::probe(object.get(), error),
             deleted: r#type == Type::Deleted,
         }),
-    }
-}
-
-struct ChangedVisitor<'a, 'de>(&'a mut Option<Identity<'de>>);
-
-impl<'de> Visitor<'de> for ChangedVisitor<'_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a watch event")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let mut changes = false;
-        while let Some(field) = map.next_key::<Field>()? {
-            match field {
-                Field::Type => {
-                    changes = matches!(map.next_value::<Type>()?, Type::Added | Type::Modified);
-                }
-                Field::Object if changes => {
-                    return map.next_value_seed(identity::ObjectSeed(self.0));
-                }
-                Field::Object => return Ok(()),
-                Field::Other => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        Ok(())
     }
 }
 

@@ -1,13 +1,12 @@
 //! The identity of an object and its version, read from a document no further than needed.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::MapAccess;
 
 use reeve_client::KeyRef;
-use reeve_client::json::Reader;
+use reeve_client::json::{Fields, Reader};
 
 /// The fields that identify an object and its version.
 #[derive(Debug, Default)]
@@ -53,16 +52,54 @@ impl Identity<'_> {
 /// The identity of an object, or as much of it as can be read; `None` if there is no `metadata`.
 pub(crate) fn identity(document: &str) -> Option<Identity<'_>> {
     let mut identity = None;
-    // Reading ends with an error where it stops early.
-    let _ = ObjectSeed(&mut identity).deserialize(&mut Reader::new(document));
+    // An error ends the reading early, and what was read before counts.
+    let _ = read_object(&mut Reader::new(document), &mut identity);
     identity
 }
 
-/// Reads an object until its identity is known, or its metadata ends. The rest is not read, which is an error.
-pub(super) struct ObjectSeed<'a, 'de>(pub(super) &'a mut Option<Identity<'de>>);
+/// Reads an object until its identity is known, or its metadata ends.
+pub(super) fn read_object<'de>(
+    reader: &mut Reader<'de>,
+    identity: &mut Option<Identity<'de>>,
+) -> Result<(), serde_json::Error> {
+    reader.enter(b'{')?;
+    let mut fields = Fields::new(reader);
+    while let Some(field) = fields.next_key::<ObjectField>()? {
+        match field {
+            ObjectField::Metadata => {
+                let identity = identity.insert(Identity::default());
+                return fields.value_by(|reader| read_metadata(reader, identity));
+            }
+            ObjectField::Other => fields.value_by(Reader::skip)?,
+        }
+    }
+    Ok(())
+}
 
 /// Reads metadata until the identity is complete.
-struct MetadataSeed<'a, 'de>(&'a mut Identity<'de>);
+fn read_metadata<'de>(
+    reader: &mut Reader<'de>,
+    identity: &mut Identity<'de>,
+) -> Result<(), serde_json::Error> {
+    reader.enter(b'{')?;
+    let mut fields = Fields::new(reader);
+    while !identity.is_complete()
+        && let Some(field) = fields.next_key::<MetadataField>()?
+    {
+        let part = match field {
+            MetadataField::Namespace => &mut identity.namespace,
+            MetadataField::Name => &mut identity.name,
+            MetadataField::Uid => &mut identity.uid,
+            MetadataField::ResourceVersion => &mut identity.resource_version,
+            MetadataField::Other => {
+                fields.value_by(Reader::skip)?;
+                continue;
+            }
+        };
+        *part = fields.next_value::<Option<Text<'de>>>()?.map(|text| text.0);
+    }
+    Ok(())
+}
 
 /// A text, borrowed if it has no escapes.
 #[derive(Deserialize)]
@@ -85,76 +122,6 @@ enum MetadataField {
     ResourceVersion,
     #[serde(other)]
     Other,
-}
-
-impl<'de> DeserializeSeed<'de> for ObjectSeed<'_, 'de> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<(), D::Error> {
-        document.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for ObjectSeed<'_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(field) = map.next_key::<ObjectField>()? {
-            match field {
-                ObjectField::Metadata => {
-                    let identity = self.0.insert(Identity::default());
-                    map.next_value_seed(MetadataSeed(identity))?;
-                    // Nothing else is needed.
-                    return Err(A::Error::custom("read"));
-                }
-                ObjectField::Other => {
-                    map.next_value::<IgnoredAny>()?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for MetadataSeed<'_, 'de> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, document: D) -> Result<(), D::Error> {
-        document.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for MetadataSeed<'_, 'de> {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("metadata")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let identity = self.0;
-        while let Some(field) = map.next_key::<MetadataField>()? {
-            let place = match field {
-                MetadataField::Namespace => &mut identity.namespace,
-                MetadataField::Name => &mut identity.name,
-                MetadataField::Uid => &mut identity.uid,
-                MetadataField::ResourceVersion => &mut identity.resource_version,
-                MetadataField::Other => {
-                    map.next_value::<IgnoredAny>()?;
-                    continue;
-                }
-            };
-            *place = map.next_value::<Option<Text<'de>>>()?.map(|text| text.0);
-            if identity.is_complete() {
-                return Err(A::Error::custom("read"));
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -175,19 +175,6 @@ impl<S: Stored> DeltaFifo<S> {
             delta => delta.object().map(|object| (self.key_function)(object)),
         }
     }
-
-    /// The deltas that wait for `key`, oldest first, as text (`Added@5`), for inspection.
-    #[must_use]
-    pub fn waiting(&self, key: &ObjectKey) -> Vec<String> {
-        let inner = self.inner.lock();
-        inner
-            .items
-            .get(key)
-            .into_iter()
-            .flat_map(|item| &item.deltas)
-            .map(describe)
-            .collect()
-    }
 }
 
 impl<S: Stored> Inner<S> {
@@ -285,26 +272,6 @@ fn merge_deletions<S>(deltas: &mut Vec<Delta<S>>) -> usize {
     let place = deltas.len() - if keep_former { 1 } else { 2 };
     deltas.remove(place);
     1
-}
-
-fn describe<S: Stored>(delta: &Delta<S>) -> String {
-    let kind = match delta {
-        Delta::Added(_) => "Added",
-        Delta::Updated(_) => "Updated",
-        Delta::Deleted(Deletion::Seen(_)) => "Deleted",
-        Delta::Deleted(Deletion::FinalStateUnknown { .. } | Deletion::Unreadable { .. }) => {
-            "Tombstone"
-        }
-        Delta::Replaced(_) => "Replaced",
-        Delta::Sync(_) => "Sync",
-        Delta::ReplacedAll(_) => "ReplacedAll",
-        Delta::SyncAll => "SyncAll",
-        Delta::Bookmark(_) => "Bookmark",
-    };
-    match delta.object() {
-        Some(object) => format!("{kind}@{}", object.resource_version()),
-        None => kind.to_owned(),
-    }
 }
 
 impl<S: Stored> Fifo<S> for DeltaFifo<S> {

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
 
@@ -28,36 +27,36 @@ pub(crate) struct HealthCell {
 
 #[derive(Debug)]
 struct State {
-    activity: Activity,
-    since: Timestamp,
-    failure: Option<Failure>,
-    last_failure: Option<Failure>,
+    /// Without its scope, its sync and its version, which the reflector does not know.
+    watch: WatchHealth,
     /// The classes of failures in this row that were logged.
     logged: Vec<&'static str>,
-    last_heard: Option<Timestamp>,
     quarantine: Quarantine,
-    stale: u64,
-    epochs: u64,
 }
 
 // === impl HealthCell ===
 
 impl HealthCell {
     pub(crate) fn new(clock: Clock) -> Self {
-        let state = State {
+        let watch = WatchHealth {
+            scope: Scope::Cluster,
+            synced: false,
             activity: Activity::Idle,
             since: clock.now(),
             failure: None,
             last_failure: None,
-            logged: Vec::new(),
             last_heard: None,
-            quarantine: Quarantine::default(),
+            resource_version: ResourceVersion::default(),
             stale: 0,
             epochs: 0,
         };
         Self {
             clock,
-            state: Mutex::new(state),
+            state: Mutex::new(State {
+                watch,
+                logged: Vec::new(),
+                quarantine: Quarantine::default(),
+            }),
             failing: AtomicBool::new(false),
             holding: AtomicBool::new(false),
         }
@@ -74,32 +73,25 @@ impl HealthCell {
         synced: bool,
         resource_version: ResourceVersion,
     ) -> WatchHealth {
-        let state = self.state.lock();
         WatchHealth {
             scope,
             synced,
-            activity: state.activity,
-            since: state.since,
-            failure: state.failure.clone(),
-            last_failure: state.last_failure.clone(),
-            last_heard: state.last_heard,
             resource_version,
-            stale: state.stale,
-            epochs: state.epochs,
+            ..self.state.lock().watch.clone()
         }
     }
 
     pub(crate) fn enter(&self, activity: Activity) {
-        let mut state = self.state.lock();
-        if state.activity != activity {
-            state.activity = activity;
-            state.since = self.clock.now();
+        let watch = &mut self.state.lock().watch;
+        if watch.activity != activity {
+            watch.activity = activity;
+            watch.since = self.clock.now();
         }
     }
 
     /// Records that something came from the server.
     pub(crate) fn heard(&self) {
-        self.state.lock().last_heard = Some(self.clock.now());
+        self.state.lock().watch.last_heard = Some(self.clock.now());
     }
 
     /// Records success. Returns the failure that is over.
@@ -109,8 +101,8 @@ impl HealthCell {
         }
         let mut state = self.state.lock();
         state.logged.clear();
-        let over = state.failure.take()?;
-        state.last_failure = Some(over.clone());
+        let over = state.watch.failure.take()?;
+        state.watch.last_failure = Some(over.clone());
         Some(over)
     }
 
@@ -118,7 +110,7 @@ impl HealthCell {
     pub(crate) fn failed(&self, class: &'static str, message: String) -> bool {
         self.failing.store(true, Ordering::Relaxed);
         let mut state = self.state.lock();
-        match &mut state.failure {
+        match &mut state.watch.failure {
             Some(failure) => {
                 failure.times = failure.times.saturating_add(1);
                 failure.class = class;
@@ -141,11 +133,11 @@ impl HealthCell {
     }
 
     pub(crate) fn stale(&self) {
-        self.state.lock().stale += 1;
+        self.state.lock().watch.stale += 1;
     }
 
     pub(crate) fn new_epoch(&self) {
-        self.state.lock().epochs += 1;
+        self.state.lock().watch.epochs += 1;
     }
 
     /// True if this version of the object is in quarantine already.

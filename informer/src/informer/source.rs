@@ -80,16 +80,17 @@ impl<S: Stored> Source<S> {
             .selection(selection)
             .options(self.options)
             .clock(self.clock.clone())
-            .known(known)
-            .not_before(not_before)
-            .transform_by(self.transform.clone())
-            .cache(Arc::clone(&self.cache))
-            .refusals(self.refusals.clone())
-            .health(Arc::clone(&health))
-            .recorder(self.recorder.clone());
+            .known(known);
         for path in self.skip.iter().chain(&skip) {
             reflector = reflector.skip(path.clone());
         }
-        Arc::new(Feed::new(scope, part, fifo, health, reflector.build()))
+        let mut reflector = reflector.build();
+        reflector.decoding.cache = Arc::clone(&self.cache);
+        reflector.transform.clone_from(&self.transform);
+        reflector.not_before = not_before;
+        reflector.refusals = self.refusals.clone();
+        reflector.health = Arc::clone(&health);
+        reflector.recorder = self.recorder.clone();
+        Arc::new(Feed::new(scope, part, fifo, health, reflector))
     }
 }

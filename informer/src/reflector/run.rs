@@ -37,19 +37,19 @@ pub struct Reflector<S: Stored> {
     pub(super) transport: Transport,
     pub(super) endpoint: Endpoint,
     pub(super) selection: Selection,
-    pub(super) decoding: Decoding,
+    pub(crate) decoding: Decoding,
     pub(super) options: ReflectorOptions,
-    pub(super) transform: Option<Transform<S>>,
+    pub(crate) transform: Option<Transform<S>>,
     pub(super) fifo: Arc<dyn Fifo<S>>,
     /// The objects that the consumer of the queue holds: an unchanged object of a list is not kept twice.
     pub(super) known: Option<Arc<dyn KnownObjects<S>>>,
     /// An older list is refused: the consumer has seen this version, from another reflector.
-    pub(super) not_before: ResourceVersion,
+    pub(crate) not_before: ResourceVersion,
     /// Shared with other watches of the same server.
-    pub(super) refusals: Refusals,
+    pub(crate) refusals: Refusals,
     pub(super) clock: Clock,
-    pub(super) health: Arc<HealthCell>,
-    pub(super) recorder: Recorder,
+    pub(crate) health: Arc<HealthCell>,
+    pub(crate) recorder: Recorder,
 }
 
 /// A complete state that was read.
