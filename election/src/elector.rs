@@ -1,26 +1,23 @@
-//! The elector: takes the lease, renews it, and releases it.
+//! The elector: performs what its state machine decides.
 
-use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{BoxStream, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::gauge::Gauge;
 use reeve_client::{self as client, Client, ObjectKey};
 use reeve_clock::Clock;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::fence::Fence;
-use crate::options::{Error, JITTER, Options};
-use crate::record::{Decision, Observed, Record, decide};
-use crate::standby::{News, Pace, Watch};
-
-/// Maximum number of its own writes that a candidate remembers.
-const OWN_RENEW_TIMES: usize = 64;
+use crate::journal::{ElectionMetrics, Journal};
+use crate::machine::{Action, Event, Failure, Lost, Machine, Now, Role};
+use crate::options::{Error, Options};
 
 /// One candidate for one lease.
 #[derive(Debug)]
@@ -31,77 +28,19 @@ pub struct Elector {
     options: Options,
     clock: Clock,
     fence: Fence,
-    marks: Marks,
     key: ObjectKey,
-    observed: Option<Observed>,
-    /// The lease as last read or written: the base of the next update.
-    lease: Option<Lease>,
-    /// Start of the last successful renewal, on the clock that counts suspend.
-    renewed: Duration,
-    /// The last write of the lease has no definite answer: it may have taken effect.
-    uncertain: bool,
-    /// The last read of the lease showed a change.
-    read_news: bool,
-    /// The `renewTime`, in microseconds, of the last acknowledged write and of the writes tried since. While this process
-    /// leads, a lease in its name with another `renewTime` belongs to another process of the same identity: an earlier
-    /// write of this process cannot arrive any more, because its resourceVersion is older.
-    own_renew_times: VecDeque<i64>,
-    /// The lease was taken, and not lost since.
-    leads: bool,
-    /// Another process has the same identity.
-    identity_conflict: bool,
-    /// The last logged holder, to log each holder once.
-    reported: String,
+    journal: Journal,
+    machine: Machine,
+    channels: Channels,
     /// Deadline of the release, once it is set.
     release_by: Arc<OnceLock<Instant>>,
 }
 
-/// The metrics of an elector.
-#[derive(Clone, Debug, Default)]
-pub struct Marks {
-    /// `leader_election_master_status`.
-    pub leads: Gauge,
-    /// `leader_election_slowpath_total`: renewals that had to read first.
-    pub slow_path: Counter,
-}
-
-/// Reason for which leading ended.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Lost {
-    /// It was not renewed in time.
-    #[error("the lease was not renewed for {deadline:?}: {cause}")]
-    Deadline {
-        /// The renew deadline.
-        deadline: Duration,
-        /// Result of the last try to renew it.
-        cause: String,
-    },
-    /// Another candidate took it.
-    #[error("the lease was taken by {holder}")]
-    Taken {
-        /// The holder.
-        holder: String,
-    },
-    /// Another process has the same identity.
-    #[error(
-        "another process holds the lease as {identity}, too; identities must differ between processes"
-    )]
-    Twin {
-        /// The identity of both.
-        identity: String,
-    },
-}
-
-/// Result of one try.
-#[derive(Debug)]
-enum Try {
-    Ours,
-    Held {
-        holder: String,
-    },
-    /// Held in our name, by a write of another process.
-    Twin,
+/// The request in flight and the open watch.
+#[derive(Default)]
+struct Channels {
+    request: Option<BoxFuture<'static, Event>>,
+    watch: Option<BoxStream<'static, Event>>,
 }
 
 // === impl Elector ===
@@ -112,44 +51,49 @@ impl Elector {
     /// # Errors
     /// When the options are inconsistent: [`Options::validate`].
     pub fn new(client: Client, options: Options, clock: Clock) -> Result<Self, Error> {
+        let fence = Fence::closed(clock.clone());
+        Self::with_fence(client, options, clock, fence)
+    }
+
+    /// A candidate that opens and closes `fence`, for clients that exist already.
+    ///
+    /// # Errors
+    /// When the options are inconsistent: [`Options::validate`].
+    pub fn with_fence(
+        client: Client,
+        options: Options,
+        clock: Clock,
+        fence: Fence,
+    ) -> Result<Self, Error> {
         options.validate()?;
         let key = ObjectKey::namespaced(options.namespace.as_str(), options.name.as_str());
         // One slow answer must leave time for another try (controller-runtime: max(1 s, RenewDeadline / 2)).
         let deadline = (options.renew_deadline / 2).max(Duration::from_secs(1));
-        let fence = Fence::closed(clock.clone());
+        let journal = Journal {
+            key: key.clone(),
+            identity: options.identity.clone(),
+            metrics: ElectionMetrics::default(),
+            holder: String::new(),
+        };
         Ok(Self {
             client: client.with_deadline(deadline),
             deadline,
+            machine: Machine::new(options.clone(), clock.random().clone()),
             options,
             clock,
             fence,
-            marks: Marks::default(),
             key,
-            observed: None,
-            lease: None,
-            renewed: Duration::ZERO,
-            uncertain: false,
-            read_news: false,
-            own_renew_times: VecDeque::new(),
-            leads: false,
-            identity_conflict: false,
-            reported: String::new(),
+            journal,
+            channels: Channels::default(),
             release_by: Arc::default(),
         })
     }
 
-    /// Opens and closes `fence` instead of one of its own: for clients that exist already.
+    /// Reports its state in `metrics`, which a registry may hold.
     #[must_use]
-    pub fn with_fence(mut self, fence: Fence) -> Self {
-        self.fence = fence;
-        self
-    }
-
-    /// Reports its state in `marks`, which a registry of metrics may hold.
-    #[must_use]
-    pub fn with_marks(mut self, marks: Marks) -> Self {
-        marks.leads.set(0);
-        self.marks = marks;
+    pub fn with_metrics(mut self, metrics: ElectionMetrics) -> Self {
+        metrics.leads.set(0);
+        self.journal.metrics = metrics;
         self
     }
 
@@ -159,10 +103,11 @@ impl Elector {
         &self.fence
     }
 
-    /// With `wary`, a lease in its own name that it did not write counts as another's: a duplicate identity was found.
+    /// With `found`, another process of the same identity was found ([`Lost::DuplicateIdentity`]): a lease in this
+    /// identity that this elector did not write counts as another's.
     #[must_use]
-    pub fn wary(mut self, wary: bool) -> Self {
-        self.identity_conflict = wary;
+    pub fn duplicate_identity(mut self, found: bool) -> Self {
+        self.machine.set_duplicate_identity(found);
         self
     }
 
@@ -210,22 +155,15 @@ impl Elector {
         stop: CancellationToken,
         leading: watch::Sender<bool>,
     ) -> Result<(), Lost> {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => {
-                // A write in flight may have taken the lease.
-                if self.uncertain {
-                    self.release().await;
-                }
-                return Ok(());
-            }
-            () = self.acquire() => {}
-        }
-        leading.send_replace(true);
+        let led = async {
+            self.acquire().await;
+            leading.send_replace(true);
+            self.keep().await
+        };
         let lost = tokio::select! {
             biased;
             () = stop.cancelled() => None,
-            lost = self.keep() => Some(lost),
+            lost = led => Some(lost),
         };
         leading.send_replace(false);
         match lost {
@@ -237,361 +175,175 @@ impl Elector {
         }
     }
 
-    /// Returns when the lease is ours. Cancel-safe: after a drop nothing is held for longer than the lease.
+    /// Returns when the lease is ours. Cancel-safe: a later call continues, and an elector that is dropped holds the lease
+    /// for no longer than its duration.
     pub async fn acquire(&mut self) {
-        tracing::info!(lease = %self.key, identity = %self.options.identity, "waiting for the lease");
-        let mut watch = Watch::new(self.options.retry_period, self.deadline);
-        let mut pace = Pace::new(self.options.retry_period);
-        loop {
-            match self.attempt().await {
-                Ok(Try::Ours) => break,
-                Ok(Try::Held { holder }) => self.report(&holder),
-                Ok(Try::Twin) => {}
-                Err(error) if error.is_conflict() || error.is_already_exists() => {
-                    tracing::debug!(lease = %self.key, %error, "another candidate wrote the lease first");
-                }
-                Err(error) => {
-                    tracing::warn!(lease = %self.key, %error, "could not take the lease");
-                }
-            }
-            if std::mem::take(&mut self.read_news) {
-                // An open watch should have shown the change.
-                watch.close();
-            }
-            self.stand_by(&mut watch, &mut pace).await;
-        }
-        self.leads = true;
-        self.marks.leads.set(1);
-        tracing::info!(lease = %self.key, identity = %self.options.identity, "leading");
-    }
-
-    /// Returns when the lease should be tried again: it was released, it has expired, or there was no news of it for a
-    /// retry period.
-    async fn stand_by(&mut self, watch: &mut Watch, pace: &mut Pace) {
-        let mut poll = self.next_poll();
-        let mut eager = false;
-        loop {
-            let now = Instant::now();
-            if eager {
-                match pace.take(now) {
-                    Ok(()) => return,
-                    Err(at) => poll = poll.min(at),
-                }
-                eager = false;
-            }
-            let held = self.held_for();
-            // An expired lease that could not be taken waits for the next poll.
-            let over = held
-                .filter(|left| !left.is_zero())
-                .map_or(poll, |left| now + left + Duration::from_millis(1));
-            watch.open(&self.client, &self.key);
-            let reopens = watch.reopens().unwrap_or(poll);
-            tokio::select! {
-                biased;
-                news = watch.next() => match news {
-                    News::Now(lease) => {
-                        if self.record(*lease) {
-                            poll = self.next_poll();
-                            eager = self.held_for().is_none();
-                        }
-                    }
-                    News::Gone => {
-                        self.lease = None;
-                        eager = self.held_for().is_none_or(|left| left.is_zero());
-                    }
-                    News::Ended(None) => {}
-                    News::Ended(Some(error)) => {
-                        tracing::debug!(lease = %self.key, error, "could not watch the lease; reading it instead");
-                    }
-                },
-                () = sleep_until(over.min(poll)) => return,
-                () = sleep_until(reopens), if reopens < poll => {}
-            }
-        }
-    }
-
-    /// Records the lease of a watch event; false if that is not new.
-    fn record(&mut self, lease: Lease) -> bool {
-        if self.is_known(&lease) {
-            return false;
-        }
-        let record = Record::of(&lease);
-        if !record.holder.is_empty() && record.holder != self.options.identity {
-            self.report(&record.holder.clone());
-        }
-        self.lease = Some(lease);
-        Observed::update(&mut self.observed, record, self.clock.since_boot())
-    }
-
-    /// Time for which the lease of another must still be respected; `None` when no other process holds it.
-    fn held_for(&self) -> Option<Duration> {
-        let observed = self.observed.as_ref()?;
-        let another = self.is_anothers(&observed.record);
-        another.then(|| observed.remaining(self.clock.since_boot()))
-    }
-
-    fn is_anothers(&self, record: &Record) -> bool {
-        let twins = self.identity_conflict && !self.is_written_here(record);
-        !record.holder.is_empty() && (record.holder != self.options.identity || twins)
-    }
-
-    fn next_poll(&self) -> Instant {
-        let random = self.clock.random();
-        Instant::now() + random.jitter(self.options.retry_period, JITTER)
-    }
-
-    /// Renews until that fails for the renew deadline, or another process holds the lease.
-    pub async fn keep(&mut self) -> Lost {
-        let mut watch = Watch::new(self.options.retry_period, self.deadline);
-        let mut pace = Pace::new(self.options.retry_period);
-        let lost = loop {
-            self.await_renewal(&mut watch, &mut pace).await;
-            if let Err(lost) = self.renew().await {
-                break lost;
-            }
-        };
-        self.leads = false;
-        self.stop_leading();
-        tracing::error!(lease = %self.key, cause = %lost, "leading ended");
-        lost
-    }
-
-    /// Returns when the lease must be renewed: after a retry period, or when another client wrote or deleted it.
-    async fn await_renewal(&mut self, watch: &mut Watch, pace: &mut Pace) {
-        let due = Instant::now() + self.options.retry_period;
-        loop {
-            watch.open(&self.client, &self.key);
-            let changed = tokio::select! {
-                biased;
-                () = sleep_until(due) => return,
-                news = watch.next() => match news {
-                    News::Now(lease) => !self.is_known(&lease) && !self.is_ours(&lease),
-                    News::Gone => true,
-                    News::Ended(_) => false,
-                },
-            };
-            if changed && pace.take(Instant::now()).is_ok() {
-                return;
-            }
-        }
-    }
-
-    /// Whether `lease` is no newer than the last one read or written.
-    fn is_known(&self, lease: &Lease) -> bool {
-        let version = |lease: &Lease| lease.metadata.resource_version.clone().unwrap_or_default();
-        self.lease.as_ref().is_some_and(|known| {
-            reeve_client::compare(&version(lease), &version(known))
-                .is_some_and(std::cmp::Ordering::is_le)
-        })
-    }
-
-    fn is_ours(&self, lease: &Lease) -> bool {
-        let record = Record::of(lease);
-        record.holder == self.options.identity && self.is_written_here(&record)
-    }
-
-    /// Whether this process tried to write `record`, which is in its name.
-    fn is_written_here(&self, record: &Record) -> bool {
-        let renewed = record.renewed.map(Timestamp::as_microsecond);
-        renewed.is_some_and(|renewed| self.own_renew_times.contains(&renewed))
-    }
-
-    /// Tries to renew until the deadline, counted from the start of the last successful renewal.
-    async fn renew(&mut self) -> Result<(), Lost> {
-        let deadline = self.options.renew_deadline;
-        let mut cause = "no answer in time".to_owned();
-        loop {
-            let passed = self.clock.since_boot().saturating_sub(self.renewed);
-            let left = deadline.saturating_sub(passed);
-            if left.is_zero() {
-                return Err(Lost::Deadline { deadline, cause });
-            }
-            match timeout(left, self.attempt()).await {
-                Err(_) => continue,
-                Ok(Ok(Try::Ours)) => return Ok(()),
-                Ok(Ok(Try::Held { holder })) => return Err(Lost::Taken { holder }),
-                Ok(Ok(Try::Twin)) => {
-                    let identity = self.options.identity.clone();
-                    return Err(Lost::Twin { identity });
-                }
-                Ok(Err(error)) => {
-                    tracing::warn!(lease = %self.key, %error, "could not renew the lease");
-                    cause = error.to_string();
-                }
-            }
-            let passed = self.clock.since_boot().saturating_sub(self.renewed);
-            sleep(
-                self.options
-                    .retry_period
-                    .min(deadline.saturating_sub(passed)),
-            )
+        self.journal.contends();
+        self.step(Event::Contend);
+        self.drive(|role| matches!(role, Role::Leading(..)).then_some(()))
             .await;
-        }
+    }
+
+    /// Renews until that fails for the renew deadline, or another process holds the lease. Cancel-safe: a later call
+    /// continues.
+    pub async fn keep(&mut self) -> Lost {
+        self.drive(|role| match role {
+            Role::Lost(lost) => Some(lost.clone()),
+            _ => None,
+        })
+        .await
     }
 
     /// Releases the lease, if it is ours: reads it, then writes it with an empty holder (client-go: `release`), once no
     /// worker runs under it and no write of ours can arrive any more. Tries for the renew deadline, but for less than the
     /// time until [`Elector::releasing_by`]; after that the lease expires.
     pub async fn release(&mut self) {
-        self.stop_leading();
-        if !self.options.release_on_stop {
-            return;
-        }
+        self.close_fence();
         let renew = self.options.renew_deadline;
-        let margin = self.options.lease_duration - renew;
         let limit = self.release_by.get().map_or(renew, |by| {
             let left = by.saturating_duration_since(Instant::now());
             // The release must end by itself, before it is dropped.
             renew.min(left - left / 20)
         });
-        let fence = self.fence.clone();
-        if fence.lands_in(margin).is_some_and(|left| left > limit) {
-            tracing::warn!(lease = %self.key, "could not release the lease: a write in flight may arrive after the stop");
-            return;
-        }
-        let released = async {
-            fence.landed(margin).await;
-            self.try_release().await
-        };
-        match timeout(limit, released).await {
-            Ok(true) => tracing::info!(lease = %self.key, "released the lease"),
-            Ok(false) => {}
-            Err(_) if fence.lands_in(margin).is_none() => tracing::warn!(
-                lease = %self.key,
-                "could not release the lease: a worker still runs under it; the lease expires by itself"
-            ),
-            Err(_) => tracing::warn!(lease = %self.key, "could not release the lease in time"),
-        }
+        let lands_in = self.fence.lands_in(self.margin());
+        self.step(Event::Stop { limit, lands_in });
+        self.drive(|role| matches!(role, Role::Idle).then_some(()))
+            .await;
     }
 
-    async fn try_release(&mut self) -> bool {
+    /// Time for which a write that was given up may still arrive: until another may take the lease.
+    fn margin(&self) -> Duration {
+        self.options.lease_duration - self.options.renew_deadline
+    }
+
+    /// Runs the machine until `end` returns the result for its role.
+    async fn drive<T>(&mut self, end: impl Fn(&Role) -> Option<T>) -> T {
         loop {
-            let result = async {
-                let mut lease: Lease = self.client.get(&self.key).await?;
-                let record = Record::of(&lease);
-                if !self.is_ours(&lease) {
-                    return Ok(false);
-                }
-                record.released(self.clock.now()).apply(&mut lease);
-                self.client.update(&lease).await.map(|_| true)
-            };
-            match result.await {
-                Ok(released) => return released,
-                Err(client::Error::Api { status, .. }) if status.code == 404 => return false,
-                Err(error) if error.is_conflict() => {}
-                Err(error) => {
-                    tracing::warn!(lease = %self.key, %error, "could not release the lease");
-                    sleep(self.options.retry_period).await;
-                }
+            if let Some(result) = end(self.machine.role()) {
+                return result;
             }
+            let event = self.next_event().await;
+            self.step(event);
         }
     }
 
-    fn stop_leading(&self) {
+    /// The next event that the machine waits for. Cancel-safe.
+    async fn next_event(&mut self) -> Event {
+        let margin = self.margin();
+        let wake_at = self.machine.wake_at();
+        let left = wake_at.map(|at| at.saturating_sub(self.clock.since_boot()));
+        let Channels { request, watch } = &mut self.channels;
+        tokio::select! {
+            biased;
+            event = answer(request) => event,
+            () = timer(left) => Event::Timer,
+            () = self.fence.landed(margin), if self.machine.awaits_landing() => Event::Landed,
+            event = news(watch), if self.machine.awaits_news() => event,
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        let now = Now {
+            boot: self.clock.since_boot(),
+            date: self.clock.now(),
+        };
+        for action in self.machine.step(event, now) {
+            self.perform(action);
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Read => {
+                let (client, key) = (self.client.clone(), self.key.clone());
+                let read = async move { client::optional(client.get::<Lease>(&key).await) };
+                let event = read.map(|answer| {
+                    Event::Read(
+                        answer
+                            .map(|lease| lease.map(Box::new))
+                            .map_err(Failure::from),
+                    )
+                });
+                self.channels.request = Some(event.boxed());
+            }
+            Action::Create(lease) => {
+                let client = self.client.clone();
+                let created = async move { written(client.create(&*lease).await) };
+                self.channels.request = Some(created.boxed());
+            }
+            Action::Update(lease) => {
+                let client = self.client.clone();
+                let updated = async move { written(client.update(&*lease).await) };
+                self.channels.request = Some(updated.boxed());
+            }
+            Action::OpenWatch => {
+                let watch = crate::watch::watch(&self.client, &self.key, self.deadline);
+                self.channels.watch = Some(watch);
+            }
+            Action::CloseWatch => self.channels.watch = None,
+            Action::Abandon => self.channels = Channels::default(),
+            Action::RenewFence { sent_at } => {
+                let options = &self.options;
+                self.fence
+                    .renewed(sent_at, options.renew_deadline, options.lease_duration);
+            }
+            Action::CloseFence => self.close_fence(),
+            Action::Report(report) => self.journal.report(report),
+        }
+    }
+
+    fn close_fence(&self) {
         self.fence.close();
-        self.marks.leads.set(0);
+        self.journal.stops_leading();
     }
+}
 
-    fn report(&mut self, holder: &str) {
-        if self.reported != holder {
-            tracing::info!(lease = %self.key, holder, "another candidate leads");
-            holder.clone_into(&mut self.reported);
-        }
-    }
+/// The answer of the request in flight.
+async fn answer(request: &mut Option<BoxFuture<'static, Event>>) -> Event {
+    let event = match request {
+        Some(request) => request.await,
+        None => std::future::pending().await,
+    };
+    *request = None;
+    event
+}
 
-    /// One try to take or renew. The leader writes without reading first; it reads only if that fails (client-go:
-    /// the fast path).
-    async fn attempt(&mut self) -> Result<Try, client::Error> {
-        if let (Some(lease), Some(observed)) = (self.lease.clone(), &self.observed)
-            && observed.record.holder == self.options.identity
-            && !self.is_anothers(&observed.record)
-            && !observed.remaining(self.clock.since_boot()).is_zero()
-        {
-            match self.write(Some(lease)).await {
-                Ok(outcome) => return Ok(outcome),
-                Err(error) => {
-                    self.marks.slow_path.inc();
-                    tracing::debug!(lease = %self.key, %error, "renewing without reading failed");
-                }
-            }
-        }
-        let lease = client::optional(self.client.get::<Lease>(&self.key).await)?;
-        if let Some(lease) = &lease {
-            let now = self.clock.since_boot();
-            let record = Record::of(lease);
-            let twin = self.leads
-                && record.holder == self.options.identity
-                && !self.is_written_here(&record);
-            self.read_news = Observed::update(&mut self.observed, record, now);
-            if twin {
-                return Ok(Try::Twin);
-            }
-        }
-        self.lease.clone_from(&lease);
-        self.write(lease).await
+/// The next event of the open watch.
+async fn news(watch: &mut Option<BoxStream<'static, Event>>) -> Event {
+    let event = match watch {
+        Some(watch) => watch.next().await.unwrap_or(Event::WatchEnded(None)),
+        None => std::future::pending().await,
+    };
+    if let Event::WatchEnded(_) = event {
+        *watch = None;
     }
+    event
+}
 
-    /// Writes the decision over `lease`, or creates it.
-    async fn write(&mut self, lease: Option<Lease>) -> Result<Try, client::Error> {
-        let sent_at = self.clock.since_boot();
-        if self.identity_conflict && self.held_for().is_some_and(|left| !left.is_zero()) {
-            let holder = self.options.identity.clone();
-            return Ok(Try::Held { holder });
-        }
-        let decision = decide(
-            lease.is_some(),
-            self.observed.as_ref(),
-            &self.options.identity,
-            self.options.lease_duration,
-            self.clock.now(),
-            sent_at,
-        );
-        let mut lease = lease.unwrap_or_default();
-        let (record, create) = match decision {
-            Decision::Held { holder } => return Ok(Try::Held { holder }),
-            Decision::Create(record) => (record, true),
-            Decision::Update(record) => (record, false),
-        };
-        self.read_news = false;
-        self.own_renew_times
-            .extend(record.renewed.map(Timestamp::as_microsecond));
-        if !self.leads && self.own_renew_times.len() > OWN_RENEW_TIMES {
-            self.own_renew_times.pop_front();
-        }
-        record.apply(&mut lease);
-        if !self.options.labels.is_empty() {
-            let labels = lease.metadata.labels.get_or_insert_default();
-            labels.extend(self.options.labels.clone());
-        }
-        self.uncertain = true;
-        let result = if create {
-            lease.metadata.name = Some(self.key.name.to_string());
-            lease.metadata.namespace = self.key.namespace.as_ref().map(ToString::to_string);
-            self.client.create(&lease).await
-        } else {
-            self.client.update(&lease).await
-        };
-        self.uncertain = result.as_ref().is_err_and(client::Error::is_ambiguous);
-        let written = result?;
-        self.own_renew_times
-            .drain(..self.own_renew_times.len().saturating_sub(1));
-        self.fence.renewed(
-            sent_at,
-            self.options.renew_deadline,
-            self.options.lease_duration,
-        );
-        self.renewed = sent_at;
-        self.observed = Some(Observed {
-            record: Record::of(&written),
-            at: sent_at,
-        });
-        self.lease = Some(written);
-        Ok(Try::Ours)
+async fn timer(left: Option<Duration>) {
+    match left {
+        Some(left) => sleep(left).await,
+        None => std::future::pending().await,
     }
+}
+
+fn written(answer: Result<Lease, client::Error>) -> Event {
+    Event::Written(answer.map(Box::new).map_err(Failure::from))
 }
 
 impl Drop for Elector {
     fn drop(&mut self) {
-        self.stop_leading();
+        self.close_fence();
+    }
+}
+
+// === impl Channels ===
+
+impl fmt::Debug for Channels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channels")
+            .field("request", &self.request.is_some())
+            .field("watch", &self.watch.is_some())
+            .finish()
     }
 }

@@ -29,7 +29,8 @@
 //! * *the process dies*: another leads after the lease duration. A restarted Pod with the same identity takes
 //!   its own lease back at once;
 //! * *another process has the same identity* and takes the lease as its own: the leader sees a foreign write and stops
-//!   ([`identity`]). A [wary](Elector::wary) elector does not take the lease back while the other renews it.
+//!   ([`identity`]). An elector
+//!   that [expects a duplicate](Elector::duplicate_identity) does not take the lease back while the other renews it.
 //!
 //! As in Kubernetes itself there is no fencing on the server. A request that was sent before the renew deadline and
 //! is in flight for longer than LeaseDuration − RenewDeadline may arrive under the next leader; so may a request of
@@ -39,16 +40,18 @@
 
 mod elector;
 mod fence;
-#[cfg(test)]
-mod model;
+mod journal;
+mod machine;
 mod options;
 mod record;
-mod standby;
 #[cfg(test)]
 mod tests;
+mod watch;
 
-pub use elector::{Elector, Lost, Marks};
+pub use elector::Elector;
 pub use fence::{Fence, Working};
+pub use journal::ElectionMetrics;
+pub use machine::Lost;
 pub use options::{Error, JITTER, Options, identity};
 
 #[cfg(doctest)]

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Elector, Fence, Lost, Marks, Options, add_checks, remove_checks};
+use super::{ElectionMetrics, Elector, Fence, Lost, Options, add_checks, remove_checks};
 use crate::health::Health;
 use crate::lifecycle::Name;
 use crate::lifecycle::Runnable;
@@ -19,7 +19,7 @@ pub(crate) struct Own {
     client: Client,
     options: Options,
     clock: Clock,
-    marks: Marks,
+    metrics: ElectionMetrics,
     health: Health,
     fence: Fence,
     leading: watch::Sender<bool>,
@@ -96,7 +96,7 @@ impl Own {
         release_by: Arc<OnceLock<Instant>>,
     ) -> Self {
         Self {
-            marks: metrics.leader(options.name()),
+            metrics: metrics.election(options.name()),
             fence: Fence::closed(clock.clone()),
             client,
             clock: clock.clone(),
@@ -144,24 +144,24 @@ impl Own {
 
     /// Takes the lease, keeps it, and takes it again when it was lost, until `ended`; then gives it up.
     async fn contend(&self, ended: &CancellationToken) {
-        let mut wary = false;
+        let mut duplicate = false;
         loop {
-            let elector = Elector::new(
+            let elector = Elector::with_fence(
                 self.client.clone(),
                 self.options.clone(),
                 self.clock.clone(),
+                self.fence.clone(),
             )
             .expect("the builder has validated the options")
-            .with_fence(self.fence.clone())
-            .with_marks(self.marks.clone())
-            .wary(wary)
+            .with_metrics(self.metrics.clone())
+            .duplicate_identity(duplicate)
             .releasing_by(Arc::clone(&self.release_by));
             let lead = elector.lead(ended.clone(), self.leading.clone());
             let Err(lost) = lead.await else {
                 return;
             };
             tracing::warn!(lease = self.options.name(), cause = %lost, "controller lost its lease; standing by");
-            wary = matches!(lost, Lost::Twin { .. });
+            duplicate = matches!(lost, Lost::DuplicateIdentity { .. });
             // A decision under the old lease must not be written under the next.
             let mut rests = self.rests.subscribe();
             tokio::select! {

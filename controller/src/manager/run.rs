@@ -67,11 +67,11 @@ impl Manager {
         let (Some(options), Some(fence)) = (shared.election.clone(), shared.fence.clone()) else {
             return;
         };
-        let marks = shared.metrics.leader(options.name());
-        let elector = Elector::new((*shared.client).clone(), options, shared.clock.clone())
+        let metrics = shared.metrics.election(options.name());
+        let (client, clock) = ((*shared.client).clone(), shared.clock.clone());
+        let elector = Elector::with_fence(client, options, clock, fence)
             .expect("the builder has validated the options")
-            .with_fence(fence)
-            .with_marks(marks)
+            .with_metrics(metrics)
             .releasing_by(Arc::clone(&shared.release_by));
         let leading = shared.leading.clone();
         let election = Runnable::new("leader election", move |stop| elector.lead(stop, leading));

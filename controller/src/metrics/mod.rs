@@ -38,7 +38,7 @@ pub(crate) use series::{ControllerMetrics, Series};
 use crate::lifecycle::{Board, WeakBoard};
 use crate::process::Process;
 use crate::server::Handler;
-use reeve_election::Marks;
+use reeve_election::ElectionMetrics;
 pub use reeve_serve::metrics::CONTENT_TYPE;
 use reeve_serve::metrics::encode;
 
@@ -160,13 +160,13 @@ impl Metrics {
         &self.families.requests
     }
 
-    /// The marks of the elector of the lease `name`.
-    pub(crate) fn leader(&self, name: &str) -> Marks {
+    /// The metrics of the elector of the lease `name`.
+    pub(crate) fn election(&self, name: &str) -> ElectionMetrics {
         let label = NameLabel::new(name);
-        Marks {
-            leads: self.families.leader.get_or_create_owned(&label),
-            slow_path: self.families.leader_slow_path.get_or_create_owned(&label),
-        }
+        let mut metrics = ElectionMetrics::default();
+        metrics.leads = self.families.leader.get_or_create_owned(&label);
+        metrics.slow_path = self.families.leader_slow_path.get_or_create_owned(&label);
+        metrics
     }
 
     /// Measures queues into this set: those of controllers do; pass it to one made by hand.

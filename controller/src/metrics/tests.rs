@@ -25,7 +25,7 @@ async fn names_and_labels_are_controller_runtimes() {
     let controller = metrics.controller("web");
     controller.time.observe(0.5);
     metrics.requests().count("200", "GET", "cluster:6443");
-    metrics.leader("lock").leads.set(1);
+    metrics.election("lock").leads.set(1);
     metrics.events_dropped("web");
     let queue = Queue::<u32>::builder()
         .name("web")

@@ -1,16 +1,13 @@
-//! Model test: three candidates against one server under virtual time, each behind a network of its own, with every
-//! fault of the module's documentation. At no moment may the fences of two let a write through.
-//!
-//! A process is a future that can be paused in the middle (SIGSTOP) and resumed. The network is separate: a request that
-//! has left a process arrives whatever happens to the process.
+//! Electors with networks of their own, against the scripted API server under paused time.
 
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use hyper::body::Frame;
@@ -19,60 +16,24 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::client::Body;
 use kube_core::params::{Patch, PatchParams};
 use parking_lot::Mutex;
-use proptest::prelude::*;
-use reeve_client::ObjectKey;
+use reeve_client::{Client, Gated, ObjectKey};
 use reeve_clock::Clock;
+use reeve_fake::Fake;
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
-use super::elector::Elector;
-use super::{Fence, Options};
-use reeve_client::Client;
-use reeve_client::Gated;
-use reeve_fake::Fake;
+use super::faults::{CALM, CANDIDATES, Change, TROUBLE, identity};
+use crate::tests::fixture::LEASE;
+use crate::{Elector, Fence, Options};
 
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/lock";
 const WORK: &str = "/api/v1/namespaces/ns/configmaps/work";
-const CANDIDATES: usize = 3;
-/// Maximum time in flight: within LeaseDuration − RenewDeadline, as the guarantee requires.
-const SLOWEST: Duration = Duration::from_millis(4500);
-/// Time in which faults happen.
-const TROUBLE: Duration = Duration::from_secs(120);
-/// Time without faults after which everything works again: the lease, a restart and a retry.
-const CALM: Duration = Duration::from_secs(40);
-
-#[derive(Clone, Debug)]
-struct Event {
-    after: Duration,
-    candidate: usize,
-    fault: Fault,
-}
-
-#[derive(Clone, Debug)]
-enum Fault {
-    /// No message passes, in either direction.
-    Cut(Duration),
-    /// Each direction takes this long.
-    Slow(Duration, Duration),
-    /// The server answers writes of the lease with this code.
-    Refuse(u16, Duration),
-    /// The server executes requests, and the answers are lost.
-    Deaf(Duration),
-    /// The process is paused.
-    Pause(Duration),
-    /// The wall clock is set.
-    Jump(i64),
-    /// The process dies and comes back after a while, as itself or as another.
-    Crash(Duration, bool),
-    /// The process stops gracefully and comes back.
-    Stop(Duration),
-    /// Watches show nothing.
-    Blind(Duration),
-}
+/// Maximum number of requests of one elector in ten seconds. A leader writes five times in ten seconds and may have to
+/// read and write again each time; a standby reads and tries as often, and opens watches.
+const MOST_REQUESTS: u64 = 40;
 
 /// The network between one process and the server.
 #[derive(Debug, Default)]
@@ -266,7 +227,7 @@ impl World {
             recent.pop_front();
         }
         self.busiest
-            .fetch_max(recent.len() as u64, std::sync::atomic::Ordering::Relaxed);
+            .fetch_max(recent.len() as u64, Ordering::Relaxed);
     }
 
     /// Starts `candidate` as `identity`. It starts again when its lease is lost, as a Pod does.
@@ -289,14 +250,20 @@ impl World {
                 world.fences.lock()[candidate] = Some(fence.clone());
                 let working = CancellationToken::new();
                 let options = Options::new("ns", "lock", identity.as_str());
-                let elector = Elector::new(Client::new(client.clone()), options, own.clone())
-                    .unwrap()
-                    .with_fence(fence.clone());
+                let elector = Elector::with_fence(
+                    Client::new(client.clone()),
+                    options,
+                    own.clone(),
+                    fence.clone(),
+                )
+                .unwrap();
                 let gate = world.gated.then_some(fence);
-                let writers = write(
-                    Client::new(client).gated(gate.map(|fence| fence.gate())),
-                    working.clone(),
-                );
+                let client = Client::new(client);
+                let writing = match gate {
+                    Some(fence) => client.gated(Some(fence.gate())),
+                    None => client,
+                };
+                let writers = write(writing, working.clone());
                 let lead = async {
                     let ending = CancellationToken::new();
                     let stop = async {
@@ -331,8 +298,7 @@ impl World {
     }
 }
 
-type AnswerBody =
-    StreamBody<futures::stream::BoxStream<'static, Result<Frame<bytes::Bytes>, BoxError>>>;
+type AnswerBody = StreamBody<BoxStream<'static, Result<Frame<bytes::Bytes>, BoxError>>>;
 
 fn refusal(code: u16) -> Response<AnswerBody> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "test",
@@ -380,94 +346,42 @@ async fn pausable(mut paused: watch::Receiver<bool>, future: impl Future<Output 
     }
 }
 
-/// Plays `schedule`, then a calm time, and returns the violations.
-async fn play(schedule: Vec<Event>, gated: bool) -> Vec<String> {
+/// Plays `changes`, then a calm time, and returns the violations.
+pub(super) async fn play(changes: Vec<(Duration, usize, Change)>, gated: bool) -> Vec<String> {
     let world = World::new(gated);
     world.fake.put(WORK, json!({"data": {}}));
     let mut tasks = JoinSet::new();
     let mut processes: Vec<Process> = (0..CANDIDATES)
-        .map(|candidate| world.start(candidate, format!("pod-{candidate}"), &mut tasks))
+        .map(|candidate| world.start(candidate, identity(candidate, 0), &mut tasks))
         .collect();
     let begin = Instant::now();
-    let end = |length: Duration| Some((Instant::now() + length).min(begin + TROUBLE));
-    let mut later: Vec<(Instant, usize, Later)> = Vec::new();
-    let mut generation = 0;
-    let mut schedule: VecDeque<Event> = schedule.into();
-    let mut next = begin;
-    loop {
-        if let Some(event) = schedule.front() {
-            next = next.min(begin + TROUBLE);
-            let at = (next + event.after).min(begin + TROUBLE);
-            later.sort_by_key(|(at, candidate, _)| (*at, *candidate));
-            if later.first().is_none_or(|(due, ..)| *due > at) {
-                tokio::time::sleep_until(at).await;
-                next = at;
-                let Event {
-                    candidate, fault, ..
-                } = schedule.pop_front().unwrap();
-                let link = &world.links[candidate];
-                let process = &processes[candidate];
-                match fault {
-                    Fault::Cut(length) => link.lock().cut = end(length),
-                    Fault::Slow(delay, length) => {
-                        link.lock().slow = end(length).map(|end| (end, delay));
-                    }
-                    Fault::Refuse(code, length) => {
-                        link.lock().refuse = end(length).map(|end| (end, code));
-                    }
-                    Fault::Deaf(length) => link.lock().deaf = end(length),
-                    Fault::Pause(length) => {
-                        process.pause.send_replace(true);
-                        later.push((end(length).unwrap(), candidate, Later::Resume));
-                    }
-                    Fault::Jump(seconds) => {
-                        process.clock.jump(SignedDuration::from_secs(seconds));
-                    }
-                    Fault::Crash(length, same) => {
-                        process.task.abort();
-                        world.fences.lock()[candidate] = None;
-                        generation += u64::from(!same);
-                        later.push((end(length).unwrap(), candidate, Later::Start));
-                    }
-                    Fault::Stop(length) => {
-                        process.stop.cancel();
-                        later.push((end(length).unwrap(), candidate, Later::Start));
-                    }
-                    Fault::Blind(length) => {
-                        world.fake.hold_watches(true);
-                        later.push((end(length).unwrap(), candidate, Later::See));
-                    }
-                }
-                continue;
-            }
-        }
-        if later.is_empty() {
-            break;
-        }
-        later.sort_by_key(|(at, candidate, _)| (*at, *candidate));
-        let (at, candidate, what) = later.remove(0);
-        tokio::time::sleep_until(at).await;
-        match what {
-            Later::Resume => {
-                processes[candidate].pause.send_replace(false);
-            }
-            Later::See => world.fake.hold_watches(false),
-            Later::Start => {
-                processes[candidate].task.abort();
+    let end = |until: Duration| Some(begin + until);
+    for (at, candidate, change) in changes {
+        sleep_until(begin + at).await;
+        let (link, process) = (&world.links[candidate], &processes[candidate]);
+        match change {
+            Change::Cut { until } => link.lock().cut = end(until),
+            Change::Slow { delay, until } => link.lock().slow = Some((begin + until, delay)),
+            Change::Refuse { code, until } => link.lock().refuse = Some((begin + until, code)),
+            Change::Deaf { until } => link.lock().deaf = end(until),
+            Change::Pause => drop(process.pause.send_replace(true)),
+            Change::Resume => drop(process.pause.send_replace(false)),
+            Change::Jump { seconds } => process.clock.jump(SignedDuration::from_secs(seconds)),
+            Change::Crash => {
+                process.task.abort();
                 world.fences.lock()[candidate] = None;
-                let identity = match generation {
-                    0 => format!("pod-{candidate}"),
-                    number => format!("pod-{candidate}-{number}"),
-                };
+            }
+            Change::Stop => process.stop.cancel(),
+            Change::Start { identity } => {
+                process.task.abort();
+                world.fences.lock()[candidate] = None;
                 processes[candidate] = world.start(candidate, identity, &mut tasks);
             }
+            Change::Blind => world.fake.hold_watches(true),
+            Change::See => world.fake.hold_watches(false),
         }
     }
-    for process in &processes {
-        process.pause.send_replace(false);
-    }
-    tokio::time::sleep_until(begin + TROUBLE).await;
-    sleep(CALM).await;
+    sleep_until(begin + TROUBLE + CALM).await;
     let mut found = std::mem::take(&mut *world.found.lock());
     let recent = Instant::now() - Duration::from_secs(5);
     let holder = world.holder().unwrap_or_default();
@@ -475,96 +389,14 @@ async fn play(schedule: Vec<Event>, gated: bool) -> Vec<String> {
     let writers: Vec<&String> = accepted
         .iter()
         .filter(|(at, _)| *at > recent)
-        .map(|(_, candidate)| candidate)
+        .map(|(_, writer)| writer)
         .collect();
     if writers.is_empty() || writers.iter().any(|writer| **writer != holder) {
         found.push(format!("in the end {holder:?} leads and {writers:?} write"));
     }
-    let busiest = world.busiest.load(std::sync::atomic::Ordering::Relaxed);
-    // A leader writes five times in ten seconds and may have to read and write again each time; a standby reads and
-    // tries as often, and opens watches.
-    if busiest > 40 {
+    let busiest = world.busiest.load(Ordering::Relaxed);
+    if busiest > MOST_REQUESTS {
         found.push(format!("{busiest} requests of one elector in ten seconds"));
     }
     found
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Later {
-    Resume,
-    See,
-    Start,
-}
-
-fn run(schedule: Vec<Event>, gated: bool) -> Vec<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let limit = TROUBLE * 4 + CALM;
-        timeout(limit, play(schedule, gated))
-            .await
-            .expect("it ends")
-    })
-}
-
-fn faults() -> impl Strategy<Value = Vec<Event>> {
-    let length = || (200_u64..30_000).prop_map(Duration::from_millis);
-    let fault = prop_oneof![
-        3 => length().prop_map(Fault::Cut),
-        2 => (10_u64..4400, length())
-            .prop_map(|(delay, length)| Fault::Slow(Duration::from_millis(delay), length)),
-        2 => (prop_oneof![Just(409_u16), Just(500), Just(403)], length())
-            .prop_map(|(code, length)| Fault::Refuse(code, length)),
-        2 => length().prop_map(Fault::Deaf),
-        4 => length().prop_map(Fault::Pause),
-        1 => (-90_000_i64..90_000).prop_map(Fault::Jump),
-        2 => (length(), any::<bool>()).prop_map(|(length, same)| Fault::Crash(length, same)),
-        1 => length().prop_map(|length| Fault::Stop(length + SLOWEST * 3)),
-        1 => length().prop_map(Fault::Blind),
-    ];
-    let event = (0_u64..20_000, 0..CANDIDATES, fault).prop_map(|(after, candidate, fault)| Event {
-        after: Duration::from_millis(after),
-        candidate,
-        fault,
-    });
-    prop::collection::vec(event, 1..16)
-}
-
-fn event(seconds: u64, candidate: usize, fault: Fault) -> Event {
-    Event {
-        after: Duration::from_secs(seconds),
-        candidate,
-        fault,
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn the_fences_of_two_never_let_writes_through(schedule in faults()) {
-        let found = run(schedule, true);
-        prop_assert!(found.is_empty(), "{:#?}", &found[..found.len().min(5)]);
-    }
-}
-
-/// A case is two virtual minutes of three processes: by default fewer than proptest's usual number.
-fn cases() -> u32 {
-    let cases = std::env::var("PROPTEST_CASES").ok();
-    cases.and_then(|text| text.parse().ok()).unwrap_or(32)
-}
-
-#[test]
-fn without_the_fence_a_pause_longer_than_the_lease_is_found() {
-    let pause = |candidate| event(10, candidate, Fault::Pause(Duration::from_secs(25)));
-    let schedule = vec![pause(0), pause(1), pause(2)];
-    assert_eq!(run(schedule.clone(), true), Vec::<String>::new());
-    let found = run(schedule, false);
-    assert!(
-        found.iter().any(|text| text.contains("is accepted under")),
-        "{found:?}"
-    );
 }

@@ -1,0 +1,85 @@
+//! The log and the metrics of an elector.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use reeve_client::ObjectKey;
+
+use crate::machine::Report;
+
+/// The metrics of an elector. Start from the default, which no registry shows, and set the fields.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ElectionMetrics {
+    /// `leader_election_master_status`.
+    pub leads: Gauge,
+    /// `leader_election_slowpath_total`: renewals that had to read first.
+    pub slow_path: Counter,
+}
+
+/// Logs and counts what happens to one candidate.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    pub(crate) key: ObjectKey,
+    pub(crate) identity: String,
+    pub(crate) metrics: ElectionMetrics,
+    /// The last logged holder, to log each holder once.
+    pub(crate) holder: String,
+}
+
+// === impl Journal ===
+
+impl Journal {
+    pub(crate) fn contends(&self) {
+        tracing::info!(lease = %self.key, identity = %self.identity, "waiting for the lease");
+    }
+
+    /// The fence is closed.
+    pub(crate) fn stops_leading(&self) {
+        self.metrics.leads.set(0);
+    }
+
+    pub(crate) fn report(&mut self, report: Report) {
+        let lease = &self.key;
+        match report {
+            Report::Held { holder } if holder == self.holder => {}
+            Report::Held { holder } => {
+                tracing::info!(%lease, holder, "another candidate leads");
+                self.holder = holder;
+            }
+            Report::WrittenFirst { cause } => {
+                tracing::debug!(%lease, error = cause, "another candidate wrote the lease first");
+            }
+            Report::NotTaken { cause } => {
+                tracing::warn!(%lease, error = cause, "could not take the lease");
+            }
+            Report::Leading => {
+                self.metrics.leads.set(1);
+                tracing::info!(%lease, identity = %self.identity, "leading");
+            }
+            Report::SlowPath { cause } => {
+                self.metrics.slow_path.inc();
+                tracing::debug!(%lease, error = cause, "renewing without reading failed");
+            }
+            Report::NotRenewed { cause } => {
+                tracing::warn!(%lease, error = cause, "could not renew the lease");
+            }
+            Report::Lost(lost) => tracing::error!(%lease, cause = %lost, "leading ended"),
+            Report::NotWatched { cause } => {
+                tracing::debug!(%lease, error = cause, "could not watch the lease; reading it instead");
+            }
+            Report::Released => tracing::info!(%lease, "released the lease"),
+            Report::NotReleased { cause } => {
+                tracing::warn!(%lease, error = cause, "could not release the lease");
+            }
+            Report::ReleaseTooShort => tracing::warn!(
+                %lease,
+                "could not release the lease: a write in flight may arrive after the stop"
+            ),
+            Report::StillWorking => tracing::warn!(
+                %lease,
+                "could not release the lease: a worker or a write under it did not end; the lease expires by itself"
+            ),
+            Report::ReleaseTooSlow => tracing::warn!(%lease, "could not release the lease in time"),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Work that runs under the lease.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use reeve_fake::{Fake, eventually};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::fixture::{Fixture, LEASE};
+use crate::Lost;
+
+/// Records the holder of the lease at the time of its drop.
+struct HolderAtDrop(Fake, Arc<Mutex<Option<Value>>>);
+
+impl Drop for HolderAtDrop {
+    fn drop(&mut self) {
+        let lease = self.0.object(LEASE).unwrap();
+        *self.1.lock() = Some(lease["spec"]["holderIdentity"].clone());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_runs_under_the_lease_and_is_dropped_before_the_lease_is_given_up() {
+    for (case, ends, lost) in [
+        ("the work ends", true, false),
+        ("a stop", false, false),
+        ("the lease is lost", false, true),
+    ] {
+        let fixture = Fixture::new();
+        let one = fixture.candidate("one");
+        let (stop, holder) = (CancellationToken::new(), Arc::default());
+        let guard = HolderAtDrop(fixture.fake.clone(), Arc::clone(&holder));
+        let work = async move {
+            let _guard = guard;
+            if !ends {
+                std::future::pending::<()>().await;
+            }
+            7
+        };
+        let running = tokio::spawn(one.elector.run(stop.clone(), work));
+        let held = || fixture.fake.object(LEASE).is_some();
+        eventually("the lease is taken", held).await;
+        if lost {
+            fixture.put_held_by("two");
+        } else if !ends {
+            stop.cancel();
+        }
+        let ended = running.await.unwrap();
+        match case {
+            "the lease is lost" => assert!(matches!(ended, Err(Lost::Taken { .. })), "{ended:?}"),
+            _ => assert_eq!(ended.unwrap(), ends.then_some(7), "{case}"),
+        }
+        let last = if lost { "two" } else { "" };
+        assert_eq!(fixture.spec()["holderIdentity"], last, "{case}");
+        let while_dropped = if lost { "two" } else { "one" };
+        assert_eq!(*holder.lock(), Some(json!(while_dropped)), "{case}");
+    }
+}
