@@ -10,7 +10,7 @@ use crate::intercept::Layer;
 use crate::mapper::Known;
 use crate::measure::{Counted, RequestMetrics};
 use crate::memory::WithoutEffect;
-use crate::observe::{PendingWrite, WriteObserver};
+use crate::observe::{self, PendingWrite, WriteObserver};
 use crate::settings::Settings;
 use crate::warning::Warnings;
 
@@ -75,26 +75,26 @@ impl Client {
         }
     }
 
-    /// The same client with an observer of its writes; `None` for no observer.
+    /// The same client with an observer of its writes, beside those it has already. An observer stays: a client without it
+    /// is one that it was not added to.
     #[must_use]
-    pub fn observed(mut self, observer: Option<Arc<dyn WriteObserver>>) -> Self {
-        self.observer = observer;
+    pub fn observed(mut self, observer: Arc<dyn WriteObserver>) -> Self {
+        self.observer = Some(observe::and(self.observer, observer));
         self
     }
 
-    /// The same client, which refuses writes while `gate` is closed ([`Error::NotLeader`]); `None` for no gate.
+    /// The same client, which refuses writes while `gate` is closed ([`Error::NotLeader`]), or one of the gates it has
+    /// already. A gate stays: a client without it is one that it was not added to.
     #[must_use]
-    pub fn gated(mut self, gate: Option<Arc<dyn Gate>>) -> Self {
-        self.gated = gate.map(|gate| {
-            Arc::new(GatedKube {
-                gate,
-                kube: OnceLock::new(),
-            })
-        });
+    pub fn gated(mut self, gate: Arc<dyn Gate>) -> Self {
+        self.gated = Some(Arc::new(GatedKube {
+            gate: gate::and(self.gate(), gate),
+            kube: OnceLock::new(),
+        }));
         self
     }
 
-    /// The gate that this client checks before a write.
+    /// The gate that this client checks before a write; of several, one that is open while all are.
     #[must_use]
     pub fn gate(&self) -> Option<&Arc<dyn Gate>> {
         self.gated.as_ref().map(|gated| &gated.gate)

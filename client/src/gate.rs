@@ -36,6 +36,10 @@ pub trait Gate: fmt::Debug + Send + Sync + 'static {
 #[error("not sent, this process is not the leader")]
 pub struct Closed;
 
+/// Two gates that must both be open.
+#[derive(Debug)]
+struct Both(Arc<dyn Gate>, Arc<dyn Gate>);
+
 /// Carries the gate of one write to the connection, as an extension of the request.
 #[derive(Clone, Debug)]
 struct Ticket {
@@ -56,6 +60,37 @@ struct Passed {
 pub(crate) struct Passage {
     ticket: Ticket,
     settled: bool,
+}
+
+// === impl Both ===
+
+/// `gate`, and the gate that was there before.
+pub(crate) fn and(before: Option<&Arc<dyn Gate>>, gate: Arc<dyn Gate>) -> Arc<dyn Gate> {
+    match before {
+        None => gate,
+        Some(before) => Arc::new(Both(Arc::clone(before), gate)),
+    }
+}
+
+impl Gate for Both {
+    fn is_open(&self) -> bool {
+        self.0.is_open() && self.1.is_open()
+    }
+
+    fn sent(&self) {
+        self.0.sent();
+        self.1.sent();
+    }
+
+    fn ended(&self, settled: bool) {
+        self.0.ended(settled);
+        self.1.ended(settled);
+    }
+
+    fn unasked(&self) {
+        self.0.unasked();
+        self.1.unasked();
+    }
 }
 
 // === impl Ticket ===
@@ -208,6 +243,8 @@ where
 #[cfg(test)]
 mod tests {
     use http_body_util::{BodyExt, Full};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube_core::params::DeleteParams;
 
     use super::*;
 
@@ -261,6 +298,37 @@ mod tests {
             [true, true, true],
             "nothing is on its way"
         );
+    }
+
+    #[tokio::test]
+    async fn a_gate_stays_when_another_is_added() {
+        let server = tower::service_fn(|_: Request<kube_client::client::Body>| async {
+            let body = kube_client::client::Body::from(b"{\"metadata\": {}}".to_vec());
+            Ok::<_, BoxError>(http::Response::new(body))
+        });
+        let kube = kube_client::Client::new(server, "ns");
+        let key = crate::ObjectKey::namespaced("ns", "work");
+        for (first, second) in [(true, true), (true, false), (false, true)] {
+            let doors = [first, second].map(|open| {
+                let door = Door::default();
+                door.closed.store(!open, Ordering::Release);
+                Arc::new(door)
+            });
+            let [one, two] = doors.each_ref().map(|door| door.clone() as Arc<dyn Gate>);
+            let client = crate::Client::new(kube.clone()).gated(one).gated(two);
+            let client = crate::Client::unbound(&client);
+            let params = DeleteParams::default();
+            let deleted = client.delete::<ConfigMap>(&key, &params).await;
+            let refused = matches!(deleted, Err(crate::Error::NotLeader { .. }));
+            assert_eq!(!refused, first && second, "{first} {second}");
+            let raw = kube_core::Request::new("/api/v1/namespaces/ns/configmaps");
+            let raw = raw.delete("work", &params).unwrap();
+            let deleted = client.kube().request_text(raw).await;
+            assert_eq!(deleted.is_ok(), first && second, "{first} {second}");
+            let ended = doors.map(|door| door.ended.lock().clone());
+            assert_eq!(ended[0], ended[1], "each is notified of each write");
+            assert_eq!(client.check_gate(String::new).is_ok(), first && second);
+        }
     }
 
     #[test]

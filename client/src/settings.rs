@@ -93,10 +93,11 @@ impl Client {
         self
     }
 
-    /// The same client for all namespaces and without interceptors: for calls of the library itself.
+    /// The same client for all namespaces and without interceptors: for calls of the library itself. Its gates and its
+    /// observers stay. Not a method, so that a type that dereferences to a client does not have it.
     #[must_use]
-    pub fn unbound(&self) -> Self {
-        let mut client = self.clone();
+    pub fn unbound(client: &Self) -> Self {
+        let mut client = client.clone();
         client.settings_mut().namespace = None;
         client.intercepted = None;
         client

@@ -212,7 +212,7 @@ impl Caches {
             .filter(|slot| slot.kind.is_of_objects(&write.kind));
         let kind = &served.next()?.kind;
         // The write may be of a clone for another namespace, and this read is not a call of the program.
-        let client = client.unbound().with_deadline(limit.min(LIVE_READ_LIMIT));
+        let client = Client::unbound(client).with_deadline(limit.min(LIVE_READ_LIMIT));
         let live = client.dynamic_metadata(kind).get(&write.key).await;
         Some(client::optional(live).map(|live| live.map(|live| live.metadata)))
     }

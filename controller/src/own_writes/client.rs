@@ -17,6 +17,8 @@ use super::observe::Observer;
 #[derive(Clone, Debug)]
 pub struct Client {
     base: reeve_client::Client,
+    /// The same without the observer of writes: the base of a client with other notes.
+    unobserved: Arc<reeve_client::Client>,
     /// The record of writes, for the controller that holds the key until its caches show them.
     notes: Option<Arc<Notes>>,
     /// The caches to read.
@@ -33,17 +35,20 @@ impl Client {
     }
 
     fn map(mut self, change: impl FnOnce(reeve_client::Client) -> reeve_client::Client) -> Self {
-        self.base = change(self.base);
-        self
+        self.unobserved = Arc::new(change(Arc::unwrap_or_clone(self.unobserved)));
+        self.observed()
     }
 
     /// Sets the observer of writes.
     fn observed(mut self) -> Self {
-        let observer = self.notes.as_ref().map(|notes| {
-            let (notes, reading) = (Arc::clone(notes), self.reading.clone());
-            Arc::new(Observer { notes, reading }) as _
-        });
-        self.base = self.base.observed(observer);
+        let base = (*self.unobserved).clone();
+        self.base = match &self.notes {
+            Some(notes) => {
+                let (notes, reading) = (Arc::clone(notes), self.reading.clone());
+                base.observed(Arc::new(Observer { notes, reading }))
+            }
+            None => base,
+        };
         self
     }
 
@@ -57,8 +62,12 @@ impl Client {
         self.observed()
     }
 
+    /// Adds `gate`, if there is one.
     pub(crate) fn with_gate(self, gate: Option<Arc<dyn Gate>>) -> Self {
-        self.map(|base| base.gated(gate))
+        match gate {
+            Some(gate) => self.map(|base| base.gated(gate)),
+            None => self,
+        }
     }
 
     pub(super) fn notes(&self) -> Option<&Arc<Notes>> {
@@ -186,6 +195,7 @@ impl Deref for Client {
 impl From<reeve_client::Client> for Client {
     fn from(base: reeve_client::Client) -> Self {
         Self {
+            unobserved: Arc::new(base.clone()),
             base,
             notes: None,
             reading: None,

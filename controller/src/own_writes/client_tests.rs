@@ -12,6 +12,7 @@ use reeve_client::{Error, Interceptor, optional};
 
 use super::Client;
 use super::effect::{Effect, Notes};
+use super::observe::Observer;
 use crate::fake::{Fake, Fate, clock};
 use crate::leader_election::Fence;
 
@@ -177,6 +178,44 @@ async fn a_client_behind_a_closed_fence_sends_no_write() {
         .patch::<ConfigMap, _>(&key(), &params, &data("1"))
         .await
         .expect("leading");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_client_that_a_client_dereferences_to_keeps_its_gate_and_its_notes() {
+    let fake = Fake::default();
+    fake.put(WEB, json!({"metadata": {}}));
+    let (clock, notes) = (clock(), Arc::new(Notes::default()));
+    let (fence, open) = (Fence::closed(clock.clone()), Fence::closed(clock.clone()));
+    let seconds = Duration::from_secs;
+    open.renewed(clock.since_boot(), seconds(10), seconds(15));
+    let client = Client::new(fake.client())
+        .with_notes(Arc::clone(&notes))
+        .with_gate(Some(fence.gate()));
+    let base = (*client).clone().gated(open.gate());
+    let base = base.observed(Arc::new(Observer {
+        notes: Arc::default(),
+        reading: None,
+    }));
+    for (sent, client) in [reeve_client::Client::unbound(&base), base]
+        .iter()
+        .enumerate()
+    {
+        let params = PatchParams::default();
+        let refused = client
+            .patch::<ConfigMap, _>(&key(), &params, &data("1"))
+            .await
+            .unwrap_err();
+        assert!(matches!(refused, Error::NotLeader { .. }), "{refused}");
+        assert!(notes.take().is_empty());
+        assert_eq!(fake.log().len(), sent);
+        fence.renewed(clock.since_boot(), seconds(10), seconds(15));
+        client
+            .patch::<ConfigMap, _>(&key(), &params, &data("1"))
+            .await
+            .expect("leading");
+        assert!(!notes.take().is_empty());
+        fence.close();
+    }
 }
 
 #[tokio::test(start_paused = true)]

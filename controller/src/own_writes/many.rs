@@ -83,7 +83,7 @@ impl Caches {
             .iter()
             .filter(|slot| slot.kind.is_of_objects(&write.kind));
         let kind = &served.next()?.kind;
-        let client = client.unbound().with_deadline(limit.min(LIVE_READ_LIMIT));
+        let client = Client::unbound(client).with_deadline(limit.min(LIVE_READ_LIMIT));
         let namespace = write.key.namespace.as_deref();
         let mut pages = client
             .dynamic_metadata(kind)

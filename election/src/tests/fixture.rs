@@ -120,7 +120,7 @@ impl Candidate {
 
     /// A client that writes under the lease.
     pub(crate) fn client(&self, kube: kube_client::Client) -> Client {
-        Client::new(kube).gated(Some(self.fence.gate()))
+        Client::new(kube).gated(self.fence.gate())
     }
 }
 

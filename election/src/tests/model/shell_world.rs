@@ -260,7 +260,7 @@ impl World {
                 let gate = world.gated.then_some(fence);
                 let client = Client::new(client);
                 let writing = match gate {
-                    Some(fence) => client.gated(Some(fence.gate())),
+                    Some(fence) => client.gated(fence.gate()),
                     None => client,
                 };
                 let writers = write(writing, working.clone());
