@@ -20,16 +20,14 @@ use reeve_serve::http::{Body, Handler, Server, listen};
 /// connection, 10 s for the answer, 256 connections, 5 s to drain.
 #[must_use]
 pub fn limits() -> Limits {
-    Limits {
-        header_timeout: Duration::from_secs(5),
-        idle: Duration::from_secs(5),
-        header_bytes: 16 * 1024,
-        headers: 64,
-        answer_timeout: Duration::from_secs(10),
-        connections: 256,
-        drain: Duration::from_secs(5),
-        ..Limits::default()
-    }
+    Limits::default()
+        .header_timeout(Duration::from_secs(5))
+        .idle(Duration::from_secs(5))
+        .header_bytes(16 * 1024)
+        .headers(64)
+        .answer_timeout(Duration::from_secs(10))
+        .connections(256)
+        .drain(Duration::from_secs(5))
 }
 
 /// Listens at `address` (port 0 takes a free one) and answers with `handler`, until the result is stopped or dropped.

@@ -139,19 +139,18 @@ impl Drop for Serving {
 /// Within the limits of a real server, where it has them: its header of 1 MiB, its 250 requests at once over HTTP/2, its
 /// 90 s for an idle connection.
 fn limits() -> Limits {
-    Limits {
-        header_timeout: Duration::from_secs(30),
-        idle: Duration::from_secs(90),
-        header_bytes: 1024 * 1024,
-        headers: 100,
+    Limits::default()
+        .header_timeout(Duration::from_secs(30))
+        .idle(Duration::from_secs(90))
+        .header_bytes(1024 * 1024)
+        .headers(100)
         // Watches, and the faults of a test, have no time limit.
-        answer_timeout: Duration::MAX,
-        connections: 4096,
-        streams: 250,
+        .answer_timeout(Duration::MAX)
+        .connections(4096)
+        .streams(250)
         // Clients that are tested against slow answers cancel many requests.
-        given_up: 1000,
-        drain: Duration::from_secs(2),
-    }
+        .given_up(1000)
+        .drain(Duration::from_secs(2))
 }
 
 fn server(

@@ -21,6 +21,7 @@ const NAME_LIMIT: usize = 128;
 
 /// The verb of a call. A patch in the form of an apply is [`Verb::Apply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Verb {
     /// Reads one object.
     Get,

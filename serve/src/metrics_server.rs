@@ -55,6 +55,7 @@ pub struct Parts {
 
 /// The certificate of a metrics server.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Certificate {
     /// A self-signed one.
     SelfSigned,

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// The connection is closed without an answer, before anything is done.
     Reset,
@@ -25,6 +26,7 @@ pub enum Fault {
 
 /// What a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Operation {
     /// `/limit` or `/update`.
     Ban,

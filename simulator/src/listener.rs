@@ -10,16 +10,14 @@ use reeve_serve::http::{Body, Handler, Limits, Running, Server, hang_up, listen}
 use crate::world::World;
 
 fn limits() -> Limits {
-    Limits {
-        connections: 4096,
-        header_timeout: Duration::from_secs(60),
-        idle: Duration::from_secs(60),
+    Limits::default()
+        .connections(4096)
+        .header_timeout(Duration::from_secs(60))
+        .idle(Duration::from_secs(60))
         // A fault looks like silence, however long the caller waits.
-        answer_timeout: Duration::MAX,
+        .answer_timeout(Duration::MAX)
         // A gateway that is gone breaks its connections.
-        drain: Duration::ZERO,
-        ..Limits::default()
-    }
+        .drain(Duration::ZERO)
 }
 
 /// Listens at `address`, port 0 takes a free one, and answers as `world` does.

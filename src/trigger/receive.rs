@@ -81,8 +81,9 @@ impl Route {
         let body = body.map_err(|error| {
             let status = match error {
                 BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-                BodyError::Cut => StatusCode::BAD_REQUEST,
                 BodyError::Busy => StatusCode::SERVICE_UNAVAILABLE,
+                // It ended early.
+                _ => StatusCode::BAD_REQUEST,
             };
             text(status, error.to_string())
         })?;

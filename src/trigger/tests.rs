@@ -277,10 +277,7 @@ async fn a_body_without_announced_length_is_cut_at_the_limit() {
 
 #[tokio::test]
 async fn a_body_that_never_ends_is_answered_with_503_in_time() {
-    let world = World::with(Limits {
-        answer_timeout: Duration::from_millis(200),
-        ..inbound::limits()
-    });
+    let world = World::with(inbound::limits().answer_timeout(Duration::from_millis(200)));
     let address = world.serve(&[insecure()]).await;
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = "POST /trigger/grafana HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{";

@@ -28,8 +28,9 @@ pub trait Reviewer: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<AccessReview, ReviewError>>;
 }
 
-/// The status of a token's review.
+/// The status of a token's review. Start from the default, which is no user, and set the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TokenReview {
     /// Whether the token belongs to `user`.
     pub authenticated: bool,
@@ -39,8 +40,9 @@ pub struct TokenReview {
     pub error: Option<String>,
 }
 
-/// The status of a review of access.
+/// The status of a review of access. Start from the default, which is no rule, and set the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AccessReview {
     /// Whether a rule allows the request.
     pub allowed: bool,

@@ -20,7 +20,7 @@ pub enum Pages {
     #[default]
     Local,
     /// Every client.
-    Everybody,
+    Public,
 }
 
 /// A debug page, served at `/debug/NAME`.
@@ -54,7 +54,7 @@ pub fn routes(pages: &[Page], access: Pages, filtered: bool) -> Vec<(String, Han
     if access == Pages::Off {
         return Vec::new();
     }
-    let open = filtered || access == Pages::Everybody;
+    let open = filtered || access == Pages::Public;
     let names: Arc<[&'static str]> = pages.iter().map(|page| page.name).collect();
     let route = |page: &Page| {
         let (page, names) = (page.clone(), Arc::clone(&names));

@@ -22,6 +22,7 @@ pub struct Query {
 
 /// The format of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Format {
     /// For programs.
     Json,

@@ -25,6 +25,7 @@ pub struct WholeBody {
 
 /// The reason why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BodyError {
     /// The body is longer than allowed.
     #[error("the body is longer than {0} bytes")]

@@ -6,7 +6,15 @@ use reeve_clock::LONGEST;
 use tokio::sync::Semaphore;
 
 /// Limits of one server. Each time may be [`Duration::MAX`] for none.
+///
+/// Start from the default, and set what differs:
+/// ```
+/// use reeve_serve::http::Limits;
+/// let limits = Limits::default().connections(64).headers(50);
+/// assert_eq!(limits.connections, 64);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Time for the header of a request, from its first byte; for the first byte of a new connection; and for the
     /// TLS handshake.
@@ -53,6 +61,69 @@ impl Default for Limits {
 // === impl Limits ===
 
 impl Limits {
+    /// Sets [`Limits::header_timeout`](#structfield.header_timeout).
+    #[must_use]
+    pub fn header_timeout(mut self, header_timeout: Duration) -> Self {
+        self.header_timeout = header_timeout;
+        self
+    }
+
+    /// Sets [`Limits::idle`](#structfield.idle).
+    #[must_use]
+    pub fn idle(mut self, idle: Duration) -> Self {
+        self.idle = idle;
+        self
+    }
+
+    /// Sets [`Limits::header_bytes`](#structfield.header_bytes).
+    #[must_use]
+    pub fn header_bytes(mut self, header_bytes: usize) -> Self {
+        self.header_bytes = header_bytes;
+        self
+    }
+
+    /// Sets [`Limits::headers`](#structfield.headers).
+    #[must_use]
+    pub fn headers(mut self, headers: usize) -> Self {
+        self.headers = headers;
+        self
+    }
+
+    /// Sets [`Limits::answer_timeout`](#structfield.answer_timeout).
+    #[must_use]
+    pub fn answer_timeout(mut self, answer_timeout: Duration) -> Self {
+        self.answer_timeout = answer_timeout;
+        self
+    }
+
+    /// Sets [`Limits::connections`](#structfield.connections).
+    #[must_use]
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// Sets [`Limits::streams`](#structfield.streams).
+    #[must_use]
+    pub fn streams(mut self, streams: u32) -> Self {
+        self.streams = streams;
+        self
+    }
+
+    /// Sets [`Limits::given_up`](#structfield.given_up).
+    #[must_use]
+    pub fn given_up(mut self, given_up: u32) -> Self {
+        self.given_up = given_up;
+        self
+    }
+
+    /// Sets [`Limits::drain`](#structfield.drain).
+    #[must_use]
+    pub fn drain(mut self, drain: Duration) -> Self {
+        self.drain = drain;
+        self
+    }
+
     /// The same limits, cut to what can be added to a time or counted. At least one connection is served.
     pub(super) fn countable(self) -> Self {
         Self {

@@ -246,10 +246,7 @@ async fn a_flood_of_requests_that_are_taken_back_at_once_is_cut_off_while_others
 
 #[tokio::test]
 async fn who_gives_up_more_requests_than_it_waits_for_is_cut_off() {
-    let limits = Limits {
-        given_up: 5,
-        ..Limits::default()
-    };
+    let limits = Limits::default().given_up(5);
     let mut served = Served::start(limits).await;
     let mut patient = served.connect().await;
     let mut raw = served.connect().await;
@@ -279,10 +276,7 @@ async fn who_gives_up_more_requests_than_it_waits_for_is_cut_off() {
 
 #[tokio::test]
 async fn requests_beyond_the_limit_are_refused_and_a_flood_of_them_is_cut_off() {
-    let limits = Limits {
-        streams: 4,
-        ..Limits::default()
-    };
+    let limits = Limits::default().streams(4);
     let mut served = Served::start(limits).await;
     let mut raw = served.connect().await;
     let settings = raw.next(SETTINGS).await.unwrap().payload;

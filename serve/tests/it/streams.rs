@@ -24,10 +24,7 @@ fn serving() -> Running {
             Answer::new(Body::pieces(UnsyncBoxBody::new(body)))
         })
     });
-    let limits = Limits {
-        drain: Duration::from_secs(30),
-        ..Limits::default()
-    };
+    let limits = Limits::default().drain(Duration::from_secs(30));
     let server = Server::on("streams", listen(anywhere()).unwrap(), handler);
     server.limits(limits).plain_http2().start().unwrap()
 }

@@ -331,10 +331,7 @@ async fn a_slow_request_over_http2_outlives_its_certificate_and_its_authority() 
         .unwrap();
     let server = Server::bind("test", anywhere(), router.into_handler()).await;
     // More than the time that passes until the files are read again.
-    let limits = Limits {
-        answer_timeout: Duration::from_secs(60),
-        ..Limits::default()
-    };
+    let limits = Limits::default().answer_timeout(Duration::from_secs(60));
     let server = server.unwrap().limits(limits);
     let server = server.tls(certificates, true).unwrap();
     let address = server.local_addr().unwrap();
