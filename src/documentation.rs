@@ -1,4 +1,4 @@
-//! docs/operate.md against the code: what it lists exists, and what exists is listed.
+//! docs/operate.md against the code: every listed name exists, and every existing one is listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -168,13 +168,13 @@ fn every_metric_is_documented_with_its_labels_and_every_documented_one_exists() 
 }
 
 #[test]
-fn what_the_guide_asks_of_a_metric_is_something_that_metric_can_say() {
+fn every_selector_of_a_metric_in_the_guide_matches_a_sample() {
     let text = exposed();
     let names: BTreeSet<String> = signatures(&text)
         .iter()
         .map(|signature| signature.split('{').next().unwrap_or_default().to_owned())
         .collect();
-    let mut asked = 0;
+    let mut checked = 0;
     for (at, _) in GUIDE.match_indices("ipblock_") {
         let rest = &GUIDE[at..];
         let end = rest.find(|c: char| c != '_' && !c.is_ascii_lowercase());
@@ -190,14 +190,14 @@ fn what_the_guide_asks_of_a_metric_is_something_that_metric_can_say() {
         };
         let (label, value) = selector.split_once('=').unwrap_or_default();
         let label = label.trim_end_matches('!');
-        let said = format!("{label}={value}");
+        let selected = format!("{label}={value}");
         let samples = text.lines().filter(|line| line.starts_with(base));
         assert!(
-            samples.clone().any(|line| line.contains(&said)),
-            "{name} never has {said}; there are {:#?}",
+            samples.clone().any(|line| line.contains(&selected)),
+            "{name} never has {selected}; there are {:#?}",
             samples.collect::<Vec<_>>()
         );
-        asked += 1;
+        checked += 1;
     }
-    assert!(asked >= 3, "only {asked} selectors were found");
+    assert!(checked >= 3, "only {checked} selectors were found");
 }

@@ -1,9 +1,9 @@
 //! How long a ban lasts, as users write it: `10m`, `1h30m`, `1.5h`, `2d`, `1w`.
 //!
 //! The grammar is that of Go's `time.ParseDuration`, which the original used, with days (`d`, 24 h)
-//! and weeks (`w`, 7 d) added. A ban lasts whole seconds, so what is parsed is rounded up; nothing,
-//! less than nothing and more than [`MAX`] are refused. An empty text means "for ever" and is told
-//! apart by [`parse_optional`].
+//! and weeks (`w`, 7 d) added. A ban lasts whole seconds, so durations are rounded up; zero, negative
+//! durations and those over [`MAX`] are refused. An empty text means "without end", see
+//! [`parse_optional`].
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use crate::target::Quoted;
 /// The longest ban that has an end: a hundred years.
 pub const MAX: Duration = Duration::from_secs(36_525 * 24 * 60 * 60);
 
-/// The longest text that is looked at.
+/// The longest text that is parsed.
 pub const MAX_TEXT: usize = 64;
 
-/// Why a text is no duration.
+/// Why a text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A leading minus.
     #[error("duration {0} is negative; write how long the ban lasts, for example 10m")]
     Negative(Quoted),
-    /// It comes to nothing.
+    /// It is zero.
     #[error(
         "duration {0} is zero; write how long the ban lasts, for example 10m, or leave it out for a ban without end"
     )]
@@ -39,14 +39,14 @@ pub enum Error {
         "duration {text} has the unknown unit {unit}; known are ns, us, ms, s, m, h, d (24 hours) and w (7 days)"
     )]
     Unit {
-        /// What was given.
+        /// The text.
         text: Quoted,
-        /// The part that is no unit.
+        /// The part that is not a unit.
         unit: Quoted,
     },
     /// Anything else.
     #[error(
-        "{0} is no duration; write for example 10m, 1h30m or 2d (units: ns, us, ms, s, m, h, d, w)"
+        "{0} is not a duration; write for example 10m, 1h30m or 2d (units: ns, us, ms, s, m, h, d, w)"
     )]
     Malformed(Quoted),
 }
@@ -54,7 +54,7 @@ pub enum Error {
 /// Reads a duration and rounds it up to whole seconds.
 ///
 /// # Errors
-/// See [`Error`]; the message quotes what was given and says what to write.
+/// See [`Error`]; the message quotes the text and has an example.
 pub fn parse(text: &str) -> Result<Duration, Error> {
     let quoted = || Quoted::new(text);
     if text.len() > MAX_TEXT {
@@ -118,7 +118,7 @@ pub fn parse_optional(text: &str) -> Result<Option<Duration>, Error> {
     }
 }
 
-/// Rounds up to whole seconds, at least one: what an engine is told of a remaining time.
+/// Rounds up to whole seconds, at least one: the remaining time as an engine takes it.
 #[must_use]
 pub fn whole_seconds(duration: Duration) -> u64 {
     let seconds = duration.as_secs();
@@ -130,7 +130,7 @@ pub fn whole_seconds(duration: Duration) -> u64 {
     seconds.max(1)
 }
 
-/// Writes whole seconds the way a person would: `45s`, `10m`, `1h30m`, `2d`.
+/// Writes whole seconds in a readable form: `45s`, `10m`, `1h30m`, `2d`.
 #[must_use]
 pub fn display(duration: Duration) -> String {
     let mut seconds = whole_seconds(duration);
@@ -259,11 +259,11 @@ mod tests {
             ("10 m", "unknown unit"),
             ("10min", "unknown unit"),
             ("1y", "unknown unit"),
-            ("forever", "no duration"),
-            ("", "no duration"),
-            ("+", "no duration"),
-            ("1..5h", "no duration"),
-            (".", "no duration"),
+            ("forever", "not a duration"),
+            ("", "not a duration"),
+            ("+", "not a duration"),
+            ("1..5h", "not a duration"),
+            (".", "not a duration"),
             ("876601h", "longer than 100 years"),
             (
                 "99999999999999999999999999999999999999999w",

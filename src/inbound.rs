@@ -1,7 +1,7 @@
-//! HTTP servers that strangers may reach: limits first, then the handler.
+//! HTTP servers that unknown clients may reach: limits first, then the handler.
 //!
-//! [`serve`] accepts HTTP/1.1 on one address and hands each request to a handler, within [`limits`]. The body is left to
-//! the handler, through a [`Budget`], so that a sender without credentials is answered before anything is read.
+//! [`serve`] accepts HTTP/1.1 on one address and passes each request to a handler, within [`limits`]. The handler reads
+//! the body through a [`Budget`], so that a sender without credentials is answered before anything is read.
 
 use std::io;
 use std::net::SocketAddr;
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_header_that_other_servers_take_is_too_large_or_too_long_for_strangers() {
+    async fn a_header_that_other_servers_take_is_too_large_or_too_long_for_unknown_clients() {
         let hello = |_| async { text(StatusCode::OK, "hello") };
         let running = serve(([127, 0, 0, 1], 0).into(), limits(), hello).unwrap();
         let large = format!("X-Large: {}\r\n", "a".repeat(48 * 1024));

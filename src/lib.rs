@@ -12,12 +12,12 @@
 //! * [`api`]: the IPBlock kind. [`target`], [`duration`]: what a user may write, in canonical form.
 //! * [`trigger`]: alerts become objects. [`config`]: the ConfigMap, read all or nothing.
 //! * [`policy`]: which targets may be banned at all.
-//! * [`decide`]: what is to be done for a block, a pure function, and what may stand at the gateway.
-//! * [`reconcile`]: the thin shell that runs what was decided. [`lock`]: one lock an address.
+//! * [`decide`]: what is to be done for a block, a pure machine, and what may stand at the gateway.
+//! * [`reconcile`]: the thin shell that performs its steps. [`lock`]: one lock an address.
 //! * [`time`]: the clock that bans end by, compared with the API server's.
 //! * [`mounted`]: which files the ConfigMap may name.
-//! * [`engine`]: what makes an address blocked. [`outbound`]: HTTP to others, with limits and address checks.
-//! * [`notify`]: telling people. [`metrics`]: counting.
+//! * [`engine`]: what makes an address blocked. [`outbound`]: HTTP requests, with limits and address checks.
+//! * [`notify`]: notifications. [`metrics`]: counters.
 //! * [`operator`]: all of it put together. [`command`]: the command line. [`manifest`]: CRD and access rules.
 //! * `dev`: everything in one process without a cluster, with the gateway of [`ipblock_simulator`].
 

@@ -1,7 +1,7 @@
-//! One lock a key, for as long as somebody holds or awaits it.
+//! One lock a key, for as long as it is held or awaited.
 //!
-//! Two webhooks, or a webhook and a reconcile, may handle one address at the same time; they take
-//! its lock. The map holds only keys in use, so it does not grow with the number of addresses seen.
+//! Two webhooks, or two blocks on one address, may be handled at the same time; each takes the lock of
+//! its addresses. The map holds only keys in use, so it does not grow with the number of addresses.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_access_rules_hold_what_is_called_and_no_more() {
+    fn the_access_rules_hold_the_requests_of_the_operator_and_no_more() {
         let mut granted = Vec::new();
         for role in rules("default") {
             for rule in role["rules"].as_array().into_iter().flatten() {

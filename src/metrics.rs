@@ -1,4 +1,4 @@
-//! What the operator counts. No label ever holds an address or a text of users.
+//! The metrics of the operator. No label holds an address or a text of users.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -81,7 +81,7 @@ impl Metrics {
     pub fn register(&self, registry: &mut Registry, coverage: &Arc<Mutex<Coverage>>) {
         registry.register(
             "ipblock_bans",
-            "Bans asked of an engine, by the block's source and by result",
+            "Bans by an engine, by the block's source and by result",
             self.bans.clone(),
         );
         registry.register(
@@ -106,7 +106,7 @@ impl Metrics {
         );
         registry.register(
             "ipblock_released",
-            "Deleted blocks let go without lifting their ban, by annotation",
+            "Deleted blocks released without lifting their ban, by annotation",
             self.released.clone(),
         );
         registry.register(
@@ -116,7 +116,7 @@ impl Metrics {
         );
         registry.register(
             "ipblock_collections_refused",
-            "Deletions of blocks whose ban ended long ago that the API server refused for want of the right",
+            "Deletions of blocks whose ban ended long ago that the API server refused because the right is missing",
             self.collections_refused.clone(),
         );
         registry.register(
@@ -286,7 +286,7 @@ mod tests {
             place: Place::new("xdp", "g:1"),
         };
         coverage.lock().set("default/a", standing.clone(), None);
-        assert!(!active(), "no engine was asked yet");
+        assert!(!active(), "no engine was called yet");
         let now = tokio::time::Instant::now();
         coverage.lock().asserted("default/a", now);
         assert!(active());
@@ -295,7 +295,7 @@ mod tests {
             .set("default/a", standing, Some(Timestamp::MAX));
         coverage
             .lock()
-            .doubt(&"192.0.2.7".parse().unwrap(), "other/b");
+            .recheck(&"192.0.2.7".parse().unwrap(), "other/b");
         assert!(active(), "an assertion that is due does not end a ban");
     }
 

@@ -30,17 +30,17 @@ pub struct MountedFile {
     path: PathBuf,
 }
 
-/// Why a path names no file that may be read.
+/// Why a path may not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path} is not a file below {directory}; only files below it are read, and .. is refused")]
 pub struct Outside {
-    /// What was given.
+    /// The path.
     pub path: String,
     /// The directory, or several.
     pub directory: String,
 }
 
-/// What a file was when it was last looked at: time of change and length, `None` when it cannot be read.
+/// A file when it was read last: time of change and length, `None` when it cannot be read.
 pub type Stamp = Option<(Option<SystemTime>, u64)>;
 
 // === impl Directory ===

@@ -30,9 +30,9 @@ use crate::notify::{self, Event, Notification, Notifications};
 use crate::outbound::{self, AddressPolicy, Http};
 use crate::policy::Protected;
 use crate::reconcile::{
-    BlockReconciler, ConfigurationReconciler, Connector, Consumers, Dependencies, Engines,
-    FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, Record, Resolver, SystemResolver,
-    Voice, alarm, request_all,
+    Announcer, BlockReconciler, ConfigurationReconciler, Connector, Consumers, Dependencies,
+    Engines, FIRST_RETRY, Gateways, LONGEST_RETRY, LiftsFirst, Live, Record, Resolver,
+    SystemResolver, alarm, request_all,
 };
 use crate::target::Target;
 use crate::time::{ServerTime, Time, server_time};
@@ -44,12 +44,12 @@ pub const LEASE: &str = "ipblock-operator";
 /// Requests on their way from the configuration and the coverage to the queue.
 const REQUESTS: usize = 4096;
 
-/// Blocks that stay decoded in the cache: a look reads its block twice.
+/// Blocks that stay decoded in the cache: a run reads its block twice.
 const DECODED: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
-/// A wall clock that moved by more than this makes every block be looked at.
+/// When the wall clock moves by more than this, every block is requested.
 const JUMP: Duration = Duration::from_millis(500);
-const LOOK_FOR_JUMPS: Duration = Duration::from_secs(2);
+const JUMP_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How the operator runs.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ pub struct Settings {
     pub namespace: String,
     /// Watches blocks in this namespace only; unset, everywhere.
     pub watch_namespace: Option<String>,
-    /// Who holds the lease; unset, nobody is elected.
+    /// The holder of the lease; unset, there is no election.
     pub identity: Option<String>,
     /// How metrics are served, if they are.
     pub metrics_server: Option<MetricsServer>,
@@ -74,7 +74,7 @@ pub struct Settings {
     pub bearer_over_http: bool,
     /// The first configuration is read as leniently as the original operator reads it.
     pub takeover: bool,
-    /// Where the files with secrets are that the ConfigMap may name.
+    /// The directory of the files with secrets that the ConfigMap may name.
     pub secrets: Directory,
     /// Where card templates may be, beside `secrets`.
     pub templates: Directory,
@@ -118,7 +118,7 @@ pub struct Operator {
     kept: Kept,
 }
 
-/// What the operator remembers of blocks beside the cache. It goes with the blocks.
+/// The operator's memory of blocks beside the cache. It shrinks with the blocks.
 #[derive(Clone, Debug, Default)]
 struct Kept {
     coverage: Arc<Mutex<Coverage>>,
@@ -318,14 +318,14 @@ fn assemble(
             locks: kept.locks.clone(),
             time: time.clone(),
             again: again.clone(),
-            voice: Arc::new(Told(notifications.clone())),
+            announcer: Arc::new(Outside(notifications.clone())),
             metrics: counts.clone(),
             record: Arc::clone(&record),
         }))?;
 
     let config_map = Request::namespaced(settings.namespace.as_str(), CONFIG_MAP);
-    // Looked at once even when there is none: everybody waits for the first look.
-    let (first, looks) = source::channel::<Request>(1);
+    // Requested once even when there is none: other parts wait for the first configuration.
+    let (first, requested) = source::channel::<Request>(1);
     first.try_send(config_map.clone())?;
     let outbound = Http::builder()
         .policy(AddressPolicy {
@@ -354,7 +354,7 @@ fn assemble(
     let configuration = Controller::builder("configuration")
         .for_kind::<ConfigMap>()
         .with_predicate(predicate::resource_version_changed())
-        .watches_source(Source::from(looks).finite())
+        .watches_source(Source::from(requested).finite())
         .without_leader_election()
         .complete(ConfigurationReconciler::new(
             config_map,
@@ -411,21 +411,21 @@ fn ends(coverage: Arc<Mutex<Coverage>>, time: Time, again: Sender<Request>) -> R
     })
 }
 
-/// Looks at every block again when the wall clock was set, and waits for all ends again: one that was due when the clock
-/// was set back is ahead again.
+/// Requests every block when the wall clock was set, and sets the alarms of all ends again: after a clock was set back,
+/// an end that was due is ahead.
 fn jumps(manager: &Manager, coverage: Arc<Mutex<Coverage>>, again: Sender<Request>) -> Runnable {
     let clock = manager.clock().clone();
     let caches = manager.caches().clone();
     Runnable::new("wall clock", move |stop| async move {
         // One watcher for all calls: a jump while the blocks of another are sent is reported, too.
-        let mut watcher = clock.watch_jumps(JUMP, LOOK_FOR_JUMPS);
+        let mut watcher = clock.watch_jumps(JUMP, JUMP_CHECK_INTERVAL);
         loop {
             let jump = tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok::<_, std::convert::Infallible>(()),
                 jump = watcher.jumped() => jump,
             };
-            tracing::warn!(by = ?jump.by, "the wall clock was set; looking at every block");
+            tracing::warn!(by = ?jump.by, "the wall clock was set; requesting every block");
             coverage.lock().rearm();
             let Ok(lister) = caches.lister::<IPBlock>() else {
                 continue;
@@ -437,7 +437,7 @@ fn jumps(manager: &Manager, coverage: Arc<Mutex<Coverage>>, again: Sender<Reques
     })
 }
 
-/// At the end: answers what is in work at the triggers, and sends what is left to be told.
+/// At the end: answers the requests in work at the triggers, and sends the queued notifications.
 fn ending(triggers: Arc<Triggers>, notifications: Notifications) -> Runnable {
     Runnable::new("triggers", move |stop| async move {
         stop.cancelled().await;
@@ -450,10 +450,10 @@ fn ending(triggers: Arc<Triggers>, notifications: Notifications) -> Runnable {
 
 /// Turns announcements into notifications.
 #[derive(Debug)]
-struct Told(Notifications);
+struct Outside(Notifications);
 
-impl Voice for Told {
-    fn tell(&self, block: &IPBlock, announcement: &Announcement, at: Timestamp) {
+impl Announcer for Outside {
+    fn announce(&self, block: &IPBlock, announcement: &Announcement, at: Timestamp) {
         let Some(notice) = announcement.notice else {
             return;
         };
@@ -481,7 +481,7 @@ impl Voice for Told {
     }
 }
 
-/// What the environment of a Pod says of addresses that must never be banned.
+/// The addresses in the environment of a Pod that must never be banned.
 #[must_use]
 pub fn infrastructure(variable: impl Fn(&str) -> Option<String>) -> Vec<Protected> {
     [

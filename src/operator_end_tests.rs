@@ -242,7 +242,7 @@ async fn a_patch_that_conflicts_after_the_status_loses_no_event() {
 struct Behind(Clock, Mutex<SignedDuration>);
 
 impl ServerTime for Behind {
-    fn ask(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
+    fn read(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
         let now = self.0.now() - *self.1.lock();
         Box::pin(async move { Ok(Some(now)) })
     }
@@ -269,12 +269,12 @@ async fn a_clock_that_jumps_ahead_lifts_nothing_until_the_api_server_agrees() {
     world.until("a", "expired", 15 * SECOND).await;
 }
 
-/// A server that goes by a clock of its own.
+/// A server with a clock of its own.
 #[derive(Debug)]
 pub(super) struct At(pub(super) Clock);
 
 impl ServerTime for At {
-    fn ask(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
+    fn read(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
         let now = self.0.now();
         Box::pin(async move { Ok(Some(now)) })
     }
@@ -387,7 +387,7 @@ impl std::io::Write for Lines {
 
 #[tokio::test(start_paused = true)]
 async fn blocks_that_may_not_be_deleted_are_counted_each_and_logged_in_one_line() {
-    // Or tracing would note for good, when the thread of another test comes to a line first, that nobody wants it.
+    // Otherwise a thread of another test that reaches a line first would disable it for the whole process.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
     let lines = Lines::default();
     let writer = lines.clone();
@@ -412,7 +412,7 @@ async fn blocks_that_may_not_be_deleted_are_counted_each_and_logged_in_one_line(
     assert_eq!(logged.iter().filter(about).count(), 1, "{logged:#?}");
 }
 
-/// Keeps the API server from sending what becomes of IPBlocks, until its faults are cleared.
+/// Keeps the API server from sending changes of IPBlocks, until its faults are cleared.
 fn unheard(world: &World) -> reeve_apiserver::faults::Handle {
     let faults = world.server.faults();
     let watches = Rule::new().verb("watch").resource("ipblocks");
@@ -556,7 +556,7 @@ async fn an_unblock_ends_ten_minutes_after_its_first_failure_at_a_replaced_gatew
     world.until("a", "expired", 2 * MINUTE).await;
     tokio::time::sleep(SECOND).await;
     assert_eq!(world.server_block("a").await.spec.unblock, Some(false));
-    assert!(world.told("LeftBehind", GATEWAY).await);
+    assert!(world.announced("LeftBehind", GATEWAY).await);
 }
 
 #[tokio::test(start_paused = true)]

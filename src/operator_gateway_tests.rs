@@ -1,4 +1,4 @@
-//! The gateways that an operator knows: those behind a name, the recorded ones, the withdrawn ones.
+//! The gateways of an operator: those behind a name, the recorded ones, the withdrawn ones.
 
 use super::*;
 use crate::reconcile::Record;
@@ -46,7 +46,7 @@ async fn a_gateway_whose_name_gets_another_address_is_protected_there_without_an
     world.until("next", "active", 5 * SECOND).await;
     world.resolves_to("198.51.100.2");
     world.until("next", "skipped", 35 * SECOND).await;
-    // A name that is not resolved for a while opens nothing.
+    // Addresses stay protected while their name is not resolved.
     *world.names.0.lock() = None;
     tokio::time::sleep(60 * SECOND).await;
     world.until("next", "skipped", SECOND).await;
@@ -100,7 +100,7 @@ async fn a_record_that_is_deleted_is_written_again_with_all_gateways() {
     assert!(recorded(&record).contains(GATEWAY), "{record:?}");
     assert!(recorded(&record).contains(NEXT), "{record:?}");
     assert_eq!(record.data.as_ref().unwrap()["gatewayHost"], NEXT);
-    // Nor does a list that somebody emptied stay so.
+    // An emptied list is written again, too.
     let emptied = Patch::Merge(json!({"metadata": {"annotations": null}}));
     let params = PatchParams::default();
     world.maps.patch(RECORD, &params, &emptied).await.unwrap();
@@ -119,8 +119,8 @@ async fn two_replicas_do_not_overwrite_each_others_record_in_turn() {
     let data = |gateway: &str| BTreeMap::from([("gatewayHost".to_owned(), gateway.to_owned())]);
     let place = |gateway: &str| Place::new("iptables", gateway);
     let (lagging, other) = (Record::new("default"), Record::new("default"));
-    // What the reconciler of the configuration does each time it looks.
-    let look = async |replica: &Record, gateway: &str| {
+    // The calls of the configuration's reconciler in each run.
+    let reconcile = async |replica: &Record, gateway: &str| {
         let mut data = data(gateway);
         data.insert("engine".to_owned(), "iptables".to_owned());
         let config = crate::config::parse(&data, &crate::config::Options::default()).unwrap();
@@ -130,11 +130,11 @@ async fn two_replicas_do_not_overwrite_each_others_record_in_turn() {
         replica.write(&client, &data).await.unwrap();
         tokio::time::sleep(30 * SECOND).await;
     };
-    // They learnt the gateways in another order, and one has seen an edit that the other has not.
+    // They read the gateways in another order, and one has seen an edit that the other has not.
     lagging.trust([place(NEXT), place(GATEWAY)]);
     other.trust([place(GATEWAY), place(NEXT)]);
-    look(&lagging, GATEWAY).await;
-    look(&other, NEXT).await;
+    reconcile(&lagging, GATEWAY).await;
+    reconcile(&other, NEXT).await;
     let before = world.record().await;
     assert_eq!(before.data.as_ref().unwrap()["gatewayHost"], NEXT);
     let annotations = before.metadata.annotations.as_ref().unwrap();
@@ -142,24 +142,24 @@ async fn two_replicas_do_not_overwrite_each_others_record_in_turn() {
     assert!(replaced.contains(GATEWAY), "{replaced}");
     assert!(!replaced.contains(NEXT), "it is configured: {replaced}");
     for _ in 0..3 {
-        look(&lagging, GATEWAY).await;
-        look(&other, NEXT).await;
+        reconcile(&lagging, GATEWAY).await;
+        reconcile(&other, NEXT).await;
     }
     assert_eq!(world.record().await, before);
-    // A gateway that only one of them knows gets into it all the same.
+    // A gateway that only one of them has gets into it all the same.
     lagging.trust([place("192.0.2.252:9521")]);
-    look(&lagging, GATEWAY).await;
+    reconcile(&lagging, GATEWAY).await;
     let after = world.record().await;
     assert!(recorded(&after).contains("192.0.2.252"), "{after:?}");
     assert_eq!(after.data, before.data);
     // It catches up.
-    look(&lagging, NEXT).await;
+    reconcile(&lagging, NEXT).await;
     let caught_up = world.record().await;
     let annotations = caught_up.metadata.annotations.as_ref().unwrap();
     let replaced = &annotations["ops.yiiong.top/gateways-replaced"];
     assert!(replaced.contains(GATEWAY), "{replaced}");
     assert!(!replaced.contains(NEXT), "{replaced}");
-    look(&other, NEXT).await;
+    reconcile(&other, NEXT).await;
     assert_eq!(world.record().await, caught_up);
 }
 
@@ -215,7 +215,7 @@ async fn a_withdrawn_gateway_is_not_called_and_what_stood_there_holds_nothing_ba
         assert!(world.blocks.get_opt("a").await.unwrap().is_none());
         let left = BTreeSet::from(["192.0.2.7".to_owned()]);
         assert_eq!(world.banned(GATEWAY).await, left, "it is not called");
-        assert!(world.told("GatewayWithdrawn", GATEWAY).await);
+        assert!(world.announced("GatewayWithdrawn", GATEWAY).await);
         let record = world.record().await;
         assert!(!recorded(&record).contains(GATEWAY), "{record:?}");
         // The key goes again, and with it a former gateway that nothing names.
@@ -236,7 +236,11 @@ async fn the_configured_gateway_is_not_withdrawn() {
         .configure(&[("withdrawnGateways", withdrawn.as_str())])
         .await;
     tokio::time::sleep(SECOND).await;
-    assert!(world.told("ConfigInvalid", "configure another one").await);
+    assert!(
+        world
+            .announced("ConfigInvalid", "configure another one")
+            .await
+    );
     world.create("a", "192.0.2.7", "1h").await;
     world.until("a", "active", 5 * SECOND).await;
 }

@@ -1,4 +1,4 @@
-//! What the operator keeps in its record, and what it follows of what users write.
+//! The record of the operator, and the intents of users that it follows.
 
 use reeve_apiserver::faults::Rule;
 use reeve_controller::Client;
@@ -46,11 +46,11 @@ async fn a_restarted_operator_tells_which_intents_it_ignores() {
         .banned_becomes(NEXT, &["192.0.2.7"], 15 * SECOND)
         .await;
     tokio::time::sleep(60 * SECOND).await;
-    let told = world.told("IntentIgnored", "formerGateways").await;
-    assert!(told, "{}", world.events().await);
+    let announced = world.announced("IntentIgnored", "formerGateways").await;
+    assert!(announced, "{}", world.events().await);
 }
 
-/// What the record says of gateways.
+/// The gateways of the record.
 async fn recorded(world: &World) -> String {
     let record = world.maps.get(RECORD).await.unwrap();
     let annotations = record.metadata.annotations.unwrap_or_default();
@@ -111,7 +111,11 @@ async fn a_record_that_others_keep_changing_is_reported_and_written_when_they_st
         .await;
     tokio::time::sleep(5 * SECOND).await;
     assert!(busy.hits() >= 3, "it is tried again at once");
-    assert!(world.told("ConfigPartly", "cannot write its record").await);
+    assert!(
+        world
+            .announced("ConfigPartly", "cannot write its record")
+            .await
+    );
     world.server.faults().clear();
     tokio::time::sleep(15 * SECOND).await;
     let text = recorded(&world).await;
@@ -128,8 +132,10 @@ async fn gateways_that_cannot_be_read_from_the_record_are_reported_and_nothing_i
             .banned_becomes(NEXT, &["192.0.2.7"], 15 * SECOND)
             .await;
         tokio::time::sleep(60 * SECOND).await;
-        let told = world.told("ConfigPartly", "cannot read annotation").await;
-        assert!(told, "{corrupt}: {}", world.events().await);
+        let announced = world
+            .announced("ConfigPartly", "cannot read annotation")
+            .await;
+        assert!(announced, "{corrupt}: {}", world.events().await);
         let left = BTreeSet::from(["192.0.2.7".to_owned()]);
         assert_eq!(world.banned(GATEWAY).await, left, "{corrupt}");
         let former = format!("iptables {GATEWAY}");
@@ -157,7 +163,7 @@ async fn a_last_good_configuration_that_cannot_be_read_bans_nothing_and_the_mess
     let status = world.until("new", "pending", 20 * SECOND).await;
     let message = status.message.unwrap();
     assert!(message.contains(RECORD), "{message}");
-    assert!(world.told("ConfigInvalid", RECORD).await);
+    assert!(world.announced("ConfigInvalid", RECORD).await);
     assert!(world.unready().contains(RECORD), "{}", world.unready());
     tokio::time::sleep(600 * SECOND).await;
     let standing = BTreeSet::from(["192.0.2.7".to_owned()]);
@@ -166,7 +172,7 @@ async fn a_last_good_configuration_that_cannot_be_read_bans_nothing_and_the_mess
     world.until("new", "active", 20 * SECOND).await;
 }
 
-/// A user's block that asks to lift `ip` at [`GATEWAY`].
+/// A user's block that requests the lift of `ip` at [`GATEWAY`].
 async fn forge(world: &World, name: &str, ip: &str) {
     let place = Place::new("iptables", GATEWAY);
     let spec = IPBlockSpec {
@@ -201,13 +207,13 @@ async fn a_block_lifts_nothing_at_a_gateway_that_was_replaced_before_the_block_w
     tokio::time::sleep(120 * SECOND).await;
     forge(&world, "forged", theirs[0]).await;
     tokio::time::sleep(30 * SECOND).await;
-    assert!(world.told("IntentIgnored", "formerGateways").await);
+    assert!(world.announced("IntentIgnored", "formerGateways").await);
     world.kill();
     forge(&world, "while-nothing-runs", theirs[1]).await;
     world.start().await;
     tokio::time::sleep(30 * SECOND).await;
     world.banned_becomes(GATEWAY, &theirs, SECOND).await;
-    // Until the administrator gives the word of every block credit.
+    // Until the administrator trusts the intent of every block.
     let former = format!("iptables {GATEWAY}");
     let edit = [("gatewayHost", NEXT), ("formerGateways", former.as_str())];
     world.configure(&edit).await;
@@ -237,7 +243,7 @@ async fn a_ban_from_just_before_its_gateway_was_replaced_is_lifted_though_the_no
         .banned_becomes(NEXT, &["192.0.2.7"], 15 * SECOND)
         .await;
     world.banned_becomes(GATEWAY, &[], 15 * SECOND).await;
-    assert!(!world.told("IntentIgnored", "").await);
+    assert!(!world.announced("IntentIgnored", "").await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,7 +265,7 @@ async fn a_ban_made_while_the_record_of_another_gateway_is_written_is_lifted_wit
         .banned_becomes(NEXT, &["192.0.2.7"], 100 * SECOND)
         .await;
     world.banned_becomes(GATEWAY, &[], 15 * SECOND).await;
-    assert!(!world.told("IntentIgnored", "").await);
+    assert!(!world.announced("IntentIgnored", "").await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -38,7 +38,7 @@ mod gateways;
 #[path = "operator_record_tests.rs"]
 mod records;
 
-/// One recording engine a place, whoever connects.
+/// One recording engine a place, however often it is connected.
 #[derive(Debug, Default)]
 struct Places(Mutex<BTreeMap<Place, Arc<DryRun>>>);
 
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// What keeps the replica from being ready.
+    /// Why the replica is not ready.
     fn unready(&self) -> String {
         let failures = self.health.as_ref().unwrap().ready().failures();
         format!("{failures:?}")
@@ -122,7 +122,7 @@ impl World {
     }
 
     /// Whether there is an Event with this reason and words.
-    async fn told(&self, reason: &str, words: &str) -> bool {
+    async fn announced(&self, reason: &str, words: &str) -> bool {
         let events: Api<Event> = Api::namespaced(self.server.client(), "default");
         let events = events.list(&ListParams::default()).await.unwrap();
         events.items.iter().any(|event| {
@@ -410,7 +410,7 @@ fn strange_intent(target: &str, attempt: i64) -> String {
 #[tokio::test(start_paused = true)]
 async fn a_gateway_that_only_an_annotation_names_is_never_called() {
     let mut world = World::configured().await;
-    // As a user of blocks who wants something called: before the first ban, while active, and to lift.
+    // A user of blocks tries to have an address called: before the first ban, while active, and to lift.
     let spec = IPBlockSpec {
         ip: "192.0.2.1".into(),
         unblock: Some(true),
@@ -446,7 +446,7 @@ async fn a_gateway_that_only_an_annotation_names_is_never_called() {
     tokio::time::sleep(5 * SECOND).await;
     world.banned_becomes(GATEWAY, &["192.0.2.7"], SECOND).await;
 
-    // A leader that begins reads what the objects say, and an object may go without being let go.
+    // A new leader reads the objects, and an object may be gone without its finalizer.
     world.kill();
     world
         .annotate("active", &strange_intent("192.0.2.7", 1))
@@ -517,7 +517,7 @@ async fn without_a_record_a_ban_at_a_replaced_gateway_is_lifted_once_the_gateway
         let former = format!("iptables {GATEWAY}");
         let edit = [("gatewayHost", next), ("formerGateways", former.as_str())];
         world.configure(&edit).await;
-        // What stands is asserted, and lifted where it should not be, every five minutes.
+        // Standing bans are asserted, and lifted where they should not be, every five minutes.
         world.banned_becomes(GATEWAY, &[], 400 * SECOND).await;
         match end {
             "stands" => drop(world.until("a", "active", SECOND).await),
@@ -587,10 +587,10 @@ async fn beside_a_configuration_that_was_never_right_nothing_is_banned_and_readi
         let message = status.message.unwrap();
         assert!(message.contains(key), "{message}");
         assert!(world.unready().contains(key), "{}", world.unready());
-        assert!(world.told("ConfigInvalid", key).await);
+        assert!(world.announced("ConfigInvalid", key).await);
         tokio::time::sleep(600 * SECOND).await;
         assert!(world.places.0.lock().is_empty(), "no gateway was called");
-        // The edit that mends it.
+        // The edit that corrects it.
         let mended = if key == "engine" {
             "iptables"
         } else {
@@ -627,7 +627,7 @@ async fn a_restart_beside_a_wrong_edit_goes_on_with_the_last_good_configuration(
         world.banned(GATEWAY).await,
         BTreeSet::from(["198.51.100.7".into()])
     );
-    // Nor does it take the ConfigMap itself.
+    // The same holds for the whole ConfigMap.
     world.kill();
     let delete = DeleteParams::default();
     world.maps.delete(CONFIG_MAP, &delete).await.unwrap();
@@ -693,5 +693,5 @@ async fn a_trigger_that_cannot_listen_leaves_the_replica_ready_while_another_lis
     world.configure(&[("trigger", &both)]).await;
     tokio::time::sleep(SECOND).await;
     assert_eq!(world.unready(), "[]");
-    assert!(world.told("ConfigPartly", "cannot listen").await);
+    assert!(world.announced("ConfigPartly", "cannot listen").await);
 }

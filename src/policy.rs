@@ -50,7 +50,7 @@ pub struct Policy {
     pub allowlist: Vec<Target>,
     /// Never banned beside [`BUILT_IN`]: the cluster's own addresses, gateways, configured ranges.
     pub protected: Vec<Protected>,
-    /// The addresses that the name of the gateway had lately: protected too, and no rule that anyone wrote.
+    /// The addresses that the name of the gateway had lately: protected too, and not a configured rule.
     pub resolved: Vec<Protected>,
     /// Whether private ranges are protected too, see [`PRIVATE`]. Default off, as the original.
     pub protect_private: bool,
@@ -60,7 +60,7 @@ pub struct Policy {
     pub min_prefix_v6: u8,
 }
 
-/// A range that must not be banned, and what lives there.
+/// A range that must not be banned, and what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Protected {
     /// The range.
@@ -131,7 +131,7 @@ impl Default for Policy {
 impl Policy {
     /// Whether `target` may be banned; `None` is yes.
     ///
-    /// The allowlist is looked at first, then what is protected, then the width.
+    /// The allowlist is checked first, then the protected ranges, then the width.
     #[must_use]
     pub fn refusal(&self, target: &Target) -> Option<Refusal> {
         self.allowlisted(target)

@@ -1,4 +1,4 @@
-//! Log lines about events that come many at a time, at a bounded rate.
+//! Log lines about frequent events, at a bounded rate.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //!
 //! Two spellings of one address must never become two bans, so a [`Target`] is canonical from birth:
 //! IPv4-mapped IPv6 becomes IPv4, host bits of a range are masked, `/32` and `/128` are addresses,
-//! zone ids and leading zeros are refused. Whoever holds a `Target` holds valid input.
+//! zone ids and leading zeros are refused. A `Target` is always valid.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -11,7 +11,7 @@ use std::str::FromStr;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use md5::{Digest, Md5};
 
-/// The longest text that is looked at: an IPv6 address with a prefix needs 43 characters.
+/// The longest text that is parsed: an IPv6 address with a prefix needs 43 characters.
 pub const MAX_TEXT: usize = 64;
 
 /// A canonical address or range. Displays as `192.0.2.7`, `2001:db8::7` or `192.0.2.0/24`.
@@ -20,7 +20,7 @@ pub const MAX_TEXT: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Target(IpNet);
 
-/// Why a text is no target.
+/// Why a text is not a target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Nothing was given.
@@ -44,7 +44,7 @@ pub enum Error {
     /// The part after `/` is not a prefix length of this family.
     #[error("{text} has no valid prefix length: /0 to /{longest} is possible for this address")]
     Prefix {
-        /// What was given.
+        /// The text.
         text: Quoted,
         /// 32 or 128.
         longest: u8,
@@ -116,7 +116,7 @@ impl Target {
         self.0.contains(&other.0)
     }
 
-    /// Whether the two have an address in common. Of two ranges one then contains the other.
+    /// Whether the two share an address. Of two ranges one then contains the other.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.contains(other) || other.contains(self)
@@ -131,7 +131,7 @@ impl Target {
 
 /// The original's object name for a raw text: `ipblock-` and the first eight bytes of its MD5 in hex.
 ///
-/// MD5 is an identifier here, no protection: on a name that exists, compare `spec.ip`.
+/// MD5 only makes an identifier here: for a name that exists, compare `spec.ip`.
 ///
 /// ```
 /// assert_eq!(ipblock_operator::target::object_name("1.2.3.4"), "ipblock-6465ec74397c9126");

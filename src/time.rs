@@ -20,16 +20,16 @@ use crate::decide::Coverage;
 use crate::metrics::Metrics;
 use crate::outbound::BoxFuture;
 
-/// How far the wall clock may be from what is known otherwise.
+/// How far the wall clock may be from the API server's, or from the time that has passed.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(60);
 
-/// How often the API server is asked while the clocks differ, or it does not answer.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
+/// How often the clocks are compared while they differ, or the API server does not answer.
+const COMPARE_AGAIN: Duration = Duration::from_secs(10);
 
 /// How long one answer of the API server may take.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// After this long the `Date` of a later answer is another one.
+/// After this long a later answer has another `Date`.
 const TICK: Duration = Duration::from_secs(2);
 
 /// How long the first decision waits for the first comparison.
@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The clock of the API server.
 pub trait ServerTime: Send + Sync + fmt::Debug {
     /// Its time now; `None` if its answers carry none.
-    fn ask(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>>;
+    fn read(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>>;
 }
 
 /// The time of decisions. Clones agree.
@@ -57,11 +57,11 @@ struct Believed {
     since: Instant,
 }
 
-/// Asks over a client.
+/// Reads it through a client.
 #[derive(Clone)]
 struct DateHeader(kube_client::Client);
 
-/// The clock of the server that `client` speaks to.
+/// The clock of the server of `client`.
 pub(crate) fn server_time(client: kube_client::Client) -> Arc<dyn ServerTime> {
     Arc::new(DateHeader(client))
 }
@@ -116,8 +116,8 @@ impl Time {
         }
     }
 
-    /// Compares at the start and after each jump, until `stop`. When a jump is confirmed, all ends in `coverage` are
-    /// waited for again.
+    /// Compares at the start and after each jump, until `stop`. After a confirmed jump the alarms of all ends in
+    /// `coverage` are set again.
     pub(crate) async fn watch(
         self,
         server: Arc<dyn ServerTime>,
@@ -128,13 +128,13 @@ impl Time {
         let mut warned = false;
         let mut last = None;
         loop {
-            let asked = tokio::select! {
+            let answer = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                asked = tokio::time::timeout(ANSWER, server.ask()) => asked,
+                answer = tokio::time::timeout(ANSWER, server.read()) => answer,
             };
-            let asked = asked.unwrap_or_else(|_| Err("it did not answer in time".into()));
-            let agreed = match asked {
+            let answer = answer.unwrap_or_else(|_| Err("it did not answer in time".into()));
+            let agreed = match answer {
                 Ok(server) => {
                     let ahead = self.compare(server.filter(|date| moves(&mut last, *date)));
                     metrics.clock_ahead(ahead.unwrap_or_default());
@@ -146,7 +146,7 @@ impl Time {
                             "the node's clock differs from the API server's: bans end by the API server's; set the node's clock"
                         );
                     }
-                    // While the clocks differ nothing lies elsewhere than ten seconds ago.
+                    // While the clocks differ the ends lie where they were ten seconds ago.
                     if !warned || ahead.is_none() {
                         coverage.lock().rearm();
                     }
@@ -162,7 +162,7 @@ impl Time {
                 if agreed {
                     self.doubt.notified().await;
                 } else {
-                    tokio::time::sleep(ASK_AGAIN).await;
+                    tokio::time::sleep(COMPARE_AGAIN).await;
                 }
             };
             tokio::select! {
@@ -200,7 +200,7 @@ impl Believed {
 // === impl DateHeader ===
 
 impl ServerTime for DateHeader {
-    fn ask(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
+    fn read(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
         Box::pin(async move {
             let request = http::Request::get("/version")
                 .header(http::header::CACHE_CONTROL, "no-cache")
@@ -221,8 +221,8 @@ impl fmt::Debug for DateHeader {
     }
 }
 
-/// Whether a date goes on since the `last` one, with when that was read. One that stands still comes from a cache and
-/// says nothing of the time.
+/// Whether a date is later than the `last` one, which has the time it was read. A date that stands still comes from a
+/// cache and is ignored.
 fn moves(last: &mut Option<(Timestamp, Instant)>, date: Timestamp) -> bool {
     if last.is_some_and(|(before, at)| date <= before && at.elapsed() >= TICK) {
         return false;
@@ -254,7 +254,7 @@ mod tests {
     struct Still(Timestamp);
 
     impl ServerTime for Still {
-        fn ask(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
+        fn read(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
             Box::pin(async { Ok(Some(self.0)) })
         }
     }
@@ -264,7 +264,7 @@ mod tests {
     struct Behind(Clock);
 
     impl ServerTime for Behind {
-        fn ask(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
+        fn read(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
             Box::pin(async move { Ok(Some(self.0.now() - hours(3))) })
         }
     }
@@ -291,19 +291,19 @@ mod tests {
         assert_eq!(time.now(), clock.now(), "it is ignored");
     }
 
-    /// Never answers; counts how often it is asked.
+    /// Never answers; counts the reads.
     #[derive(Debug, Default)]
     struct Silent(std::sync::atomic::AtomicUsize);
 
     impl ServerTime for Silent {
-        fn ask(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
+        fn read(&self) -> BoxFuture<'_, Result<Option<Timestamp>, String>> {
             self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             Box::pin(std::future::pending())
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_does_not_answer_is_asked_again() {
+    async fn a_server_that_does_not_answer_is_read_again() {
         let silent = Arc::new(Silent::default());
         let clock = Clock::simulated(start(), 1);
         let _watched = watched(&clock, Arc::clone(&silent) as Arc<dyn ServerTime>);

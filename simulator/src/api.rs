@@ -9,7 +9,7 @@ use crate::state::{State, Update};
 /// The query's parameters, decoded, in order.
 pub(crate) type Query = Vec<(String, String)>;
 
-/// What a path asks for, and of which target. `None` for paths that no engine calls.
+/// The operation of a path, and its target. `None` for paths that no engine calls.
 pub(crate) fn operation<'a>(path: &str, query: &'a Query) -> Option<(Operation, Option<&'a str>)> {
     let (operation, key) = match path {
         "/limit" => (Operation::Ban, "ip"),
@@ -84,7 +84,7 @@ fn update(state: &mut State, query: &Query, now: Timestamp) -> (u16, Value) {
     (200, json!({ "message": message }))
 }
 
-/// What the API says with HTTP 200 when it fails.
+/// The API's failure, with HTTP 200.
 pub(crate) fn failure(path: &str, query: &Query) -> (u16, Value) {
     match path {
         "/limit" | "/unlimit" => {
@@ -95,7 +95,7 @@ pub(crate) fn failure(path: &str, query: &Query) -> (u16, Value) {
             )
         }
         "/update" | "/remove" => {
-            // The real one says "add" for a removal too.
+            // The real one has "add" for a removal too.
             let cidr = get(query, "cidr").unwrap_or_default();
             (
                 200,

@@ -1,4 +1,4 @@
-//! Faults: which calls go wrong, and how.
+//! Faults: which calls fail, and how.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ pub enum Fault {
     Hang,
     /// An error status, nothing done.
     Status(u16),
-    /// HTTP 200 with the API's own words for a failure, nothing done.
+    /// HTTP 200 with the API's own text of a failure, nothing done.
     Fail,
     /// The right answer, late.
     Slow(Duration),
 }
 
-/// What a call asks for.
+/// The operation of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
@@ -41,7 +41,7 @@ pub enum Operation {
 pub struct Rule {
     /// What happens.
     pub fault: Fault,
-    /// Only calls that ask for this.
+    /// Only calls of this operation.
     pub operation: Option<Operation>,
     /// Only calls for this target, as sent.
     pub target: Option<String>,
@@ -69,7 +69,7 @@ impl Rule {
         }
     }
 
-    /// Only calls that ask for `operation`.
+    /// Only calls of `operation`.
     #[must_use]
     pub fn on(mut self, operation: Operation) -> Self {
         self.operation = Some(operation);

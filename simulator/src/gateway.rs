@@ -48,7 +48,7 @@ impl Gateway {
     /// Listens at `address`; port 0 takes a free one.
     ///
     /// # Errors
-    /// When the address cannot be listened at.
+    /// When the address cannot be bound.
     pub fn listen(&self, address: SocketAddr) -> io::Result<SocketAddr> {
         let listener = listener::start(address, Arc::clone(&self.shared.world))?;
         let address = listener.local_addr();
@@ -68,7 +68,7 @@ impl Gateway {
     pub async fn refuse(&self) {
         let listener = self.shared.listener.lock().take();
         if let Some(listener) = listener {
-            // Returns when the port is closed: what connects from here on is refused.
+            // Returns when the port is closed: later connections are refused.
             listener.stop().await;
         }
     }
@@ -153,7 +153,7 @@ mod tests {
         Gateway::new(Clock::simulated(start, 1))
     }
 
-    /// What comes back over the network, up to the end of the connection.
+    /// The bytes that come back over the network, up to the end of the connection.
     async fn get(address: SocketAddr, path: &str) -> io::Result<String> {
         let mut stream = TcpStream::connect(address).await?;
         let request = format!("GET {path} HTTP/1.1\r\nhost: g\r\nconnection: close\r\n\r\n");

@@ -1,9 +1,8 @@
-//! A simulated gateway: both APIs that the engines speak, and nothing banned but in memory.
+//! A simulated gateway: both APIs that the engines call, with bans in memory only.
 //!
-//! It stands in for the iptables agent and the XDP gateway in development, in tests and in the demo,
-//! and behaves as they do where it matters: failures with HTTP 200, an entry's end noticed only at the
-//! next sync of a minute, expired entries that stay as holes in the longest-prefix map, forgetting
-//! everything when restarted. [`Faults`] make it refuse, reset, hang, fail or answer late.
+//! It replaces the iptables agent and the XDP gateway in development, in tests and in the demo, and
+//! behaves as they do where it matters: failures with HTTP 200, entries that end only at the next sync of
+//! a minute, expired entries that stay as holes in the longest-prefix map, and no memory after a restart. [`Faults`] make it refuse, reset, hang, fail or answer late.
 //!
 //! | request | |
 //! |---|---|

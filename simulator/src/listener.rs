@@ -14,7 +14,7 @@ fn limits() -> Limits {
         .connections(4096)
         .header_timeout(Duration::from_secs(60))
         .idle(Duration::from_secs(60))
-        // A fault looks like silence, however long the caller waits.
+        // A fault may be silence, however long the caller waits.
         .answer_timeout(Duration::MAX)
         // A gateway that is gone breaks its connections.
         .drain(Duration::ZERO)

@@ -1,4 +1,4 @@
-//! The page of what is enforced, for a browser.
+//! The page of the enforced bans, for a browser.
 
 use std::fmt::Write as _;
 

@@ -8,10 +8,10 @@ use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-/// The XDP gateway looks for expired entries this often.
+/// The XDP gateway removes expired entries this often.
 const SYNC: Duration = Duration::from_secs(60);
 
-/// What the XDP gateway's map holds per address family.
+/// The capacity of the XDP gateway's map per address family.
 const XDP_CAPACITY: usize = 10_240;
 
 /// Which of the two APIs enforces an entry.
@@ -24,7 +24,7 @@ pub enum Api {
     Xdp,
 }
 
-/// One thing that is blocked.
+/// One blocked target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// As it was sent.
@@ -56,7 +56,7 @@ struct XdpEntry {
     update: u64,
 }
 
-/// What came of `/update`.
+/// The result of `/update`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Update {
     Added,
@@ -178,7 +178,7 @@ impl State {
 // === impl XdpEntry ===
 
 impl XdpEntry {
-    /// The kernel's program knows no time: an entry is valid until the first sync that finds it over.
+    /// The kernel's program has no time: an entry is valid until the first sync after its end.
     fn is_valid(&self, started: Timestamp, now: Timestamp) -> bool {
         let Some(until) = self.until else {
             return true;

@@ -1,4 +1,4 @@
-//! What happens to a request: the engine's call with its fault, or the simulation's own pages.
+//! The handling of a request: the engine's call with its fault, or the simulation's own pages.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(crate) struct World {
 pub struct Call {
     /// When it arrived.
     pub at: Timestamp,
-    /// What it asks for.
+    /// Its operation.
     pub operation: Operation,
     /// Path and query, as sent.
     pub request: String,

@@ -1,4 +1,4 @@
-//! What the operator writes beside the spec: its finalizer, its intent, and the edges users may set.
+//! What the operator writes beside the spec: its finalizer and its intent; and the annotations that users may set.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ pub const FINALIZER: &str = "ops.yiiong.top/lift";
 /// Written before the engine is called: what may be enforced for this object, and where. See [`Intent`].
 pub const INTENT: &str = "ops.yiiong.top/intent";
 
-/// Set by a user to `true`: let the object go without lifting its ban, for a gateway that is gone.
+/// Set by a user to `true`: release the object without lifting its ban, for a gateway that is gone.
 pub const RELEASE_ANNOTATION: &str = "ops.yiiong.top/release";
 
 /// Set by a user to any new value (a time stamp): ban again once. Unlike `spec.trigger` it is not set
@@ -24,7 +24,7 @@ pub const TRIGGER_ANNOTATION: &str = "ops.yiiong.top/trigger";
 /// Set by a user to a duration or to `never`: how long this object is kept after its ban ended, whatever made it.
 pub const RETENTION_ANNOTATION: &str = "ops.yiiong.top/retention";
 
-/// An engine and the gateway it speaks to.
+/// An engine and the gateway it calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Place {
     /// The engine's name: `iptables`, `xdp`, `dry-run`.
@@ -47,9 +47,9 @@ pub struct Standing {
 
 /// What may be enforced for an object, written before the first engine call can make it true.
 ///
-/// After a crash it says what to assert again or to lift, and where, even when the configuration has
+/// After a crash it names what to assert again or to lift, and where, even when the configuration has
 /// changed since. `attempt` numbers the bans of an object: as long as it is above `status.banCount`
-/// the outcome of that ban is not known, and the ban is asked for again.
+/// the outcome of that ban is unknown, and the ban is made again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     /// The ban that is wanted.
@@ -63,7 +63,7 @@ pub struct Intent {
     /// The value of [`TRIGGER_ANNOTATION`] that this ban acts upon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<String>,
-    /// Earlier bans that are not known to be lifted: another gateway, or another address.
+    /// Earlier bans whose lift is not confirmed: at another gateway, or of another address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Standing>,
     /// Bans that may stand at gateways that no administrator configured. They are carried along so that they are lifted

@@ -12,7 +12,7 @@ use super::schema;
 use super::status::IPBlockStatus;
 use crate::target::Target;
 
-/// An address or range that is to be banned, for how long and why.
+/// An address or range to ban, for how long and why.
 #[derive(
     CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
 )]
@@ -49,7 +49,7 @@ pub struct IPBlockSpec {
     #[schemars(length(min = 1, max = 64), extend("x-kubernetes-validations" = schema::ip_rules()))]
     pub ip: String,
 
-    /// Why it is banned, for people.
+    /// Why it is banned, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub reason: Option<String>,
@@ -59,7 +59,7 @@ pub struct IPBlockSpec {
     #[schemars(length(max = 256))]
     pub source: Option<String>,
 
-    /// Who asked for it.
+    /// The person or system that requested it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub by: Option<String>,
@@ -69,7 +69,7 @@ pub struct IPBlockSpec {
     #[schemars(length(max = 64), extend("x-kubernetes-validations" = schema::duration_rules()))]
     pub duration: Option<String>,
 
-    /// Free labels, for people and dashboards.
+    /// Free labels, for example for dashboards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 256)))]
     pub tags: Vec<String>,
@@ -83,12 +83,12 @@ pub struct IPBlockSpec {
     pub trigger: Option<bool>,
 }
 
-/// Annotations by which tools know what they applied.
+/// Annotations by which tools recognize what they applied.
 const APPLIED: [&str; 2] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "argocd.argoproj.io/tracking-id",
 ];
-/// Labels by which tools know what they applied.
+/// Labels by which tools recognize what they applied.
 const APPLIED_LABELS: [&str; 3] = [
     "argocd.argoproj.io/instance",
     "kustomize.toolkit.fluxcd.io/name",
@@ -152,8 +152,8 @@ impl IPBlock {
             .is_some_and(|all| all.iter().any(|finalizer| finalizer == FINALIZER))
     }
 
-    /// Whether something else keeps this object as it is written down there: kubectl apply, Argo CD, Flux, Helm or an
-    /// owner. What is deleted or edited here would come back.
+    /// Whether another tool keeps this object as it has it: kubectl apply, Argo CD, Flux, Helm or an owner. A deletion or
+    /// an edit here would be undone.
     pub fn is_kept_elsewhere(&self) -> bool {
         let labels = self.metadata.labels.as_ref();
         let label = |name: &str| labels.and_then(|all| all.get(name));
@@ -167,7 +167,7 @@ impl IPBlock {
                 .is_some_and(|owners| !owners.is_empty())
     }
 
-    /// Whether somebody asked for its deletion.
+    /// Whether its deletion was requested.
     #[must_use]
     pub fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
@@ -222,7 +222,7 @@ mod tests {
             block.is_kept_elsewhere()
         };
         assert!(!kept(serde_json::json!({"name": "a"})));
-        let other = serde_json::json!({"app.kubernetes.io/managed-by": "somebody"});
+        let other = serde_json::json!({"app.kubernetes.io/managed-by": "another"});
         assert!(!kept(
             serde_json::json!({"labels": other, "annotations": {"note": "x"}})
         ));

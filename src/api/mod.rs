@@ -1,4 +1,4 @@
-//! The IPBlock kind, `ops.yiiong.top/v1`: what users write, what the operator answers.
+//! The IPBlock kind, `ops.yiiong.top/v1`: the spec that users write, the status that the operator writes.
 //!
 //! Group, version, kind, field names, phases and results are those of the original operator, so that
 //! its objects, clients and dashboards keep working. What is new is optional. Reading is lenient

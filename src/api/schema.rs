@@ -23,7 +23,7 @@ const DURATION: &str = "^(([0-9]{1,18}([.][0-9]{0,18})?|[.][0-9]{1,18})(ns|us|µ
 pub fn crd() -> CustomResourceDefinition {
     let derived = IPBlock::crd();
     let plain = serde_json::to_value(&derived).map(plain);
-    // It was made from the same type a moment ago.
+    // The value was made from the same type, so this does not fail.
     plain.and_then(serde_json::from_value).unwrap_or(derived)
 }
 
@@ -73,7 +73,7 @@ fn plain(value: Value) -> Value {
     }
 }
 
-/// `spec.ip` is an address or a range, and stays what it is.
+/// `spec.ip` is an address or a range, and immutable.
 pub(super) fn ip_rules() -> Value {
     json!([
         {
@@ -87,7 +87,7 @@ pub(super) fn ip_rules() -> Value {
     ])
 }
 
-/// `spec.duration` is one of Go's, or with days and weeks; more than nothing and not for ages.
+/// `spec.duration` is one of Go's, or with days and weeks; more than zero and at most a hundred years.
 pub(super) fn duration_rules() -> Value {
     json!([
         {
@@ -101,7 +101,7 @@ pub(super) fn duration_rules() -> Value {
     ])
 }
 
-/// Conditions are told apart by their type.
+/// Conditions are distinguished by their type.
 pub(super) fn condition_keys() -> Value {
     json!(["type"])
 }

@@ -11,11 +11,11 @@ use super::schema;
 /// Where a block stands.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Wanted, and not known to be enforced yet.
+    /// Requested, and not confirmed by the gateway yet.
     Pending,
     /// Enforced.
     Active,
-    /// Lifted: its time is over, or somebody asked.
+    /// Lifted: its time is over, or `spec.unblock` was set.
     Expired,
     /// Not banned, because the address is allowlisted or protected.
     Skipped,
@@ -34,13 +34,13 @@ pub enum ResultCode {
     Failed,
     /// Lifted.
     Unblocked,
-    /// Left out.
+    /// Not banned, by a rule.
     Skipped,
     /// A result of some other version; the original writes an empty one at first.
     Other(String),
 }
 
-/// The state of a block as the operator last saw or made it.
+/// The state of a block as the operator last read or made it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IPBlockStatus {
@@ -52,7 +52,7 @@ pub struct IPBlockStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<ResultCode>,
 
-    /// What happened, or what is wrong and what to do, for people.
+    /// What happened, or what is wrong and what to do, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 
@@ -76,7 +76,7 @@ pub struct IPBlockStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ban_count: Option<i64>,
 
-    /// The generation of the spec this status speaks of.
+    /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
@@ -115,7 +115,7 @@ pub struct Condition {
     /// Since when `status` is what it is (RFC 3339).
     #[schemars(extend("format" = "date-time"))]
     pub last_transition_time: String,
-    /// The generation this was seen at.
+    /// The generation that this is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
@@ -127,7 +127,7 @@ pub enum ConditionStatus {
     True,
     /// It does not hold.
     False,
-    /// It is not known.
+    /// The operator has no answer.
     Unknown,
 }
 

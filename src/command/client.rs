@@ -1,4 +1,4 @@
-//! The way to the cluster.
+//! The connection to the cluster.
 
 use std::net::IpAddr;
 
@@ -9,10 +9,10 @@ use reeve_controller::options::Program;
 
 use crate::reconcile::resolve;
 
-/// What is said in `User-Agent`.
+/// The `User-Agent`.
 const PROGRAM: Program = Program::new("ipblock-operator", env!("CARGO_PKG_VERSION"));
 
-/// The API server's addresses, as far as they can be known: they are never banned.
+/// The API server's addresses, as far as they can be resolved: they are never banned.
 pub(super) async fn server(location: &Location) -> Vec<IpAddr> {
     let Ok(config) = location.load().await else {
         return Vec::new();
@@ -26,7 +26,7 @@ pub(super) async fn server(location: &Location) -> Vec<IpAddr> {
             tracing::warn!(
                 host,
                 error,
-                "the API server's addresses are not known, and not protected"
+                "could not resolve the API server's addresses; they are not protected from bans"
             );
             Vec::new()
         }

@@ -17,12 +17,12 @@ pub(super) struct Arguments {
 /// Why the command ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// The address cannot be listened at.
+    /// The address cannot be bound.
     #[error("cannot listen at {address}: {source}")]
     Listen {
-        /// What was asked for.
+        /// The address of the flag.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The ready line cannot be printed, or the signal not be awaited.

@@ -10,7 +10,7 @@ use reeve_controller::options::LogOptions;
 use super::{gateway, run, uninstall};
 use crate::{manifest, mounted};
 
-/// Bans IP addresses at a gateway, as IPBlock objects say, and lifts them when due.
+/// Bans the IP addresses of IPBlock objects at a gateway, and lifts the bans when due.
 ///
 /// Without a cluster: `ipblock-operator dev` runs an API server, a simulated gateway and the operator in
 /// one process. In a cluster: apply the manifests, which start `ipblock-operator run`.
@@ -44,10 +44,10 @@ enum Command {
         #[command(flatten)]
         own: OwnNamespace,
     },
-    /// Let go of all blocks, so that the operator can be removed: lift their bans or keep them, and take
-    /// the finalizers off.
+    /// Release all blocks, so that the operator can be removed: lift their bans or keep them, and remove
+    /// the finalizers.
     ///
-    /// Scale the operator to zero first, or it takes the blocks up again.
+    /// Scale the operator to zero first, or it adds the finalizers again.
     Uninstall(uninstall::Arguments),
 }
 
@@ -64,7 +64,7 @@ pub(super) struct OwnNamespace {
     pub(super) namespace: String,
 }
 
-/// The files that the ConfigMap names, and where their text may go.
+/// The files that the ConfigMap names, and where their content may be sent.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Files {
     /// Read the files of the ConfigMap's keys (tokens, secrets, certificates) below this directory only.
@@ -85,7 +85,7 @@ pub fn main() -> ExitCode {
         Err(message) => {
             #[allow(
                 clippy::print_stderr,
-                reason = "the log may not be set up, and a person waits for the reason"
+                reason = "the log may not be set up, and the terminal shows the reason"
             )]
             {
                 eprintln!("ipblock-operator: {message}");
@@ -103,29 +103,33 @@ fn execute(command: Command) -> Result<(), String> {
             } else {
                 manifest::crd()
             };
-            print(&crd.map_err(said)?)
+            print(&crd.map_err(with_causes)?)
         }
-        Command::Rbac { own } => print(&manifest::rbac(&own.namespace).map_err(said)?),
+        Command::Rbac { own } => print(&manifest::rbac(&own.namespace).map_err(with_causes)?),
         Command::Run(arguments) => {
             arguments.log.start();
-            runtime()?.block_on(run::run(arguments)).map_err(said)
+            runtime()?
+                .block_on(run::run(arguments))
+                .map_err(with_causes)
         }
         #[cfg(feature = "dev")]
         Command::Dev(arguments) => {
             LogOptions::default().start_with(arguments.log_level());
             runtime()?
                 .block_on(crate::dev::run(arguments))
-                .map_err(said)
+                .map_err(with_causes)
         }
         Command::Gateway(arguments) => {
             LogOptions::default().start();
             runtime()?
                 .block_on(gateway::run(arguments, Clock::system()))
-                .map_err(said)
+                .map_err(with_causes)
         }
         Command::Uninstall(arguments) => {
             arguments.log.start();
-            runtime()?.block_on(uninstall::run(arguments)).map_err(said)
+            runtime()?
+                .block_on(uninstall::run(arguments))
+                .map_err(with_causes)
         }
     }
 }
@@ -144,8 +148,8 @@ fn print(text: &str) -> Result<(), String> {
         .map_err(|error| format!("cannot print: {error}"))
 }
 
-/// An error with what caused it, each said once.
-fn said(error: impl std::error::Error) -> String {
+/// An error with its causes, each text once.
+fn with_causes(error: impl std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

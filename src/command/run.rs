@@ -16,7 +16,7 @@ use crate::operator::{self, Operator, Settings};
 use crate::policy::Protected;
 use crate::target::Target;
 
-// Metrics are plain, and served, unless something else is said: that is what scrapes the operator now.
+// Metrics are plain HTTP and served unless the flags differ: present scrapes of the operator expect that.
 #[derive(Clone, Debug, clap::Args)]
 #[command(mut_arg("bind_address", |flag| flag.default_value(":8080")))]
 #[command(mut_arg("secure", |flag| flag.default_value("false")))]
@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     own: OwnNamespace,
 
-    /// Look after the blocks of this namespace only; unset, of every namespace.
+    /// Work on the blocks of this namespace only; unset, of every namespace.
     #[arg(long, value_name = "NAMESPACE")]
     watch_namespace: Option<String>,
 
@@ -38,8 +38,8 @@ pub(super) struct Arguments {
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
     health_probe_bind_address: BindAddress,
 
-    /// Let one of several copies lead, by a Lease named ipblock-operator. Only the leader bans and lifts;
-    /// every copy takes alerts. A copy is known by POD_NAME, so that a restarted Pod leads again at once.
+    /// Let one of several replicas lead, by a Lease named ipblock-operator. Only the leader bans and lifts;
+    /// every replica takes alerts. The identity is POD_NAME, so that a restarted Pod leads again at once.
     #[arg(
         long,
         action = clap::ArgAction::Set,
@@ -61,7 +61,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     allow_loopback_gateway: bool,
 
-    /// Serve triggers that have no credentials configured. Whoever reaches them can ban addresses.
+    /// Serve triggers that have no credentials configured. Every client that reaches them can ban addresses.
     #[arg(long)]
     insecure_triggers: bool,
 
@@ -72,8 +72,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR", default_value = mounted::TEMPLATES)]
     templates_dir: PathBuf,
 
-    /// Read the first configuration as leniently as the original operator: a whitelist line that is no address is left
-    /// out, an unknown engine becomes xdp. For a takeover; each is a Warning Event, and an error at the next edit.
+    /// Read the first configuration as leniently as the original operator: a whitelist line that is not an address is
+    /// left out, an unknown engine becomes xdp. For a takeover; each is a Warning Event, and an error at the next edit.
     #[arg(long)]
     takeover: bool,
 
@@ -119,7 +119,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     settings.metrics = metrics;
     if arguments.insecure_triggers {
         tracing::warn!(
-            "--insecure-triggers: triggers without credentials let anybody who reaches them ban addresses"
+            "--insecure-triggers is set: every client that reaches a trigger without credentials can ban addresses"
         );
     }
     let operator = Operator::build(client, settings).await?;

@@ -1,4 +1,4 @@
-//! `ipblock-operator uninstall`: nothing must hang on finalizers when the operator goes.
+//! `ipblock-operator uninstall`: no finalizer is left when the operator is removed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ use crate::reconcile::{Engines, Gateways, Record, request_of, status_patch};
 /// How often a lift that failed is tried before the block is reported.
 const TRIES: u32 = 5;
 
-/// How often in a row the list of blocks may expire without a block being let go.
+/// How often in a row the list of blocks may expire without a block being released.
 const EXPIRATIONS: u32 = 5;
 
-/// How long the first restart of an expired list waits, and as much longer each that gets no further.
+/// How long the first restart of an expired list waits; each restart that gets no further waits this much longer.
 const LIST_AGAIN: Duration = Duration::from_secs(1);
 
 /// Objects a page of the list.
@@ -49,11 +49,11 @@ pub(super) struct Arguments {
     #[command(flatten)]
     own: OwnNamespace,
 
-    /// Let go of the blocks of this namespace only; unset, of every namespace.
+    /// Release the blocks of this namespace only; unset, of every namespace.
     #[arg(long, value_name = "NAMESPACE")]
     watch_namespace: Option<String>,
 
-    /// What becomes of the bans that stand: lift them, or keep them at the gateway.
+    /// What to do with standing bans: lift them, or keep them at the gateway.
     #[arg(long, value_enum, value_name = "WHAT")]
     bans: Bans,
 
@@ -61,7 +61,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     allow_loopback_gateway: bool,
 
-    /// Take an unknown engine in the ConfigMap for xdp, as the original operator does.
+    /// Treat an unknown engine in the ConfigMap as xdp, as the original operator does.
     #[arg(long)]
     takeover: bool,
 
@@ -74,9 +74,9 @@ pub(super) struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Bans {
-    /// Every ban is lifted before its block is let go.
+    /// Every ban is lifted before its block is released.
     Lift,
-    /// The gateway keeps what it enforces; nobody lifts it later.
+    /// The gateway keeps what it enforces, and nothing lifts it later.
     Keep,
 }
 
@@ -87,11 +87,11 @@ pub(super) enum Error {
     #[error("the API server: {0}")]
     Api(#[from] ClientError),
     #[error(
-        "operator cannot list the blocks to their end: the list expired {EXPIRATIONS} times in a row without a block being let go: {0}; check the API server, and run it again"
+        "operator cannot list the blocks to their end: the list expired {EXPIRATIONS} times in a row without a block being released: {0}; check the API server, and run it again"
     )]
     Expired(ClientError),
     #[error(
-        "{left} of {all} blocks could not be let go; mend what is said above and run it again, or use --bans=keep"
+        "operator cannot release {left} of {all} blocks: the log has the causes; correct them and run it again, or use --bans=keep"
     )]
     Left { left: usize, all: usize },
 }
@@ -107,7 +107,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
     }));
     let mut others = Coverage::default();
     if let (Some(namespace), Bans::Lift) = (&arguments.watch_namespace, arguments.bans) {
-        // What the blocks of other namespaces want stays banned.
+        // The bans of blocks in other namespaces stay.
         let place = config.as_ref().and_then(|config| config.place().ok());
         each_block(&client, None, async |block| {
             let (block, _) = record.believe(&Arc::new(block));
@@ -153,8 +153,8 @@ async fn remove<K: Object>(client: &Client, key: &Request) {
     if let Err(error) = answer
         && !error.is_not_found()
     {
-        // It holds nothing back, so it is no reason to fail.
-        tracing::warn!(object = %key, %error, "cannot delete an object of the operator");
+        // The object blocks nothing, so the command does not fail.
+        tracing::warn!(object = %key, %error, "could not delete an object of the operator");
     }
 }
 
@@ -174,7 +174,7 @@ async fn each_block(
     Ok(())
 }
 
-/// The configuration as far as it is about the gateway, from the ConfigMap or else from the last one that was right.
+/// The configuration of the gateway, from the ConfigMap or else from the last one that was right.
 async fn configuration(
     client: &Client,
     record: &Record,
@@ -198,21 +198,21 @@ async fn configuration(
                 return Ok(Some(config));
             }
             Err(errors) => {
-                tracing::warn!(configmap = %key, "the configuration is wrong and is not used: {errors}");
+                tracing::warn!(configmap = %key, "operator does not use the configuration: {errors}");
             }
         }
     }
     Ok(None)
 }
 
-/// What the blocks are let go with.
+/// What the blocks are released with.
 struct Work<'a> {
     client: &'a Client,
     engines: Engines,
     config: Option<Config>,
     /// The gateways that intents are followed to.
     record: &'a Record,
-    /// What blocks that are not let go want.
+    /// The bans of blocks that are not released.
     others: Coverage,
     bans: Bans,
     clock: Clock,
@@ -221,11 +221,11 @@ struct Work<'a> {
 // === impl Work ===
 
 impl Work<'_> {
-    /// Lets go of every block of `namespace`, or of all namespaces. Returns how many there are, and how many could not
-    /// be let go; each of these is tried once.
+    /// Releases every block of `namespace`, or of all namespaces. Returns how many there are, and how many could not be
+    /// released; each of these is tried once.
     ///
-    /// The server forgets the state of the first page after some minutes, in which not all bans may be lifted. Then
-    /// the list begins again; blocks that are free already cost no call. It is given up when it expires again and again
+    /// The server drops the state of the first page after some minutes, in which not all bans may be lifted. Then the
+    /// list begins again; blocks that are free already cost no call. The list is given up when it expires repeatedly
     /// without getting further.
     async fn let_all_go(&self, namespace: Option<&str>) -> Result<(usize, usize), Error> {
         let mut left = BTreeSet::new();
@@ -278,7 +278,7 @@ impl Work<'_> {
             let Some(calls) = lifting(&believed, place, &self.others, &self.clock) else {
                 tracing::error!(
                     block = name,
-                    "it may be banned, and neither the block nor the ConfigMap says at which gateway: mend the ConfigMap"
+                    "block may be banned, and neither the block nor the ConfigMap names the gateway; correct the ConfigMap"
                 );
                 return Ok(false);
             };
@@ -290,7 +290,7 @@ impl Work<'_> {
             if let Some(standing) = unfollowed(&believed).first() {
                 tracing::error!(
                     block = name, target = %standing.target, place = %standing.place,
-                    "the block's intent names a gateway that was never configured, which is not called: add it to formerGateways, or let the block go with the annotation {RELEASE_ANNOTATION}"
+                    "operator does not call the gateway of the block's intent: it was never configured; add it to formerGateways, or release the block with the annotation {RELEASE_ANNOTATION}"
                 );
                 return Ok(false);
             }
@@ -298,7 +298,7 @@ impl Work<'_> {
                 .status
                 .as_ref()
                 .is_some_and(|status| status.is(&Phase::Active));
-            // What stood at a withdrawn gateway ends without a call.
+            // A ban at a withdrawn gateway ends without a call.
             if (active || !calls.is_empty()) && !block.is_deleting() {
                 let status = uninstalled(&block, self.clock.now());
                 let body = ClientPatch::merge(status_patch(&block, &status));
@@ -318,7 +318,7 @@ impl Work<'_> {
         }
         let patch = Patch {
             finalizer: Some(false),
-            // A later install must not take the lifted ban for one whose outcome is unknown.
+            // To a later install the intent would be a ban whose outcome is unknown.
             intent: (self.bans == Bans::Lift).then_some(None),
             ..Patch::default()
         };
@@ -329,7 +329,7 @@ impl Work<'_> {
             .await;
         Ok(match written(&name, answer)? {
             Written::Done(_) => {
-                tracing::info!(block = name, "let go");
+                tracing::info!(block = name, "released the block");
                 true
             }
             Written::Gone => true,
@@ -358,7 +358,7 @@ impl Work<'_> {
     }
 }
 
-/// What a write came to.
+/// The outcome of a write.
 enum Written {
     Done(Box<IPBlock>),
     Gone,
@@ -372,7 +372,7 @@ fn written(name: &str, answer: Result<IPBlock, ClientError>) -> Result<Written, 
         Err(error) if error.is_conflict() => {
             tracing::error!(
                 block = name,
-                "somebody else changes it: is the operator still running? scale it to zero first"
+                "another client changed the block; if the operator still runs, scale it to zero"
             );
             Ok(Written::Conflict)
         }
@@ -380,8 +380,8 @@ fn written(name: &str, answer: Result<IPBlock, ClientError>) -> Result<Written, 
     }
 }
 
-/// The calls that lift what may be enforced for `block`, or assert what the blocks of `others` still want of
-/// it; `None` when nothing says what to call.
+/// The calls that lift what may be enforced for `block`, or assert what the blocks of `others` still require of it;
+/// `None` when no record names a gateway.
 fn lifting(
     block: &IPBlock,
     place: Option<&Place>,

@@ -1,19 +1,19 @@
-//! What is wrong in a ConfigMap: every key and line at once, so that it is mended in one edit.
+//! The errors of a ConfigMap: every key and line at once, so that one edit corrects them.
 
 use std::fmt;
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyError {
     /// The key.
     pub key: String,
     /// The line in its text, from 1, where there are several.
     pub line: Option<usize>,
-    /// What is wrong and what to write.
+    /// The cause, and what to write.
     pub message: String,
 }
 
-/// Everything that is wrong.
+/// All errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Errors(pub Vec<KeyError>);
 

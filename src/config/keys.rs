@@ -33,7 +33,7 @@ pub const NOTIFY: &[&str] = &[
     NOTIFY_ZONE,
 ];
 
-/// How long a ban lasts when an alert does not say; default `1h`.
+/// How long a ban lasts when its alert has no duration; default `1h`.
 pub const DEFAULT_DURATION: &str = "defaultDuration";
 /// The longest ban; default none.
 pub const MAX_DURATION: &str = "maxDuration";
@@ -46,9 +46,9 @@ pub const UNBLOCK_GRACE: &str = "unblockGrace";
 pub const REPEATED_ALERT: &str = "repeatedAlert";
 /// How often standing bans are asserted again; default `5m`, at least `10s`.
 pub const RESYNC_INTERVAL: &str = "resyncInterval";
-/// How long an alert that was written is not written again, unless its trigger says otherwise; default `60s`.
+/// How long an alert that was written is not written again, unless its trigger sets another time; default `60s`.
 pub const DEBOUNCE: &str = "debounce";
-/// How many written alerts a trigger remembers, unless it says otherwise; default 1000.
+/// How many written alerts a trigger remembers, unless it sets another number; default 1000.
 pub const DEBOUNCE_ENTRIES: &str = "debounceEntries";
 /// Until the connection to the gateway stands; default `2s`.
 pub const CONNECT_TIMEOUT: &str = "connectTimeout";

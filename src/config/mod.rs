@@ -2,8 +2,8 @@
 //!
 //! Its keys are flat texts, those of the original and some more; [`keys`] lists them. One wrong line makes
 //! the whole map wrong: an allowlist that lost a line silently would let an address be banned. A [`Config`] is
-//! always one that was right; only a takeover reads its first one as leniently as the original does
-//! ([`parse_first`]). What to do when a new one is wrong (keep the last) is the caller's.
+//! always right; only a takeover reads its first one as leniently as the original does ([`parse_first`]). The caller
+//! keeps the last configuration when a new one is wrong.
 
 mod error;
 mod gateways;

@@ -17,7 +17,7 @@ use crate::secret::Secret;
 pub struct NotifyConfig {
     /// The bot's URL, which holds its token.
     pub hook: Text,
-    /// The signing secret, where the bot asks for a signature.
+    /// The signing secret, for a bot that requires a signature.
     pub signing: Option<MountedFile>,
     /// Cards from files, instead of the built-in ones.
     pub templates: Vec<(Event, MountedFile)>,
@@ -28,7 +28,7 @@ pub struct NotifyConfig {
 /// A secret text, in the ConfigMap (as the original has it) or in a mounted file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Text {
-    /// In the ConfigMap, where everybody who may read it can see it.
+    /// In the ConfigMap, where each of its readers can see it.
     Plain(Secret),
     /// In a file, from a mounted Secret.
     File(MountedFile),

@@ -18,7 +18,7 @@ const DEFAULT_DURATION: Duration = Duration::from_secs(60 * 60);
 const RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const UNBLOCK_GRACE: Duration = Duration::from_secs(10 * 60);
 const RESYNC: Duration = Duration::from_secs(5 * 60);
-/// Asserting more often than this would be a load, not a repair.
+/// More frequent assertions would be a load, not a repair.
 const LEAST_RESYNC: Duration = Duration::from_secs(10);
 const CONNECT: Duration = Duration::from_secs(2);
 const REQUEST: Duration = Duration::from_secs(5);
@@ -26,15 +26,15 @@ const REQUEST: Duration = Duration::from_secs(5);
 /// Reads the keys of a ConfigMap.
 ///
 /// # Errors
-/// Everything that is wrong, with key and line.
+/// Every error, with key and line.
 pub fn parse(data: &BTreeMap<String, String>, options: &Options) -> Result<Config, Errors> {
     read(data, options, false)
 }
 
-/// As [`parse`], when there is no earlier configuration to keep. In a takeover ([`Options::takeover`]) what the
-/// original let pass (whitelist lines that are no address, an engine it does not know) is left out as the original
-/// does, and listed in [`Config::dropped`]. Otherwise a cluster that ran well with the original would not ban any
-/// more. Without a takeover nothing is left out: an allowlist without its bad line would fail open at a restart.
+/// As [`parse`], when there is no earlier configuration to keep. In a takeover ([`Options::takeover`]) the errors that
+/// the original ignores (whitelist lines that are not addresses, an unknown engine) are left out as the original does,
+/// and listed in [`Config::dropped`]. Otherwise a cluster that ran well with the original would not ban any more.
+/// Without a takeover nothing is left out: an allowlist without its bad line would fail open at a restart.
 ///
 /// # Errors
 /// As [`parse`].
@@ -42,10 +42,10 @@ pub fn parse_first(data: &BTreeMap<String, String>, options: &Options) -> Result
     read(data, options, options.takeover)
 }
 
-/// What `after` protects from bans no longer because a key is missing that `before` had with entries.
+/// The protection that `after` lacks because a key is missing that `before` had with entries.
 ///
-/// A key that is gone is more often a typing mistake or a template that rendered nothing than a wish: what was
-/// allowlisted would be banned at once. An emptied key is a wish.
+/// A key that is gone is more often a typing mistake or a template that rendered nothing than intended: its addresses
+/// would be banned at once. A key that was emptied is intended.
 #[must_use]
 pub fn unprotected(
     before: &BTreeMap<String, String>,
@@ -109,11 +109,9 @@ fn read(
     let repeated_alert = reader.repeated_alert();
     let resync_interval = reader.duration(keys::RESYNC_INTERVAL).unwrap_or(RESYNC);
     if resync_interval < LEAST_RESYNC {
-        reader.errors.add(
-            keys::RESYNC_INTERVAL,
-            None,
-            "at least 10s, or the gateway gets no rest",
-        );
+        reader
+            .errors
+            .add(keys::RESYNC_INTERVAL, None, "the minimum is 10s");
     }
     let engine = reader.engine(options);
     let policy = reader.policy(options, engine.as_ref().ok());
@@ -163,7 +161,7 @@ fn read(
 struct Reader<'a> {
     data: &'a BTreeMap<String, String>,
     errors: Errors,
-    /// What the original let pass goes to `dropped`, not to `errors`.
+    /// Errors that the original ignores go to `dropped`, not to `errors`.
     lenient: bool,
     dropped: Errors,
 }
@@ -230,7 +228,7 @@ impl Reader<'_> {
         match text.trim_start_matches('/').parse::<u8>() {
             Ok(length) if (floor..=longest).contains(&length) => length,
             _ => {
-                let message = format!("{text:?} is no prefix length from {floor} to {longest}");
+                let message = format!("{text:?} is not a prefix length from {floor} to {longest}");
                 self.errors.add(key, None, message);
                 default
             }
@@ -242,7 +240,7 @@ impl Reader<'_> {
         match text.parse() {
             Ok(count) if count > 0 => Some(count),
             _ => {
-                let message = format!("{text:?} is no number above zero");
+                let message = format!("{text:?} is not a number above zero");
                 self.errors.add(key, None, message);
                 None
             }

@@ -1,4 +1,4 @@
-//! What the keys of the ConfigMap may hold.
+//! The values of the keys of the ConfigMap.
 
 use super::*;
 use crate::config::Changes;
@@ -108,9 +108,9 @@ fn every_error_names_its_key_and_line() {
         (
             "debounceEntries",
             "0",
-            "debounceEntries: \"0\" is no number",
+            "debounceEntries: \"0\" is not a number",
         ),
-        ("resyncInterval", "1s", "resyncInterval: at least 10s"),
+        ("resyncInterval", "1s", "resyncInterval: the minimum is 10s"),
         (
             "protectPrivate",
             "yes",
@@ -119,7 +119,7 @@ fn every_error_names_its_key_and_line() {
         (
             "minPrefixV4",
             "4",
-            "minPrefixV4: \"4\" is no prefix length from 8 to 32",
+            "minPrefixV4: \"4\" is not a prefix length from 8 to 32",
         ),
         ("minPrefixV6", "x", "minPrefixV6:"),
         ("notifyType", "pigeon", "notifyType: unknown channel"),
@@ -175,7 +175,7 @@ fn the_first_configuration_of_a_takeover_leaves_out_what_the_original_let_pass_a
     };
     assert!(engine.contains("ipset") && engine.contains("xdp is used"));
     assert!(line.contains("whitelist, line 2: \"example.com\""));
-    // What the original does not know is never left out.
+    // A key that the original does not have is never left out.
     all.insert("protectedRanges".into(), "nonsense".into());
     assert!(parse_first(&all, &takeover).is_err());
 }

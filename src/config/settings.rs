@@ -19,7 +19,7 @@ pub struct Config {
     pub engine: Result<EngineConfig, String>,
     /// Allowlist, protected ranges, widest range.
     pub policy: Policy,
-    /// How long a ban lasts when an alert does not say.
+    /// How long a ban lasts when its alert has no duration.
     pub default_duration: Duration,
     /// The longest ban; `None`: no limit.
     pub max_duration: Option<Duration>,
@@ -35,13 +35,13 @@ pub struct Config {
     pub triggers: Vec<Definition>,
     /// Where notifications go; `None`: nowhere.
     pub notify: Option<NotifyConfig>,
-    /// What is odd but no error: keys that mean nothing, for the log.
+    /// Oddities that are not errors, such as unknown keys; for the log.
     pub warnings: Vec<String>,
-    /// What was wrong and left out, which only the first configuration of a takeover may have: see [`parse_first`](super::parse_first).
+    /// Wrong parts that were left out, which only the first configuration of a takeover may have: see [`parse_first`](super::parse_first).
     pub dropped: Vec<String>,
-    /// Gateways that were configured before: what stands there may be lifted there.
+    /// Gateways that were configured before: bans may be lifted there.
     pub former: Vec<Place>,
-    /// Gateways that were configured before and are not called any more: what stood there counts as lifted.
+    /// Gateways that were configured before and are not called any more: their bans count as lifted.
     pub withdrawn: Vec<Place>,
 }
 
@@ -92,13 +92,13 @@ pub struct Options {
 /// What a new configuration changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Every block has to be looked at again.
+    /// Every block has to be decided about again.
     pub blocks: bool,
-    /// The engine has to be connected anew.
+    /// The engine has to be connected again.
     pub engine: bool,
-    /// The triggers have to be served anew.
+    /// The triggers have to be served again.
     pub triggers: bool,
-    /// The channels of notifications have to be made anew.
+    /// The channel of notifications has to be connected again.
     pub notify: bool,
 }
 
@@ -174,7 +174,7 @@ impl Changes {
         }
     }
 
-    /// Whether nothing is.
+    /// Whether nothing changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

@@ -1,8 +1,8 @@
-//! Which blocks stand for which targets, in this process: the neighbours of a decision.
+//! Which blocks claim which targets, in this process: the neighbours of a decision.
 //!
-//! The cache of objects lags behind what this process has just done; this index does not. It is filled
-//! from the objects' statuses when the process begins to lead, and kept by what it does afterwards. It
-//! also remembers when each ban was last asserted, and which ban ends next: see [`Coverage::take_due`].
+//! The cache of objects lags behind the calls of this process; this index does not. It is filled from the
+//! objects' statuses when the process begins to lead, and follows its runs afterwards. It also has the time
+//! of each ban's last assertion, and the ban that ends next: see [`Coverage::take_due`].
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use tokio::time::Instant;
 use crate::api::{Place, Standing};
 use crate::target::Target;
 
-/// A ban that one block stands for.
+/// The ban that one block claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// What is banned, and where.
     pub standing: Standing,
-    /// Until when; `None`: for ever.
+    /// Until when; `None`: indefinitely.
     pub until: Option<Timestamp>,
-    /// When the engine was last told, by this process.
+    /// When this process last asserted the ban.
     pub asserted: Option<Instant>,
-    /// Whether the ban stands, as far as is known: a first call may be under way or failing.
+    /// Whether the ban stands, by the records and calls so far: a first call may be in flight or failing.
     pub enforced: bool,
-    /// A lift may have taken the ban away since it was asserted, and its block was told to look.
-    doubted: bool,
+    /// A lift may have removed the ban since it was asserted, and its block was requested.
+    rechecked: bool,
 }
 
 /// Another block whose target overlaps.
@@ -78,13 +78,13 @@ pub enum ClaimChange {
 #[derive(Debug, Default)]
 pub struct Coverage {
     claims: HashMap<Arc<str>, Claim>,
-    /// Family, first address, prefix length, block: what lies in a range is one stretch of this order.
+    /// Family, first address, prefix length, block: the targets in a range are one stretch of this order.
     order: BTreeSet<(bool, u128, u8, Arc<str>)>,
     /// How many claims there are of each family and prefix length.
     lengths: HashMap<(bool, u8), usize>,
     /// When claims end.
     alarms: BTreeSet<(Timestamp, Arc<str>)>,
-    /// Notified when the first alarm is another one.
+    /// Notified when the first alarm changes.
     changed: Arc<Notify>,
 }
 
@@ -130,7 +130,7 @@ impl Coverage {
         }
     }
 
-    /// Sets the claim of a block. Its assertion time stays when what is banned stays.
+    /// Sets the claim of a block. The time of its assertion stays while its standing does.
     pub fn set(&mut self, key: &str, standing: Standing, until: Option<Timestamp>) {
         if let Some((key, claim)) = self.claims.get_key_value(key)
             && claim.standing == standing
@@ -158,12 +158,12 @@ impl Coverage {
                 until,
                 asserted: None,
                 enforced: false,
-                doubted: false,
+                rechecked: false,
             },
         );
     }
 
-    /// Forgets the claim of a block.
+    /// Removes the claim of a block.
     pub fn remove(&mut self, key: &str) -> Option<Claim> {
         let (key, claim) = self.claims.remove_entry(key)?;
         self.disarm(&key, claim.until);
@@ -178,8 +178,8 @@ impl Coverage {
         Some(claim)
     }
 
-    /// The blocks whose claims ended by `now`, the earliest first, each once: a ban that is due is lifted before
-    /// new ones are made, however many of those wait.
+    /// The blocks whose claims ended by `now`, the earliest first, each once: a due ban is lifted before new ones are
+    /// made, however many of those wait.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<Arc<str>> {
         let mut due = Vec::new();
         while let Some(first) = self.alarms.pop_first() {
@@ -192,14 +192,14 @@ impl Coverage {
         due
     }
 
-    /// The earliest time that [`Coverage::take_due`] waits for, and what is notified when it changes.
+    /// The earliest time that [`Coverage::take_due`] waits for, and the notification of its changes.
     #[must_use]
     pub fn next_due(&self) -> (Option<Timestamp>, Arc<Notify>) {
         let next = self.alarms.first().map(|(at, _)| *at);
         (next, Arc::clone(&self.changed))
     }
 
-    /// Waits for the ends of all claims again: the clock was set, and what was past may lie ahead.
+    /// Sets the alarms of all claims again: the clock was set, and a past end may lie ahead.
     pub fn rearm(&mut self) {
         let ends = self
             .claims
@@ -224,43 +224,43 @@ impl Coverage {
         }
     }
 
-    /// Notes that the engine was told of a block's ban at `at`.
+    /// The engine took a block's ban at `at`.
     pub fn asserted(&mut self, key: &str, at: Instant) {
         if let Some(claim) = self.claims.get_mut(key) {
             claim.asserted = Some(at);
-            claim.doubted = false;
+            claim.rechecked = false;
             claim.enforced = true;
         }
     }
 
-    /// Forgets when a block's ban was asserted: a lift of it begins, and may not be finished.
+    /// Drops the time of a block's assertion: a lift begins, and may not be finished.
     pub fn lifting(&mut self, key: &str) {
         if let Some(claim) = self.claims.get_mut(key) {
             claim.asserted = None;
         }
     }
 
-    /// Forgets when the claims that overlap `target` were asserted, and names their blocks: after a lift
-    /// the engine may no longer enforce them.
+    /// Drops the assertion times of the claims that overlap `target`, and returns their blocks: after a lift the engine
+    /// may no longer enforce them.
     ///
-    /// A claim that is in doubt already is not named again until it is asserted. Otherwise two overlapping blocks whose lifts fail half-way, at
-    /// a gateway that is gone, would wake each other without end.
-    pub fn doubt(&mut self, target: &Target, except: &str) -> Vec<Arc<str>> {
+    /// A claim is returned once until it is asserted. Otherwise two overlapping blocks whose lifts fail half-way, at a
+    /// gateway that is gone, would wake each other without end.
+    pub fn recheck(&mut self, target: &Target, except: &str) -> Vec<Arc<str>> {
         let mut keys = self.keys_overlapping(target, except);
         keys.retain(|key| {
             let Some(claim) = self.claims.get_mut(key) else {
                 return false;
             };
             claim.asserted = None;
-            !std::mem::replace(&mut claim.doubted, true)
+            !std::mem::replace(&mut claim.rechecked, true)
         });
         keys
     }
 
-    /// Names a block again at the next [`doubt`](Self::doubt): its request was not delivered.
-    pub fn unnamed(&mut self, key: &str) {
+    /// Returns a block again at the next [`recheck`](Self::recheck): its request was not delivered.
+    pub fn undelivered(&mut self, key: &str) {
         if let Some(claim) = self.claims.get_mut(key) {
-            claim.doubted = false;
+            claim.rechecked = false;
         }
     }
 

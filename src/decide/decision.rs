@@ -304,7 +304,7 @@ impl Decision<'_> {
     fn give_up(&self, request: Request) -> Plan {
         let asked = request.duration.map_or_else(String::new, duration::display);
         let message = format!(
-            "{} was not banned within the {asked} that were asked for; set spec.trigger to ban it now",
+            "{} was not banned within its duration of {asked}; set spec.trigger to ban it now",
             self.facts.subject()
         );
         self.lift_for(|lifted, _| Purpose::GiveUp { message, lifted })
@@ -375,7 +375,7 @@ impl Decision<'_> {
             && !self.facts.released()
         {
             let message = format!(
-                "not lifted yet: annotation {INTENT} names {} at {}, which was never configured for this block; add the gateway to formerGateways, or let it go with the annotation {RELEASE_ANNOTATION}",
+                "not lifted yet: annotation {INTENT} names {} at {}, which was never configured for this block; add the gateway to formerGateways, or release the block with the annotation {RELEASE_ANNOTATION}",
                 standing.target, standing.place
             );
             let (calls, ..) = self.lifting();

@@ -55,7 +55,7 @@ pub(super) struct Facts<'a> {
     pub(super) foreign: bool,
     /// A ban was begun whose outcome is not in the status.
     pub(super) attempted: bool,
-    /// What may be enforced for this object, the wanted one first.
+    /// What may be enforced for this object, the standing of the intent first.
     pub(super) held: Vec<Standing>,
     /// Something may be enforced, and no record names its gateway.
     pub(super) unplaced: bool,
@@ -65,7 +65,7 @@ pub(super) struct Facts<'a> {
     garbled: bool,
 }
 
-/// What the spec asks for.
+/// The request of the spec.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) target: Target,
@@ -113,7 +113,7 @@ impl<'a> Facts<'a> {
             garbled,
         };
         facts.held = facts.read_held(place);
-        // What an engine cannot express never came to stand there.
+        // A target that an engine cannot express was never enforced there.
         facts
             .held
             .retain(|standing| inexpressible(&standing.target, &standing.place).is_none());
@@ -159,7 +159,7 @@ impl<'a> Facts<'a> {
             .flatten()
     }
 
-    /// What counts as lifted because its gateway is withdrawn; the ban that is wanted is made elsewhere.
+    /// The standing that counts as lifted because its gateway is withdrawn; its ban is made elsewhere.
     pub(super) fn withdrawn(&self) -> Option<&Standing> {
         let intent = self.intent.as_ref().filter(|intent| intent.withdrawn);
         intent.map(|intent| &intent.standing)
@@ -184,7 +184,7 @@ impl<'a> Facts<'a> {
         value.filter(|value| self.status.last_handled_trigger.as_deref() != Some(value))
     }
 
-    /// A spec that was refused was edited since: the ban is asked for as of now.
+    /// A spec that was refused was edited since: the ban is requested as of now.
     pub(super) fn mended(&self) -> bool {
         let refused = self.status.condition(condition::READY);
         self.is(&Phase::Failed)
@@ -192,7 +192,7 @@ impl<'a> Facts<'a> {
             && self.status.observed_generation != self.block.metadata.generation
     }
 
-    /// The user let it go: what cannot be lifted is left behind.
+    /// The user released it: a ban that cannot be lifted is left behind.
     pub(super) fn released(&self) -> bool {
         self.block.annotation(RELEASE_ANNOTATION) == Some("true")
     }
@@ -206,7 +206,7 @@ impl<'a> Facts<'a> {
             .unwrap_or(now)
     }
 
-    /// Whether the time of a ban that did not come about is over: counted from when it was asked for.
+    /// Whether the time of a ban that did not come about is over: counted from its request.
     pub(super) fn window_passed(&self, duration: Option<Duration>, now: Timestamp) -> bool {
         let due = self.asked().zip(duration);
         due.is_some_and(|(asked, duration)| end(asked, duration) <= now)
@@ -351,7 +351,7 @@ pub fn recorded_standings(block: &IPBlock, place: Option<&Place>) -> Option<Vec<
     (!lost).then_some(facts.held)
 }
 
-/// What may be enforced for `block` at gateways that are not followed, unless its annotation lets it go.
+/// What may be enforced for `block` at gateways that are not followed, unless its annotation releases it.
 #[must_use]
 pub fn unfollowed(block: &IPBlock) -> Vec<Standing> {
     let facts = Facts::read(block, None);

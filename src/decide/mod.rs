@@ -2,7 +2,7 @@
 //!
 //! The rules, in the order of their authority:
 //!
-//! 1. deleted: lift, let go;
+//! 1. deleted: lift, release;
 //! 2. `spec.unblock`: lift, then set the flag back;
 //! 3. a spec that cannot be followed: a standing ban keeps its recorded end, a new one is refused;
 //! 4. allowlisted, protected or too wide: lift, skip; a trigger never passes this;

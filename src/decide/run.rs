@@ -1,6 +1,6 @@
 //! A decision at work: a machine without I/O, one [`Step`] at a time.
 //!
-//! A performer repeats two calls until [`Step::End`]: perform [`Run::step`], pass what came of it to [`Run::advance`].
+//! A performer repeats two calls until [`Step::End`]: perform [`Run::step`], pass its outcome to [`Run::advance`].
 //! `reconcile::act` performs the steps at the API server and the gateways, the simulation in memory.
 //!
 //! ```text
@@ -80,7 +80,7 @@ pub enum Step {
     End(Wake),
 }
 
-/// What came of a step.
+/// The outcome of a step.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// It is done.

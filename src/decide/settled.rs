@@ -472,7 +472,7 @@ impl<'a> Draft<'a> {
         let target = self.subject;
         if forced {
             let note = format!(
-                "let go without lifting the ban of {target}, as its annotation asks; the gateway may still enforce it"
+                "released without lifting the ban of {target}, as its annotation requests; the gateway may still enforce it"
             );
             self.announce(true, "Released", note, Some(Notice::Trouble));
         } else if lifted {

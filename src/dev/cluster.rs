@@ -254,7 +254,7 @@ impl Directory {
             return Ok(path);
         }
         let random = clock.random();
-        // For a port on loopback, for as long as somebody tries things out.
+        // A port on loopback, for the time of a trial.
         let token = format!("{:016x}{:016x}\n", random.next_u64(), random.next_u64());
         self.write("trigger-token", &token)
     }

@@ -1,4 +1,4 @@
-//! A few blocks, from their creation to their end, told and checked.
+//! A few blocks, from their creation to their end, printed and checked.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -146,7 +146,7 @@ impl Demo<'_> {
     }
 
     async fn refuse_nonsense(&mut self) -> Result<(), Error> {
-        self.narrator.chapter("Ask for what makes no sense");
+        self.narrator.chapter("Request bans of nonsense");
         for (name, spec, field) in [
             ("hostname", spec("example.com", Some("1h"), "?"), "spec.ip"),
             (
@@ -251,7 +251,7 @@ impl Demo<'_> {
         self.narrator
             .expect("its end moves by one hour, counted from the ban", moved);
         self.narrator.expect(
-            "and the gateway is told the remaining time",
+            "and the gateway gets the remaining time",
             self.ban_calls() > calls,
         );
         self.gateway_agrees().await;
@@ -260,7 +260,7 @@ impl Demo<'_> {
 
     async fn survive_a_gateway_that_is_gone(&mut self) -> Result<(), Error> {
         self.narrator
-            .chapter("The gateway goes away, and somebody asks for a ban");
+            .chapter("The gateway goes away, and a ban is requested");
         self.cluster.gateway().refuse().await;
         self.narrator.happened("the gateway's port is closed");
         self.create(
@@ -275,12 +275,12 @@ impl Demo<'_> {
             .get("latecomer")
             .and_then(|block| message_of(&block));
         let named = why.is_some_and(|why| why.contains("connection refused"));
-        self.narrator.expect("and says why", named);
+        self.narrator.expect("and its message has the cause", named);
         self.cluster.gateway().accept()?;
         self.narrator.happened("the gateway is back");
         let active = self.watcher.phase("latecomer", "active", SOON).await;
         self.narrator
-            .expect("latecomer is active, without anybody's help", active);
+            .expect("latecomer is active, without a further request", active);
         self.blocked.insert("192.0.2.50".into());
         self.gateway_agrees().await;
         Ok(())
@@ -334,7 +334,7 @@ impl Demo<'_> {
             Some(lifted.duration_since(due))
         });
         if let Some(late) = late {
-            self.narrator.note(&format!(
+            self.narrator.remark(&format!(
                 "it was lifted {} ms after it was due",
                 late.as_millis()
             ));
@@ -347,7 +347,7 @@ impl Demo<'_> {
         Ok(())
     }
 
-    /// Shows the gateway's own list, and whether it is what it should be.
+    /// Prints the gateway's own list, and checks it.
     async fn gateway_agrees(&self) {
         let gateway = self.cluster.gateway();
         let blocked = || -> BTreeSet<String> { gateway.targets().into_iter().collect() };
@@ -371,11 +371,11 @@ impl Demo<'_> {
         if !agrees {
             let wanted: Vec<&str> = self.blocked.iter().map(String::as_str).collect();
             self.narrator
-                .note(&format!("it should block {}", wanted.join(", ")));
+                .remark(&format!("it should block {}", wanted.join(", ")));
         }
     }
 
-    /// How often the gateway was asked to ban something.
+    /// How often the gateway was called for a ban.
     fn ban_calls(&self) -> usize {
         let calls = self.cluster.gateway().calls();
         calls

@@ -1,10 +1,10 @@
-//! `ipblock-operator dev`: everything in one process, for who wants to try it.
+//! `ipblock-operator dev`: everything in one process, to try it without a cluster.
 //!
 //! An API server on a loopback port, a simulated gateway and the operator, with the definition, the
 //! configuration and a kubeconfig in place. The operator reaches the API server over HTTP and the
 //! gateway over HTTP, as it would in a cluster; only nothing is really blocked.
 //!
-//! `dev --demo` walks a few blocks through their lives, says what happens and checks that it did.
+//! `dev --demo` walks a few blocks through their lives, prints each step and checks it.
 
 mod cluster;
 mod demo;

@@ -1,4 +1,4 @@
-//! What the demonstration says, and whether it is true.
+//! The output of the demonstration, and its checks.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -56,23 +56,23 @@ impl Narrator {
         self.print(&self.painted("1", &format!("{number:2}. {title}")));
     }
 
-    /// What somebody would type to do the same.
+    /// The command that does the same.
     pub(super) fn command(&self, command: &str) {
         self.print(&self.painted("36", &format!("    $ {command}")));
     }
 
-    /// Something that happened now.
+    /// An event that happened now.
     pub(super) fn happened(&self, what: &str) {
         let seconds = self.started.elapsed().as_secs_f64();
         self.print(&format!("  {seconds:6.2} s  {what}"));
     }
 
-    /// Something to know.
-    pub(super) fn note(&self, text: &str) {
+    /// A remark.
+    pub(super) fn remark(&self, text: &str) {
         self.print(&format!("            {text}"));
     }
 
-    /// Whether what was said is true.
+    /// Checks an expectation.
     pub(super) fn expect(&self, what: &str, held: bool) {
         let mut tally = self.tally.lock();
         if held {
@@ -113,7 +113,7 @@ impl Narrator {
         if self.silent {
             return;
         }
-        // Who closes our output early does not want to read the rest.
+        // A closed output needs no more lines.
         let _ = writeln!(io::stdout().lock(), "{line}");
     }
 

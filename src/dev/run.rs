@@ -31,7 +31,7 @@ pub struct Arguments {
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub port: u16,
 
-    /// Which API of the simulated gateway the operator speaks; xdp knows IPv6 and time, iptables lists.
+    /// The API of the simulated gateway that the operator uses; xdp has IPv6 and time, iptables has a list.
     #[arg(long, value_name = "ENGINE", default_value = "xdp", value_parser = ["xdp", "iptables"])]
     pub engine: String,
 }
@@ -39,7 +39,7 @@ pub struct Arguments {
 // === impl Arguments ===
 
 impl Arguments {
-    /// What is logged unless RUST_LOG says otherwise: the demonstration tells everything itself.
+    /// The log level unless RUST_LOG is set: the demonstration prints everything itself.
     #[must_use]
     pub fn log_level(&self) -> &'static str {
         if self.demo { "off" } else { "warn" }
@@ -54,7 +54,7 @@ pub enum Error {
     Directory {
         /// Which.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// The API server does not start.
@@ -65,21 +65,21 @@ pub enum Error {
     Listen {
         /// Which part.
         what: &'static str,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A request to our own API server fails.
+    /// A request to the API server of this process fails.
     #[error("{what}: {source}")]
     Request {
-        /// What was tried.
+        /// The request.
         what: String,
-        /// What the server says.
+        /// The error of the server.
         source: Box<kube_client::Error>,
     },
     /// The operator ended with an error.
     #[error("the operator ended: {0}")]
     Operator(String),
-    /// The demonstration did not go as it should.
+    /// Expectations of the demonstration did not hold.
     #[error("{broken} of {all} expectations of the demonstration did not hold")]
     Demo {
         /// How many.
@@ -264,19 +264,19 @@ mod tests {
             reason: Some("<at id=all></at> scan".into()),
             ..Default::default()
         };
-        let block = crate::api::IPBlock::new("told", spec);
+        let block = crate::api::IPBlock::new("carded", spec);
         cluster
             .blocks()
             .create(&Default::default(), &block)
             .await
             .unwrap();
-        let told = async {
+        let sent = async {
             while cards.lock().unwrap().len() < 2 {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         };
-        tokio::time::timeout(Duration::from_secs(10), told)
+        tokio::time::timeout(Duration::from_secs(10), sent)
             .await
             .unwrap();
         let cards = cards.lock().unwrap().clone();

@@ -169,7 +169,7 @@ impl World {
                 started.elapsed() < limit,
                 "{now} of {count} blocks are {phase} after {limit:?}"
             );
-            // Lists are what these tests spend their time on.
+            // These tests spend most of their time on lists.
             let pause = if limit > 10 * SECOND { 100 } else { 20 };
             tokio::time::sleep(Duration::from_millis(pause)).await;
         }
@@ -350,11 +350,7 @@ async fn after_a_kill_nothing_is_lost_and_nothing_leaks() {
         .unwrap();
     world.create("meanwhile", "198.51.100.9", "1h").await;
     tokio::time::sleep(60 * SECOND).await;
-    assert_eq!(
-        world.gateway.targets().len(),
-        22,
-        "nobody is there to lift them"
-    );
+    assert_eq!(world.gateway.targets().len(), 22, "no process lifts them");
     world.start().await;
     let took = world.until("expired", 20, 10 * SECOND).await;
     assert!(took <= 2 * SECOND, "{took:?}");
@@ -385,7 +381,7 @@ async fn a_leader_that_wakes_from_a_suspend_without_its_lease_calls_no_engine() 
     world.until("active", 1, 30 * SECOND).await;
     let leases = api_faults::Rule::new().resource("leases").stall();
     world.server.faults().add(leases);
-    // The ban is due, and the lease over: another may lead, and want the address banned.
+    // The ban is due, and the lease over: another replica may lead, and ban the address.
     tokio::time::advance(60 * SECOND).await;
     tokio::time::sleep(SECOND).await;
     assert_eq!(world.calls(Operation::Unban), 0);
@@ -420,8 +416,8 @@ async fn a_kill_at_any_moment_of_a_burst_converges() {
     }
 }
 
-/// Bans twenty while the API server misbehaves, and checks that all come and go. They last long enough to be seen in
-/// time: what is found after its own duration is not banned any more.
+/// Bans twenty while the API server misbehaves, and checks that all come and go. They last long enough to be read in
+/// time: a block that is read after its own duration is not banned any more.
 async fn survives(what: &str, trouble: impl AsyncFnOnce(&World) -> Vec<api_faults::Handle>) {
     let world = World::new("xdp").await;
     world.create_many(5, "30s").await;
@@ -490,7 +486,7 @@ async fn writes_that_conflict_fail_or_lose_their_answer_converge() {
     ];
     for (what, change) in table {
         survives(what, async |world: &World| {
-            // The operator patches; which verb it is does not matter to whom it happens.
+            // The operator patches; the verb does not matter here.
             let patches = api_faults::Rule::new().verb("patch").resource("ipblocks");
             vec![world.server.faults().add(change(patches.probability(0.4)))]
         })

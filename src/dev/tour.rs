@@ -1,4 +1,4 @@
-//! What `dev` prints when everything runs.
+//! The text that `dev` prints when everything runs.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ pub(super) fn print(cluster: &Cluster, keeps_data: bool) -> io::Result<()> {
     let token = cluster.token_file();
     let token = token.display();
     let kept = if keeps_data {
-        "Objects are kept; the simulated gateway forgets, and is told again at the next start."
+        "Objects are kept; the simulated gateway forgets its bans, and the operator makes them again at the next start."
     } else {
         "Nothing is kept; --data-dir DIR keeps the objects."
     };
@@ -41,7 +41,7 @@ An alert, as Grafana sends it:
 
 The gateway can be made to fail:   curl -X POST 'http://{gateway}/faults?fault=hang'   and   curl -X DELETE http://{gateway}/faults
 {kept}
-Only trouble is logged; RUST_LOG=info shows every step. Ctrl-C ends it."
+Only warnings and errors are logged; RUST_LOG=info shows every step. Ctrl-C ends it."
     )?;
     out.flush()
 }

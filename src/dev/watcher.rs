@@ -1,4 +1,4 @@
-//! Follows the blocks of one namespace and tells each transition as it happens.
+//! Follows the blocks of one namespace and prints each transition.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ async fn list(
     if let Some(narrator) = narrator {
         let before = sender.borrow().clone();
         for (name, block) in &listed {
-            tell(narrator, before.get(name), block);
+            print_transition(narrator, before.get(name), block);
         }
         for name in before.keys().filter(|name| !listed.contains_key(*name)) {
             narrator.happened(&format!("{name}: gone"));
@@ -118,16 +118,16 @@ async fn watch(
     while let Some(event) = events.try_next().await? {
         match event {
             WatchEvent::Added(block) | WatchEvent::Modified(block) => {
-                note_version(version, &block);
+                follow_version(version, &block);
                 let name = name_of(&block);
                 let before = sender.borrow().get(&name).cloned();
-                tell(narrator, before.as_ref(), &block);
+                print_transition(narrator, before.as_ref(), &block);
                 sender.send_modify(|blocks| {
                     blocks.insert(name, Arc::new(block));
                 });
             }
             WatchEvent::Deleted(block) => {
-                note_version(version, &block);
+                follow_version(version, &block);
                 let name = name_of(&block);
                 narrator.happened(&format!("{name}: gone"));
                 sender.send_modify(|blocks| {
@@ -144,14 +144,14 @@ async fn watch(
     Ok(())
 }
 
-fn note_version(version: &mut String, block: &IPBlock) {
+fn follow_version(version: &mut String, block: &IPBlock) {
     if let Some(seen) = &block.metadata.resource_version {
         version.clone_from(seen);
     }
 }
 
-/// Says what changed, where somebody would want to know.
-fn tell(narrator: &Narrator, before: Option<&Arc<IPBlock>>, block: &IPBlock) {
+/// Prints the transition of a block.
+fn print_transition(narrator: &Narrator, before: Option<&Arc<IPBlock>>, block: &IPBlock) {
     let name = name_of(block);
     let was = before.map(|before| phase_of(before));
     let is = phase_of(block);

@@ -4,7 +4,7 @@
 //!            failures in a row, or calls that take long
 //!   Closed ───────────────────────────────────────────▶ Open ──(its time is over)──▶ Probing
 //!     ▲                                                  ▲                              │
-//!     │  any answer that is no gateway fault             └────── the probe failed ──────┤
+//!     │  any answer that is not a gateway fault          └────── the probe failed ──────┤
 //!     └──────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -81,12 +81,12 @@ pub(super) enum Admission {
     Refused { last: Error, retry_after: Duration },
 }
 
-/// Whether an outcome opened the breaker just now, so that who waits can be told.
+/// Whether an outcome opened the breaker just now: then waiting callers are turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// It was closed (or probing) and is open now.
     Opened,
-    /// Nothing that concerns who waits.
+    /// The breaker is as it was, for waiting callers.
     Unchanged,
 }
 
@@ -101,7 +101,7 @@ impl Breaker {
         }
     }
 
-    /// Asks to call at `now`.
+    /// Requests a call at `now`.
     pub(super) fn admit(&mut self, now: Instant) -> Admission {
         match &self.state {
             State::Closed { .. } => Admission::Pass,
@@ -140,7 +140,7 @@ impl Breaker {
         }
     }
 
-    /// The gateway answered, whatever it said of this target: it works.
+    /// The gateway answered, with whatever result for this target: it works.
     pub(super) fn answered(&mut self) {
         self.state = State::Closed { failures: 0 };
     }
@@ -159,12 +159,12 @@ impl Breaker {
                 let streak = streak.saturating_add(1);
                 self.open(streak, error, now)
             }
-            // Late results of calls from before it opened say nothing new.
+            // Late results of calls from before it opened are no news.
             State::Open { .. } | State::Probing { .. } => Change::Unchanged,
         }
     }
 
-    /// A call passed `slow_after`; `error` is what it will say if it never ends.
+    /// A call passed `slow_after`; `error` is its result if it never ends.
     pub(super) fn slow(&mut self, error: Error, now: Instant) -> Change {
         self.slow += 1;
         match self.state {
@@ -180,7 +180,7 @@ impl Breaker {
         self.slow = self.slow.saturating_sub(1);
     }
 
-    /// The probe was cancelled before it said anything: the next caller probes.
+    /// The probe was cancelled before its result: the next caller probes.
     pub(super) fn probe_abandoned(&mut self, now: Instant) {
         if let State::Probing { streak, last } = &self.state {
             self.state = State::Open {
@@ -228,7 +228,7 @@ mod tests {
     enum Step {
         /// Milliseconds pass.
         Wait(u64),
-        /// A caller asks; it is let through, probes, or is refused for this many milliseconds.
+        /// A caller requests a call; it passes, probes, or is refused for this many milliseconds.
         Pass,
         Probe,
         Refused(u64),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_between_starts_the_count_anew() {
+    async fn an_answer_between_starts_the_count_again() {
         run(&[
             Failed(Unchanged),
             Failed(Unchanged),

@@ -1,4 +1,4 @@
-//! An engine that only records what it would do.
+//! An engine that only records its calls.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::{Ban, Capabilities, Engine, Error, Kind, Remaining, Unban};
 use crate::outbound::BoxFuture;
 use crate::target::Target;
 
-/// Keeps the set of targets it was told to ban, in memory, and logs each call.
+/// Keeps the set of banned targets in memory, and logs each call.
 #[derive(Debug, Default)]
 pub struct DryRun {
     banned: Mutex<BTreeSet<Target>>,

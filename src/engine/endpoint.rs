@@ -13,7 +13,7 @@ use super::error::excerpt;
 use crate::outbound::{self, Outbound};
 use crate::secret::Secret;
 
-/// A gateway's address and, if it asks for one, its bearer token.
+/// A gateway's address and, if it requires one, its bearer token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
     base: Url,
@@ -36,7 +36,7 @@ pub enum ParseEndpointError {
     #[error("no gateway is configured: set gatewayHost to host:port")]
     Empty,
     /// No host and port can be read from it.
-    #[error("{0:?} is no gateway address: use host:port, http://host:port or https://host:port")]
+    #[error("{0:?} is not a gateway address: use host:port, http://host:port or https://host:port")]
     Invalid(String),
     /// It holds more than scheme, host and port.
     #[error(
@@ -157,7 +157,9 @@ impl Caller {
         if let Some(token) = self.endpoint.bearer() {
             let mut value =
                 HeaderValue::try_from(format!("Bearer {}", token.expose())).map_err(|_| {
-                    self.no_answer(outbound::Error::Url("the token is no header".into()))
+                    self.no_answer(outbound::Error::Url(
+                        "the token is not a header value".into(),
+                    ))
                 })?;
             value.set_sensitive(true);
             request = request.header(AUTHORIZATION, value);
@@ -204,7 +206,7 @@ impl Caller {
     }
 }
 
-/// What a gateway answers in tests: a status and a text for every request, which is recorded.
+/// A gateway of tests: it answers every request with a status and a text, and records the request.
 #[cfg(test)]
 pub(super) mod scripted {
     use super::*;

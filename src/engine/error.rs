@@ -1,10 +1,10 @@
-//! Why a ban or an unban is not known to have happened.
+//! Why a ban or an unban is not confirmed.
 
 use std::time::Duration;
 
 use crate::outbound;
 
-/// What went wrong with an engine call, in words for a status message.
+/// The fault of an engine call, in words for a status message.
 ///
 /// The text holds nothing that changes between attempts (no ports of ours, no counters, no times), so
 /// that a lasting fault writes one status and one Event.
@@ -15,7 +15,7 @@ pub enum Error {
     NoAnswer {
         /// `host:port`.
         gateway: String,
-        /// What the connection did.
+        /// The fault of the connection.
         cause: outbound::Error,
     },
     /// The answer has an error status.
@@ -33,10 +33,10 @@ pub enum Error {
     Failed {
         /// `host:port`.
         gateway: String,
-        /// What the gateway says.
+        /// The gateway's text.
         detail: String,
     },
-    /// The answer is none that this engine gives.
+    /// The answer is not one of this engine's.
     #[error(
         "gateway {gateway} gave an answer that is not understood{}",
         after_colon(detail)
@@ -50,7 +50,7 @@ pub enum Error {
     /// Not called: the gateway failed repeatedly a moment ago. Reads as the last failure does.
     #[error("{last}")]
     Open {
-        /// What the last call said.
+        /// The error of the last call.
         last: Box<Error>,
         /// When the gateway is tried again.
         retry_after: Duration,
@@ -100,7 +100,7 @@ impl Error {
         }
     }
 
-    /// Whether it says something about the gateway as a whole rather than about this one target.
+    /// Whether it is a fault of the gateway as a whole rather than of this one target.
     #[must_use]
     pub fn is_gateway_fault(&self) -> bool {
         match self {
@@ -110,7 +110,7 @@ impl Error {
         }
     }
 
-    /// When the call is worth repeating, where that is known.
+    /// When the call is worth repeating, if that is known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -122,7 +122,7 @@ impl Error {
 
 fn no_answer(cause: &outbound::Error) -> String {
     match cause {
-        // The two deadlines, and calls given up on before either, are one thing to who reads it.
+        // To a reader the two deadlines, and calls that were given up before either, are the same fault.
         outbound::Error::Timeout(_) | outbound::Error::ConnectTimeout(_) => {
             "no answer in time".to_owned()
         }

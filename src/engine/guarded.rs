@@ -3,7 +3,7 @@
 //! A gateway that hangs holds each caller for its time-out. Without a guard it soon holds every worker,
 //! and blocks that need no gateway wait too. Here at most [`GuardSettings::in_flight`] callers are held,
 //! and for little more than a second: then the breaker is open, waiters are turned away, and a single
-//! probe at a time finds out when the gateway is back.
+//! probe at a time detects that the gateway is back.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -154,7 +154,7 @@ impl Outcome<'_> {
             cause: outbound::Error::Timeout(self.guarded.slow_after),
         };
         let change = self.guarded.breaker.lock().slow(hanging, Instant::now());
-        self.tell(change);
+        self.notify(change);
     }
 
     fn settle(&mut self, error: Option<&Error>) {
@@ -170,10 +170,10 @@ impl Outcome<'_> {
         };
         drop(breaker);
         self.probe = false;
-        self.tell(change);
+        self.notify(change);
     }
 
-    fn tell(&self, change: Change) {
+    fn notify(&self, change: Change) {
         if change == Change::Opened {
             self.guarded.opened.notify_waiters();
         }

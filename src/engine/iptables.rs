@@ -13,7 +13,7 @@ use super::{Ban, Capabilities, Endpoint, Engine, Error, Kind, Remaining, Unban};
 use crate::outbound::{BoxFuture, Outbound};
 use crate::target::Target;
 
-/// Speaks to the iptables agent.
+/// Calls the iptables agent.
 #[derive(Clone, Debug)]
 pub struct Iptables {
     caller: Caller,
@@ -83,7 +83,7 @@ impl Engine for Iptables {
         Box::pin(async move {
             let (answer, text) = self.status("/unlimit", target).await?;
             match answer.status.as_str() {
-                // The agent says the same when there was nothing to remove.
+                // The agent answers the same when there was nothing to remove.
                 "unlimited" => Ok(Unban::Removed),
                 _ => Err(self.caller.undecodable(&text)),
             }
@@ -95,8 +95,8 @@ impl Engine for Iptables {
             let text = self.caller.get("/limits", &[]).await?;
             let limits: Limits =
                 serde_json::from_str(&text).map_err(|_| self.caller.undecodable(&text))?;
-            // Some versions list a range as they name it in their rules, with `_` for `/`. What is no
-            // address at all is not ours.
+            // Some versions list a range as they name it in their rules, with `_` for `/`. An entry that is not an
+            // address is not the operator's.
             let targets = limits
                 .limited_ips
                 .iter()
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_answer_to_a_ban_is_read_for_what_it_says() {
+    async fn every_answer_to_a_ban_is_read_by_its_text() {
         let table: &[(u16, &str, Result<Ban, &str>)] = &[
             (
                 200,
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_answer_to_an_unban_is_read_for_what_it_says() {
+    async fn every_answer_to_an_unban_is_read_by_its_text() {
         for (text, good) in [
             (r#"{"ip":"192.0.2.7","status":"unlimited"}"#, true),
             (r#"{"ip":"192.0.2.7","status":"failed","error":"x"}"#, false),

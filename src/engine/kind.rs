@@ -10,35 +10,35 @@ use super::{DryRun, Endpoint, Error, Iptables, Xdp};
 use crate::outbound::{BoxFuture, Outbound};
 use crate::target::Target;
 
-/// Bans and unbans targets. Dyn-safe: which engine it is, the configuration decides.
+/// Bans and unbans targets. Dyn-safe: the configuration chooses the engine.
 pub trait Engine: Send + Sync + fmt::Debug {
     /// What this engine can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Where it works, as recorded in a block's intent: see [`Endpoint::as_str`]; empty without a gateway.
+    /// Its gateway, as recorded in a block's intent: see [`Endpoint::as_str`]; empty without one.
     fn endpoint(&self) -> &str;
 
-    /// Blocks `target`, for `remaining` or for ever. Blocking what is blocked succeeds and, where the
-    /// engine keeps time, sets the time anew.
+    /// Blocks `target`, for `remaining` or indefinitely. To block a blocked target succeeds and, where the engine keeps
+    /// time, sets the new time.
     ///
     /// # Errors
-    /// When it is not known that the target is blocked.
+    /// When the target may not be blocked.
     fn ban<'a>(
         &'a self,
         target: &'a Target,
         remaining: Option<Remaining>,
     ) -> BoxFuture<'a, Result<Ban, Error>>;
 
-    /// Lets `target` pass. Unblocking what is not blocked succeeds.
+    /// Unblocks `target`. To unblock a target that is not blocked succeeds.
     ///
     /// # Errors
-    /// When it is not known that the target passes.
+    /// When the target may still be blocked.
     fn unban<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Unban, Error>>;
 
-    /// What the engine blocks now, or `None` when it cannot tell.
+    /// The targets that the engine blocks now, or `None` for an engine without a list.
     ///
     /// # Errors
-    /// When the engine could tell but does not answer.
+    /// When the engine has a list and does not answer.
     fn list(&self) -> BoxFuture<'_, Result<Option<BTreeSet<Target>>, Error>>;
 }
 
@@ -53,7 +53,7 @@ pub struct Capabilities {
     pub ranges: bool,
 }
 
-/// What came of a ban.
+/// The result of a ban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ban {
     /// The target was not blocked before.
@@ -62,22 +62,22 @@ pub enum Ban {
     Already,
 }
 
-/// What came of an unban.
+/// The result of an unban.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unban {
-    /// The target passes now.
+    /// The target is not blocked any more.
     Removed,
     /// The target was not blocked.
     Absent,
 }
 
-/// How long a ban has to last yet, in whole seconds, at least one.
+/// How much longer a ban has to last, in whole seconds, at least one.
 ///
-/// Rounded up: a gateway takes a ban of zero seconds for one that is over already, and says it succeeded.
+/// Rounded up: a gateway treats a ban of zero seconds as over already, and reports success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Remaining(u64);
 
-/// Which engine, as the configuration names it.
+/// The kind of an engine, as the configuration names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The iptables agent.

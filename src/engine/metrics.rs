@@ -1,4 +1,4 @@
-//! What the calls to gateways look like from outside.
+//! The metrics of calls to gateways.
 
 use std::time::Duration;
 

@@ -1,15 +1,14 @@
 //! Engines: what makes an address blocked.
 //!
-//! [`Engine`] is asked to ban and to unban; both are idempotent, so whoever does not know what came of
-//! a call calls again. [`Iptables`] and [`Xdp`] speak to a gateway over HTTP as the first operator of
+//! [`Engine`] bans and unbans; both are idempotent, so that a caller without an answer calls again. [`Iptables`] and [`Xdp`] call a gateway over HTTP as the first operator of
 //! this kind did, [`DryRun`] only records. [`Guarded`] stands before an engine in production: it bounds
 //! the calls in flight and, when the gateway does not answer, refuses further ones at once, so that a
 //! dead gateway holds up only what needs it.
 //!
 //! # When a call fails
-//! [`Error`] says what happened in words that fit a status message and do not change from one attempt
-//! to the next; [`Error::reason`] is the same as one CamelCase word. Nothing is retried here: back-off
-//! belongs to the queue, which may be told [`Error::retry_after`].
+//! The text of an [`Error`] fits a status message and does not change from one attempt to the next;
+//! [`Error::reason`] is the same as one CamelCase word. Nothing is retried here: back-off belongs to the
+//! queue, for which [`Error::retry_after`] has the earliest useful time.
 
 mod breaker;
 mod dry_run;

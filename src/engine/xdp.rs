@@ -1,9 +1,9 @@
 //! The XDP gateway: `/update`, `/remove`.
 //!
-//! The gateway keeps time itself, but looks only once a minute, and an expired entry stays in its
-//! longest-prefix map as a hole: an expired address inside a banned range passes. So a ban that is due
-//! is always removed by us. There is no list; what may be lost is asserted again. It answers every
-//! outcome with HTTP 200 and a sentence.
+//! The gateway keeps time itself, but checks only once a minute, and an expired entry stays in its
+//! longest-prefix map as a hole: an expired address inside a banned range passes. So the operator always
+//! removes a ban that is due. There is no list; a ban that may be lost is asserted again. The gateway
+//! answers every outcome with HTTP 200 and a sentence.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{Ban, Capabilities, Endpoint, Engine, Error, Kind, Remaining, Unban};
 use crate::outbound::{BoxFuture, Outbound};
 use crate::target::Target;
 
-/// Speaks to the XDP gateway.
+/// Calls the XDP gateway.
 #[derive(Clone, Debug)]
 pub struct Xdp {
     caller: Caller,
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_ban_says_for_how_many_seconds_or_for_ever() {
+    async fn a_ban_is_for_a_number_of_seconds_or_without_end() {
         for (given, remaining, query) in [
             (
                 "192.0.2.7",
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_answer_to_a_ban_is_read_for_what_it_says() {
+    async fn every_answer_to_a_ban_is_read_by_its_text() {
         let table: &[(u16, &str, Result<Ban, &str>)] = &[
             (
                 200,
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_answer_to_an_unban_is_read_for_what_it_says() {
+    async fn every_answer_to_an_unban_is_read_by_its_text() {
         let table: &[(&str, Result<Unban, &str>)] = &[
             (
                 r#"{"message":"Successfully removed 192.0.2.7 from banned list"}"#,

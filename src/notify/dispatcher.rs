@@ -1,4 +1,4 @@
-//! The queue between those who have something to tell and the channel.
+//! The queue between the senders of notifications and the channel.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use super::{Error, Event, Metrics, Notification, Notifier};
 /// Notifications that wait; further ones are dropped and counted.
 const CAPACITY: usize = 1000;
 
-/// More than this many waiting are told in one digest.
+/// More than this many waiting notifications are sent in one digest.
 const FLOOD: usize = 10;
 
 /// Attempts for one notification.
@@ -58,7 +58,7 @@ struct State {
 // === impl Notifications ===
 
 impl Notifications {
-    /// Starts the worker, without a channel: until [`Notifications::set`] everything is let go.
+    /// Starts the worker, without a channel: until [`Notifications::set`] notifications are dropped.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -78,7 +78,7 @@ impl Notifications {
         }
     }
 
-    /// Uses `notifier` from now on, also for what waits; `None` turns notifications off.
+    /// Uses `notifier` from now on, for waiting notifications too; `None` turns notifications off.
     pub fn set(&self, notifier: Option<Arc<dyn Notifier>>) {
         let mut state = self.queue.state.lock();
         if notifier.is_none() {
@@ -141,7 +141,7 @@ async fn work(queue: Arc<Queue>) {
         if rate.limits() != channel.limits() {
             rate = Rate::new(channel.limits());
         }
-        // What arrives while this waits may turn the queue into a flood, so it is taken after.
+        // Notifications that arrive while this waits may make a digest, so one is taken afterwards.
         tokio::time::sleep(rate.wait(Instant::now())).await;
         let Some((notification, stands_for)) = queue.take(channel.channel()) else {
             continue;
@@ -154,7 +154,7 @@ async fn work(queue: Arc<Queue>) {
 async fn deliver(queue: &Queue, rate: &mut Rate, notification: &Notification, stands_for: u64) {
     let mut wait = FIRST_WAIT;
     for attempt in 1..=ATTEMPTS {
-        // Read anew: the channel may have been mended meanwhile.
+        // Read again: the channel may have been replaced meanwhile.
         let notifier = queue.state.lock().notifier.clone();
         let Some(notifier) = notifier else {
             return;
@@ -168,17 +168,17 @@ async fn deliver(queue: &Queue, rate: &mut Rate, notification: &Notification, st
                 return;
             }
             Err(Error::Never(why)) => {
-                tracing::error!(channel, %why, "a notification was refused");
+                tracing::error!(channel, %why, "channel refused a notification");
                 queue.metrics.count(channel, "failed", stands_for);
                 return;
             }
             Err(Error::Later { why, after }) => {
                 if attempt == ATTEMPTS {
-                    tracing::error!(channel, %why, "a notification is given up");
+                    tracing::error!(channel, %why, "gave up a notification");
                     queue.metrics.count(channel, "failed", stands_for);
                     return;
                 }
-                tracing::warn!(channel, %why, attempt, "a notification has to wait");
+                tracing::warn!(channel, %why, attempt, "could not deliver a notification; trying again");
                 queue.metrics.count(channel, "retried", 1);
                 after
             }
@@ -192,7 +192,7 @@ async fn deliver(queue: &Queue, rate: &mut Rate, notification: &Notification, st
 // === impl Queue ===
 
 impl Queue {
-    /// The channel, when there is something for it.
+    /// The channel, if a notification waits for it.
     fn ready(&self) -> Option<Arc<dyn Notifier>> {
         let state = self.state.lock();
         if state.waiting.is_empty() {
@@ -201,7 +201,7 @@ impl Queue {
         state.notifier.clone()
     }
 
-    /// The next notification, and how many it stands for.
+    /// The next notification, and the number that it stands for.
     fn take(&self, channel: &'static str) -> Option<(Notification, u64)> {
         let mut state = self.state.lock();
         let taken = if state.waiting.len() > FLOOD {

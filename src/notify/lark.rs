@@ -25,7 +25,7 @@ use crate::secret::Secret;
 /// Larger requests are refused by Lark.
 const LARGEST_REQUEST: usize = 20 * 1024;
 
-/// What Lark takes from one bot.
+/// The limits of one bot at Lark.
 const LIMITS: &[(usize, Duration)] = &[(5, Duration::from_secs(1)), (100, Duration::from_secs(60))];
 
 /// A bot and how its cards look.
@@ -33,7 +33,7 @@ const LIMITS: &[(usize, Duration)] = &[(5, Duration::from_secs(1)), (100, Durati
 pub struct LarkSettings {
     /// The hook's URL: a secret, it holds the bot's token.
     pub hook: Secret,
-    /// The signing secret, where the bot asks for a signature.
+    /// The signing secret, for a bot that requires a signature.
     pub signing: Option<Secret>,
     /// The cards.
     pub templates: Templates,
@@ -48,7 +48,7 @@ pub struct Lark {
     clock: Clock,
 }
 
-/// What the hook answers.
+/// The answer of the hook.
 #[derive(Debug, Deserialize)]
 struct Answer {
     code: Option<i64>,
@@ -78,7 +78,7 @@ impl Lark {
         if body.len() <= LARGEST_REQUEST {
             return body;
         }
-        // A template may be large by itself. People still learn what happened.
+        // A template may be large by itself. The text still has the facts.
         let text: String = format!(
             "{}: {} {} {}",
             notification.event.name(),
@@ -108,7 +108,7 @@ impl Lark {
                 "application/json; charset=utf-8",
             )
             .body(self.body(notification))
-            .map_err(|_| Error::Never("notifyWebhookURL is no URL".into()))?;
+            .map_err(|_| Error::Never("notifyWebhookURL is not a URL".into()))?;
         let answer = self.outbound.send(request).await.map_err(|error| {
             let why = format!("Lark cannot be reached: {error}");
             match error {
@@ -167,7 +167,7 @@ fn read(answer: &http::Response<Bytes>) -> Result<(), Error> {
             Err(Error::Never(why))
         };
     }
-    // A hook that answers 200 without a code is none of Lark's; the original took that for success.
+    // A hook that answers 200 without a code is not Lark's; the original treats that as success.
     let Ok(answer) = serde_json::from_slice::<Answer>(answer.body()) else {
         return Ok(());
     };
@@ -196,11 +196,11 @@ fn read(answer: &http::Response<Bytes>) -> Result<(), Error> {
 
 fn meaning(code: i64) -> &'static str {
     match code {
-        9499 => "it does not understand the card; check the template",
+        9499 => "it cannot read the card; check the template",
         19001 => "the hook's token is wrong; check notifyWebhookURL",
         19021 => "the signature is wrong or the clocks differ; check the signing secret",
         19022 => "this address is not on the bot's list of allowed ones",
-        19024 => "the bot asks for a keyword that the card does not have",
+        19024 => "the bot requires a keyword that the card does not have",
         19036 => "the card is too large",
         _ => "unknown",
     }
@@ -310,7 +310,7 @@ mod tests {
                     assert!(expected(&error), "{code} {text}: {error:?}");
                     assert!(!error.to_string().contains("canary"));
                 }
-                (Some(_), Ok(())) => panic!("{code} {text} is no success"),
+                (Some(_), Ok(())) => panic!("{code} {text} is not a success"),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What became of notifications.
+//! The metrics of notifications.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -24,7 +24,7 @@ impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "ipblock_notifications",
-            "Notifications by what became of them: sent, retried, failed, dropped, digested",
+            "Notifications by outcome: sent, retried, failed, dropped, digested",
             self.notifications.clone(),
         );
     }

@@ -1,4 +1,4 @@
-//! Notifications: telling people about bans, off the reconcile path.
+//! Notifications about bans, off the reconcile path.
 //!
 //! ```text
 //! reconcile ─ send() ─▶ queue ≤ 1000 ─▶ one worker ─ rate limit ─ Notifier ─▶ Lark
@@ -6,8 +6,8 @@
 //!                                         └ failed: back-off, then given up and counted
 //! ```
 //!
-//! Nothing here can delay or fail a ban. A notification is sent about once: it may be lost when the
-//! process dies or the channel stays away, and it is not repeated after a restart. Hook URLs hold their
+//! Nothing here can delay or fail a ban. A notification is sent at most once: it is lost when the process
+//! dies or the channel stays away, and it is not repeated after a restart. Hook URLs hold their
 //! secret, so neither errors nor logs ever hold a URL.
 
 mod dispatcher;

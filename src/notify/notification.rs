@@ -8,7 +8,7 @@ use jiff::tz::{Offset, TimeZone};
 
 use crate::outbound::BoxFuture;
 
-/// What a notification is about; also the name of its template.
+/// The kind of a notification; also the name of its template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Event {
     /// An address was banned.
@@ -19,20 +19,20 @@ pub enum Event {
     Common,
 }
 
-/// One thing to tell. Texts that do not apply are empty.
+/// One notification. Texts that do not apply are empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
-    /// What it is about.
+    /// Its kind.
     pub event: Event,
     /// When it happened.
     pub at: Timestamp,
     /// The canonical target.
     pub ip: String,
-    /// Why it is banned.
+    /// The reason of the ban.
     pub reason: String,
     /// Where the ban comes from.
     pub source: String,
-    /// Who asked for it.
+    /// The person or system that requested it.
     pub by: String,
     /// How long it lasts, as written in the spec.
     pub duration: String,
@@ -44,12 +44,12 @@ pub struct Notification {
     pub message: String,
 }
 
-/// A channel to people. Dyn-safe: which one it is, the configuration decides.
+/// A channel to people. Dyn-safe: the configuration chooses it.
 pub trait Notifier: Send + Sync + fmt::Debug {
     /// The channel's name in metrics: `lark`.
     fn channel(&self) -> &'static str;
 
-    /// How much the channel takes: so many in so long, each.
+    /// The limits of the channel: each a number of notifications in a time.
     fn limits(&self) -> &'static [(usize, Duration)];
 
     /// Delivers one notification.
@@ -67,10 +67,10 @@ pub enum Error {
     Later {
         /// What happened.
         why: String,
-        /// When to try again, where the channel says so.
+        /// When to try again, if the channel names a time.
         after: Option<Duration>,
     },
-    /// It will not work until somebody changes something.
+    /// It cannot work until the configuration changes.
     #[error("{0}")]
     Never(String),
 }
@@ -118,7 +118,7 @@ impl Notification {
             "count" => self.count.to_string(),
             "ip" => self.ip.clone(),
             "msg" | "message" => self.message.clone(),
-            "duration" if self.duration.is_empty() => "for ever".to_owned(),
+            "duration" if self.duration.is_empty() => "without end".to_owned(),
             "duration" => self.duration.clone(),
             "source" => self.source.clone(),
             "by" => self.by.clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Remembers the last sends and says how long the next has to wait.
+/// Remembers the last sends and computes how long the next has to wait.
 #[derive(Debug)]
 pub(super) struct Rate {
     limits: &'static [(usize, Duration)],
@@ -36,7 +36,7 @@ impl Rate {
         waits.max().unwrap_or(Duration::ZERO)
     }
 
-    /// Counts an attempt: what the channel refuses, it counts too.
+    /// Counts an attempt: the channel counts refused ones too.
     pub(super) fn used(&mut self, now: Instant) {
         let longest = self.limits.iter().map(|(count, _)| *count).max();
         self.sent.push_back(now);

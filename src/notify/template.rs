@@ -1,8 +1,8 @@
 //! Card templates: JSON files with `${variables}`.
 //!
-//! Alert texts come from strangers. A template is parsed before anything is put into it, and values are
-//! put only into its strings, so no value can change a card's structure; inside markdown they lose
-//! their markup, so none can mention everybody, hide a link or colour itself.
+//! Alert texts come from unknown senders. A template is parsed before values are put into its strings, so no
+//! value can change a card's structure; inside markdown values lose their markup, so none can mention all
+//! members of a chat, hide a link or colour itself.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::mounted::MountedFile;
 /// Longest value, in characters; the reason of an alert may be anything.
 const LONGEST_VALUE: usize = 500;
 
-/// Larger template files are none.
+/// Larger template files are refused.
 const LARGEST_FILE: usize = 64 * 1024;
 
 /// A card with variables.
@@ -32,7 +32,7 @@ pub struct Templates {
     common: Template,
 }
 
-/// Why a file is no template.
+/// Why a file is not a template.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
     /// It cannot be read.
@@ -40,14 +40,16 @@ pub enum TemplateError {
     Read {
         /// Where.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// It is far too large.
     #[error("the template {0} is larger than 64 KiB")]
     TooLarge(PathBuf),
-    /// It is no JSON object.
-    #[error("the template is no JSON object: {0} (variables belong inside strings: \"${{ip}}\")")]
+    /// It is not a JSON object.
+    #[error(
+        "the template is not a JSON object: {0} (variables belong inside strings: \"${{ip}}\")"
+    )]
     Parse(String),
 }
 
@@ -57,11 +59,11 @@ impl Template {
     /// Reads a template's text.
     ///
     /// # Errors
-    /// When it is no JSON object.
+    /// When it is not a JSON object.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let card: Value = match serde_json::from_str(text) {
             Ok(card) => card,
-            // The original replaced before it parsed, so a bare ${count} worked as a number there.
+            // The original replaces before it parses, so a bare ${count} is a number there.
             Err(first) => serde_json::from_str(&quote_bare_variables(text))
                 .map_err(|_| TemplateError::Parse(first.to_string()))?,
         };
@@ -124,8 +126,8 @@ impl Templates {
         self
     }
 
-    /// The built-in templates, with those of `files` instead where they can be read; the rest is
-    /// reported. A missing file must not silence the operator.
+    /// The built-in templates, with those of `files` instead where they can be read, and the errors of the
+    /// others. A missing file must not stop notifications.
     #[must_use]
     pub fn from_files<'a>(
         files: impl IntoIterator<Item = (Event, &'a MountedFile)>,
@@ -160,8 +162,7 @@ impl Default for Templates {
 
 type Values<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
-/// Fills every string of `value`. `markdown` says how the strings here are read: what has the tag
-/// `plain_text` is shown as it is, everything else is taken for markdown.
+/// Fills every string of `value`. Strings are markdown, except in an object with the tag `plain_text`.
 fn fill(value: &mut Value, markdown: bool, values: &Values<'_>) {
     match value {
         Value::String(text) => {

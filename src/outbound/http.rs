@@ -116,7 +116,7 @@ impl HttpBuilder {
     /// Builds the client.
     ///
     /// # Errors
-    /// When the certificate authority is no PEM certificate.
+    /// When the certificate authority is not a PEM certificate.
     pub fn build(self) -> Result<Http, Error> {
         let tls = tls_config(self.authority_pem.as_deref())?;
         let client = reqwest::Client::builder()
@@ -226,7 +226,7 @@ impl Outbound for Http {
     }
 }
 
-/// What one link of a chain of causes says.
+/// The error of one link of a chain of causes.
 fn known(cause: &(dyn StdError + 'static)) -> Option<Error> {
     if let Some(ours) = cause.downcast_ref::<Error>() {
         return Some(ours.clone());
@@ -240,7 +240,7 @@ fn known(cause: &(dyn StdError + 'static)) -> Option<Error> {
         return Some(Error::Reset);
     }
     let io = cause.downcast_ref::<std::io::Error>()?;
-    // What an I/O error wraps is not its source, so the chain alone never shows it.
+    // The error that an I/O error wraps is not its source, so the chain alone does not have it.
     io.get_ref()
         .and_then(|inner| known(inner))
         .or_else(|| classify_io(io.kind()))
@@ -272,7 +272,7 @@ fn tls_config(authority_pem: Option<&[u8]>) -> Result<rustls::ClientConfig, Erro
     if let Some(pem) = authority_pem {
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|error| {
-                Error::Tls(format!("the certificate authority is no PEM: {error}"))
+                Error::Tls(format!("the certificate authority is not PEM: {error}"))
             })?;
             roots
                 .add(certificate)
@@ -284,7 +284,7 @@ fn tls_config(authority_pem: Option<&[u8]>) -> Result<rustls::ClientConfig, Erro
             ));
         }
     } else {
-        // An image without certificates still reaches plain HTTP gateways, so finding none is no error here.
+        // An image without certificates still reaches plain HTTP gateways, so a missing store is not an error here.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -295,8 +295,8 @@ fn tls_config(authority_pem: Option<&[u8]>) -> Result<rustls::ClientConfig, Erro
         .with_no_client_auth())
 }
 
-/// Resolves a name and hands out only the addresses that may be called, so that what was checked is
-/// what is connected to.
+/// Resolves a name and returns only the addresses that may be called, so that the connection goes to an address that
+/// was checked.
 #[derive(Debug)]
 struct CheckedResolver {
     policy: AddressPolicy,

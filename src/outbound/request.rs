@@ -27,7 +27,7 @@ pub trait Outbound: Send + Sync + fmt::Debug {
 /// How long a request may take and how much it may bring back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Until the connection stands, name resolution and TLS included. Default 2 s.
+    /// Until the connection is made, name resolution and TLS included. Default 2 s.
     pub connect: Duration,
     /// From the call to the last byte of the answer. Default 5 s.
     pub total: Duration,
@@ -48,10 +48,10 @@ impl Default for Limits {
 /// Why there is no answer. The text never holds the URL: hooks carry their secret in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The URL is none that may be called.
+    /// The URL may not be called.
     #[error("the URL cannot be used: {0}")]
     Url(String),
-    /// The address is one that must not be called.
+    /// The address must not be called.
     #[error(
         "the address {0} may not be called (loopback, link-local and metadata addresses are refused)"
     )]
@@ -59,7 +59,7 @@ pub enum Error {
     /// The host name has no address.
     #[error("the host name {0} cannot be resolved")]
     Unresolved(String),
-    /// Nobody listens there.
+    /// No process listens there.
     #[error("connection refused")]
     Refused,
     /// No route to the host.
@@ -85,10 +85,10 @@ pub enum Error {
     Other(String),
 }
 
-/// A duration as a reader wants it in a sentence: `5 s`, `250 ms`.
+/// A duration in a sentence: `5 s`, `250 ms`.
 struct Seconds(Duration);
 
-/// An in-process answerer: tests, and the simulated gateway without a socket.
+/// Answers in process: for tests, and for the simulated gateway without a socket.
 pub struct InProcess {
     answer: Arc<Answer>,
     limits: Limits,

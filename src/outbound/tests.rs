@@ -53,7 +53,7 @@ impl Write for Log {
 
 #[tokio::test]
 async fn no_log_line_of_any_level_holds_a_secret() {
-    // Or tracing would note for good, when the thread of another test comes to a line first, that nobody wants it.
+    // Otherwise a thread of another test that reaches a line first would disable it for the whole process.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
     let log = Log::default();
     let written = log.clone();

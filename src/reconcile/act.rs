@@ -169,7 +169,7 @@ impl<'a> Act<'a> {
         let target = &call.standing.target;
         match answered {
             Ok(Some(Ban::Added)) if in_flight.asserted => {
-                tracing::info!(%target, "the gateway had lost the ban and took it again");
+                tracing::info!(%target, "gateway had lost the ban and took it again");
                 self.reconciler.parts.metrics.drift_repaired();
                 Outcome::Done
             }
@@ -177,7 +177,7 @@ impl<'a> Act<'a> {
             Err(failure) => {
                 if !call.required {
                     tracing::warn!(%target, place = %call.standing.place, reason = failure.reason,
-                        "an earlier ban could not be lifted: {}", failure.message);
+                        "could not lift an earlier ban: {}", failure.message);
                 }
                 Outcome::Failed(failure)
             }

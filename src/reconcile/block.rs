@@ -28,27 +28,27 @@ use crate::sampled::Sampled;
 use crate::target::Target;
 use crate::time::Time;
 
-/// How often a standing ban is asserted again while no configuration says so.
+/// How often a standing ban is asserted again without a configuration.
 const RESYNC: Duration = Duration::from_secs(300);
 
-/// How long blocks wait for the first look at the configuration. After that what is due is lifted where the
-/// objects say it was banned; nothing new is banned.
+/// How long blocks wait for the first configuration. After that due bans are lifted at the gateways in the objects;
+/// nothing new is banned.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// First and longest wait of a block whose run failed. The longest bounds how late a gateway's return is noticed.
+/// First and longest wait of a block whose run failed. The longest bounds how late a gateway's return is detected.
 pub(crate) const FIRST_RETRY: Duration = Duration::from_millis(200);
 pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(15);
 
 /// One line about blocks that the operator may not delete within this time.
 const COLLECT_REFUSALS: Duration = Duration::from_secs(600);
 
-/// How long a block that was unblocked is kept at least while no configuration says so.
+/// How long a block that was unblocked is kept at least without a configuration.
 const GRACE: Duration = Duration::from_secs(24 * 3600);
 
-/// Tells people outside of the cluster. Never waits.
-pub trait Voice: Send + Sync + std::fmt::Debug {
+/// Sends notifications out of the cluster. Never waits.
+pub trait Announcer: Send + Sync + std::fmt::Debug {
     /// `announcement` is about `block` as it is now.
-    fn tell(&self, block: &IPBlock, announcement: &Announcement, at: Timestamp);
+    fn announce(&self, block: &IPBlock, announcement: &Announcement, at: Timestamp);
 }
 
 /// What the reconciler works with.
@@ -58,7 +58,7 @@ pub struct Dependencies {
     pub live: Live,
     /// The engines.
     pub engines: Arc<Engines>,
-    /// Which block stands for what.
+    /// Which block claims what.
     pub coverage: Arc<Mutex<Coverage>>,
     /// One lock a target: two blocks on one address take turns.
     pub locks: KeyedLocks<Target>,
@@ -67,26 +67,26 @@ pub struct Dependencies {
     /// Requests for blocks whose enforcement is in doubt.
     pub again: Sender<Request>,
     /// Notifications.
-    pub voice: Arc<dyn Voice>,
+    pub announcer: Arc<dyn Announcer>,
     /// What is counted.
     pub metrics: Metrics,
     /// The gateways that intents are followed to.
     pub record: Arc<Record>,
 }
 
-/// Brings one block's ban in line with what it says.
+/// Brings one block's ban in line with its spec.
 #[derive(Debug)]
 pub struct BlockReconciler {
     pub(super) parts: Dependencies,
     seeded: Mutex<bool>,
-    /// What is logged of blocks that may not be deleted: it is one right that lacks for all of them.
+    /// The log of blocks that may not be deleted: one right is missing for all of them.
     pub(super) refusals: Sampled,
 }
 
 // === impl BlockReconciler ===
 
 impl BlockReconciler {
-    /// Nothing is known yet; the first request reads every block's own records.
+    /// Without claims yet; the first request reads every block's own records.
     #[must_use]
     pub fn new(parts: Dependencies) -> Self {
         Self {
@@ -102,13 +102,14 @@ impl BlockReconciler {
             return Ok(());
         }
         match self.parts.record.read(ctx.client()).await {
-            // Without the right to read it, what this process knows has to do; the configuration says so.
+            // Without the right to read it, the gateways of this process have to do; the configuration's reconciler
+            // reports that.
             Err(error) if !is_forbidden(&error) => Err(error.into()),
             _ => Ok(()),
         }
     }
 
-    /// The block as far as it is believed: a user may write its intent.
+    /// The block with the trusted part of its intent, which a user may write.
     fn believe(&self, ctx: &Context, block: &Arc<IPBlock>) -> Arc<IPBlock> {
         let (believed, ignored) = self.parts.record.believe(block);
         if ignored {
@@ -158,7 +159,7 @@ impl BlockReconciler {
                 }
             }
         }
-        tracing::info!(active = coverage.len(), due, "took stock of the blocks");
+        tracing::info!(active = coverage.len(), due, "loaded the blocks");
         *seeded = true;
         Ok(())
     }
@@ -172,8 +173,8 @@ impl BlockReconciler {
         guards
     }
 
-    /// A block that is gone while this process still has a claim for it: its finalizer was removed by somebody
-    /// else, or it never had one.
+    /// A block that is gone while this process still has a claim for it: another client removed its finalizer, or it
+    /// never had one.
     async fn orphan(
         &self,
         ctx: &Context,
@@ -192,7 +193,7 @@ impl BlockReconciler {
         };
         if self.parts.record.withdraws(&standing.place) {
             tracing::info!(target = %standing.target, place = %standing.place,
-                "the block is gone, and its gateway is withdrawn: its ban counts as lifted");
+                "block is gone, and its gateway is withdrawn: its ban counts as lifted");
             self.parts.coverage.lock().remove(&key);
             return Ok(Outcome::done());
         }
@@ -205,21 +206,21 @@ impl BlockReconciler {
         let act = Act::new(self, ctx, request, &key, config);
         let wake = act.perform(run).await?;
         if wake == Wake::OnChange {
-            tracing::info!(target = %standing.target, "the block is gone without having been let go; its ban is lifted");
+            tracing::info!(target = %standing.target, "lifted the ban of a block that was gone without its finalizer");
         }
         Ok(conclude(wake, ctx.attempt()))
     }
 
-    /// After a lift: blocks that overlap are asserted again, whatever the engine makes of overlaps.
+    /// After a lift: requests the blocks that overlap, whatever the engine does about overlaps.
     pub(super) fn recheck(&self, target: &Target, key: &str) {
-        let doubtful = self.parts.coverage.lock().doubt(target, key);
-        for key in doubtful {
+        let overlapping = self.parts.coverage.lock().recheck(target, key);
+        for key in overlapping {
             let Some(request) = request_named(&key) else {
                 continue;
             };
             if self.parts.again.try_send(request).is_err() {
-                // The channel is full: the next lift names the block again.
-                self.parts.coverage.lock().unnamed(&key);
+                // The channel is full: the next lift requests the block again.
+                self.parts.coverage.lock().undelivered(&key);
             }
         }
     }
@@ -241,7 +242,7 @@ impl BlockReconciler {
         };
         let (block, _) = self.parts.record.believe(&block);
         let _guards = self.lock(&block).await;
-        // Another block may have been worked on meanwhile, and this one may have changed.
+        // A run for another block may have changed the coverage meanwhile, and this block may have changed.
         let Some(block) = lister.get(request)? else {
             return self.orphan(ctx, request, config.as_deref()).await;
         };
@@ -250,7 +251,7 @@ impl BlockReconciler {
         let resync = config
             .as_ref()
             .map_or(RESYNC, |config| config.resync_interval);
-        // Without a configuration nothing is banned anew, and what stands is not lifted by rules nobody wrote.
+        // Without a configuration nothing is banned, and no rule lifts a standing ban.
         let fallback = Policy {
             min_prefix_v4: policy::FLOOR_V4,
             min_prefix_v6: policy::FLOOR_V6,
@@ -296,29 +297,28 @@ impl BlockReconciler {
             | Effect::LiftFailed
             | Effect::KeepFailed => {}
         }
-        for said in &report.announcements {
-            if said.reason == "Released" {
+        for announcement in &report.announcements {
+            if announcement.reason == "Released" {
                 metrics.released();
             }
-            self.announce(ctx, block, said);
+            self.announce(ctx, block, announcement);
         }
     }
 
-    fn announce(&self, ctx: &Context, block: &IPBlock, said: &Announcement) {
-        if said.warning {
-            tracing::warn!(reason = said.reason, "{}", said.note);
-        } else {
-            tracing::info!(reason = said.reason, "{}", said.note);
-        }
-        let kind = if said.warning {
+    fn announce(&self, ctx: &Context, block: &IPBlock, announcement: &Announcement) {
+        let Announcement { reason, note, .. } = announcement;
+        let kind = if announcement.warning {
+            tracing::warn!(reason, "{note}");
             EventType::Warning
         } else {
+            tracing::info!(reason, "{note}");
             EventType::Normal
         };
         ctx.events()
-            .event(block, kind, said.reason, "Reconcile", said.note.as_str());
-        if said.notice.is_some() {
-            self.parts.voice.tell(block, said, self.parts.time.now());
+            .event(block, kind, reason, "Reconcile", note.as_str());
+        if announcement.notice.is_some() {
+            let now = self.parts.time.now();
+            self.parts.announcer.announce(block, announcement, now);
         }
     }
 }
@@ -371,12 +371,12 @@ mod tests {
     #[derive(Debug)]
     struct Silent;
 
-    impl Voice for Silent {
-        fn tell(&self, _: &IPBlock, _: &Announcement, _: Timestamp) {}
+    impl Announcer for Silent {
+        fn announce(&self, _: &IPBlock, _: &Announcement, _: Timestamp) {}
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_block_that_found_no_room_in_the_queue_is_named_again_by_the_next_lift() {
+    async fn a_block_that_found_no_room_in_the_queue_is_requested_again_by_the_next_lift() {
         let (again, mut requests) = reeve_controller::source::channel::<Request>(1);
         let connector = super::super::Gateways {
             allow_loopback: false,
@@ -392,7 +392,7 @@ mod tests {
             locks: KeyedLocks::new(),
             time: Time::new(reeve_clock::Clock::simulated(start, 1)),
             again: again.clone(),
-            voice: Arc::new(Silent),
+            announcer: Arc::new(Silent),
             metrics: Metrics::new(),
             record: Arc::new(Record::new("default")),
         });
@@ -411,7 +411,7 @@ mod tests {
             reconciler.recheck(&lifted, "ns/lifted");
         }
         assert_eq!(next().await, Request::namespaced("ns", "range"));
-        again.try_send(other).expect("it was named once");
+        again.try_send(other).expect("it was requested once");
     }
 
     #[test]

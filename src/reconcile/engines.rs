@@ -14,14 +14,14 @@ use crate::mounted::{MountedFile, Stamp};
 use crate::outbound::{AddressPolicy, Http, Limits};
 use crate::secret::Secret;
 
-/// How many engines are kept connected. More than a handful of gateways at once is no case; the bound keeps
-/// edited annotations from growing it.
+/// How many engines are kept connected: there are never more than a handful of gateways at once, and edited annotations
+/// cannot add others.
 const KEPT: usize = 8;
 
 /// Why there is no engine for a place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// The engine is none of this program.
+    /// This program has no such engine.
     #[error(transparent)]
     Engine(#[from] engine::UnknownEngine),
     /// The gateway's address cannot be used.
@@ -32,7 +32,7 @@ pub enum ConnectError {
     File {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The error of the system.
         message: String,
     },
     /// The HTTP client cannot be made.
@@ -42,17 +42,18 @@ pub enum ConnectError {
 
 /// Makes engines. The seam between the shell and the network.
 pub trait Connector: Send + Sync + fmt::Debug {
-    /// The engine of `place`, as `config` says where the place is the configured one.
+    /// The engine of `place`, with the settings of `config` if that is its place.
     ///
     /// # Errors
-    /// When it cannot be made; making it calls nobody.
+    /// When it cannot be made. The gateway is not called.
     fn connect(
         &self,
         place: &Place,
         config: Option<&EngineConfig>,
     ) -> Result<Arc<dyn Engine>, ConnectError>;
 
-    /// What [`connect`](Self::connect) would read: when it differs from the last time, the engine is made anew.
+    /// The files that [`connect`](Self::connect) would read: when they differ from the last time, the engine is made
+    /// again.
     fn credentials(&self, _: &Place, _: Option<&EngineConfig>) -> Credentials {
         Credentials::default()
     }
@@ -191,12 +192,12 @@ impl Engines {
                 // While a file is being replaced the earlier credentials are still the best.
                 match self.connector.connect(place, config) {
                     Ok(engine) => {
-                        tracing::info!(%place, "the gateway's credentials changed");
+                        tracing::info!(%place, "took the gateway's new credentials");
                         known.engine = engine;
                         known.credentials = credentials;
                     }
                     Err(error) => {
-                        tracing::warn!(%place, %error, "the gateway's new credentials cannot be used");
+                        tracing::warn!(%place, %error, "could not use the gateway's new credentials; keeping the earlier ones");
                     }
                 }
             }
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotated_secret_makes_the_engine_anew_and_an_unchanged_one_does_not() {
+    fn a_rotated_secret_makes_the_engine_again_and_an_unchanged_one_does_not() {
         let connector = Arc::new(Counting::default());
         let engines = Engines::new(Arc::clone(&connector) as Arc<dyn Connector>);
         let place = Place::new("dry-run", "");

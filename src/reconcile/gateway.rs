@@ -22,12 +22,12 @@ const ADDRESS_MEMORY: Duration = Duration::from_secs(60 * 60);
 /// Addresses of one name that are remembered; beyond it the one that was not named for longest is forgotten.
 const MOST_ADDRESSES: usize = 1024;
 
-/// What a gateway is called in a refusal.
+/// The gateway's name in a refusal.
 const GATEWAY: &str = "the gateway";
 
 /// Finds the addresses of a name.
 pub trait Resolver: Send + Sync + fmt::Debug {
-    /// The addresses of `host`, or why they are not known.
+    /// The addresses of `host`, or why there are none.
     fn resolve<'a>(
         &'a self,
         host: &'a str,
@@ -35,7 +35,7 @@ pub trait Resolver: Send + Sync + fmt::Debug {
     ) -> BoxFuture<'a, Result<Vec<IpAddr>, String>>;
 }
 
-/// Asks the system.
+/// Resolves by the system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
@@ -75,7 +75,7 @@ pub(super) fn named(config: &Config) -> Option<(String, u16)> {
 
 impl Answers {
     /// Protects the addresses behind the name of the gateway: those of `answer`, and those of the answers of the last
-    /// hour. Returns why the latest are not known.
+    /// hour. Returns why the latest are unknown.
     pub(super) fn protect(
         &mut self,
         config: &mut Config,
@@ -90,12 +90,12 @@ impl Answers {
         }
         let problem = match answer {
             Ok(addresses) => {
-                self.note(addresses);
+                self.remember(addresses);
                 None
             }
-            // A name that is not resolved for a while opens nothing.
+            // Addresses stay protected while their name is not resolved.
             Err(error) => Some(format!(
-                "the gateway {host} has no known address to protect from bans: {error}"
+                "operator cannot resolve the gateway {host} to protect its addresses from bans: {error}"
             )),
         };
         let resolved = self.seen.keys().map(|address| Protected {
@@ -106,7 +106,7 @@ impl Answers {
         problem
     }
 
-    fn note(&mut self, addresses: Vec<IpAddr>) {
+    fn remember(&mut self, addresses: Vec<IpAddr>) {
         let now = Instant::now();
         self.seen
             .extend(addresses.into_iter().map(|address| (address, now)));
@@ -126,7 +126,7 @@ impl Answers {
 pub(crate) async fn resolve(host: &str, port: u16) -> Result<Vec<IpAddr>, String> {
     let found = tokio::time::timeout(RESOLVE, tokio::net::lookup_host((host, port)))
         .await
-        .map_err(|_| "its name was not resolved in time".to_owned())?
+        .map_err(|_| "the name was not resolved in time".to_owned())?
         .map_err(|error| error.to_string())?;
     let mut addresses: Vec<IpAddr> = found.map(|address| address.ip().to_canonical()).collect();
     addresses.sort_unstable();
@@ -210,15 +210,12 @@ mod tests {
         let latest = || "198.51.100.1".parse::<IpAddr>().unwrap();
         for n in 0..2 * u32::try_from(MOST_ADDRESSES).unwrap() {
             tokio::time::advance(Duration::from_millis(10)).await;
-            answers.note(vec![
+            answers.remember(vec![
                 IpAddr::from((0x0a00_0000 + n).to_be_bytes()),
                 latest(),
             ]);
         }
         assert_eq!(answers.seen.len(), MOST_ADDRESSES);
-        assert!(
-            answers.seen.contains_key(&latest()),
-            "it is named again and again"
-        );
+        assert!(answers.seen.contains_key(&latest()), "every answer has it");
     }
 }

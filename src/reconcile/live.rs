@@ -1,4 +1,4 @@
-//! The configuration in force, for everybody who needs it.
+//! The configuration in force.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub enum State {
     Missing(Arc<str>),
 }
 
-/// The configuration in force. Cloning is cheap; clones see the same.
+/// The configuration in force. Cloning is cheap; clones share it.
 #[derive(Clone, Debug)]
 pub struct Live {
     sender: Arc<watch::Sender<Option<State>>>,
@@ -46,25 +46,25 @@ impl Live {
     /// Whether a configuration is in force. One that was refused later does not count: the last good one is.
     ///
     /// # Errors
-    /// What is missing.
+    /// Why there is none.
     pub fn check(&self) -> Result<(), String> {
         match &*self.sender.borrow() {
-            None => Err("the ConfigMap was not looked at yet".into()),
+            None => Err("the ConfigMap was not read yet".into()),
             Some(State::Missing(why)) => Err(why.to_string()),
             Some(State::Loaded(_)) => Ok(()),
         }
     }
 
-    /// Notes that triggers of the configuration are served, or why none is.
+    /// Triggers of the configuration are served, or the reason why none is.
     pub fn serves(&self, unserved: Option<String>) {
         *self.unserved.lock() = unserved;
     }
 
-    /// Whether triggers of the configuration are served: a replica that cannot take any alert must get none. One that
-    /// takes some stays ready, or one wrong address would take every replica out of the Service.
+    /// Whether triggers of the configuration are served: a replica that takes no alerts must receive none. One that
+    /// takes some stays ready, or one wrong address would remove every replica from the Service.
     ///
     /// # Errors
-    /// What does not listen.
+    /// The listeners that failed.
     pub fn check_triggers(&self) -> Result<(), String> {
         self.unserved.lock().clone().map_or(Ok(()), Err)
     }
@@ -78,7 +78,7 @@ impl Live {
         }
     }
 
-    /// The state, once the ConfigMap was looked at for the first time. Cancel-safe.
+    /// The state, once the ConfigMap was read for the first time. Cancel-safe.
     pub async fn state(&self) -> State {
         let mut receiver = self.sender.subscribe();
         loop {

@@ -1,17 +1,14 @@
-//! The thin shell around [`crate::decide`]: reads the world, runs the plan, writes what it says.
+//! The thin shell around [`crate::decide`]: reads the world, decides, and performs the steps of the run.
 //!
 //! ```text
-//! request ─ locks of its targets ─ object, config, coverage ─ decide ─┐
-//!    ┌────────────────────────────────────────────────────────────────┘
-//!    └ patch (finalizer, intent) ─ engine calls ─ status ─ patch (flags, finalizer) ─ Event, notification
+//! request ─ locks of its targets ─ object, config, coverage ─ decide ─ step ─ outcome ─ step ─ … ─ end
 //! ```
 //!
 //! # When something fails
-//! A write that fails ends the run, which is tried again by the queue with growing delays; the next decision
-//! sees what was written and goes on from there. Events and notifications follow the status at once, before the
-//! last patch: a patch that fails cannot lose them. An engine call that fails is written to the status, once a
-//! reason, and tried again in the same way. Nothing here sleeps until a ban is due: [`Outcome::requeue_after`]
-//! says when to look again, and a jump of the wall clock makes every block be looked at.
+//! A write that fails ends the run, which the queue tries again with growing delays; the next decision reads what was
+//! written and goes on from there: see [`run`](crate::decide::run). An engine call that fails is written to the status,
+//! once a reason, and tried again in the same way. Nothing here sleeps until a ban is due:
+//! [`Outcome::requeue_after`] sets the next wake, and a jump of the wall clock requests every block.
 //!
 //! [`Outcome::requeue_after`]: reeve_controller::Outcome::requeue_after
 
@@ -27,7 +24,7 @@ mod sweep;
 mod trust;
 
 pub(crate) use act::status_patch;
-pub use block::{BlockReconciler, Dependencies, Voice};
+pub use block::{Announcer, BlockReconciler, Dependencies};
 pub(crate) use block::{FIRST_RETRY, LONGEST_RETRY};
 pub use configuration::{ConfigurationReconciler, Consumers};
 pub use engines::{ConnectError, Connector, Credentials, Engines, Gateways};

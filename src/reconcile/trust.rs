@@ -145,7 +145,7 @@ impl Trust {
     }
 
     /// Whether a block that was made at `created` may have been banned at `place`: the administrator configured it at
-    /// that time or later, or names it as a former one. Otherwise a user who edits blocks could have bans lifted at every
+    /// that time or later, or names it as a former one. Otherwise an editor of blocks could have bans lifted at every
     /// gateway that was ever configured, where they may be the bans of others by now.
     fn follows(&self, place: &Place, created: Option<Timestamp>) -> bool {
         let in_time = |replaced: &Timestamp| created.is_some_and(|at| at <= *replaced + LATE);

@@ -1,4 +1,4 @@
-//! The store of IPBlock objects, as far as triggers need it.
+//! The IPBlock objects, as far as triggers read and write them.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::api::IPBlock;
 use crate::outbound::BoxFuture;
 
-/// Who writes, in managedFields.
+/// The field manager in managedFields.
 const FIELD_MANAGER: &str = "ipblock-operator";
 
-/// A request that takes longer is given up, so that the sender hears of it in time.
+/// A request that takes longer is given up, so that the sender is answered in time.
 const DEADLINE: Duration = Duration::from_secs(4);
 
 /// Reads and writes IPBlock objects.
@@ -44,7 +44,7 @@ pub enum BlocksError {
     #[error("the object exists already")]
     Exists,
     /// It changed since it was read.
-    #[error("the object was changed by somebody else")]
+    #[error("another client changed the object")]
     Conflict,
     /// It is gone.
     #[error("the object is gone")]
@@ -117,7 +117,7 @@ fn classify(error: client::Error) -> BlocksError {
     match error.status() {
         _ if error.is_already_exists() => BlocksError::Exists,
         _ if error.is_conflict() => BlocksError::Conflict,
-        // Only the object itself, or the namespace and the kind with it: those may yet come.
+        // The object alone, or its namespace or kind, which may be created later.
         _ if error.is_not_found() => BlocksError::Gone,
         Some(status) if matches!(status.code, 400 | 413 | 422) => {
             BlocksError::Rejected(status.message.clone())
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_will_never_work_is_told_from_what_may_work_later() {
+    fn a_refusal_is_distinguished_from_an_outage() {
         assert_eq!(error(409, "AlreadyExists"), BlocksError::Exists);
         assert_eq!(error(409, "Conflict"), BlocksError::Conflict);
         assert_eq!(error(404, "NotFound"), BlocksError::Gone);

@@ -1,4 +1,4 @@
-//! Who may send alerts.
+//! The credentials of senders.
 
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderMap, HeaderName};
@@ -12,13 +12,13 @@ use crate::secret::Secret;
 /// Grafana's default header for its signature.
 pub const GRAFANA_HMAC_HEADER: &str = "X-Grafana-Alerting-Signature";
 
-/// How far a signed time may be from ours, either way.
+/// How far a signed time may be from the operator's, either way.
 const TOLERANCE_SECONDS: i64 = 300;
 
-/// Larger secret files are none.
+/// Larger secret files are refused.
 const LARGEST_SECRET: usize = 16 * 1024;
 
-/// What a sender must show. There is no "nothing": that is called [`Credentials::Insecure`].
+/// The credentials that a sender must show. A trigger without them is [`Credentials::Insecure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Credentials {
     /// A signature over the body (and the time).
@@ -35,25 +35,25 @@ pub enum Credentials {
         /// Mounted file with the token; one more a line.
         token_file: MountedFile,
     },
-    /// Anybody may send.
+    /// Every client may send.
     Insecure,
 }
 
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
-    /// The sender shows nothing, or something wrong.
+    /// The sender shows no credentials, or wrong ones.
     #[error("{0}")]
     Unauthorized(&'static str),
-    /// The secret is not there to compare with.
+    /// The secret cannot be read.
     #[error("the secret of this trigger cannot be read")]
     NoSecret(String),
 }
 
-/// What is known after the header, before the body is read.
+/// The state after the header, before the body is read.
 #[derive(Debug)]
 pub(super) enum Check {
-    /// Nothing more to check.
+    /// The credentials are right.
     Passed,
     /// The body has to match a signature.
     Body {
@@ -67,7 +67,7 @@ pub(super) enum Check {
 // === impl Credentials ===
 
 impl Credentials {
-    /// Checks what the header shows; so that a stranger's body is never read.
+    /// Checks the header, so that the body of an unknown sender is never read.
     pub(super) async fn check_header(
         &self,
         headers: &HeaderMap,
@@ -95,7 +95,7 @@ impl Credentials {
                     "the signature header is missing or doubled",
                 ))?;
                 let signature = hex(shown).ok_or(Refusal::Unauthorized(
-                    "the signature is no SHA-256 HMAC in hex",
+                    "the signature is not a SHA-256 HMAC in hex",
                 ))?;
                 let prefix = match timestamp_header {
                     Some(header) => {
@@ -159,7 +159,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
         ))
 }
 
-/// Digests are compared, so that the time tells nothing of the secret's length either.
+/// Compares digests, so that the time does not depend on the secret's length either.
 fn is_one_of(shown: &str, known: &[Secret]) -> bool {
     let shown = Sha256::digest(shown.as_bytes());
     let mut found = subtle::Choice::from(0);

@@ -62,7 +62,7 @@ mod tests {
         tokio::time::advance(Duration::from_millis(59_999)).await;
         assert!(
             debounce.is_recent(&target(1)),
-            "looking does not prolong it"
+            "a check does not prolong it"
         );
         tokio::time::advance(Duration::from_millis(1)).await;
         assert!(!debounce.is_recent(&target(1)));

@@ -20,7 +20,7 @@ pub struct RawTrigger {
     pub addr: String,
     /// The path, as `/trigger/grafana`.
     pub path: String,
-    /// What is sent there: `grafana`. Default: the name.
+    /// The payload that is sent there: `grafana`. Default: the name.
     #[serde(default, rename = "type")]
     pub kind: Option<String>,
     /// A mounted file with the HMAC secret; a second line is a second secret, for rotation.
@@ -36,7 +36,7 @@ pub struct RawTrigger {
     /// A mounted file with the bearer token; a second line is a second token, for rotation.
     #[serde(default)]
     pub bearer_token_file: Option<String>,
-    /// Accepts requests without credentials: whoever reaches the port can ban addresses.
+    /// Accepts requests without credentials: every client that reaches the port can ban addresses.
     #[serde(default)]
     pub insecure: bool,
     /// The namespace of the objects. Default: the operator's.
@@ -53,7 +53,7 @@ pub struct RawTrigger {
     pub allow_ranges: bool,
 }
 
-/// What a trigger understands.
+/// The payload of a trigger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Grafana's webhook contact point.
@@ -65,13 +65,13 @@ pub enum Kind {
 pub struct Definition {
     /// The name, for logs, metrics and `spec.source`.
     pub name: String,
-    /// What it understands.
+    /// Its payload.
     pub kind: Kind,
     /// Where it listens.
     pub address: SocketAddr,
     /// Its path.
     pub path: String,
-    /// What a sender must show.
+    /// The credentials of its senders.
     pub credentials: Credentials,
     /// The namespace of the objects; `None` is the operator's.
     pub namespace: Option<String>,
@@ -94,28 +94,28 @@ pub enum DefinitionError {
     Kind {
         /// The trigger.
         name: String,
-        /// What was given.
+        /// The value of the entry.
         kind: String,
     },
     /// No address to listen at.
-    #[error("trigger {name}: {addr:?} is no address to listen at; use for example :8090")]
+    #[error("trigger {name}: {addr:?} is not an address to listen at; use for example :8090")]
     Address {
         /// The trigger.
         name: String,
-        /// What was given.
+        /// The value of the entry.
         addr: String,
     },
     /// No path.
-    #[error("trigger {name}: {path:?} is no path; use for example /trigger/grafana")]
+    #[error("trigger {name}: {path:?} is not a path; use for example /trigger/grafana")]
     Path {
         /// The trigger.
         name: String,
-        /// What was given.
+        /// The value of the entry.
         path: String,
     },
-    /// No credentials, and not said that none are wanted.
+    /// No credentials, and `insecure` is not set.
     #[error(
-        "trigger {name} has no credentials: set hmacSecretFile or bearerTokenFile, or insecure: true (or run with --insecure-triggers) to let anybody ban addresses"
+        "trigger {name} has no credentials: set hmacSecretFile or bearerTokenFile, or insecure: true (or run with --insecure-triggers) to accept alerts from every client"
     )]
     NoCredentials {
         /// The trigger.
@@ -127,20 +127,20 @@ pub enum DefinitionError {
         /// The trigger.
         name: String,
     },
-    /// A header name that is none.
-    #[error("trigger {name}: {header:?} is no header name")]
+    /// An invalid header name.
+    #[error("trigger {name}: {header:?} is not a header name")]
     Header {
         /// The trigger.
         name: String,
-        /// What was given.
+        /// The value of the entry.
         header: String,
     },
-    /// A file that must not be read.
+    /// A file that may not be read.
     #[error("trigger {name}: {source}")]
     File {
         /// The trigger.
         name: String,
-        /// What is wrong with its path.
+        /// The fault of its path.
         source: Outside,
     },
     /// The port is one of the operator's own.
@@ -153,7 +153,7 @@ pub enum DefinitionError {
         /// What is served there.
         what: &'static str,
     },
-    /// The blocks of the trigger would never be looked at.
+    /// The blocks of the trigger would never be reconciled.
     #[error(
         "trigger {name}: its blocks would be made in namespace {namespace}, and only {watched} is watched (--watch-namespace); set namespace: {watched}"
     )]
@@ -178,7 +178,7 @@ pub enum DefinitionError {
 // === impl RawTrigger ===
 
 impl RawTrigger {
-    /// Checks the entry against what the command line says of all triggers.
+    /// Checks the entry against the options of all triggers.
     ///
     /// # Errors
     /// See [`DefinitionError`].
@@ -237,7 +237,7 @@ impl RawTrigger {
     /// Checks a whole list.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error.
     pub fn define_all(
         list: &[Self],
         options: &Options,
@@ -301,7 +301,7 @@ impl RawTrigger {
 // === impl Definition ===
 
 impl Definition {
-    /// What is allowed and still unwise.
+    /// The risk of a definition that is allowed.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         match &self.credentials {
@@ -406,9 +406,12 @@ mod tests {
         for (yaml, word) in [
             ("{name: '', addr: ':1', path: /p}", "no name"),
             ("{name: other, addr: ':1', path: /p}", "unknown type"),
-            ("{name: grafana, addr: '8090', path: /p}", "no address"),
-            ("{name: grafana, addr: ':99999', path: /p}", "no address"),
-            ("{name: grafana, addr: ':1', path: p}", "no path"),
+            ("{name: grafana, addr: '8090', path: /p}", "not an address"),
+            (
+                "{name: grafana, addr: ':99999', path: /p}",
+                "not an address",
+            ),
+            ("{name: grafana, addr: ':1', path: p}", "not a path"),
         ] {
             let error = raw(yaml).define(&options(true)).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

@@ -1,4 +1,4 @@
-//! Grafana's webhook payload, read down to what is needed. Pure.
+//! Grafana's webhook payload, read as far as the operator uses it. Pure.
 
 use std::net::Ipv4Addr;
 
@@ -8,16 +8,16 @@ use serde_json::{Map, Value};
 use crate::duration;
 use crate::target::{self, Target};
 
-/// Alerts past this number are not looked at.
+/// Alerts past this number are not read.
 pub(super) const MOST_ALERTS: usize = 1000;
 
-/// Alert names that say nothing about an address: the test button, and rules without data.
+/// Names of alerts that are not about an address: the test button, and rules without data.
 const IGNORED_NAMES: [&str; 3] = ["TestAlert", "DatasourceNoData", "DatasourceError"];
 
 /// Longest reason taken over, in characters.
 const LONGEST_REASON: usize = 1024;
 
-/// What Grafana posts. Unknown fields are none of our business.
+/// Grafana's request. Unknown fields are ignored.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Payload {
@@ -38,18 +38,18 @@ pub(super) struct Alert {
     annotations: Option<Map<String, Value>>,
 }
 
-/// What an alert asks for.
+/// The request of an alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// To ban an address.
     Ban(Wanted),
     /// Nothing: resolved, a test, no address.
     Ignored,
-    /// It cannot be understood.
+    /// It cannot be read.
     Invalid(String),
 }
 
-/// A ban that an alert asks for.
+/// A ban that an alert requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) target: Target,
@@ -58,11 +58,11 @@ pub(super) struct Wanted {
     /// As sent; `None` is the configured default.
     pub(super) duration: Option<String>,
     pub(super) reason: String,
-    /// Something the sender should know about, though the ban is made.
+    /// A fault of the alert that does not prevent the ban; for the log.
     pub(super) remark: Option<String>,
 }
 
-/// Reads what `alert` asks for.
+/// Reads the request of `alert`.
 pub(super) fn verdict(alert: &Alert, allow_ranges: bool) -> Verdict {
     if alert.status.as_deref() != Some("firing") {
         return Verdict::Ignored;
@@ -87,7 +87,7 @@ pub(super) fn verdict(alert: &Alert, allow_ranges: bool) -> Verdict {
         None => (None, None),
         Some(given) => match duration::parse(given) {
             Ok(_) => (Some(given.to_owned()), None),
-            // The attack is real even when the label is not: ban, for the default time.
+            // The attack is real even when the label is wrong: ban, for the default time.
             Err(error) => (
                 None,
                 Some(format!("{target}: {error}; the default is used")),

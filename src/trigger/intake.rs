@@ -19,21 +19,21 @@ use crate::lock::KeyedLocks;
 use crate::target::{Target, object_name};
 use crate::time::Time;
 
-/// Conflicts in a row after which somebody else may have the address to themselves.
+/// How often a write that conflicts is tried.
 const ATTEMPTS: usize = 5;
 
-/// How long a deletion may take before it no longer holds up a delivery: the sender comes again within this time. After it
-/// the gateway does not lift the ban, so the address is still banned.
+/// How long a deletion may hold up a delivery: the sender repeats it within this time. After it the gateway does not
+/// lift the ban, so the address is still banned.
 const DELETING: SignedDuration = SignedDuration::from_secs(60);
 
-/// What every trigger needs to know of the configuration.
+/// The part of the configuration that every trigger uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The namespace of new objects, where a trigger names none.
     pub namespace: String,
     /// The engine and gateway that new bans go to: their intent from birth.
     pub place: Option<Place>,
-    /// How long a ban lasts when the alert does not say. There is no "for ever" here.
+    /// How long a ban lasts when its alert has no duration. Alerts never ban without end.
     pub default_duration: Duration,
     /// The longest ban; `None`: no limit. An alert that asks for longer gets this: the attack is real.
     pub max_duration: Option<Duration>,
@@ -43,28 +43,28 @@ pub struct Settings {
     pub unblock_grace: Duration,
 }
 
-/// What became of one alert.
+/// The outcome of one alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// A new object.
     Created,
-    /// An object that expired, failed or was skipped, or whose time passes without a ban, is told to ban again.
+    /// An object that expired, failed or was skipped, or whose time passes without a ban, got `trigger`.
     Triggered,
     /// A ban lasts longer: one that stands, or one that is not made yet.
     Extended,
-    /// The object is being taken care of.
+    /// The object needs no change.
     LeftAlone,
     /// The object has been in deletion for long, and its ban is not lifted.
     Stuck,
     /// Written a moment ago.
     Debounced,
-    /// No object will ever come of it.
+    /// No object can be made of it.
     Rejected(String),
-    /// Not written: the sender has to come again.
+    /// Not written: the sender has to repeat it.
     Unavailable(String),
 }
 
-/// What all routes share.
+/// The parts that all routes share.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     pub(super) blocks: Arc<dyn Blocks>,
@@ -89,7 +89,7 @@ pub(super) struct Intake {
 // === impl Intake ===
 
 impl Intake {
-    /// Sees to it that `wanted` is an object. Safe to repeat, and to cancel at any point.
+    /// Makes `wanted` an object. Safe to repeat, and to cancel at any point.
     pub(super) async fn take(&self, wanted: &Wanted) -> Outcome {
         let target = wanted.target;
         let _lock = self.shared.locks.lock(target).await;
@@ -100,8 +100,8 @@ impl Intake {
         let outcome = self.write(wanted).await;
         match &outcome {
             Outcome::Created | Outcome::Triggered | Outcome::Extended => {
-                // Only now: an alert whose object is not written must not count as seen. One that was left
-                // alone was not: its ban may end within the window, and the next alert has to renew it.
+                // An alert whose object is not written must not count as seen. Neither must one that changed
+                // nothing: its ban may end within the window, and the next alert has to renew it.
                 self.debounce.remember(target);
             }
             Outcome::LeftAlone
@@ -129,10 +129,10 @@ impl Intake {
                 Err(BlocksError::Unavailable(why)) => return Outcome::Unavailable(why),
             }
         }
-        Outcome::Unavailable("the object keeps being changed by others".into())
+        Outcome::Unavailable("other clients keep changing the object".into())
     }
 
-    /// Creating comes first: of an attack most addresses are new.
+    /// A create comes first: most addresses of an attack are new.
     async fn attempt(
         &self,
         wanted: &Wanted,
@@ -187,7 +187,7 @@ impl Intake {
             if self.shared.time.now().duration_since(since.0) > DELETING {
                 return Ok(Outcome::Stuck);
             }
-            // What comes after it has to be a new object, which cannot be made yet.
+            // The next ban needs a new object, which cannot be made yet.
             return Ok(Outcome::Unavailable(format!(
                 "object {namespace}/{name} is being deleted"
             )));
@@ -208,7 +208,7 @@ impl Intake {
                 Answer::Extend(longer) => (json!({ "duration": longer }), Outcome::Extended),
             };
         let patch = json!({
-            // A precondition: it is changed as it was read, or read again.
+            // A precondition: a changed object is read again.
             "metadata": { "resourceVersion": present.metadata.resource_version },
             "spec": spec,
         });
@@ -220,7 +220,7 @@ impl Intake {
     }
 }
 
-/// What the alert asks for or else the default, and never more than the limit: an object over it would be refused.
+/// The duration of the alert or else the default, and never more than the limit: an object over it would be refused.
 fn lasting(wanted: &Wanted, settings: &Settings) -> String {
     let asked = wanted
         .duration

@@ -1,4 +1,4 @@
-//! What arrives at the triggers.
+//! The metrics of the triggers.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -28,7 +28,7 @@ impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "ipblock_webhook_requests",
-            "Requests to the triggers, by the status they were answered with",
+            "Requests to the triggers, by the status of the answer",
             self.requests.clone(),
         );
         registry.register(
@@ -38,7 +38,7 @@ impl Metrics {
         );
         registry.register(
             "ipblock_triggers_unbound",
-            "Addresses of triggers that cannot be listened at, tried again every ten seconds",
+            "Addresses of triggers that cannot be bound, tried again every ten seconds",
             self.unbound.clone(),
         );
     }

@@ -7,16 +7,16 @@
 //!                                             ├ none: create, with finalizer and intent
 //!                                             ├ expired, failed, skipped: set `trigger`, unless unblocked a moment ago
 //!                                             ├ active, in its second half: a longer `duration`
-//!                                             └ anything else: it is being taken care of
+//!                                             └ anything else: nothing, its run goes on
 //! ```
 //!
 //! The answer is 2xx only when every object is written, and 503 when the API server could not be
-//! reached, so that the sender comes again; an alert counts as seen (debounce) only then.
+//! reached, so that the sender repeats the request; an alert counts as seen (debounce) only when it is written.
 //!
 //! # When something fails
 //! A listener that cannot bind is reported by [`Triggers::apply`] and tried again at the next one; the
-//! others run. A secret file that cannot be read refuses requests (503) until it can. Nothing is
-//! queued here: what is not answered with 2xx is the sender's to repeat.
+//! others run. While a secret file cannot be read, requests are refused (503). Nothing is queued here:
+//! the sender repeats a request that was not answered with 2xx.
 
 mod blocks;
 mod credentials;

@@ -20,16 +20,16 @@ const LARGEST_BODY: usize = 1024 * 1024;
 /// Objects of one request that are written at once.
 const AT_ONCE: usize = 16;
 
-/// A path and what happens there.
+/// A path and its trigger.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) definition: Definition,
     pub(super) intake: Intake,
-    /// What is logged of refused requests: a stranger may send any number of them.
+    /// The log of refused requests: an unknown sender may send any number of them.
     pub(super) refusals: Sampled,
 }
 
-/// What became of a request's alerts.
+/// The outcomes of a request's alerts.
 #[derive(Debug, Default)]
 struct Tally {
     created: usize,
@@ -107,7 +107,7 @@ impl Route {
                 answer
             }
             Refusal::NoSecret(why) => {
-                // Where the file is and what is wrong with it is not for the sender.
+                // The path and the fault of the file are not for the sender.
                 if let Some(unlogged) = self.refusals.pass() {
                     tracing::error!(trigger = %self.definition.name, %why, unlogged, "trigger cannot read its secret and refuses all requests");
                 }
@@ -118,7 +118,7 @@ impl Route {
 
     async fn grafana(&self, body: &[u8]) -> Result<Answer, Answer> {
         let payload: Payload = serde_json::from_slice(body).map_err(|error| {
-            let text_of = format!("the body is no Grafana webhook payload: {error}");
+            let text_of = format!("the body is not a Grafana webhook payload: {error}");
             text(StatusCode::BAD_REQUEST, text_of)
         })?;
         if payload.alerts.len() > MOST_ALERTS {
@@ -127,7 +127,7 @@ impl Route {
         }
         let trigger = &self.definition.name;
         if let Some(left_out) = payload.truncated_alerts.filter(|count| *count > 0) {
-            tracing::warn!(%trigger, left_out, "Grafana left out alerts: some addresses were not seen");
+            tracing::warn!(%trigger, left_out, "Grafana left out alerts: some addresses were not received");
         }
         let mut tally = Tally::default();
         let mut wanted = Vec::new();
@@ -179,7 +179,7 @@ impl Tally {
         if !self.unavailable.is_empty() {
             StatusCode::SERVICE_UNAVAILABLE
         } else if !self.rejected.is_empty() && good == 0 {
-            // Nothing of it can be used: the sender should show that to somebody.
+            // No alert of it can be used: an error code makes the sender show that.
             StatusCode::BAD_REQUEST
         } else {
             StatusCode::OK
@@ -188,15 +188,15 @@ impl Tally {
 
     fn answer(&self, trigger: &str) -> Answer {
         for why in self.rejected.iter().take(5) {
-            tracing::warn!(%trigger, %why, "an alert cannot be used");
+            tracing::warn!(%trigger, %why, "could not use an alert");
         }
         if let Some(why) = self.unavailable.first() {
             let alerts = self.unavailable.len();
-            tracing::warn!(%trigger, alerts, %why, "objects could not be written; the sender is asked to come again");
+            tracing::warn!(%trigger, alerts, %why, "could not write objects; the sender has to repeat the request");
         }
         if self.stuck > 0 {
             let blocks = self.stuck;
-            tracing::warn!(%trigger, blocks, "alerts changed nothing: their blocks wait in deletion for the gateway to lift their bans");
+            tracing::warn!(%trigger, blocks, "alerts changed nothing: their blocks are in deletion and wait for the gateway to lift their bans");
         }
         tracing::info!(
             %trigger,

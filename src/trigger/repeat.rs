@@ -33,23 +33,23 @@ pub(crate) struct Rules {
 pub(crate) enum Answer {
     /// Nothing.
     LeaveAlone,
-    /// Ban again, for as long as the alert asks.
+    /// Ban again, for the alert's duration.
     Trigger,
     /// This is the new `spec.duration`.
     Extend(String),
 }
 
-/// What an alert that asks for a ban of `asked`, a duration within the limit, changes about `block`, which is not in
+/// The change that an alert for a ban of `asked`, a duration within the limit, makes to `block`, which is not in
 /// deletion.
 pub(crate) fn answer(block: &IPBlock, asked: &str, rules: Rules, now: Timestamp) -> Answer {
     let status = block.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_ref());
-    // What was refused rests for good unless it is asked again, and is refused again if it has to be.
+    // A refused block rests until it is triggered, and is refused again if it has to be.
     let refused = matches!(phase, Some(Phase::Failed | Phase::Skipped));
     // A refused object keeps a trigger that could not be followed; a new duration may be what it lacks.
-    let told = block.spec.trigger == Some(true)
+    let triggered = block.spec.trigger == Some(true)
         && !(refused && block.spec.duration.as_deref() != Some(asked));
-    if told || block.spec.unblock == Some(true) {
+    if triggered || block.spec.unblock == Some(true) {
         return Answer::LeaveAlone;
     }
     let resting = refused || phase == Some(&Phase::Expired);
@@ -80,9 +80,9 @@ fn is_pending(block: &IPBlock) -> bool {
 
 /// The `spec.duration` that makes an active block last `asked` from `now` on, but at most `most` in all.
 ///
-/// `None` while half of what is asked for is left: an attack that goes on costs two writes for each length of its
-/// ban, however often it is reported. `None` too while `spec.duration` is not what was granted: somebody edits it; and
-/// for an object that a tool would set back.
+/// `None` while half of the requested time is left: an attack that goes on costs two writes for each length of its
+/// ban, however often it is reported. `None` too while `spec.duration` is not the granted one, since an edit is not
+/// reconciled yet; and for an object that a tool would set back.
 fn extension(
     block: &IPBlock,
     asked: Duration,

@@ -28,12 +28,12 @@ const BODIES: usize = 16;
 /// One line about refused requests of a route within this time.
 const REFUSALS: Duration = Duration::from_secs(10);
 
-/// What the triggers work with.
+/// The parts that the triggers use.
 #[derive(Clone, Debug)]
 pub struct Dependencies {
     /// The objects.
     pub blocks: Arc<dyn Blocks>,
-    /// One lock an address, shared with whoever else works on addresses.
+    /// One lock an address.
     pub locks: KeyedLocks<Target>,
     /// The time that bans end by, and that signatures are checked against.
     pub time: Time,
@@ -57,9 +57,9 @@ pub struct Triggers {
 pub struct ApplyError {
     /// Where.
     pub address: SocketAddr,
-    /// The triggers that want to.
+    /// The triggers of the address.
     pub names: String,
-    /// What the system says.
+    /// The error of the system.
     pub source: io::Error,
 }
 
@@ -93,13 +93,13 @@ impl Triggers {
         }
     }
 
-    /// What alerts from now on are given: default duration, namespace, engine.
+    /// Sets the values for later alerts: default duration, namespace, engine.
     pub fn set(&self, settings: Settings) {
         *self.shared.settings.write() = Arc::new(settings);
     }
 
-    /// Serves exactly `definitions` from now on. What is unchanged runs on, debounce included; what is
-    /// gone stops, after answering the requests in work.
+    /// Serves exactly `definitions` from now on. Unchanged ones run on, debounce included; the others stop, after
+    /// answering the requests in work.
     ///
     /// Returns those that cannot be served; the next call tries them again.
     pub async fn apply(&self, definitions: &[Definition]) -> Vec<ApplyError> {
@@ -116,10 +116,10 @@ impl Triggers {
             .filter(|address| !wanted.contains_key(address))
             .copied()
             .collect();
-        // First those that end: their port may be wanted under another address.
+        // First those that end: another address may need their port.
         let ending = gone.iter().filter_map(|address| listeners.remove(address));
         let ending = ending.map(|it| {
-            tracing::info!(address = %it.listener.local_addr(), "trigger listener stops");
+            tracing::info!(address = %it.listener.local_addr(), "stopping trigger listener");
             it.listener.stop()
         });
         futures::future::join_all(ending.collect::<Vec<_>>()).await;

@@ -267,7 +267,7 @@ async fn a_body_without_announced_length_is_cut_at_the_limit() {
     let mut answer = vec![0; 64];
     let read = stream.read(&mut answer).await.unwrap_or(0);
     let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
-    // The server may also have closed before we stopped writing, which loses the answer.
+    // The server may also have closed before the request was written, which loses the answer.
     assert!(
         answer.is_empty() || answer.starts_with("HTTP/1.1 413"),
         "{answer}"
@@ -340,7 +340,7 @@ async fn a_reload_keeps_what_is_unchanged_and_stops_what_is_gone() {
     assert_eq!(world.post(address, &body).await.0, 200);
 
     // Another trigger comes to the same address, and the defaults change: the first runs on, and
-    // remembers what it has seen.
+    // remembers its alerts.
     let mut added = kept.clone();
     added.name = "second".into();
     added.path = "/other".into();

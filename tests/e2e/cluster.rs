@@ -1,4 +1,4 @@
-//! The two API servers a case runs against, and what the manifests say.
+//! The two API servers a case runs against, and the content of the manifests.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -56,7 +56,7 @@ pub(crate) struct Cluster {
 // === impl Cluster ===
 
 impl Cluster {
-    /// `None` when the case is skipped for want of a real server.
+    /// `None` when the case is skipped because there is no real server.
     pub(crate) async fn start(kind: Kind) -> Option<Self> {
         let server = match kind {
             Kind::Builtin => Server::Builtin(Builtin::start().await),
@@ -113,7 +113,7 @@ impl Cluster {
         self.write("admin.kubeconfig", &self.kubeconfig())
     }
 
-    /// The same cluster as somebody else: whoever holds `token`.
+    /// The same cluster as another user: the one of `token`.
     pub(crate) fn kubeconfig_with_token(&self, token: &str) -> PathBuf {
         let mut config: Value =
             serde_yaml_ng::from_str(&self.kubeconfig()).expect("a kubeconfig is YAML");
@@ -221,7 +221,7 @@ pub(crate) fn container() -> Value {
     one("Deployment")["spec"]["template"]["spec"]["containers"][0].clone()
 }
 
-/// What the ConfigMap holds.
+/// The data of the ConfigMap.
 pub(crate) fn configuration() -> Value {
     one("ConfigMap")["data"].clone()
 }

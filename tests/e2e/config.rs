@@ -84,15 +84,17 @@ async fn a_bad_edit_keeps_the_last_good_configuration(world: World) {
         .await
         .expect("it answers");
     assert_eq!(status, 200, "readiness stays");
-    // The way back is told too, though nothing changes with it.
-    let told = || {
+    // The way back is reported too, though nothing changes with it.
+    let reported = || {
         let log = operator.process.log();
         log.matches("the configuration is in force").count()
     };
-    let before = told();
+    let before = reported();
     world.replace_configuration(&good).await;
     world
-        .until("it says that all is well again", async |_| told() > before)
+        .until("it reports that all is well again", async |_| {
+            reported() > before
+        })
         .await;
 }
 
@@ -118,7 +120,7 @@ async fn a_bad_edit_of_a_limit_or_a_server_keeps_the_last_good_configuration(wor
     world.phase("still-too-wide", "failed").await;
 }
 
-/// Each edit of `good` is refused, counted, and told in an Event and a line of the log that name what is wrong.
+/// Each edit of `good` is refused, counted, and reported by an Event and a line of the log that name the error.
 async fn all_refused(
     world: &World,
     operator: &Operator,
@@ -133,7 +135,7 @@ async fn all_refused(
     };
     for (n, (key, text, said)) in edits.iter().enumerate() {
         let mut wrong = good.clone();
-        // With each comes a right key, which must not count either.
+        // Each edit has a right key too, which must not count either.
         wrong["minPrefixV4"] = json!("8");
         wrong[*key] = json!(text);
         world.replace_configuration(&wrong).await;
@@ -208,7 +210,7 @@ async fn without_the_configmap_the_last_configuration_stays(world: World) {
     world.phase("still-allowed", "skipped").await;
     block(&world, "still-banned", "203.0.113.51").await;
     world.phase("still-banned", "active").await;
-    // Somebody makes it again, without the entry.
+    // It is made again, without the entry.
     let mut data = before;
     data["whitelist"] = json!("");
     world.create_configuration(&data).await;

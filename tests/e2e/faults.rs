@@ -14,7 +14,7 @@ on_both_servers!(
 );
 
 async fn a_hanging_gateway_delays_no_other_block(mut world: World) {
-    // A call that hangs outlasts the whole case: what is settled meanwhile did not wait for it.
+    // A call that hangs outlasts the whole case: blocks that are settled meanwhile did not wait for it.
     world
         .configure(json!({"requestTimeout": "1h", "whitelist": "198.51.100.0/24"}))
         .await;
@@ -51,7 +51,7 @@ async fn a_hanging_gateway_delays_no_other_block(mut world: World) {
     }
     world.message("hangs", "waiting for").await;
 
-    // The process dies, and another one takes its place: what hung fails, and is tried again.
+    // The process dies, and another one takes its place: the hanging calls fail, and are tried again.
     world.gateway.down().await;
     world.gateway.up().await;
     let mut wanted = vec!["203.0.113.90".to_owned()];
@@ -102,9 +102,9 @@ async fn faults_of_the_gateway_are_told_once_a_change_and_everything_converges(w
             if n == 0 {
                 block(&world, name, ip).await;
             }
-            let told = world.reason(name, reason).await;
-            assert_eq!(told["status"]["phase"], "pending", "{told:#}");
-            let message = told["status"]["message"].as_str().unwrap_or_default();
+            let shown = world.reason(name, reason).await;
+            assert_eq!(shown["status"]["phase"], "pending", "{shown:#}");
+            let message = shown["status"]["message"].as_str().unwrap_or_default();
             assert!(
                 message.contains(words) && message.contains(engine),
                 "{fault}: {message}"
@@ -116,7 +116,7 @@ async fn faults_of_the_gateway_are_told_once_a_change_and_everything_converges(w
                 .await;
                 let later = world.block(name).await.expect("it is there");
                 assert_eq!(
-                    later["metadata"]["resourceVersion"], told["metadata"]["resourceVersion"],
+                    later["metadata"]["resourceVersion"], shown["metadata"]["resourceVersion"],
                     "what is the same as before is not written again"
                 );
             }
@@ -182,12 +182,12 @@ async fn a_gateway_that_is_away_is_retried_and_the_reason_is_shown(mut world: Wo
         block(&world, name, ip).await;
     }
     for (name, _) in blocks {
-        let told = world.reason(name, "GatewayRefused").await;
-        assert_eq!(told["status"]["phase"], "pending", "{told:#}");
-        let message = told["status"]["message"].as_str().unwrap_or_default();
+        let shown = world.reason(name, "GatewayRefused").await;
+        assert_eq!(shown["status"]["phase"], "pending", "{shown:#}");
+        let message = shown["status"]["message"].as_str().unwrap_or_default();
         assert!(message.contains("connection refused"), "{message}");
     }
-    // More than five in a row: the gateway is left alone for a while, which reads the same.
+    // More than five in a row: the gateway is not called for a while, with the same text.
     until("all are tried again", async || {
         failures(&operator).await >= 12.0
     })
@@ -210,13 +210,13 @@ async fn block(world: &World, name: &str, ip: &str) {
         .await;
 }
 
-/// How many calls of the gateway came to nothing so far.
+/// How many calls of the gateway failed so far.
 async fn failures(operator: &Operator) -> f64 {
     let metric = "ipblock_engine_request_seconds_count";
     operator.counted(metric, &[]).await - operator.counted(metric, &["outcome=\"ok\""]).await
 }
 
-/// The Events about a block are these, each said once: reason, and words of the note.
+/// The Events about a block are these, each once: reason, and words of the note.
 async fn said_once(world: &World, name: &str, wanted: &[(&str, &str)]) {
     let events = world.events(name).await;
     assert_eq!(events.len(), wanted.len(), "{events:#?}");

@@ -1,4 +1,4 @@
-//! The simulated gateway as a process of its own: killed, started again, told to have faults.
+//! The simulated gateway as a process of its own: killed, started again, with faults.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ impl Gateway {
         .await;
     }
 
-    /// Kills it: its connections end, and it forgets what it enforced.
+    /// Kills it: its connections end, and its bans are lost.
     pub(crate) async fn down(&mut self) {
         if let Some(process) = self.process.take() {
             process.kill().await;
@@ -66,7 +66,7 @@ impl Gateway {
         assert_eq!(status, 200, "{method} {path}: {body}");
     }
 
-    /// What it enforces now: each target with the API that it came by (`iptables 192.0.2.7`).
+    /// The enforced targets, each with the API of its ban (`iptables 192.0.2.7`).
     async fn entries(&self) -> Vec<(String, String)> {
         let Some((200, body)) = get(self.address, "/enforced").await else {
             return Vec::new();

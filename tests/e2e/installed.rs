@@ -70,7 +70,7 @@ async fn the_deployment_runs_with_its_literal_arguments_and_its_probes_pass(worl
     assert_eq!(operator.terminate().await, Some(0));
 }
 
-/// The metrics that docs/operate.md says something about.
+/// The metrics of docs/operate.md.
 fn documented() -> BTreeSet<String> {
     let guide = include_str!("../../docs/operate.md");
     let words = guide.split(|c: char| c != '_' && !c.is_ascii_lowercase());
@@ -83,7 +83,7 @@ fn documented() -> BTreeSet<String> {
     ];
     let metrics: BTreeSet<String> = words
         .filter(|word| families.iter().any(|family| word.starts_with(family)))
-        // Shown from the first time on: nobody is told in this case, and nothing is sent or skipped.
+        // Exposed after the first count: in this case nothing is notified, sent or skipped.
         .filter(|word| {
             ![
                 "ipblock_notifications_total",

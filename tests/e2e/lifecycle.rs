@@ -298,7 +298,7 @@ async fn bad_specs_are_refused_with_the_field_named(world: World) {
     );
 }
 
-/// The API server's word on a block that it does not take.
+/// The API server's error for a block that it refuses.
 async fn refused(
     world: &World,
     path: &str,
@@ -328,7 +328,7 @@ async fn two_blocks_on_one_address_hold_until_the_longer_is_due(world: World) {
 }
 
 async fn ranges_and_ipv6_are_enforced_in_canonical_form(world: World) {
-    // The iptables agent knows IPv4 only.
+    // The iptables agent has IPv4 only.
     world.configure(json!({"engine": "xdp"})).await;
     let _operator = world.operator("ipblock-operator-0").await;
     for (name, ip, target) in [

@@ -1,4 +1,4 @@
-//! Programs under test as child processes, killed with the test and heard when it fails.
+//! Programs under test as child processes, killed with the test; their logs are shown when it fails.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -137,7 +137,7 @@ impl Drop for Process {
     }
 }
 
-/// A loopback port that nobody listens at. It lies below the range that the system takes the ports of connections
+/// A loopback port without a listener. It lies below the range that the system takes the ports of connections
 /// from: one of those could take it before the program under test does.
 pub(crate) fn free_port() -> u16 {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -156,7 +156,7 @@ pub(crate) fn free_port() -> u16 {
     panic!("a free port from {FIRST} on");
 }
 
-/// `GET` of a loopback address: status and body, or `None` when nobody listens.
+/// `GET` of a loopback address: status and body, or `None` without a listener.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> Option<(u16, String)> {
     http(address, "GET", path, &[], b"").await
 }

@@ -1,4 +1,4 @@
-//! An HTTP server that writes down what it is sent: a chat's hook, or a gateway that shows how it is called.
+//! An HTTP server that records its requests: a chat's hook, or a gateway that shows how it is called.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct Recorded {
     pub(crate) body: Value,
 }
 
-/// Answers every request with success: in the words of the iptables agent, or as a hook of Lark does.
+/// Answers every request with success: as the iptables agent or a hook of Lark does.
 pub(crate) struct Recorder {
     pub(crate) address: SocketAddr,
     requests: watch::Receiver<Vec<Recorded>>,

@@ -75,8 +75,8 @@ impl Edits<'_> {
             self.keys.borrow_mut().insert((*key).to_owned());
             data.insert((*key).to_owned(), json!(text));
         }
-        // Of what an edit changes not everything can be waited for: a notification is sent or not. The log tells
-        // when it has changed.
+        // Some effects of an edit cannot be waited for: a notification is sent or not. The log shows when the edit is
+        // in force.
         let before = self.loaded();
         self.world.configure(Value::Object(data)).await;
         until(&format!("{pairs:?} is in force"), async || {
@@ -85,7 +85,7 @@ impl Edits<'_> {
         .await;
     }
 
-    /// How often the operator has said that a configuration is in force.
+    /// How often the operator has logged that a configuration is in force.
     fn loaded(&self) -> usize {
         let log = self.operator.process.log();
         log.matches("the configuration is in force").count()
@@ -98,7 +98,7 @@ async fn block(world: &World, name: &str, ip: &str) {
         .await;
 }
 
-/// Deletes every block: what stands would only be moved to the next gateway.
+/// Deletes every block: standing bans would only be moved to the next gateway.
 async fn none_left(world: &World) {
     for block in world.blocks().await {
         let name = block["metadata"]["name"].as_str().expect("a name");
@@ -111,7 +111,7 @@ async fn none_left(world: &World) {
         .await;
 }
 
-/// Waits until what the blocks' own writes lead to is done, so that only the next edit moves them: a block that was
+/// Waits until the effects of the blocks' own writes are done, so that only the next edit moves them: a block that was
 /// made after those writes comes after them in the queue.
 async fn at_rest(world: &World) {
     block(world, "last", "192.0.2.250").await;
@@ -124,7 +124,7 @@ async fn at_rest(world: &World) {
         .await;
 }
 
-/// Who may be banned, and for how long.
+/// Which addresses may be banned, and for how long.
 async fn policy(edits: &Edits<'_>) {
     let world = edits.world;
     block(world, "office", "203.0.113.40").await;
@@ -218,7 +218,7 @@ async fn withdrawn(edits: &Edits<'_>) {
     world.delete("gone").await;
 }
 
-/// To another engine, then to another gateway; what stands there then.
+/// To another engine, then to another gateway; the bans there then.
 async fn moving(edits: &Edits<'_>, second: &Gateway) -> Vec<String> {
     let world = edits.world;
     let standing = [
@@ -283,7 +283,7 @@ async fn triggers(edits: &Edits<'_>) {
     answers(first, "/one", "192.0.2.1", 404).await;
     edits.set(keys::TRIGGER, &entry(other, "/two")).await;
     answers(other, "/two", "192.0.2.1", 200).await;
-    until("nobody listens at the former address", async || {
+    until("the former address is closed", async || {
         tokio::net::TcpStream::connect(first).await.is_err()
     })
     .await;
@@ -324,7 +324,7 @@ async fn triggers(edits: &Edits<'_>) {
     assert_eq!(first["debounced"], 0, "{first}");
 }
 
-/// What alerts do to a block that is banned or was lifted by hand, and when it is deleted.
+/// The effect of alerts on a block that is banned or was lifted by hand, and when it is deleted.
 async fn endings(edits: &Edits<'_>) {
     let world = edits.world;
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
@@ -392,14 +392,14 @@ async fn send(address: SocketAddr, path: &str, alert: &[u8]) -> Value {
     serde_json::from_str(&body).expect("a JSON document")
 }
 
-/// Where people are told, and in which words.
+/// The channel and the text of notifications.
 async fn notifications(edits: &Edits<'_>) {
     let world = edits.world;
     let hook = Recorder::start();
     let file = |name: &str, text: &str| world.file(name, text).display().to_string();
-    let told = async |path: &str, number: u8| {
+    let notified = async |path: &str, number: u8| {
         let ip = format!("203.0.113.{number}");
-        block(world, &format!("told-{number}"), &ip).await;
+        block(world, &format!("notified-{number}"), &ip).await;
         hook.receives(path, &ip).await.body
     };
 
@@ -409,20 +409,20 @@ async fn notifications(edits: &Edits<'_>) {
             (keys::NOTIFY_HOOK, &hook.url("/plain")),
         ])
         .await;
-    let plain = told("/plain", 50).await;
+    let plain = notified("/plain", 50).await;
     assert!(plain["sign"].is_null(), "{plain:#}");
     assert!(plain.to_string().contains(" UTC"), "{plain:#}");
 
     edits.set(keys::NOTIFY_HOOK, &hook.url("/other")).await;
-    told("/other", 51).await;
+    notified("/other", 51).await;
 
     let mounted = file("hook", &format!("{}\n", hook.url("/mounted")));
     edits.set(keys::NOTIFY_HOOK_FILE, &mounted).await;
-    told("/mounted", 52).await;
+    notified("/mounted", 52).await;
 
     let secret = file("signing", "s1gn\n");
     edits.set(keys::NOTIFY_SIGNING_FILE, &secret).await;
-    let signed = told("/mounted", 53).await;
+    let signed = notified("/mounted", 53).await;
     let time = signed["timestamp"].as_str().unwrap_or_default();
     let key = format!("{time}\ns1gn");
     let mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).expect("HMAC takes any key");
@@ -430,7 +430,7 @@ async fn notifications(edits: &Edits<'_>) {
     assert_eq!(signed["sign"], wanted.as_str(), "{signed:#}");
 
     edits.set(keys::NOTIFY_ZONE, "+08:00").await;
-    let zoned = told("/mounted", 54).await;
+    let zoned = notified("/mounted", 54).await;
     assert!(zoned.to_string().contains("+08:00"), "{zoned:#}");
 
     for event in ["ban", "resolve", "common"] {
@@ -442,9 +442,9 @@ async fn notifications(edits: &Edits<'_>) {
         assert_eq!(body["card"]["of"], event, "{body:#}");
         assert_eq!(body["card"]["text"], format!("own card: {ip}"), "{body:#}");
     };
-    own(&told("/mounted", 55).await, "ban", "203.0.113.55");
+    own(&notified("/mounted", 55).await, "ban", "203.0.113.55");
     world
-        .patch("told-55", json!({"spec": {"unblock": true}}))
+        .patch("notified-55", json!({"spec": {"unblock": true}}))
         .await;
     own(
         &hook.receives("/mounted", r#""of":"resolve""#).await.body,
@@ -468,7 +468,7 @@ async fn notifications(edits: &Edits<'_>) {
             (keys::NOTIFY_HOOK, &hook.url("/again")),
         ])
         .await;
-    told("/again", 57).await;
+    notified("/again", 57).await;
     // Notifications go out in order: had there been one, it would be here.
     let all = hook.all();
     assert!(
@@ -503,7 +503,7 @@ async fn connections(edits: &Edits<'_>) {
     }
     none_left(world).await;
 
-    // It takes connections and never says a word, in TLS or in HTTP.
+    // It accepts connections and never answers, in TLS or in HTTP.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let silent = silent.local_addr().map(|address| (address, silent));
     let (address, _silent) = silent.expect("a bound address");
@@ -537,7 +537,7 @@ async fn connections(edits: &Edits<'_>) {
         world.message(&slow, "waiting for").await;
     }
 
-    // The API server is no gateway, but it is here, speaks TLS, and its authority is known.
+    // The API server is not a gateway, but it is here, has TLS, and its authority is at hand.
     let (url, authority) = world.cluster.endpoint();
     edits
         .set_all(&[

@@ -1,4 +1,4 @@
-//! What `kubectl kustomize` makes of the manifests and their overlays.
+//! The manifests and their overlays as `kubectl kustomize` renders them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -163,7 +163,7 @@ fn the_image_holds_what_its_build_makes() {
     assert!(dockerfile.contains("ENTRYPOINT [\"/ipblock-operator\"]"));
 }
 
-/// kustomize leaves out a patch with a target that matches nothing, without a word.
+/// kustomize silently leaves out a patch with a target that matches nothing.
 #[tokio::test]
 async fn every_patch_of_an_overlay_is_about_an_object_that_exists() {
     let Some(kubectl) = kubectl::of(PathBuf::from("no-cluster-is-asked")) else {

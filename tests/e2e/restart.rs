@@ -64,7 +64,7 @@ async fn a_block_deleted_while_nobody_runs_is_lifted_afterwards(world: World) {
 async fn the_api_server_restarts_in_the_middle_and_everything_converges(mut world: World) {
     let mut operator = world.operator("ipblock-operator-0").await;
     let case = async {
-        // Longer than the outage: what cannot be banned within its duration fails.
+        // Longer than the outage: a block that cannot be banned within its duration fails.
         for n in 0..10 {
             let ip = format!("203.0.113.{n}");
             world

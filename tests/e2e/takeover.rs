@@ -42,7 +42,7 @@ async fn objects_of_the_original_are_adopted(world: World) {
     let over = json!({"phase": "expired", "result": "unblocked", "message": "unlimited", "blockedAt": at(7200),
         "unblockedAt": at(3600), "lastSpecHash": "0f0e0d0c", "banCount": 1});
     let untouched = original(&world, "over", "203.0.113.102", "1h", &over).await;
-    // Its ConfigMap, with what it put up with: a line that is no address, templates in its image.
+    // Its ConfigMap, with errors that it ignores: a line that is not an address, templates in its image.
     let hook = Recorder::start();
     world
         .replace_configuration(&json!({
@@ -58,7 +58,7 @@ async fn objects_of_the_original_are_adopted(world: World) {
         }))
         .await;
     for (round, fresh) in ["203.0.113.103", "203.0.113.104"].into_iter().enumerate() {
-        // The second time it has taken over already, and finds its own objects.
+        // The second time it has taken over already, and reads its own objects.
         let operator = world
             .operator_with("ipblock-operator-0", &["--insecure-triggers", "--takeover"])
             .await;
@@ -79,7 +79,7 @@ async fn objects_of_the_original_are_adopted(world: World) {
             let until = (name == timed).then_some(until);
             assert_eq!(time("expiresAt"), until, "{adopted:#}");
         }
-        // Notifications go out in order: what was to be told of the others is told when this one is.
+        // Notifications go out in order: those about the others are out when this one is.
         let name = format!("fresh-{round}");
         world
             .create(&name, json!({"ip": fresh, "duration": "1h"}))
@@ -88,14 +88,18 @@ async fn objects_of_the_original_are_adopted(world: World) {
         assert_eq!(operator.process.terminate().await, Some(0));
     }
     let all = hook.all();
-    let told = |ip: &str| {
+    let cards_about = |ip: &str| {
         let bodies = all.iter().map(|one| one.body.to_string());
         bodies.filter(|body| body.contains(ip)).count()
     };
-    assert_eq!(told("1.2.3.4") + told("203.0.113.101"), 0, "{all:#?}");
+    assert_eq!(
+        cards_about("1.2.3.4") + cards_about("203.0.113.101"),
+        0,
+        "{all:#?}"
+    );
     // Only what really happened: one lifted, two banned.
     for ip in ["203.0.113.100", "203.0.113.103", "203.0.113.104"] {
-        assert_eq!(told(ip), 1, "{ip}: {all:#?}");
+        assert_eq!(cards_about(ip), 1, "{ip}: {all:#?}");
     }
     assert_eq!(all.len(), 3, "{all:#?}");
     world
@@ -146,7 +150,7 @@ async fn uninstall_lifts_bans_and_leaves_nothing(world: World) {
                 .is_err()
         })
         .await;
-    // What the operator made by itself, and what bears its label in whichever kind.
+    // The operator's own objects, and those with its label of whichever kind.
     for kind in [
         "Lease",
         "ConfigMap",
@@ -164,7 +168,7 @@ async fn uninstall_lifts_bans_and_leaves_nothing(world: World) {
         let list = world
             .try_request("GET", &collection(kind, "default"), &Value::Null)
             .await;
-        // The built-in server knows no Jobs.
+        // The built-in server does not serve every kind.
         let list = match list {
             Err(_) if kind == "Job" => continue,
             list => list.unwrap_or_else(|error| panic!("{kind}: {error}")),
@@ -194,7 +198,7 @@ async fn uninstall_can_keep_bans(world: World) {
     world.enforces(&["203.0.113.110", "203.0.113.111"]).await;
 }
 
-/// As docs/operate.md says: the operator is scaled to zero, then the Job runs.
+/// As in docs/operate.md: the operator is scaled to zero, then the Job runs.
 async fn uninstall(world: &World, bans: &str, left: &[&str]) {
     let operator = world.operator("ipblock-operator-0").await;
     for n in 0..2 {

@@ -1,4 +1,4 @@
-//! Alerts become blocks; what is no proper alert becomes an error and nothing else.
+//! Alerts become blocks; a request that is not a proper alert becomes an error and nothing else.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -222,7 +222,7 @@ async fn slow_senders_are_cut_off_and_hold_up_nobody(world: World) {
         "the slow ones were at it all the time"
     );
     for status in slow.join_all().await {
-        // 503 asks a sender whose network was slow to come again.
+        // After a 503 a sender whose network was slow repeats the request.
         assert!(matches!(status, None | Some(408 | 503)), "{status:?}");
     }
     assert_eq!(world.blocks().await.len(), 1, "nothing was made of a part");
@@ -261,7 +261,7 @@ async fn half_a_header(address: SocketAddr) -> Option<u16> {
     status_line(&mut stream).await
 }
 
-/// The status of what comes within a minute; `None` when the connection ends without.
+/// The status of the answer within a minute; `None` when the connection ends without one.
 async fn status_line(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Option<u16> {
     use tokio::io::AsyncReadExt as _;
     let mut start = [0; 12];
@@ -328,7 +328,7 @@ async fn signatures_are_checked_against_the_body(world: World) {
     assert_eq!(status, 200, "{said}");
     world.phase("ipblock-6465ec74397c9126", "active").await;
 
-    // The secret is gone for a moment: nobody comes in, and the sender is told to come again.
+    // The secret is gone for a moment: no request is accepted, and the sender has to repeat it.
     std::fs::remove_file(&secret).expect("the secret's file");
     let other = alert("203.0.113.4");
     let signature = sign("gr4f4n4", &other);

@@ -22,7 +22,7 @@ const NAMESPACE: &str = "default";
 const CONFIGURATION: &str = "/api/v1/namespaces/default/configmaps/ipblock-operator-config";
 pub(crate) const BLOCKS: &str = "/apis/ops.yiiong.top/v1/namespaces/default/ipblocks";
 
-/// An API server with the manifests applied, a gateway, and what a case needs to look at both.
+/// An API server with the manifests applied, a gateway, and the means to check both.
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) client: Client,
@@ -141,7 +141,7 @@ impl World {
         environment
     }
 
-    /// kubectl as the cluster's administrator; `None`, loudly, where there is none.
+    /// kubectl as the cluster's administrator; `None` with a printed line if there is none.
     pub(crate) fn kubectl(&self) -> Option<Kubectl> {
         kubectl::of(self.cluster.kubeconfig_file())
     }
@@ -219,12 +219,12 @@ impl World {
             .await;
     }
 
-    /// What the ConfigMap holds.
+    /// The data of the ConfigMap.
     pub(crate) async fn configuration(&self) -> Value {
         self.request("GET", CONFIGURATION, &Value::Null).await["data"].clone()
     }
 
-    /// Makes `data` all that the ConfigMap holds, in one write.
+    /// Replaces the data of the ConfigMap, in one write.
     pub(crate) async fn replace_configuration(&self, data: &Value) {
         let mut map = self.request("GET", CONFIGURATION, &Value::Null).await;
         map["data"] = data.clone();
@@ -277,7 +277,7 @@ impl World {
         self.cluster.kubeconfig_with_token(token)
     }
 
-    // --- what is true now
+    // --- checks
 
     /// Waits until the block is in `phase`; the block then.
     pub(crate) async fn phase(&self, name: &str, phase: &str) -> Value {
@@ -287,7 +287,7 @@ impl World {
         .await
     }
 
-    /// Waits until the status of the block says `text`; the block then.
+    /// Waits until the message of the block has `text`; the block then.
     pub(crate) async fn message(&self, name: &str, text: &str) -> Value {
         self.shows(name, &format!("a message with {text:?}"), |block| {
             let message = block["status"]["message"].as_str();
@@ -329,7 +329,7 @@ impl World {
     }
 
     /// Events about an object, oldest first.
-    pub(crate) async fn events(&self, name: &str) -> Vec<Told> {
+    pub(crate) async fn events(&self, name: &str) -> Vec<SeenEvent> {
         let path = format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events");
         let mut events: Vec<Value> = self.request("GET", &path, &Value::Null).await["items"]
             .as_array()
@@ -337,12 +337,12 @@ impl World {
             .unwrap_or_default();
         events.retain(|event| event["regarding"]["name"] == name);
         events.sort_by_key(|event| event["eventTime"].as_str().unwrap_or("").to_string());
-        let told = events.iter().map(|event| Told {
+        let seen = events.iter().map(|event| SeenEvent {
             reason: event["reason"].as_str().unwrap_or_default().to_owned(),
             note: event["note"].as_str().unwrap_or_default().to_owned(),
             times: event["series"]["count"].as_u64().unwrap_or(1),
         });
-        told.collect()
+        seen.collect()
     }
 
     /// Reasons of the Events about an object, oldest first.
@@ -371,10 +371,10 @@ pub(crate) async fn until(what: &str, check: impl AsyncFn() -> bool) {
 
 /// An Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct SeenEvent {
     pub(crate) reason: String,
     pub(crate) note: String,
-    /// How often it was said in the same words.
+    /// How often it was emitted with the same note.
     pub(crate) times: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What has to come of a history, as far as it can be known without deciding like the operator.
+//! What must come of a history, as far as that follows without deciding like the operator.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -41,7 +41,7 @@ impl Expected {
         self.asked.get(key).copied()
     }
 
-    /// What is asked for is another thing now, or not allowed any more.
+    /// The request changed, or is not allowed any more.
     pub(super) fn edited(&mut self, key: &str) {
         self.chance.remove(key);
         self.lasts.remove(key);
@@ -52,12 +52,12 @@ impl Expected {
         self.lasts.insert(key.to_owned(), until);
     }
 
-    /// A gateway lost what it enforced, which is put right at the next assertion.
+    /// A gateway lost its bans, which the next assertion repairs.
     pub(super) fn forgotten(&mut self) {
         self.lasts.clear();
     }
 
-    /// A user deletes the block, and with it what it remembers.
+    /// A user deletes the block, and with it its history.
     pub(super) fn deleted(&mut self, key: &str) {
         self.lasts.remove(key);
         self.grace.remove(key);
@@ -77,7 +77,7 @@ impl Expected {
         self.bans.remove(key);
     }
 
-    /// There is no block that would say that the address was unblocked a moment ago.
+    /// No block records that the address was unblocked a moment ago.
     pub(super) fn created_by_alert(&self, key: &str, now: Timestamp) {
         let graced = self.grace.get(key).is_some_and(|until| *until > now);
         assert!(!graced, "{key}: an alert bans within the grace");
@@ -197,7 +197,7 @@ impl Simulation {
         }
     }
 
-    /// What has to hold at the end.
+    /// What must hold at the end.
     pub(super) fn check(&self) {
         let mut wanted: BTreeSet<u32> = BTreeSet::new();
         for (key, block) in &self.objects {
@@ -225,7 +225,10 @@ impl Simulation {
                 .is_some_and(|ready| ready.reason == "NotInTime");
             let broken = block.spec.duration.as_deref() == Some("soon");
             assert!(!status.is(&Phase::Pending), "{key} stays pending: {shown}");
-            assert!(status.phase.is_some(), "{key} was never looked at: {shown}");
+            assert!(
+                status.phase.is_some(),
+                "{key} was never decided about: {shown}"
+            );
             assert!(
                 broken || late || !status.is(&Phase::Failed),
                 "{key} failed: {shown}"
@@ -271,7 +274,7 @@ impl Simulation {
     }
 }
 
-/// What a status says of its end.
+/// The times of the end in a status.
 fn ended(status: &IPBlockStatus) -> (Option<&str>, Option<&str>) {
     let ready = status.condition(condition::READY);
     let since = ready.map(|ready| ready.last_transition_time.as_str());

@@ -65,7 +65,7 @@ impl Simulation {
                     .or_default()
                     .extend(addresses(&target(number)));
                 self.create(&key(block), object);
-                // Deleted before it is taken over, it is beyond help; so it is taken over first.
+                // An object that is deleted before it is adopted cannot be lifted, so it is adopted first.
                 let faults = std::mem::take(&mut self.faults);
                 self.settle();
                 self.faults = faults;
@@ -176,7 +176,7 @@ impl Simulation {
         }
     }
 
-    /// As the intake of triggers does it.
+    /// As the intake of triggers does.
     fn alert(&mut self, number: usize, seconds: u64) {
         let (target, key) = (target(number), key(NAMED + number));
         let place = self.place.clone();

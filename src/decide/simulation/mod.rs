@@ -31,7 +31,7 @@ const RETENTION: Duration = Duration::from_secs(100);
 const GRACE: Duration = Duration::from_secs(250);
 /// How long until what failed at a dead gateway is tried again.
 const RETRY: Duration = Duration::from_secs(60);
-/// The longest ban that is asked for, in seconds.
+/// The longest requested ban, in seconds.
 const LONGEST: u64 = 400;
 
 const TARGETS: [&str; 6] = [
@@ -101,7 +101,7 @@ enum Happening {
     Kill,
 }
 
-/// What goes wrong at a step.
+/// A fault of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
@@ -160,7 +160,7 @@ fn faults() -> impl Strategy<Value = Vec<Fault>> {
     )
 }
 
-/// `default` cases, or as many as `PROPTEST_CASES` says.
+/// `default` cases, or the number in `PROPTEST_CASES`.
 fn cases(default: u32) -> ProptestConfig {
     let mut config = ProptestConfig::default();
     if std::env::var_os("PROPTEST_CASES").is_none() {
@@ -182,7 +182,7 @@ proptest! {
             simulation.happen(happening);
         }
         simulation.mend();
-        // Twice the interval: what the gateway forgot or an earlier one kept is put right. What stands at a dead one
+        // Twice the interval: lost bans, and those that an earlier gateway kept, are repaired. A ban at a dead gateway
         // holds up its block for ten minutes more.
         let patience = if simulation.dead.is_empty() { 0 } else { 600 + LONGEST + 60 };
         simulation.pass(2 * RESYNC.as_secs() + 10 + patience);

@@ -316,8 +316,9 @@ impl Simulation {
                 Ok(Outcome::Done)
             }
             Step::Recheck(target) => {
-                let doubtful = self.coverage.doubt(target, key);
-                self.queue.extend(doubtful.iter().map(ToString::to_string));
+                let overlapping = self.coverage.recheck(target, key);
+                self.queue
+                    .extend(overlapping.iter().map(ToString::to_string));
                 Ok(Outcome::Done)
             }
             Step::CheckFence | Step::Report(_) | Step::End(_) => Ok(Outcome::Done),
@@ -405,7 +406,7 @@ impl Simulation {
         self.queue.extend(self.objects.keys().cloned());
     }
 
-    /// What is enforced at gateways that answer.
+    /// The enforced addresses of gateways that answer.
     pub(super) fn alive(&self) -> impl Iterator<Item = (&Place, &BTreeSet<u32>)> {
         let alive = |place: &Place| !self.dead.contains(place);
         self.enforced.iter().filter(move |(place, _)| alive(place))

@@ -90,7 +90,7 @@ fn ends_are_due_once_in_their_order_and_move_with_their_claims() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_doubted_claim_was_never_asserted() {
+async fn a_claim_to_recheck_has_no_assertion() {
     let mut coverage = Coverage::default();
     let (range, inside) = (
         "192.0.2.0/24".parse().unwrap(),
@@ -104,25 +104,25 @@ async fn a_doubted_claim_was_never_asserted() {
         coverage.claim("a/range").unwrap().asserted.is_some(),
         "a new end is no new ban"
     );
-    assert_eq!(coverage.doubt(&inside, "a/inside"), ["a/range".into()]);
+    assert_eq!(coverage.recheck(&inside, "a/inside"), ["a/range".into()]);
     assert!(coverage.claim("a/range").unwrap().asserted.is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_in_doubt_is_named_once_until_it_is_asserted() {
+async fn a_claim_to_recheck_is_returned_once_until_it_is_asserted() {
     let mut coverage = Coverage::default();
     let inside = "192.0.2.7".parse().unwrap();
     coverage.set("a/range", standing("192.0.2.0/24".parse().unwrap()), None);
     coverage.set("a/inside", standing(inside), None);
     let named = ["a/range".into()];
     assert_eq!(
-        coverage.doubt(&inside, "a/inside"),
+        coverage.recheck(&inside, "a/inside"),
         named,
         "of a new leader"
     );
-    assert!(coverage.doubt(&inside, "a/inside").is_empty());
+    assert!(coverage.recheck(&inside, "a/inside").is_empty());
     coverage.asserted("a/range", Instant::now());
-    assert_eq!(coverage.doubt(&inside, "a/inside"), named);
+    assert_eq!(coverage.recheck(&inside, "a/inside"), named);
 }
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_lift_began_is_not_asserted() {

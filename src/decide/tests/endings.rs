@@ -118,7 +118,7 @@ fn a_ban_that_did_not_come_about_within_its_own_time_is_lifted_to_be_sure_and_en
     assert_eq!(reasons(&settled), ["NotInTime"]);
     let message = case.status().message.unwrap();
     assert!(
-        message.contains("192.0.2.7 was not banned within the 10m"),
+        message.contains("192.0.2.7 was not banned within its duration of 10m"),
         "{message}"
     );
     let rest = case.at(late);

@@ -61,7 +61,10 @@ fn without_an_engine_a_block_waits_and_a_due_one_is_lifted_where_it_was_banned()
     assert_eq!(phase(&settled), Phase::Pending);
     assert_eq!(reasons(&settled), ["NoEngine"]);
     assert!(settled.wake.is_some());
-    assert!(settle(&case.decide()).announcements.is_empty(), "said once");
+    assert!(
+        settle(&case.decide()).announcements.is_empty(),
+        "reported once"
+    );
     let mut due = Case::active("192.0.2.7", "10m", 601);
     due.place = None;
     assert_eq!(operations(&due.decide()), [unban("192.0.2.7")]);
@@ -200,7 +203,7 @@ fn a_lift_that_failed_and_is_not_wanted_any_more_leaves_no_trace() {
     assert_eq!(operations(&plan).len(), 1, "what was lifted is banned");
     case.apply(&plan, now());
     assert!(case.status().condition("Lifted").is_none());
-    // An assertion that fails for the same reason says so too.
+    // An assertion that fails for the same reason is reported too.
     case.block.spec.unblock = Some(true);
     fail_to_lift(&mut case, &here(), now());
     case.block.spec.unblock = Some(false);

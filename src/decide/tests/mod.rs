@@ -217,7 +217,7 @@ impl Case {
         }
     }
 
-    /// As our own operator left it, `age` seconds after its ban.
+    /// As the operator left it, `age` seconds after its ban.
     fn active(ip: &str, duration: &str, age: i64) -> Self {
         let mut case = Self::new(ip, duration);
         let plan = case.at(now() - seconds(age));
@@ -243,7 +243,7 @@ impl Case {
         Plan(decide(&Arc::new(self.block.clone()), &world, at))
     }
 
-    /// Runs a plan in which everything goes well.
+    /// Performs a plan whose steps all succeed.
     fn apply(&mut self, plan: &Plan, at: Timestamp) -> Settled {
         for patch in [plan.before().cloned(), plan.after(&[])]
             .into_iter()

@@ -1,4 +1,4 @@
-//! What may not be banned, and what an engine cannot ban.
+//! Targets that may not be banned, and targets that an engine cannot ban.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What users ask for: durations, limits, flags, other addresses.
+//! Requests of users: durations, limits, flags, other addresses.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn a_changed_duration_counts_from_the_ban_and_tells_the_engine_what_is_left() {
     for (name, duration, expected) in [
         ("longer", "20m", Some(ban("192.0.2.7", Some(1_140)))),
         ("shorter", "2m", Some(ban("192.0.2.7", Some(60)))),
-        ("for ever", "", Some(ban("192.0.2.7", None))),
+        ("without end", "", Some(ban("192.0.2.7", None))),
         ("already over", "30s", Some(unban("192.0.2.7"))),
         ("the same in other words", "600s", None),
     ] {
@@ -42,7 +42,7 @@ fn a_duration_that_breaks_while_active_keeps_the_end_that_was_granted() {
     );
     assert!(case.status().message.unwrap().contains("spec.duration"));
     assert_eq!(reasons(&settled), ["InvalidSpec"]);
-    assert!(case.decide().is_rest(), "said once");
+    assert!(case.decide().is_rest(), "reported once");
     let due = case.at(now() + seconds(600));
     assert_eq!(operations(&due), [unban("192.0.2.7")]);
 }
@@ -74,7 +74,7 @@ fn a_wrong_spec_is_terminal_and_names_the_field() {
         let again = settle(&case.decide());
         assert!(
             again.status.is_none() && again.announcements.is_empty(),
-            "said once: {ip} {duration}"
+            "reported once: {ip} {duration}"
         );
         case.block.spec.ip = "192.0.2.7".into();
         case.block.spec.duration = None;
@@ -149,7 +149,7 @@ fn a_trigger_bans_again_in_one_patch_that_survives_a_crash() {
     assert!(before.clear_trigger);
     assert_eq!(before.intent.clone().unwrap().unwrap().attempt, 2);
     assert_eq!(operations(&plan), [ban("192.0.2.7", Some(60))]);
-    // Killed after the patch: flag and status say nothing, the intent does.
+    // Killed after the patch: only the intent records the request.
     case.block.spec.trigger = Some(false);
     case.annotate(INTENT, &before.intent.unwrap().unwrap().to_string());
     let again = case.decide();

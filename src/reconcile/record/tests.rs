@@ -97,7 +97,7 @@ fn an_intent_is_followed_only_to_gateways_that_were_configured_and_forgets_none_
             assert_eq!(places(&all), followed, "{given:?}");
         }
         let (again, news) = record.believe(&believed);
-        assert!(!news && again == believed, "{given:?} is told once");
+        assert!(!news && again == believed, "{given:?} is reported once");
     }
     record.trust([dry.clone()]);
     assert!(seen(&record, &block(&[dry])).is_followed());

@@ -67,7 +67,11 @@ async fn a_new_address_becomes_an_object_with_finalizer_and_intent() {
     let made = blocks.one("ipblock-6465ec74397c9126");
     assert_eq!(made.spec.ip, "1.2.3.4");
     assert_eq!(made.spec.source.as_deref(), Some("grafana"));
-    assert_eq!(made.spec.duration.as_deref(), Some("1h"), "never for ever");
+    assert_eq!(
+        made.spec.duration.as_deref(),
+        Some("1h"),
+        "never without end"
+    );
     assert_eq!(made.spec.trigger, None);
     assert!(made.is_held());
     let intent = made.annotation(crate::api::INTENT).unwrap();
@@ -111,7 +115,7 @@ async fn objects_that_are_new_or_active_are_left_alone() {
 #[tokio::test(start_paused = true)]
 async fn an_alert_asks_again_for_a_ban_that_is_half_past_its_time_and_does_not_stand() {
     let name = "ipblock-6465ec74397c9126";
-    // Five minutes are asked for.
+    // Five minutes are requested.
     for (phase, ago, expected) in [
         (None, 149, Outcome::LeftAlone),
         (Some(Phase::Pending), 149, Outcome::LeftAlone),
@@ -128,7 +132,7 @@ async fn an_alert_asks_again_for_a_ban_that_is_half_past_its_time_and_does_not_s
         assert_eq!(outcome, expected, "{ago} s ago");
         let asked = (expected == Outcome::Triggered).then_some(true);
         assert_eq!(blocks.one(name).spec.trigger, asked, "{ago} s ago");
-        // Asked for again a minute ago.
+        // Requested again a minute ago.
         let mut intent: crate::api::Intent = r#"{"target":"1.2.3.4","engine":"xdp","attempt":1}"#
             .parse()
             .unwrap();

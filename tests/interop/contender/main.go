@@ -1,7 +1,7 @@
 // Command contender contends for a Lease with client-go's leader election, and writes an object for as long as it
 // believes that it leads. It is the other side of the fail-over campaign in ../tests/failover.rs.
 //
-// What happens is told on standard output, a line each: "leading", "lost".
+// Standard output has a line for each event: "leading", "lost".
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 
 func main() {
 	kubeconfig := flag.String("kubeconfig", "", "the kubeconfig to use")
-	identity := flag.String("identity", "", "who holds the lease")
+	identity := flag.String("identity", "", "the identity of the holder")
 	namespace := flag.String("namespace", "default", "where the lease and the object are")
 	lease := flag.String("lease", "contended", "the lease")
 	object := flag.String("object", "work", "the ConfigMap that is written while leading")
@@ -64,7 +64,7 @@ func main() {
 	elector.Run(ctx)
 }
 
-// write says in the object who leads, again and again.
+// write writes the leader's identity to the object, again and again.
 func write(ctx context.Context, client kubernetes.Interface, namespace, object, identity string) {
 	for count := 0; ctx.Err() == nil; count++ {
 		patch, err := json.Marshal(map[string]any{"data": map[string]string{

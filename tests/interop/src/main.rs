@@ -4,7 +4,7 @@
 //! Beside a well-behaved controller there is a stubborn task, which took the controller's client and writes with it
 //! all the time, until the process ends: only the fence of the client holds it back.
 //!
-//! What happens is told on standard output, a line each: `leading`, `lost`, and at the end `refused N`.
+//! Standard output has a line for each event: `leading`, `lost`, and at the end `refused N`.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -36,7 +36,7 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// more.
 const STUBBORN: Duration = Duration::from_millis(1500);
 
-/// Writes who leads.
+/// Writes the leader's identity.
 #[derive(Clone)]
 struct Writer {
     identity: String,
@@ -146,7 +146,7 @@ async fn run() -> Result<(), BoxError> {
     Ok(result?)
 }
 
-/// A line on standard output. Whoever does not listen misses it.
+/// A line on standard output, lost if it is closed.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::proxy::Proxy;
 use super::{LEASE, RENEW, RETRY};
 
-/// Whose leader election a process uses.
+/// The leader election that a process uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Ours,

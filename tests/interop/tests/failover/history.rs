@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Who held the lease from a version on.
+/// The holder of the lease from a version on.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     version: u64,
@@ -31,7 +31,7 @@ struct Written {
     leader: String,
 }
 
-/// What was seen so far. Ends when dropped.
+/// The events so far. Ends when dropped.
 pub(crate) struct History {
     held: watch::Sender<Vec<Held>>,
     written: Arc<Mutex<Vec<Written>>>,
@@ -110,8 +110,8 @@ impl History {
         next.seen
     }
 
-    /// Compares each write with who held the lease when it was accepted. Unless `complete`, what was written after the
-    /// last change of the lease that was seen is left for later.
+    /// Compares each write with the holder of the lease when it was accepted. Unless `complete`, writes after the last
+    /// change of the lease that was seen are left for later.
     pub(crate) fn audit(&self, complete: bool) -> Audit {
         let held = self.held.borrow();
         let mut audit = Audit::default();

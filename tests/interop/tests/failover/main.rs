@@ -1,12 +1,12 @@
-//! Our leader election against client-go's on a real kube-apiserver: the leader is killed, stopped, cut off or told to
-//! end, and the other takes over; again and again.
+//! Our leader election against client-go's on a real kube-apiserver: the leader is killed, stopped, cut off or ended
+//! by a signal, and the other takes over; again and again.
 //!
 //! After each fail-over, from the history of the Lease and of the object that both write, as etcd ordered it:
-//! * no write of ours was accepted while another held the lease, or nobody did;
+//! * no write of ours was accepted while another held the lease, or it had no holder;
 //! * ours leads within LeaseDuration + 1.2·RetryPeriod of the last renewal after a crash, and within 1.2·RetryPeriod of
 //!   a release; client-go within the worst case of its own loop.
 //!
-//! `REEVE_FAILOVERS` says how many (default 8: each way to fail, in each direction).
+//! `REEVE_FAILOVERS` is the number of fail-overs (default 8: each way to fail, in each direction).
 
 mod contender;
 mod history;
@@ -29,7 +29,7 @@ const RENEW: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(500);
 /// client-go polls with a pause of up to 2.2 retry periods after each answer, for which this is allowed.
 const ANSWER: Duration = Duration::from_millis(200);
-/// Long enough for any standby to have seen who leads.
+/// Long enough for any standby to have seen the leader.
 const SETTLED: Duration = Duration::from_millis(1300);
 /// How long until a test gives up waiting for what should have happened.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -124,8 +124,8 @@ struct Campaign {
 impl Campaign {
     /// Starts another process of `side`, which is to lead and then to fail by `fault`, behind a proxy of its own.
     ///
-    /// A process of client-go that is not told to end does not release: it would release the lease of its successor
-    /// (client-go v0.37: `tryRelease` asks who it last saw leading, and writes over what it has just read).
+    /// A process of client-go that gets no signal does not release: it would release the lease of its successor
+    /// (client-go v0.37: `tryRelease` compares the leader that it saw last, and overwrites the lease that it has just read).
     async fn start(&mut self, side: Side, fault: Fault) -> Contender {
         self.started += 1;
         let identity = format!("{side}-{}", self.started);

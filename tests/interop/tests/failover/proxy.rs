@@ -1,4 +1,4 @@
-//! A TCP proxy whose wire can be cut: what is sent then is lost, and the connections do not survive it.
+//! A TCP proxy whose wire can be cut: bytes are lost then, and the connections do not survive it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) struct Proxy {
     _task: AbortOnDropHandle<()>,
 }
 
-/// What becomes of bytes. Each cut has its number.
+/// The state of the wire. Each cut has its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wire {
     Whole(u32),
@@ -49,7 +49,7 @@ impl Proxy {
         self.address
     }
 
-    /// Loses everything from now on, without a word.
+    /// Silently loses everything from now on.
     pub(crate) fn cut(&self) {
         self.wire.send_modify(|wire| {
             if let Wire::Whole(number) = *wire {
@@ -89,7 +89,7 @@ async fn carry(client: TcpStream, server: SocketAddr, mut wire: watch::Receiver<
             _ = wire.wait_for(|now| *now != whole) => {}
             () = both => return,
         }
-        // The server hears nothing more of it; the client neither, and may go on sending.
+        // Neither side receives more; the client may go on sending.
         drop((to_server, from_server));
         swallow(&mut from_client, &mut wire).await;
         let _ = to_client.shutdown().await;
