@@ -11,10 +11,11 @@ use tokio::time::Instant;
 use crate::fairness::{FairBy, Tenant};
 use crate::limiter::{RateLimiter, default_controller_rate_limiter};
 use crate::metrics::{Gauges, MetricsProvider};
+use crate::now::nanoseconds;
 use crate::options::OnDrop;
 use crate::queue::Queue;
 use crate::shared::Shared;
-use crate::state::{Rules, State, nanoseconds};
+use crate::state::{Rules, State};
 
 /// Configures a queue; made by [`Queue::builder`].
 #[must_use = "a builder does nothing until `build` is called"]

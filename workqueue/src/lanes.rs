@@ -6,7 +6,7 @@ use hashbrown::hash_map::Entry;
 use crate::fairness::Tenant;
 use crate::list::{Linked, Links, List};
 use crate::slab::Slab;
-use crate::slots::Slot;
+use crate::slot::Slot;
 
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {

@@ -11,7 +11,7 @@ use crate::fairness::Tenant;
 use crate::lanes::Lanes;
 use crate::list::List;
 use crate::slab::Slab;
-use crate::slots::Slot;
+use crate::slot::Slot;
 use crate::sparse_map::SparseMap;
 
 /// Number of empty priorities that stay in the map, so that it does not churn.
@@ -151,9 +151,10 @@ impl Ready {
         {
             let longest = classes
                 .filter_map(Class::first)
-                .min_by_key(|&index| slots[index].at);
-            self.overdue_from =
-                longest.map_or(u64::MAX, |index| slots[index].at.saturating_add(ageing));
+                .min_by_key(|&index| slots[index].ready_since());
+            self.overdue_from = longest.map_or(u64::MAX, |index| {
+                slots[index].ready_since().saturating_add(ageing)
+            });
             if let Some(index) = longest
                 && self.overdue_from <= now
             {

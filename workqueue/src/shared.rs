@@ -14,10 +14,11 @@ use hashbrown::DefaultHashBuilder;
 use tokio::time::Instant;
 
 use crate::metrics::{Gauges, QueueMetrics, Readings};
+use crate::now::Now;
 use crate::op_buffer::{DeferredOp, OpBuffer};
 use crate::options::OnDrop;
-use crate::slots::{SlotState, fold};
-use crate::state::{AddRequest, Effects, Now, Outcome, State};
+use crate::slots::fold;
+use crate::state::{AddRequest, Effects, Outcome, State};
 use crate::sync::{Mutex, MutexGuard};
 use crate::waiters::{Ticket, Waiters, Wakes};
 
@@ -328,9 +329,8 @@ impl<T: Hash + Eq + Clone + Send + 'static> Gauges for Shared<T> {
                 readings.unfinished += took;
                 readings.longest_running = readings.longest_running.max(took);
                 // An item in flight that was added again counts as queued, as in client-go and controller-runtime.
-                let slot = &state.slots[flight.slot];
-                if slot.state == SlotState::Dirty {
-                    readings.count(slot.priority);
+                if state.slots[flight.slot].state().is_ready_again() {
+                    readings.count(state.slots[flight.slot].priority);
                 }
             }
             readings

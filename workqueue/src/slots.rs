@@ -1,80 +1,29 @@
 //! Storage of keys: one slot a key, found by its hash, linked into at most one list.
 //!
 //! The hash is computed once, outside the lock; after that the index of the slot stands for the key. A slot
-//! is kept while its key is pending or in flight, or has a record, and is freed afterwards. It is 48 bytes
-//! for a key of two words; rare data is kept in side tables.
+//! is kept while its key is pending or in flight, or has a record, and is freed afterwards. Rare data is
+//! kept in side tables.
 
 use std::hash::Hash;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use crate::list::{Linked, Links};
-use crate::reason::ReasonBits;
-use crate::slab::Slab;
-
-pub(crate) use crate::slab::NONE;
-
-/// A time that never comes.
-pub(crate) const NEVER: u64 = u64::MAX;
+use crate::item_state::{ItemState, Place};
+use crate::slab::{NONE, Slab};
+use crate::slot::Slot;
+use crate::sparse_map::SparseMap;
 
 /// Tables with less capacity keep their memory.
 const WORTH_KEEPING: usize = 4096 / TABLES;
-
-/// State of a slot. `IN_FLIGHT` is a flag of its own: a key in flight may be pending again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SlotState {
-    /// Either in flight, or kept for its record.
-    NotPending,
-    /// To be handed out: in the list of its priority.
-    Ready,
-    /// To be handed out when its current run has ended.
-    Dirty,
-    /// Ready, or in the token queue, later: it has a timer.
-    Waiting,
-    /// Its own back-off has passed; it is in the token queue.
-    AwaitingToken,
-}
-
-/// Flags of a slot besides its state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Flags(u8);
-
-impl Flags {
-    pub(crate) const IN_FLIGHT: Self = Self(1);
-    /// In the list of failure records.
-    pub(crate) const RECORDED: Self = Self(2);
-    /// Its timer moves it to the token queue, instead of making it ready.
-    pub(crate) const TO_TOKEN_QUEUE: Self = Self(4);
-    /// It waits for more than one time: they are in a side table.
-    pub(crate) const WAITS_LONG: Self = Self(8);
-    /// The cause of its last failure is in a side table.
-    pub(crate) const EXPLAINED: Self = Self(16);
-    /// Nothing is left of it: about to be freed, unless it is added again before.
-    pub(crate) const LEAVING: Self = Self(32);
-}
-
-#[derive(Debug)]
-pub(crate) struct Slot<T> {
-    pub(crate) key: T,
-    /// Ready or dirty: since when (nanoseconds of the queue; zero if no option needs it).
-    /// Waiting or in the token queue: its timer, or [`NONE`]. Recorded: since when.
-    pub(crate) at: u64,
-    links: Links,
-    pub(crate) hash: u32,
-    pub(crate) priority: i32,
-    pub(crate) reasons: ReasonBits,
-    /// Failures in a row, up to 65,535.
-    pub(crate) failures: u16,
-    pub(crate) state: SlotState,
-    flags: Flags,
-}
 
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     slots: Slab<Slot<T>>,
     /// Indexed by the upper bits of the hash. Each grows by itself, so that no operation moves all entries.
     tables: [HashTable<u32>; TABLES],
+    /// The timers of bounded slots.
+    bounded: SparseMap<u32>,
 }
 
 /// Number of tables, as a power of two.
@@ -97,50 +46,6 @@ pub(crate) fn fold(hash: u64) -> u32 {
     (hash ^ (hash >> 32)) as u32
 }
 
-// === impl Slot ===
-
-impl<T> Slot<T> {
-    fn new(key: T, hash: u32) -> Self {
-        Self {
-            key,
-            at: 0,
-            links: Links::default(),
-            hash,
-            priority: 0,
-            reasons: ReasonBits::default(),
-            failures: 0,
-            state: SlotState::NotPending,
-            flags: Flags::default(),
-        }
-    }
-
-    pub(crate) fn is(&self, flag: Flags) -> bool {
-        self.flags.0 & flag.0 != 0
-    }
-
-    pub(crate) fn set(&mut self, flag: Flags, on: bool) {
-        if on {
-            self.flags.0 |= flag.0;
-        } else {
-            self.flags.0 &= !flag.0;
-        }
-    }
-
-    pub(crate) fn in_flight(&self) -> bool {
-        self.is(Flags::IN_FLIGHT)
-    }
-}
-
-impl<T> Linked for Slot<T> {
-    fn links(&self) -> Links {
-        self.links
-    }
-
-    fn links_mut(&mut self) -> &mut Links {
-        &mut self.links
-    }
-}
-
 // === impl Slots ===
 
 impl<T: Hash + Eq> Slots<T> {
@@ -148,6 +53,7 @@ impl<T: Hash + Eq> Slots<T> {
         Self {
             slots: Slab::default(),
             tables: std::array::from_fn(|_| HashTable::new()),
+            bounded: SparseMap::default(),
         }
     }
 
@@ -179,6 +85,59 @@ impl<T: Hash + Eq> Slots<T> {
                 entry.insert(index);
                 (index, None)
             }
+        }
+    }
+
+    /// Sets the state of the item. Its timer stays.
+    #[inline(always)]
+    pub(crate) fn set_state(&mut self, index: u32, state: ItemState) {
+        let slot = &mut self.slots[index];
+        if slot.is_bounded() == state.is_bounded() {
+            slot.set_state(state);
+        } else {
+            self.set_bounded_state(index, state);
+        }
+    }
+
+    /// As [`Slots::set_state`], where a timer that stays is kept elsewhere from now on.
+    #[cold]
+    fn set_bounded_state(&mut self, index: u32, state: ItemState) {
+        let until = self.slots[index].state().timer_at();
+        let stays = until.is_some() && until == state.timer_at();
+        let timer = stays.then(|| self.take_timer(index)).flatten();
+        self.slots[index].set_state(state);
+        if let Some(timer) = timer {
+            self.set_timer(index, timer);
+        }
+    }
+
+    /// Sets the timer of an item whose state has one.
+    pub(crate) fn set_timer(&mut self, index: u32, timer: u32) {
+        let slot = &mut self.slots[index];
+        if slot.is_bounded() {
+            self.bounded.insert(index, timer);
+        } else {
+            slot.links.previous = timer;
+        }
+    }
+
+    /// The timer of an item whose state has one, unless it was taken.
+    #[inline]
+    pub(crate) fn take_timer(&mut self, index: u32) -> Option<u32> {
+        let slot = &mut self.slots[index];
+        if slot.is_bounded() {
+            return self.bounded.remove(index);
+        }
+        let timer = std::mem::replace(&mut slot.links.previous, NONE);
+        (timer != NONE).then_some(timer)
+    }
+
+    /// Forgets the timer of an item, because it was due.
+    pub(crate) fn timer_fired(&mut self, index: u32) {
+        // In any other state a later timer overwrites it.
+        let slot = &self.slots[index];
+        if slot.is_bounded() && slot.state().place() == Place::TokenQueue {
+            self.bounded.remove(index);
         }
     }
 
@@ -220,11 +179,17 @@ impl<T: Hash + Eq> Slots<T> {
         &self.slots
     }
 
-    /// Number of keys that fit into the allocated memory: of slots, of the tables.
+    /// Number of timers in the side table.
     #[cfg(test)]
-    pub(crate) fn capacity(&self) -> (usize, usize) {
+    pub(crate) fn bounded_timers(&self) -> usize {
+        self.bounded.len()
+    }
+
+    /// Number of keys that fit into the allocated memory: of slots, of the tables, of the side table.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> [usize; 3] {
         let tables = self.tables.iter().map(HashTable::capacity);
-        (self.slots.capacity(), tables.sum())
+        [self.slots.capacity(), tables.sum(), self.bounded.capacity()]
     }
 }
 
@@ -243,19 +208,7 @@ impl<T> std::ops::IndexMut<u32> for Slots<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-
-    #[test]
-    fn a_slot_is_48_bytes_for_a_shared_text() {
-        assert_eq!(size_of::<Slot<Arc<str>>>(), 48);
-        assert_eq!(
-            Slab::<Slot<Arc<str>>>::bytes_each(),
-            48,
-            "vacancy costs nothing"
-        );
-    }
 
     #[test]
     fn keys_with_equal_hashes_have_slots_of_their_own() {
@@ -281,7 +234,7 @@ mod tests {
             let index = slots.find(key.wrapping_mul(2_654_435_761), &key).unwrap();
             slots.remove(index);
         }
-        let (slab, table) = slots.capacity();
+        let [slab, table, _] = slots.capacity();
         assert!(slab <= 6 * 1024 && table <= 2 * 4096, "{slab} {table}");
         let known =
             (0..10).filter_map(|key: u32| slots.find(key.wrapping_mul(2_654_435_761), &key));

@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::cause::Cause;
 use crate::queue::Queue;
 use crate::reason::Reason;
-use crate::slots::SlotState;
 use crate::state::{Shutdown, State};
 
 /// Contents of a queue at one moment. See [`Queue::snapshot`].
@@ -127,7 +126,7 @@ fn items<T: Hash + Eq + Clone + 'static>(
     let in_flight = state.flights.iter().map(|flight| {
         let status = ItemStatus::InFlight {
             running: Duration::from_nanos(now.saturating_sub(flight.started)),
-            again: slots[flight.slot].state == SlotState::Dirty,
+            again: state.slots[flight.slot].state().is_ready_again(),
         };
         (flight.slot, status)
     });
@@ -139,20 +138,14 @@ fn items<T: Hash + Eq + Clone + 'static>(
         .token_queue
         .iter(slots)
         .map(|index| (index, ItemStatus::AwaitingToken));
-    let (timed, _) = state.timers.some(limit);
-    let mut waiting: Vec<u32> = timed
-        .into_iter()
-        .filter(|&index| slots[index].state == SlotState::Waiting)
-        .collect();
-    waiting.sort_by_key(|&index| state.due(index));
-    let waiting = waiting.into_iter().map(|index| {
-        let due_in = Duration::from_nanos(state.due(index).saturating_sub(now));
+    let waiting = state.some_waiting(limit).into_iter().map(|(due, index)| {
+        let due_in = Duration::from_nanos(due.saturating_sub(now));
         (index, ItemStatus::Waiting { due_in })
     });
     // An item that waits while in flight is listed as in flight.
     let later = awaiting_token
         .chain(waiting)
-        .filter(|(index, _)| !slots[*index].in_flight());
+        .filter(|(index, _)| !state.slots[*index].state().is_in_flight());
     in_flight
         .chain(ready)
         .chain(later)
@@ -170,9 +163,9 @@ fn item<T: Hash + Eq + Clone + 'static>(
     SnapshotItem {
         item: slot.key.clone(),
         status,
-        priority: match slot.state {
-            SlotState::NotPending => 0,
-            _ => slot.priority,
+        priority: match state.slots[index].state().pending() {
+            None => 0,
+            Some(_) => slot.priority,
         },
         failures: u32::from(slot.failures),
         last_error: state.explained.get(index).cloned(),

@@ -40,6 +40,11 @@ impl<V> SparseMap<V> {
     }
 
     #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[cfg(test)]
     pub(crate) fn capacity(&self) -> usize {
         self.0.capacity()
     }

@@ -10,9 +10,10 @@ use tokio::time::{Instant, Sleep};
 
 use crate::blocking::Parker;
 use crate::item::Item;
+use crate::now::{Now, instant};
 use crate::queue::Queue;
 use crate::shared::{Shared, TakeResult};
-use crate::state::{Effects, Now, State, Taken, instant};
+use crate::state::{Effects, State, Taken};
 use crate::waiters::Ticket;
 
 // === impl Queue ===

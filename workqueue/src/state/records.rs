@@ -1,100 +1,25 @@
-//! Records of keys that are not pending: their failures, bounded in number and age, and their last
-//! hand-outs.
+//! Records of keys that are not pending: their failures, bounded in number and age.
 
-use std::collections::VecDeque;
 use std::hash::Hash;
 
-use super::{Effects, Now, State};
+use super::data::LEAVE_TOGETHER;
+use super::{Effects, State};
 use crate::cause::Cause;
+use crate::item_state::{Event, ItemState};
+use crate::now::{NEVER, Now};
 use crate::reason::ReasonBits;
-use crate::slots::{Flags, NEVER, SlotState};
-use crate::sparse_map::SparseMap;
+use crate::slot::Flags;
 
 /// Maximum number of expired records per operation, so that the lock is held briefly.
 const SLICE: usize = 64;
 
-/// Number of empty slots that are freed together while others are ready or in flight.
-pub(super) const LEAVE_TOGETHER: usize = 64;
-
-/// The ends of the rests of keys. Only for queues with a minimum interval.
-#[derive(Debug, Default)]
-pub(crate) struct Resting {
-    until: SparseMap<u64>,
-    /// Hand-outs in order, to be removed when their rest ends.
-    order: VecDeque<(u64, u32)>,
-}
-
-// === impl Resting ===
-
-impl Resting {
-    pub(super) fn until(&self, index: u32) -> Option<u64> {
-        self.until.get(index).copied()
-    }
-
-    pub(super) fn begin(&mut self, index: u32, until: u64) {
-        self.until.insert(index, until);
-        self.order.push_back((until, index));
-    }
-
-    /// Revokes the rest of the last hand-out.
-    pub(super) fn undo(&mut self, index: u32) {
-        if let Some(until) = self.until.remove(index)
-            && self.order.back() == Some(&(until, index))
-        {
-            self.order.pop_back();
-        }
-    }
-
-    /// A slot whose rest has ended at `now`.
-    fn take_rested(&mut self, now: u64) -> Option<u32> {
-        const WORTH_KEEPING: usize = 4096;
-        while let Some(&(until, index)) = self.order.front()
-            && until <= now
-        {
-            self.order.pop_front();
-            if self.order.capacity() > WORTH_KEEPING && self.order.len() < self.order.capacity() / 8
-            {
-                self.order.shrink_to(self.order.len() * 2);
-            }
-            // It may have been handed out again since.
-            if self.until.get(index) == Some(&until) {
-                self.until.remove(index);
-                return Some(index);
-            }
-        }
-        None
-    }
-
-    /// Number of keys that fit into the allocated memory.
-    #[cfg(test)]
-    pub(crate) fn capacity(&self) -> usize {
-        self.until.capacity().max(self.order.capacity())
-    }
-}
-
 // === impl State ===
 
 impl<T: Hash + Eq + Clone + 'static> State<T> {
-    /// Keeps the slot of a key that is not pending for its record, or frees it.
-    pub(super) fn tidy(&mut self, index: u32, now: &Now, effects: &mut Effects<T>) {
+    /// Frees the slot of an idle item, together with others.
+    pub(super) fn release(&mut self, index: u32, effects: &mut Effects<T>) {
         let slot = &mut self.slots[index];
-        if slot.state != SlotState::NotPending || slot.in_flight() {
-            return;
-        }
         slot.reasons = ReasonBits::default();
-        match (slot.failures > 0, slot.is(Flags::RECORDED)) {
-            (true, true) => return,
-            (true, false) => {
-                self.record(index, now, effects);
-                return;
-            }
-            (false, true) => {
-                slot.set(Flags::RECORDED, false);
-                self.records.remove(self.slots.slab(), index);
-            }
-            (false, false) => {}
-        }
-        let slot = &mut self.slots[index];
         if !slot.is(Flags::LEAVING) {
             slot.set(Flags::LEAVING, true);
             self.leaving.push(index);
@@ -128,45 +53,42 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
 
     /// Whether the slot is empty, but not freed yet.
     pub(super) fn is_leaving(&self, index: u32) -> bool {
-        let slot = &self.slots[index];
-        slot.is(Flags::LEAVING)
-            && slot.state == SlotState::NotPending
-            && !slot.in_flight()
-            && slot.failures == 0
+        self.slots[index].is(Flags::LEAVING)
+            && self.slots[index].state() == ItemState::Idle
             && self.resting.until(index).is_none()
     }
 
-    fn record(&mut self, index: u32, now: &Now, effects: &mut Effects<T>) {
-        let at = now.read();
-        let slot = &mut self.slots[index];
-        slot.set(Flags::RECORDED, true);
-        slot.at = at;
+    /// Adds an item to the failure records, and removes the oldest one if there are too many.
+    pub(super) fn record(&mut self, index: u32, now: &Now, effects: &mut Effects<T>) {
+        self.slots[index].reasons = ReasonBits::default();
         if self.records.is_empty() {
-            self.records_due = at.saturating_add(self.rules.record_expiry);
+            self.records_due = now.read().saturating_add(self.rules.record_expiry);
         }
         self.records.push_back(self.slots.slab(), index);
         if self.records.len() > self.rules.record_limit
             && let Some(oldest) = self.records.first()
         {
-            self.remove_record(oldest, now, effects);
+            self.forget_item(oldest, now, effects);
         }
     }
 
-    fn remove_record(&mut self, index: u32, now: &Now, effects: &mut Effects<T>) {
-        self.slots[index].set(Flags::RECORDED, false);
-        self.records.remove(self.slots.slab(), index);
-        self.forget_slot(index);
-        self.tidy(index, now, effects);
+    /// The time at which the record of an item in `state` expires, if it is kept for its record.
+    fn expiry(&self, state: ItemState) -> Option<u64> {
+        match state {
+            ItemState::Recorded { since } => Some(since.saturating_add(self.rules.record_expiry)),
+            _ => None,
+        }
     }
 
-    fn is_expired(&self, index: u32, now: &Now) -> bool {
-        let slot = &self.slots[index];
-        slot.is(Flags::RECORDED) && slot.at.saturating_add(self.rules.record_expiry) <= now.read()
+    fn is_expired(&self, state: ItemState, now: &Now) -> bool {
+        let expiry = self.expiry(state);
+        expiry.is_some_and(|expiry| expiry <= now.read())
     }
 
-    /// Clears the failures of a slot if they have expired.
-    pub(super) fn expire(&mut self, index: u32, now: &Now) {
-        if self.is_expired(index, now) {
+    /// Clears the failures of a slot in `state` if they have expired.
+    #[inline]
+    pub(super) fn expire(&mut self, index: u32, state: ItemState, now: &Now) {
+        if self.is_expired(state, now) {
             self.forget_slot(index);
         }
     }
@@ -176,7 +98,10 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         let at = now.read();
         for _ in 0..SLICE {
             match self.resting.take_rested(at) {
-                Some(index) => self.tidy(index, now, effects),
+                Some(index) if self.slots[index].state() == ItemState::Idle => {
+                    self.release(index, effects);
+                }
+                Some(_) => {}
                 None => break,
             }
         }
@@ -188,17 +113,15 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
                 self.records_due = NEVER;
                 return;
             };
-            self.records_due = self.slots[oldest]
-                .at
-                .saturating_add(self.rules.record_expiry);
+            self.records_due = self.expiry(self.slots[oldest].state()).unwrap_or(NEVER);
             if self.records_due > at {
                 return;
             }
-            self.remove_record(oldest, now, effects);
+            self.forget_item(oldest, now, effects);
         }
     }
 
-    /// Clears the failures of a slot. The limiter is called last: it may panic.
+    /// Clears the failures of a slot, without an event. The limiter is called last: it may panic.
     pub(super) fn forget_slot(&mut self, index: u32) {
         let slot = &mut self.slots[index];
         if slot.failures == 0 {
@@ -227,15 +150,24 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
     /// Clears the failure record of `key`.
     pub(crate) fn forget(&mut self, hash: u32, key: &T, now: &Now, effects: &mut Effects<T>) {
         if let Some(index) = self.slots.find(hash, key) {
-            self.forget_slot(index);
-            self.tidy(index, now, effects);
+            self.forget_item(index, now, effects);
         }
+    }
+
+    /// Clears the failures of an item, and removes its record.
+    fn forget_item(&mut self, index: u32, now: &Now, effects: &mut Effects<T>) {
+        self.forget_slot(index);
+        self.apply(index, Event::Forgotten, now, effects);
     }
 
     pub(crate) fn failures(&self, hash: u32, key: &T, now: &Now) -> u32 {
         match self.slots.find(hash, key) {
-            Some(index) if !self.is_expired(index, now) => u32::from(self.slots[index].failures),
-            _ => 0,
+            Some(index) => {
+                let slot = &self.slots[index];
+                let expired = self.is_expired(slot.state(), now);
+                u32::from(if expired { 0 } else { slot.failures })
+            }
+            None => 0,
         }
     }
 }

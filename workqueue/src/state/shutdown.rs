@@ -2,20 +2,8 @@
 
 use std::hash::Hash;
 
-use super::{Effects, Now, State};
-use crate::slots::SlotState;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shutdown {
-    Running,
-    /// Hands out ready items, waiting items once they are due, and items that become ready by the end of a
-    /// run. Nothing else.
-    DrainingDelayed,
-    /// As above, but waiting items were dropped.
-    Draining,
-    /// Hands out ready items; waits for none.
-    Immediate,
-}
+use super::{Effects, Shutdown, State};
+use crate::now::Now;
 
 // === impl State ===
 
@@ -93,11 +81,26 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
 
     /// Up to `limit` keys that wait: first those that wait for a token, then those that are due soonest.
     pub(crate) fn some_that_wait(&self, limit: usize) -> Vec<T> {
-        let (mut timed, _) = self.timers.some(limit);
-        timed.retain(|&index| self.slots[index].state == SlotState::Waiting);
-        timed.sort_by_key(|&index| self.due(index));
+        let timed = self.some_waiting(limit).into_iter().map(|(_, index)| index);
         let for_token = self.token_queue.iter(self.slots.as_slab());
         self.keys(for_token.chain(timed), limit)
+    }
+
+    /// Up to `limit` of the items that wait for a time, with that time, soonest first.
+    pub(crate) fn some_waiting(&self, limit: usize) -> Vec<(u64, u32)> {
+        let (timed, _) = self.timers.some(limit);
+        let mut waiting: Vec<_> = timed
+            .into_iter()
+            .filter_map(|index| {
+                let state = self.slots[index].state();
+                state
+                    .timer_at()
+                    .filter(|_| state.is_waiting())
+                    .map(|at| (at, index))
+            })
+            .collect();
+        waiting.sort_by_key(|&(at, _)| at);
+        waiting
     }
 
     fn keys(&self, slots: impl Iterator<Item = u32>, limit: usize) -> Vec<T> {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::slots::NEVER;
+/// A time that never comes.
+pub(crate) const NEVER: u64 = u64::MAX;
 
 /// The moment of an operation, read from the clock on first use. Most adds do not use it.
 #[derive(Clone, Debug)]

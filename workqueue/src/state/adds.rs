@@ -1,0 +1,135 @@
+//! Adds, and their revocation.
+
+use std::hash::Hash;
+
+use super::{AddRequest, Effects, Shutdown, State};
+use crate::cause::Cause;
+use crate::item_state::{Event, ItemState, Place, Wait};
+use crate::limiter::{Delay, Failure};
+use crate::now::Now;
+use crate::reason::ReasonBits;
+
+// === impl State ===
+
+impl<T: Hash + Eq + Clone + 'static> State<T> {
+    /// Adds `key`, or merges the request with its slot.
+    pub(crate) fn add(
+        &mut self,
+        hash: u32,
+        key: T,
+        request: &AddRequest,
+        now: &Now,
+        effects: &mut Effects<T>,
+    ) {
+        if self.shutdown != Shutdown::Running {
+            self.refused += 1;
+            effects.drop_later(Some(key));
+            return;
+        }
+        // All calls that may panic come before any change: the limiter, the tenant.
+        let mut delay = None;
+        let mut tenant = None;
+        if request.rate_limited || self.rules.fair_by.is_some() {
+            let known = self.slots.find(hash, &key);
+            if request.rate_limited {
+                if let Some(index) = known {
+                    self.expire(index, self.slots[index].state(), now);
+                }
+                let failures = known.map_or(0, |index| self.slots[index].failures);
+                delay = Some(self.back_off(&key, failures, None));
+            }
+            if known.is_none_or(|index| self.is_leaving(index)) {
+                tenant = self.rules.fair_by.as_ref().map(|fair_by| fair_by(&key));
+            }
+        }
+        let (index, spare) = self.slots.find_or_insert(hash, key);
+        effects.drop_later(spare);
+        if let Some(tenant) = tenant {
+            self.ready.enter(index, tenant);
+        }
+        let state = self.slots[index].state();
+        self.expire(index, state, now);
+        if request.rate_limited {
+            self.count_failure(index, None);
+        }
+        self.merge_request(index, state, request, delay, now, effects);
+    }
+
+    /// The delay of a failed item.
+    pub(super) fn back_off(&self, key: &T, failures: u16, cause: Option<&Cause>) -> Delay {
+        let delay = self.rules.limiter.when(&Failure {
+            item: key,
+            failures: u32::from(failures),
+            cause,
+            random: self.rules.clock.random(),
+        });
+        match cause.and_then(Cause::wait_at_least) {
+            Some(least) => delay.at_least(least),
+            None => delay,
+        }
+    }
+
+    /// Merges a request into a slot: the higher priority, the earlier time.
+    pub(super) fn merge_request(
+        &mut self,
+        index: u32,
+        state: ItemState,
+        request: &AddRequest,
+        delay: Option<Delay>,
+        now: &Now,
+        effects: &mut Effects<T>,
+    ) {
+        if request.is_delayed() {
+            effects.retries += 1;
+        }
+        let mut wait = request.wait(delay, now);
+        if self.rules.min_interval > 0
+            && let Some(until) = self.resting.until(index)
+            && until > now.read()
+        {
+            let rested = Wait::Delayed { until };
+            wait = Some(wait.map_or(rested, |wait| wait.not_before(until)));
+        }
+        let slot = &mut self.slots[index];
+        slot.reasons.merge(request.reasons);
+        if state.pending().is_none() {
+            slot.priority = request.priority;
+        } else if request.priority > slot.priority {
+            if state.place() == Place::Ready {
+                self.ready.remove(self.slots.slab(), index);
+                self.slots[index].priority = request.priority;
+                self.ready.push(self.slots.slab(), index);
+            } else {
+                slot.priority = request.priority;
+            }
+        }
+        let Some(wait) = wait else {
+            self.apply_in(state, index, Event::Add, now, effects);
+            return;
+        };
+        self.apply_in(state, index, Event::AddLater(wait), now, effects);
+        if wait.joins_by(now.read()) {
+            self.advance(now.read(), effects);
+        }
+    }
+
+    /// Revokes every add of `key` that was not handed out. Returns whether there was one.
+    pub(crate) fn cancel(
+        &mut self,
+        hash: u32,
+        key: &T,
+        now: &Now,
+        effects: &mut Effects<T>,
+    ) -> bool {
+        let Some(index) = self.slots.find(hash, key) else {
+            return false;
+        };
+        let state = self.slots[index].state();
+        if state.pending().is_none() {
+            return false;
+        }
+        self.slots[index].reasons = ReasonBits::default();
+        self.apply_in(state, index, Event::Cancelled, now, effects);
+        true
+    }
+}
