@@ -123,7 +123,7 @@ fn one_by_serde_json<S: DeserializeOwned>(document: &str) {
     ));
 }
 
-/// What a compact entry does at least.
+/// The least work for a compact entry.
 fn skipped_by_serde_json(document: &str) {
     let _: IgnoredAny = black_box(serde_json::from_str(document).expect("an object"));
 }

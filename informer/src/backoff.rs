@@ -61,8 +61,8 @@ impl BackoffOptions {
         self
     }
 
-    /// The time without any delay after which the next delay is the first again. Default: 2 min. (client-go resets every
-    /// 2 min even during an outage, which doubles the load on a server that is down.)
+    /// The time without any delay after which the next delay is the first again. Default: 2 min. (client-go resets it
+    /// every 2 min even during an outage, which doubles the load on a server that is down.)
     pub fn reset(mut self, time: Duration) -> Self {
         self.reset = time;
         self

@@ -118,7 +118,7 @@ impl<S: Stored> Lister<S> {
         self.indexer.by_index(index, value)
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.indexer.len()
@@ -274,7 +274,7 @@ mod tests {
             "nothing is known of the field \"spec.nodeName\"; there are [\"metadata.name\", \
              \"metadata.namespace\", \"spec.tier\"]. Add an index of this name with `add_indexer`"
         );
-        // What an index of a label holds is no field.
+        // The index of a label is not a field.
         assert!(names(None, &all, "label:app=web").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! How many handles use an informer of a factory, and when the last of them has been gone for a while.
+//! The number of handles to an informer of a factory, and the moment when the last of them has been gone for a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl UseCount {
         Arc::new(InUse(self.clone()))
     }
 
-    /// Whether both count the uses of the same informer.
+    /// True if both count the uses of the same informer.
     pub(crate) fn are(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

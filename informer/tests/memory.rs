@@ -198,7 +198,7 @@ fn a_compact_object_takes_little_more_than_its_text_and_the_store_counts_it() {
             "{name}: {taken} bytes, by the store {estimate}"
         );
     }
-    // Of a type only the size of the struct is counted.
+    // Only the size of the struct is counted of a type.
     let (taken, bytes) = kept::<ConfigMap>(Endpoint::of::<ConfigMap>(), config_map);
     let entries = COUNT * (size_of::<ConfigMap>() + 16);
     assert_eq!((bytes.entries, bytes.owned), (entries, 0));

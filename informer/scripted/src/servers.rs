@@ -322,7 +322,7 @@ fn lags() -> Script {
             ("list", "0") if lagging => list("150", &[object("a", "100")]),
             // The newest is read from the storage, which does not lag.
             ("list", "") => list("210", &[object("b", "205")]),
-            // What it cannot know yet it refuses.
+            // It refuses a version that it has not reached.
             ("stream" | "list", _) if lagging => json(
                 504,
                 status_object(

@@ -1,12 +1,12 @@
 //! Yields to other tasks during long decoding.
 
-/// How many bytes are decoded before other tasks run: some hundred microseconds' worth.
+/// The number of bytes that are decoded before other tasks run: some hundred microseconds' worth.
 const BYTES: usize = 128 * 1024;
 
 /// The cost of an object beside its bytes, in bytes.
 const OBJECT: usize = 256;
 
-/// How much may be decoded before other tasks run.
+/// The amount that may be decoded before other tasks run.
 ///
 /// Bytes that have arrived are read without a wait, and a large list arrives within a moment: without a budget one poll
 /// would decode all of it, and on a runtime with one thread no timer would fire meanwhile. The budget counts bytes and

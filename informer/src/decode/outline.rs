@@ -7,7 +7,7 @@ use serde_json::Value;
 /// The longest outline, in bytes.
 const LONGEST: usize = 512;
 
-/// How many elements of an array are shown.
+/// The number of elements of an array that are shown.
 const ELEMENTS: usize = 2;
 
 /// The names of the fields of a JSON document, and the types of their values: never a value, for it may be a

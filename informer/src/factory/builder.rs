@@ -15,7 +15,7 @@ use crate::object::Stored;
 use crate::reflector::{ReflectorOptions, Refusals};
 use reeve_client::transport::{Endpoint, Scope, Selection};
 
-/// How long an informer runs on after its last use.
+/// The time that an informer runs on after its last use.
 const LINGER: Duration = Duration::from_secs(30);
 
 /// Makes an [`InformerFactory`] (client-go: `NewSharedInformerFactoryWithOptions`).
@@ -68,13 +68,13 @@ impl FactoryBuilder {
         self
     }
 
-    /// How to list and watch.
+    /// The options of lists and watches.
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// How often handlers without a resync period of their own receive every object again. Default: never.
+    /// The period in which handlers without a resync period of their own receive every object again. Default: never.
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = Some(period);
         self
@@ -86,8 +86,8 @@ impl FactoryBuilder {
         self
     }
 
-    /// How long an informer runs on after its last use, so that a later request finds its cache filled. Default 30 s;
-    /// zero stops it at once.
+    /// The time that an informer runs on after its last use, so that a later request finds its cache filled. Default:
+    /// 30 s; zero stops it at once.
     pub fn linger(mut self, linger: Duration) -> Self {
         self.linger = linger;
         self

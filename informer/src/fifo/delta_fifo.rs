@@ -47,13 +47,13 @@ struct Inner<S> {
     /// The keys being processed, with the newest state of each: the consumer may have it or not. As many as there are
     /// working consumers.
     in_process: Vec<InProcess<S>>,
-    /// How many keys were passed to consumers.
+    /// The number of keys that were passed to consumers.
     handed_out: u64,
-    /// How many deltas wait, of all keys.
+    /// The number of deltas that wait, of all keys.
     waiting: usize,
     /// A list or a change has been appended.
     populated: bool,
-    /// How many keys of the first list are still to be processed.
+    /// The number of keys of the first list that are still to be processed.
     initial: usize,
     /// The newest version pushed, which is passed on when the queue is empty.
     version: Option<ResourceVersion>,
@@ -105,7 +105,7 @@ impl<S: Stored> DeltaFifo<S> {
         }
     }
 
-    /// Whether objects of a list become [`Delta::Replaced`] (default) or [`Delta::Sync`], as before client-go had the
+    /// Makes objects of a list [`Delta::Replaced`] (default), or [`Delta::Sync`] as before client-go had the
     /// former (client-go: `EmitDeltaTypeReplaced`).
     #[must_use]
     pub fn emit_replaced(mut self, emit: bool) -> Self {
@@ -220,12 +220,12 @@ impl<S: Stored> Inner<S> {
         self.initial -= usize::from(item.initial);
     }
 
-    /// Whether the key waits or is being processed: the consumer may not have its newest state yet.
+    /// True if the key waits or is being processed: the consumer may not have its newest state yet.
     fn is_under_way(&self, key: &ObjectKey) -> bool {
         self.items.contains_key(key) || self.in_process.iter().any(|other| other.key == *key)
     }
 
-    /// Whether the object waits, or is about to reach the consumer.
+    /// True if the object waits, or is about to reach the consumer.
     fn holds(&self, key: &ObjectKey) -> bool {
         let about = |other: &InProcess<S>| other.key == *key && other.state.is_some();
         self.items.contains_key(key) || self.in_process.iter().any(about)

@@ -28,7 +28,7 @@ pub trait Fifo<S: Stored>: Send + Sync + 'static {
     /// True once everything of the first list was processed. It stays so.
     fn has_synced(&self) -> bool;
 
-    /// How many deltas wait.
+    /// The number of deltas that wait.
     fn len(&self) -> usize;
 
     /// True if none wait.

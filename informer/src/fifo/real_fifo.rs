@@ -30,7 +30,7 @@ pub struct RealFifo<S> {
 #[derive(Debug)]
 struct Inner<S> {
     deltas: VecDeque<Delta<S>>,
-    /// How many of `deltas` are lists.
+    /// The number of lists among `deltas`.
     lists: usize,
     sync: Sync,
 }
@@ -75,7 +75,7 @@ impl<S: Stored> RealFifo<S> {
                 _ => Sync::Done,
             };
         }
-        // Of consecutive bookmarks only the last counts.
+        // Only the last of consecutive bookmarks counts.
         if let (Delta::Bookmark(version), Some(Delta::Bookmark(last))) =
             (&delta, inner.deltas.back_mut())
         {

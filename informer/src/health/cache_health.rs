@@ -35,24 +35,24 @@ pub struct CacheHealth {
     pub last_heard: Option<Timestamp>,
     /// The time of the last change in the store.
     pub last_change: Option<Timestamp>,
-    /// How many changes wait between the reflectors and the store.
+    /// The number of changes that wait between the reflectors and the store.
     pub queued: usize,
-    /// How many objects the store holds.
+    /// The number of objects in the store.
     pub objects: usize,
-    /// How much memory they take; for typed objects a lower bound ([`StoreBytes`]).
+    /// The memory that they take; for typed objects a lower bound ([`StoreBytes`]).
     pub bytes: StoreBytes,
     /// The version of the store's content.
     pub resource_version: ResourceVersion,
     /// Objects that cannot be read but have a name (at most 1,000).
     pub quarantined: Vec<Quarantined>,
-    /// How many objects cannot be read. Of those without a name at most 1,000 are counted.
+    /// The number of objects that cannot be read. Of those without a name at most 1,000 are counted.
     pub quarantined_count: usize,
-    /// How many versions of objects in the store did not decode on reading: in forms that are decoded on reading, as
-    /// [`Compact`](crate::Compact), or when they were read as another type. Each version counts once.
+    /// The number of versions of objects in the store that did not decode on reading: in forms that are decoded on
+    /// reading, as [`Compact`](crate::Compact), or when they were read as another type. Each version counts once.
     pub unreadable: u64,
-    /// How many lists and events were refused because they were older than the store.
+    /// The number of lists and events that were refused because they were older than the store.
     pub stale: u64,
-    /// How often the server's history began again.
+    /// The number of times that the server's history began again.
     pub epochs: u64,
     /// The handlers.
     pub handlers: Vec<HandlerHealth>,
@@ -67,7 +67,7 @@ impl CacheHealth {
     /// The state of an informer that was made at `made` and has these watches. Fields that the watches cannot fill are
     /// empty.
     pub(crate) fn of(name: Arc<str>, made: Timestamp, watches: Vec<WatchHealth>) -> Self {
-        // Of equal ones, the watch that has been so for longest.
+        // Among equal ones, the watch that has been so for longest.
         let worst = watches
             .iter()
             .max_by_key(|watch| (watch.activity.concern(), std::cmp::Reverse(watch.since)));

@@ -10,12 +10,12 @@ pub struct HandlerHealth {
     pub name: Arc<str>,
     /// True once all of the first list was delivered to it.
     pub synced: bool,
-    /// How many events wait for it.
+    /// The number of events that wait for it.
     pub backlog: usize,
-    /// How many events were delivered to it.
+    /// The number of events that were delivered to it.
     pub delivered: u64,
-    /// How many events were dropped because it did not keep up.
+    /// The number of events that were dropped because it did not keep up.
     pub dropped: u64,
-    /// How often it panicked.
+    /// The number of its panics.
     pub panics: u64,
 }

@@ -23,7 +23,7 @@ pub struct Quarantined {
     pub outline: String,
 }
 
-/// How many objects are described, and how many without a name are counted.
+/// The number of objects that are described, and of those without a name that are counted.
 pub(super) const DESCRIBED: usize = 1000;
 
 /// All objects that cannot be read, each once.
@@ -32,7 +32,7 @@ pub(super) struct Quarantine {
     named: IndexMap<ObjectKey, Held, RandomState>,
     /// The versions of objects without a name.
     nameless: HashSet<Option<String>, RandomState>,
-    /// How many of the named objects are described.
+    /// The number of named objects that are described.
     described: usize,
 }
 
@@ -46,7 +46,7 @@ struct Held {
 // === impl Quarantine ===
 
 impl Quarantine {
-    /// Whether this version of the object is in quarantine, or no more objects without a name are counted.
+    /// True if this version of the object is in quarantine, or no more objects without a name are counted.
     pub(super) fn holds(&self, object: &Undecodable) -> bool {
         let Some(key) = &object.key else {
             return self.nameless.len() >= DESCRIBED

@@ -26,9 +26,9 @@ pub struct WatchHealth {
     pub last_heard: Option<Timestamp>,
     /// The version of what the store holds of the scope.
     pub resource_version: ResourceVersion,
-    /// How many lists and events were refused because they were older than the store.
+    /// The number of lists and events that were refused because they were older than the store.
     pub stale: u64,
-    /// How often the server's history began again.
+    /// The number of times that the server's history began again.
     pub epochs: u64,
 }
 

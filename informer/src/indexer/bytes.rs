@@ -6,7 +6,7 @@
 pub struct StoreBytes {
     /// The entries themselves, with their reference counts: the size of the entry's type for each.
     pub entries: usize,
-    /// What the entries own besides ([`Stored::owned_bytes`](crate::Stored::owned_bytes)). All of it for
+    /// The memory that the entries own ([`Stored::owned_bytes`](crate::Stored::owned_bytes)). All of it for
     /// [`Compact`](crate::Compact): the JSON. Zero for typed objects, whose strings, maps and lists are not counted:
     /// there this is a lower bound.
     pub owned: usize,

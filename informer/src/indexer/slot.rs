@@ -4,5 +4,5 @@
 /// bytes for the object, and no change when it is updated.
 pub(super) type Slot = u32;
 
-/// How many slots are copied together while a snapshot is held.
+/// The number of slots that are copied together while a snapshot is held.
 pub(super) const CHUNK: usize = 128;

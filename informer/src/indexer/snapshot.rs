@@ -37,7 +37,7 @@ impl<S: Stored> StoreSnapshot<S> {
         self.0.version_of(namespace)
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()

@@ -98,7 +98,7 @@ impl<S: Stored> Indexer<S> {
         StoreSnapshot(Arc::clone(&self.state.read()))
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.state.read().len()
@@ -209,7 +209,7 @@ impl<S: Stored> Indexer<S> {
         Ok(values)
     }
 
-    /// How often the function of the index called `name` failed for an object, and its last error.
+    /// The number of failures of the function of the index called `name`, and its last error.
     ///
     /// # Errors
     /// [`Error::Unknown`] if there is no such index.

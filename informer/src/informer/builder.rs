@@ -98,7 +98,7 @@ impl<S: Stored> Builder<S> {
         self
     }
 
-    /// What is selected from each namespace, where that differs: `select` is called for each watch when it begins, with
+    /// The selection in each namespace, where they differ: `select` is called for each watch when it begins, with
     /// [`Scope::Cluster`] for the watch of all namespaces, or of all others. The label and field selectors of the builder
     /// only name the informer then. `select` must return the same for the same scope.
     pub fn within(mut self, select: impl Fn(&Scope) -> Within + Send + Sync + 'static) -> Self {
@@ -125,7 +125,7 @@ impl<S: Stored> Builder<S> {
         self
     }
 
-    /// How often handlers without a resync period of their own receive every object again. Default: never.
+    /// The period in which handlers without a resync period of their own receive every object again. Default: never.
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = Some(period);
         self
@@ -154,7 +154,7 @@ impl<S: Stored> Builder<S> {
         self
     }
 
-    /// How to list and watch.
+    /// The options of lists and watches.
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
         self.options = options;
         self

@@ -31,11 +31,11 @@ pub(super) struct Feed<S: Stored> {
     version: Mutex<ResourceVersion>,
 }
 
-/// What a batch came to.
+/// The result of a batch.
 pub(super) struct Applied<S: Stored> {
     /// For the handlers, in order.
     pub(super) events: Vec<Event<S>>,
-    /// How many deltas were older than the store.
+    /// The number of deltas that were older than the store.
     pub(super) stale: usize,
 }
 
@@ -127,7 +127,7 @@ impl<S: Stored> Feed<S> {
         }
     }
 
-    /// Whether something in `scope` may come from this feed.
+    /// True if something in `scope` may come from this feed.
     pub(super) fn meets(&self, scope: &Scope) -> bool {
         match &self.part {
             Part::Whole => self.scope.contains(scope),

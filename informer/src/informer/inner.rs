@@ -1,4 +1,4 @@
-//! What all handles to one informer share: [`Inner`].
+//! The state that all handles to one informer share: [`Inner`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -25,7 +25,7 @@ use crate::processor::{Listener, Processor};
 use reeve_client::ResourceVersion;
 use reeve_client::transport::Scope;
 
-/// What all handles to one informer share.
+/// The state that all handles to one informer share.
 pub(crate) struct Inner<S: Stored> {
     pub(super) name: Arc<str>,
     pub(super) namespaces: Option<NamespaceSet>,

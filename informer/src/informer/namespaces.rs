@@ -124,7 +124,7 @@ impl NamespaceSet {
         }
     }
 
-    /// Whether a namespace is watched by itself.
+    /// True if a namespace is watched by itself.
     #[must_use]
     pub fn is_named(&self, name: &str) -> bool {
         match &*self.names.borrow() {
@@ -134,7 +134,7 @@ impl NamespaceSet {
         }
     }
 
-    /// Whether the set has the namespaces that it does not name, too.
+    /// True if the set has the namespaces that it does not name, too.
     #[must_use]
     pub fn has_others(&self) -> bool {
         !matches!(&*self.names.borrow(), Names::These(_))

@@ -1,4 +1,4 @@
-//! What one watch fills of a store, and how a list of that part replaces it.
+//! The part of a store that one watch fills, and its replacement by a list: [`Part`].
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use reeve_client::{KeyRef, ObjectKey};
 /// a namespace of fewer objects is replaced within it.
 const BESIDE: usize = 1000;
 
-/// How many deletions happen in one step of the store, for which readers wait.
+/// The number of deletions in one step of the store, for which readers wait.
 const DELETIONS_AT_ONCE: usize = 1000;
 
-/// What one watch fills of a store.
+/// The part of a store that one watch fills.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Whole,
@@ -44,7 +44,7 @@ impl Part {
         }
     }
 
-    /// Whether the objects of a namespace belong to this part.
+    /// True if the objects of a namespace belong to this part.
     pub(super) fn holds(&self, namespace: Option<&str>) -> bool {
         match self {
             Self::Whole => true,
@@ -53,7 +53,7 @@ impl Part {
         }
     }
 
-    /// Whether something in `scope` may belong to this part.
+    /// True if something in `scope` may belong to this part.
     pub(super) fn meets(&self, scope: &Scope) -> bool {
         match scope {
             Scope::Cluster => true,

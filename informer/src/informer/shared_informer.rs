@@ -64,7 +64,7 @@ impl<S: Stored> SharedInformer<S> {
         }
     }
 
-    /// Whether both are handles to the same informer.
+    /// True if both are handles to the same informer.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
@@ -93,7 +93,7 @@ impl<S: Stored> SharedInformer<S> {
         self.inner.namespaces.as_ref()
     }
 
-    /// Whether the informer watches all of `scope`.
+    /// True if the informer watches all of `scope`.
     #[must_use]
     pub fn covers(&self, scope: &Scope) -> bool {
         self.inner.covers(scope)

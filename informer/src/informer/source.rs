@@ -1,4 +1,4 @@
-//! What the watches of one informer have in common: [`Source`], which makes them.
+//! The common parts of the watches of one informer: [`Source`], which makes the watches.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::reflector::{Reflector, ReflectorOptions, Refusals, Transform};
 use reeve_client::ResourceVersion;
 use reeve_client::transport::{Endpoint, Scope, Selection};
 
-/// How many deltas wait between a reflector and the store (client-go: 2 batches of 1,000).
+/// The number of deltas that wait between a reflector and the store (client-go: 2 batches of 1,000).
 const FIFO_CAPACITY: usize = 2000;
 
-/// What the watches of one informer have in common.
+/// The common parts of the watches of one informer.
 pub(super) struct Source<S: Stored> {
     pub(super) client: Client,
     pub(super) endpoint: Endpoint,

@@ -1,11 +1,11 @@
-//! What is selected from one scope, where scopes differ: [`Within`].
+//! The selection in one scope, where scopes differ: [`Within`].
 
 use std::sync::Arc;
 
 use crate::object::SkipPath;
 use reeve_client::transport::{Scope, Selection};
 
-/// What is selected from one namespace of a set, or from all that are watched as one.
+/// The selection in one namespace of a set, or in all that are watched as one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Within {
     /// A label selector, as kubectl writes it; empty for all.

@@ -1,4 +1,4 @@
-//! What an informer measures, and the trait that receives it.
+//! The measurements of an informer, and the trait that receives them.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ pub trait InformerMetrics: Send + Sync + 'static {
 pub enum Measurement {
     /// A list was read (client-go: `reflector_lists_total`, `reflector_list_duration_seconds`).
     Listed {
-        /// How many objects it held.
+        /// The number of objects in it.
         items: usize,
-        /// How long it took, all pages.
+        /// The time for all of its pages.
         duration: Duration,
         /// It arrived as a stream of initial events.
         streamed: bool,
@@ -26,9 +26,9 @@ pub enum Measurement {
     ListFailed,
     /// A watch ended (client-go: `reflector_watches_total`, `reflector_watch_duration_seconds`).
     Watched {
-        /// How many events it brought.
+        /// The number of events that it brought.
         events: u64,
-        /// How long it lasted.
+        /// Its duration.
         duration: Duration,
         /// It ended at once and brought nothing (client-go: `reflector_short_watches_total`).
         short: bool,
@@ -49,16 +49,16 @@ pub enum Measurement {
     Unreadable,
     /// A batch went through the store to the handlers (client-go: `informer_processing_latency_seconds`).
     Processed {
-        /// How many deltas it held.
+        /// The number of deltas in it.
         deltas: usize,
-        /// How long that took.
+        /// The time for it.
         duration: Duration,
     },
     /// A handler panicked.
     HandlerPanicked,
     /// Events were dropped because a handler's queue was full.
     HandlerDropped {
-        /// How many.
+        /// Their number.
         events: usize,
     },
 }

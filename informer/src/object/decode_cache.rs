@@ -68,7 +68,7 @@ impl DecodeCache {
         Ok(typed)
     }
 
-    /// How often an object could not be decoded.
+    /// The number of objects that could not be decoded.
     pub(crate) fn unreadable_count(&self) -> u64 {
         self.unreadable.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! How an informer reads objects.
+//! The options of reading objects: [`Decoding`].
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use reeve_client::json::{self, SkipPath, Trimming};
 use super::decode_cache::DecodeCache;
 use super::stored::Stored;
 
-/// How objects are read.
+/// The options of reading objects.
 #[derive(Clone, Debug, Default)]
 pub struct Decoding {
     pub(crate) trimming: Trimming,
@@ -40,7 +40,7 @@ impl Decoding {
         self
     }
 
-    /// What is left out of each object, and added to it.
+    /// The fields that are left out of each object, and the type that is added to it.
     #[must_use]
     pub fn trimming(&self) -> &Trimming {
         &self.trimming

@@ -39,7 +39,7 @@ fn label_of(wanted: &Expression) -> &str {
     }
 }
 
-/// Whether a label with this value satisfies the expression. `notin` and `!=` accept an absent label.
+/// True if a label with this value satisfies the expression. `notin` and `!=` accept an absent label.
 fn accepts(wanted: &Expression, label: Option<&str>) -> bool {
     match wanted {
         Expression::In(_, values) => label.is_some_and(|value| values.contains(value)),
@@ -152,7 +152,7 @@ impl FieldTerm {
         })
     }
 
-    /// Whether a field with these values satisfies the term. A field without values is empty.
+    /// True if a field with these values satisfies the term. A field without values is empty.
     pub(crate) fn accepts(&self, values: &[impl AsRef<str>]) -> bool {
         let among = if values.is_empty() {
             self.value.is_empty()

@@ -72,19 +72,19 @@ impl<S: Stored> HandlerHandle<S> {
         &self.listener.name
     }
 
-    /// How many events were delivered to the handler.
+    /// The number of events that were delivered to the handler.
     #[must_use]
     pub fn delivered(&self) -> u64 {
         self.listener.delivered()
     }
 
-    /// How many events wait for the handler.
+    /// The number of events that wait for the handler.
     #[must_use]
     pub fn backlog(&self) -> usize {
         self.listener.backlog()
     }
 
-    /// How often the handler panicked.
+    /// The number of panics of the handler.
     #[must_use]
     pub fn panics(&self) -> u64 {
         self.listener.panics()

@@ -1,4 +1,4 @@
-//! What users implement and choose: handlers, and how events are delivered to them.
+//! The interface of handlers: their traits, their options, and the filter.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -77,20 +77,20 @@ pub enum Policy {
     /// handler never saw the object. `Deleted`+`Added` are both kept if the uid differs, and become one `Updated`
     /// otherwise. So at most `bound` events, and two for each object, wait. The default, with 1,024.
     Coalesce {
-        /// How many events wait without being merged.
+        /// The number of events that wait without being merged.
         bound: usize,
     },
     /// Past `bound` waiting events the informer stops until there is room. Every event is delivered, and a slow handler
     /// makes the store old for all readers. The queue may exceed the bound by one batch.
     Block {
-        /// How many events may wait.
+        /// The number of events that may wait.
         bound: usize,
     },
     /// Past `bound` waiting events further ones are dropped and counted. Once the queue is empty, the handler receives
     /// the difference between the state that it saw last of each object concerned and the state in the store. Dropped
     /// events of a resync are delivered then, too, and not counted.
     DropToResync {
-        /// How many events may wait.
+        /// The number of events that may wait.
         bound: usize,
     },
 }

@@ -38,7 +38,7 @@ pub(crate) struct Listener<S> {
     receiver: Mutex<Option<Receiver<S>>>,
     /// Until then the informer counts as used.
     in_use: Mutex<Option<Arc<InUse>>>,
-    /// How many events are taken from the queue at once.
+    /// The number of events that are taken from the queue at once.
     chunk: usize,
     inline: bool,
     resync: Option<Duration>,

@@ -135,6 +135,11 @@ impl Offers {
         refused || error.is_about_version() || matches!(error, Error::Incomplete)
     }
 
+    /// The form in which the present state is requested first.
+    pub(super) fn first_paging(&self, history: &History, now: Instant) -> Paging {
+        self.paging(history.list_version(self.options.first_list), now)
+    }
+
     /// The first form of a list at `version`, as client-go's `Reflector.list` chooses it.
     pub(super) fn paging(&self, version: Option<String>, now: Instant) -> Paging {
         let or_newest = version.is_some();

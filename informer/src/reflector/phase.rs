@@ -29,7 +29,6 @@ use tokio::time::Instant;
 use super::error::Error;
 use super::history::History;
 use super::offers::{Offers, Page, Paging};
-use super::options::FirstList;
 use super::react::{Reaction, SHORT, react};
 use reeve_client::transport;
 
@@ -58,7 +57,7 @@ pub(super) enum Phase<W> {
     BackingOff { error: Error, then: Resume },
 }
 
-/// How the last watches since a list ended.
+/// The row of watches since the last list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Streak {
     /// The number of watches that failed since one brought something.
@@ -143,12 +142,11 @@ pub(super) fn next<W>(
     outcome: Outcome<W>,
     history: &mut History,
     offers: &mut Offers,
-    first_list: FirstList,
     now: Instant,
 ) -> Phase<W> {
     match outcome {
         Outcome::Prepared if offers.streams(history, now) => Phase::Streaming,
-        Outcome::Prepared => Phase::Listing(offers.paging(history.list_version(first_list), now)),
+        Outcome::Prepared => Phase::Listing(offers.first_paging(history, now)),
 
         Outcome::Streamed { watch, accepted } => {
             offers.streamed();
@@ -165,7 +163,7 @@ pub(super) fn next<W>(
                 history.expire();
             }
             if offers.stream_failed(&error, begun, now) {
-                Phase::Listing(offers.paging(history.list_version(first_list), now))
+                Phase::Listing(offers.first_paging(history, now))
             } else {
                 Phase::list_after(error)
             }

@@ -80,14 +80,7 @@ impl<S: Stored> Reflector<S> {
         loop {
             let was_list = phase.is_list();
             let outcome = self.perform(phase, &mut history, &mut waits).await;
-            let first_list = self.options.first_list;
-            phase = next(
-                outcome,
-                &mut history,
-                &mut offers,
-                first_list,
-                Instant::now(),
-            );
+            phase = next(outcome, &mut history, &mut offers, Instant::now());
             if was_list && matches!(phase, Phase::BackingOff { .. }) {
                 self.recorder.record(Measurement::ListFailed);
             }

@@ -21,7 +21,7 @@ use crate::object::Stored;
 use reeve_client::ResourceVersion;
 use reeve_client::transport::{self, Lines, WatchRequest};
 
-/// What one watch brought so far.
+/// The course of one watch so far.
 #[derive(Debug, Default)]
 struct Session {
     /// The number of changes that were newer than the known version.

@@ -65,7 +65,7 @@ impl<S: Stored> EventQueue<S> {
         }
     }
 
-    /// How many events wait, including one for each object with dropped events.
+    /// The number of waiting events, including one for each object with dropped events.
     pub(in crate::processor) fn len(&self) -> usize {
         self.live + self.missed.len()
     }

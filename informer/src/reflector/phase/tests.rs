@@ -5,7 +5,7 @@ use kube_core::Status;
 use reeve_client::transport::Endpoint;
 
 use super::*;
-use crate::reflector::{ReflectorOptions, Refusals};
+use crate::reflector::{FirstList, ReflectorOptions, Refusals};
 
 /// The name of an open watch.
 type Watch = &'static str;
@@ -16,7 +16,6 @@ const LONG: Duration = Duration::from_secs(60);
 struct Machine {
     history: History,
     offers: Offers,
-    first_list: FirstList,
 }
 
 impl Machine {
@@ -25,19 +24,11 @@ impl Machine {
         Self {
             history: History::new(&"10".into()),
             offers: Offers::new(endpoint, Refusals::default(), options),
-            first_list: options.first_list,
         }
     }
 
     fn next(&mut self, outcome: Outcome<Watch>) -> Phase<Watch> {
-        let now = Instant::now();
-        next(
-            outcome,
-            &mut self.history,
-            &mut self.offers,
-            self.first_list,
-            now,
-        )
+        next(outcome, &mut self.history, &mut self.offers, Instant::now())
     }
 
     /// The next phase as text.

@@ -187,7 +187,7 @@ async fn an_old_deletion_that_cannot_be_read_deletes_nothing() {
             &[object("a", "5"), object("b", "6"), object("c", "7")],
         ),
         watch([
-            // Of a former state, and of a former object of that name.
+            // A former state, and a former object of that name.
             unreadable("a", "4", "uid-a"),
             unreadable("b", "5", "former"),
             // Some servers send the last version and not that of the deletion.
