@@ -7,7 +7,7 @@ use serde::de::{
 use serde_json::Error;
 
 use super::key::Key;
-use super::reader::{Place, Reader};
+use super::reader::Reader;
 use super::skip::Skip;
 use super::trim::{Given, Plain, Seen, Trim};
 
@@ -38,8 +38,6 @@ struct Path<'de> {
     ahead: Option<&'de Skip>,
     /// The value of the last field, if the document has none; with a guard, the only value that is accepted.
     given: Option<&'de Given>,
-    /// The document continues here after a name or a value that was added.
-    resume: Option<Place<'de>>,
 }
 
 /// A variant with a value: `{"name": value}`.
@@ -221,24 +219,23 @@ impl<'de> Fields<'_, 'de> {
             return Ok(false);
         };
         self.trimming.given = Some(given);
-        self.trimming.resume = Some(self.reader.detour(name));
+        self.reader.detour(name);
         Ok(true)
     }
 
     /// Moves to the value of the field, or to the one that is given in its place.
     fn enter_trimmed_value(&mut self) -> Result<(), Error> {
         if let Some(given) = self.trimming.given.take() {
-            if let Some(place) = self.trimming.resume {
+            if self.reader.is_on_detour() {
                 // The name was added, too.
                 self.reader.detour(&given.quoted);
-                self.trimming.resume = Some(place);
                 return Ok(());
             }
             self.reader.expect(b':')?;
             let place = self.reader.place();
             let has = Option::<Plain<'de>>::deserialize(&mut *self.reader)?;
             let Some(Plain(has)) = has.filter(|Plain(has)| !has.is_empty()) else {
-                self.trimming.resume = Some(self.reader.detour(&given.quoted));
+                self.reader.detour(&given.quoted);
                 return Ok(());
             };
             if let Some(Trim::Object(trimming)) = self.trim {
@@ -255,9 +252,7 @@ impl<'de> Fields<'_, 'de> {
 
     fn leave_trimmed_value(&mut self) {
         self.reader.set_trim(None);
-        if let Some(place) = self.trimming.resume.take() {
-            self.reader.resume(place);
-        }
+        self.reader.end_detour();
     }
 }
 
@@ -296,7 +291,7 @@ impl<'de> EnumAccess<'de> for Variant<'_, 'de> {
         if self.reader.peek() != Some(b'"') {
             return Err(self.reader.refused());
         }
-        // As a value, and not as the name of a field, which may be a number in quotes.
+        // As the name of a field, as in serde_json: it may be a number in quotes.
         let reader = &mut *self.reader;
         let name = seed.deserialize(Key { reader })?;
         self.reader.expect(b':')?;

@@ -11,7 +11,7 @@ use super::reader::Reader;
 ///
 /// # Errors
 /// serde_json's, if the document is not JSON; else that of the type, at the place where the reader stopped. It does not
-/// quote a value of a wrong type, but an error of the type's own may quote anything.
+/// quote a value of a wrong type, unless the type asks for any value; an error of the type's own may quote anything.
 pub fn read<'de, T>(
     document: &'de str,
     read: impl FnOnce(&mut Reader<'de>) -> Result<T, Error>,

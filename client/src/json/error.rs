@@ -2,7 +2,6 @@
 
 use serde::de::{Error as _, IgnoredAny};
 use serde_json::Error;
-use serde_json::error::Category;
 
 /// The error of a document at which the reader stopped with `error`, `at` bytes from its begin.
 #[cold]
@@ -24,9 +23,9 @@ pub(super) fn explain(document: &str, at: usize, error: &Error) -> Error {
 /// The error of a document that is not UTF-8 from `at` on.
 #[cold]
 pub(super) fn explain_bytes(document: &[u8], at: usize) -> Error {
-    match serde_json::from_slice::<serde_json::Value>(document) {
-        Err(syntax) if syntax.classify() != Category::Data => syntax,
-        _ => located(document, at, "not valid UTF-8"),
+    match serde_json::from_slice::<IgnoredAny>(document) {
+        Err(syntax) => syntax,
+        Ok(IgnoredAny) => located(document, at, "not valid UTF-8"),
     }
 }
 

@@ -1,13 +1,13 @@
 //! A JSON reader for the output of API servers: faster than serde_json, arrays have a length hint, and fields can be left
 //! out.
 //!
-//! The reader is the only deserializer of this crate and of the crates above it, so each type is compiled for one
-//! deserializer. It knows structure: white space, brackets, strings without escapes, literals and short integers. Harder
+//! The reader is the only deserializer of Kubernetes types in this crate and in the crates above it, so each type is
+//! compiled for one deserializer. It knows structure: white space, brackets, strings without escapes, literals and short integers. Harder
 //! values go to serde_json, one by one. It reads what serde_json reads, and returns what serde_json would return, with
 //! three differences:
 //! * before its first element an array has an exact size hint, if its end is within 8 KiB. So a `Vec` has exactly the
 //!   needed size, where it would grow to 4, 8, 16 …;
-//! * an error does not quote the value of a wrong type;
+//! * an error does not quote a value of a wrong type, unless the type asks for any value;
 //! * a document that is nested more than 128 deep is refused, whatever the type makes of that.
 //!
 //! # Errors

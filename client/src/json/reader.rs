@@ -22,6 +22,8 @@ pub struct Reader<'de> {
     too_deep: bool,
     /// What is left out of the next value.
     trim: Option<Trim<'de>>,
+    /// The place in the document to go back to after a text that was added.
+    interrupted: Option<Place<'de>>,
 }
 
 /// A place in a text.
@@ -56,6 +58,7 @@ impl<'de> Reader<'de> {
             depth: DEPTH,
             too_deep: false,
             trim: None,
+            interrupted: None,
         }
     }
 
@@ -90,11 +93,23 @@ impl<'de> Reader<'de> {
         } = place;
     }
 
-    /// Reads `text` next, and returns the place to [resume](Self::resume) at.
-    pub(super) fn detour(&mut self, text: &'de str) -> Place<'de> {
+    /// Reads `text` next, until [`Reader::end_detour`].
+    pub(super) fn detour(&mut self, text: &'de str) {
         let place = self.place();
+        self.interrupted.get_or_insert(place);
         self.resume(Place { text, at: 0 });
-        place
+    }
+
+    pub(super) fn is_on_detour(&self) -> bool {
+        self.interrupted.is_some()
+    }
+
+    /// Goes back to the document, if it was left.
+    #[inline]
+    pub(super) fn end_detour(&mut self) {
+        if let Some(place) = self.interrupted.take() {
+            self.resume(place);
+        }
     }
 
     /// Checks that the document ends here.
@@ -114,7 +129,8 @@ impl<'de> Reader<'de> {
     /// The error of a document that could not be read because of `error`: see [`read`](super::read).
     #[must_use]
     pub fn explain(&self, error: &Error) -> Error {
-        explain(self.text, self.at, error)
+        let place = self.interrupted.unwrap_or_else(|| self.place());
+        explain(place.text, place.at, error)
     }
 
     /// The error of a text that is not JSON. The text is read again for a better one.
@@ -159,8 +175,15 @@ impl<'de> Reader<'de> {
     /// # Errors
     /// Something else comes next, or it is nested too deep.
     pub fn enter(&mut self, open: u8) -> Result<(), Error> {
-        self.expect(open)?;
-        self.deeper()
+        if self.peek() != Some(open) {
+            let expected = if open == b'{' {
+                "an object"
+            } else {
+                "an array"
+            };
+            return Err(self.unexpected(&expected));
+        }
+        self.open()
     }
 
     /// Leaves the array or object that was entered, which `close` ends.
@@ -240,6 +263,8 @@ impl<'de> Reader<'de> {
     #[inline]
     pub(super) fn close(&mut self, close: u8, read: bool) -> Result<(), Error> {
         self.depth += 1;
+        // A type may stop at a field that was added.
+        self.end_detour();
         if read {
             return self.expect(close);
         }

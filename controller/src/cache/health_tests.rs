@@ -178,11 +178,18 @@ async fn an_object_that_does_not_decode_is_counted_and_the_rest_is_read() {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_no_such_type_is_counted_once_in_a_store_of_another() {
+    for form in [None, Some(StoreForm::Compact)] {
+        counted_once(form).await;
+    }
+}
+
+async fn counted_once(form: Option<StoreForm>) {
     let cluster = tiers().await;
     let odd = json!({"metadata": {"namespace": "red", "name": "odd"}, "data": {"other": "x"}});
     let odd: ConfigMap = serde_json::from_value(odd).unwrap();
     cluster.client.create(&odd).await.unwrap();
-    let caches = cluster.caches();
+    let options = form.map_or_else(CacheOptions::new, |form| CacheOptions::new().form(form));
+    let caches = cluster.caches_with(options);
     caches
         .keep(&View::dynamic(&Kind::of::<ConfigMap>()))
         .unwrap();

@@ -34,7 +34,8 @@ const LOGGED: NonZeroUsize = NonZeroUsize::new(4096).expect("more than none");
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreForm {
-    /// The Rust type: reads are free.
+    /// The Rust type: reads are free. A kind of which only metadata is viewed before the start is stored as a dynamic
+    /// object; later reads as its type are converted.
     Typed,
     /// The received JSON: the least memory that holds everything; each read decodes. See
     /// [`Compact`](reeve_informer::Compact).

@@ -213,8 +213,9 @@ impl<V> View<V> {
         store: &dyn Store,
         row: Arc<dyn Row>,
     ) -> Result<Arc<V>, ViewError> {
-        // A store of the type has counted those that do not decode.
-        if self.need != Need::Typed || store.model() == self.model {
+        // A store of the type has counted those that do not decode, and so does a compact one.
+        let counted = store.model() == self.model || row.any().is::<AnyCompact>();
+        if self.need != Need::Typed || counted {
             return self.of(row);
         }
         let shown = self.of(Arc::clone(&row));

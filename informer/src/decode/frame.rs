@@ -85,7 +85,13 @@ pub(crate) fn decode_frame<S: Stored>(
         // Go replaces invalid UTF-8 too.
         return decode_frame(String::from_utf8_lossy(line).as_bytes(), decoding);
     };
-    match attempt(|| json::read(line, |reader| whole(reader, decoding))).flatten() {
+    // Without `json::read`: its error would be made for nothing.
+    let mut reader = Reader::new(line);
+    let read = attempt(|| {
+        let frame = whole(&mut reader, decoding)?;
+        reader.end().map(|()| frame)
+    });
+    match read.flatten() {
         Some(frame) => Ok(named(frame)),
         None => decode_parts(line, decoding).map(named),
     }

@@ -187,3 +187,36 @@ fn null_metadata_and_escaped_keys_are_read() {
     );
     assert_eq!(map.data.unwrap()["k"], "v");
 }
+
+#[test]
+fn a_type_that_refuses_a_field_that_was_added_leaves_the_document_where_it_was() {
+    /// Refuses the fields that every object has.
+    #[derive(serde::Deserialize, Debug, PartialEq)]
+    #[serde(deny_unknown_fields)]
+    struct Closed {
+        a: u8,
+    }
+    /// Reads what does not fit as nothing.
+    #[derive(Debug, PartialEq)]
+    struct Lenient(Option<Closed>);
+    impl<'de> serde::Deserialize<'de> for Lenient {
+        fn deserialize<D: serde::Deserializer<'de>>(document: D) -> Result<Self, D::Error> {
+            Ok(Self(Closed::deserialize(document).ok()))
+        }
+    }
+    let trimming = Trimming::of("v1", "Closed");
+    let error = json::read("\n{\"a\": 1} ", |reader| {
+        Closed::deserialize(reader.trimming(&trimming))
+    });
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "unknown field `apiVersion`, expected `a` at line 2 column 8"
+    );
+    let lenient = |document: &str| {
+        json::read(document, |reader| {
+            Lenient::deserialize(reader.trimming(&trimming))
+        })
+    };
+    assert_eq!(lenient("{\"a\": 1} ").unwrap(), Lenient(None));
+    assert!(lenient("{\"a\": 1} }").is_err(), "the rest is read");
+}
