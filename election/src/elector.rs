@@ -184,9 +184,12 @@ impl Elector {
             .await;
     }
 
-    /// Renews until that fails for the renew deadline, or another process holds the lease. Cancel-safe: a later call
-    /// continues.
+    /// Renews until that fails for the renew deadline, or another process holds the lease. Contends for the lease first if
+    /// it does not yet. Cancel-safe: a later call continues.
     pub async fn keep(&mut self) -> Lost {
+        if let Role::Idle | Role::Releasing(..) = self.machine.role() {
+            self.acquire().await;
+        }
         self.drive(|role| match role {
             Role::Lost(lost) => Some(lost.clone()),
             _ => None,
@@ -205,15 +208,10 @@ impl Elector {
             // The release must end by itself, before it is dropped.
             renew.min(left - left / 20)
         });
-        let lands_in = self.fence.lands_in(self.margin());
+        let lands_in = self.fence.lands_in(self.options.margin());
         self.step(Event::Stop { limit, lands_in });
         self.drive(|role| matches!(role, Role::Idle).then_some(()))
             .await;
-    }
-
-    /// Time for which a write that was given up may still arrive: until another may take the lease.
-    fn margin(&self) -> Duration {
-        self.options.lease_duration - self.options.renew_deadline
     }
 
     /// Runs the machine until `end` returns the result for its role.
@@ -229,7 +227,7 @@ impl Elector {
 
     /// The next event that the machine waits for. Cancel-safe.
     async fn next_event(&mut self) -> Event {
-        let margin = self.margin();
+        let margin = self.options.margin();
         let wake_at = self.machine.wake_at();
         let left = wake_at.map(|at| at.saturating_sub(self.clock.since_boot()));
         let Channels { request, watch } = &mut self.channels;

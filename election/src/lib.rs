@@ -27,7 +27,8 @@
 //! * *clocks differ*: no time in the lease is ever compared with a clock here. Only a clock that *runs* slower than
 //!   another, by more than RenewDeadline to LeaseDuration (10 to 15 by default), would break the guarantee;
 //! * *the process dies*: another leads after the lease duration. A restarted Pod with the same identity takes
-//!   its own lease back at once;
+//!   its own lease back at once. It releases it no earlier than LeaseDuration − RenewDeadline later, because writes of the
+//!   process before the restart may still arrive;
 //! * *another process has the same identity* and takes the lease as its own: the leader sees a foreign write and stops
 //!   ([`identity`]). An elector
 //!   that [expects a duplicate](Elector::duplicate_identity) does not take the lease back while the other renews it.

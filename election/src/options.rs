@@ -171,6 +171,11 @@ impl Options {
         }
         Ok(())
     }
+
+    /// Time for which a write that was given up may still arrive: until another may take the lease.
+    pub(crate) fn margin(&self) -> Duration {
+        self.lease_duration - self.renew_deadline
+    }
 }
 
 /// The identity of this process: the Pod's name from `POD_NAME`, which a restarted Pod keeps; else the host's name with

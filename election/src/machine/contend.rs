@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 
 use super::event::{Action, Failure, FailureKind, Now, Report};
-use super::feed::Feed;
+use super::feed::{Feed, Pace};
 use super::role::{Contender, Request, Role, Term};
 use super::step::Machine;
 use crate::options::JITTER;
@@ -66,7 +66,8 @@ impl Machine {
         now: Now,
     ) -> Role {
         self.view.written(lease, sent_at);
-        let (feed, renewed, cause) = (contender.feed, sent_at, None);
+        let (mut feed, renewed, cause) = (contender.feed, sent_at, None);
+        feed.pace = Pace::new(now.boot, self.options.retry_period);
         let term = Term {
             feed,
             renewed,
@@ -80,6 +81,13 @@ impl Machine {
         self.actions.push(Action::RenewFence { sent_at });
         self.report(Report::Leading);
         self.lead(term, now)
+    }
+
+    /// Stands by after a read that failed, which cannot have taken the lease.
+    pub(super) fn not_read(&mut self, contender: Contender, failure: Failure, now: Now) -> Role {
+        let cause = failure.cause;
+        self.report(Report::NotTaken { cause });
+        self.stand_by(contender, now)
     }
 
     pub(super) fn not_taken(

@@ -26,7 +26,7 @@ impl Machine {
             until: now.boot.saturating_add(limit),
             pace: Pace::new(now.boot, self.options.retry_period),
         };
-        match lands_in {
+        match lands_in.map(|left| left.max(self.inherited_lands_in(now))) {
             Some(Duration::ZERO) => self.read_to_release(limits),
             Some(left) if left > limit => {
                 self.report(Report::ReleaseTooShort);
@@ -34,6 +34,20 @@ impl Machine {
             }
             _ => Role::Releasing(limits, Release::Landing),
         }
+    }
+
+    /// Reads the lease once the writes of an earlier process of this identity have arrived, too.
+    pub(super) fn landed(&mut self, limits: ReleaseLimits, now: Now) -> Role {
+        let left = self.inherited_lands_in(now);
+        if left.is_zero() {
+            return self.read_to_release(limits);
+        }
+        Role::Releasing(limits, Release::Pausing(now.boot.saturating_add(left)))
+    }
+
+    fn inherited_lands_in(&self, now: Now) -> Duration {
+        self.view
+            .inherited_lands_in(self.options.margin(), now.boot)
     }
 
     pub(super) fn read_to_release(&mut self, limits: ReleaseLimits) -> Role {

@@ -107,9 +107,7 @@ impl Machine {
             (Acquiring(contender, _), Read(Ok(lease))) => {
                 self.take_as_read(contender, lease.as_deref(), now)
             }
-            (Acquiring(contender, _), Read(Err(failure))) => {
-                self.not_taken(contender, failure, now)
-            }
+            (Acquiring(contender, _), Read(Err(failure))) => self.not_read(contender, failure, now),
             (Acquiring(contender, Writing(at) | WritingUnread(at)), Written(Ok(lease))) => {
                 self.taken(contender, *lease, at, now)
             }
@@ -147,7 +145,7 @@ impl Machine {
             (Releasing(limits, phase), Timer) if limits.until <= now.boot => {
                 self.give_up_release(&phase)
             }
-            (Releasing(limits, Landing), Landed) => self.read_to_release(limits),
+            (Releasing(limits, Landing), Landed) => self.landed(limits, now),
             (Releasing(limits, Pausing(retry_at)), Timer) if retry_at <= now.boot => {
                 self.read_to_release(limits)
             }

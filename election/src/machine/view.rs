@@ -26,6 +26,9 @@ pub(super) struct View {
     /// leads, a lease in its name with another `renewTime` belongs to another process of the same identity: an earlier
     /// write of this process cannot arrive any more, because its resourceVersion is older.
     own_renew_times: VecDeque<i64>,
+    /// When a lease in our name that this process did not write was last seen to change. An earlier process of this
+    /// identity held it until then, and its last writes may still arrive.
+    inherited: Option<Duration>,
 }
 
 // === impl View ===
@@ -38,20 +41,37 @@ impl View {
             lease: None,
             observed: None,
             own_renew_times: VecDeque::new(),
+            inherited: None,
         }
     }
 
     /// Records the answer of a read. Returns whether it shows a change.
     pub(super) fn read(&mut self, lease: Option<&Lease>, now: Duration) -> bool {
         self.lease = lease.cloned();
-        lease.is_some_and(|lease| Observed::update(&mut self.observed, Record::of(lease), now))
+        lease.is_some_and(|lease| self.observe(Record::of(lease), now))
     }
 
     /// Records the lease of a watch event. Returns whether it shows a change.
     pub(super) fn shown(&mut self, lease: Lease, now: Duration) -> bool {
         let record = Record::of(&lease);
         self.lease = Some(lease);
-        Observed::update(&mut self.observed, record, now)
+        self.observe(record, now)
+    }
+
+    fn observe(&mut self, record: Record, now: Duration) -> bool {
+        let inherited = record.holder == self.identity && !self.is_written_here(&record);
+        let changed = Observed::update(&mut self.observed, record, now);
+        if changed && inherited {
+            self.inherited = Some(now);
+        }
+        changed
+    }
+
+    /// Time until the writes of an earlier process of this identity have arrived, at most `margin`.
+    pub(super) fn inherited_lands_in(&self, margin: Duration, now: Duration) -> Duration {
+        self.inherited.map_or(Duration::ZERO, |at| {
+            at.saturating_add(margin).saturating_sub(now)
+        })
     }
 
     /// Records a deletion of the lease. Its holder is respected for as long as before.

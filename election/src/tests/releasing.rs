@@ -76,6 +76,42 @@ async fn a_stop_after_a_write_without_an_answer_and_a_refused_one_releases_the_l
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_standby_that_could_only_not_read_has_nothing_to_release() {
+    let fixture = Fixture::new();
+    let one = fixture.candidate("one");
+    fixture
+        .fake
+        .hook(|method, _| (*method == Method::GET).then_some(Fate::Refuse(503)));
+    let (stop, leading) = (CancellationToken::new(), watch::channel(false).0);
+    let run = tokio::spawn(one.elector.lead(stop.clone(), leading));
+    sleep(Duration::from_secs(20)).await;
+    let stopped = Instant::now();
+    stop.cancel();
+    run.await.unwrap().unwrap();
+    assert_eq!(stopped.elapsed(), Duration::ZERO);
+}
+
+/// A write of the process that held the lease under this identity before may be in flight.
+#[tokio::test(start_paused = true)]
+async fn a_lease_taken_over_from_its_own_identity_is_released_after_the_margin() {
+    for (led_for, released_after) in [(1, 4), (20, 0)] {
+        let fixture = Fixture::new();
+        fixture.put_held_by("one");
+        let mut one = fixture.leader("one").await;
+        let led = timeout(Duration::from_secs(led_for), one.elector.keep()).await;
+        assert!(led.is_err(), "{led:?}");
+        let begun = Instant::now();
+        one.elector.release().await;
+        let elapsed = begun.elapsed().as_secs_f64();
+        assert!(
+            (elapsed - f64::from(released_after)).abs() < 0.1,
+            "{led_for}: {elapsed}"
+        );
+        assert_eq!(fixture.spec()["holderIdentity"], "");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_that_conflicts_all_the_time_costs_few_requests() {
     let fixture = Fixture::new();
     let mut one = fixture.leader("one").await;

@@ -45,6 +45,35 @@ fn without_the_fence_a_pause_longer_than_the_lease_is_found() {
     );
 }
 
+/// Found at random: a write of the process that crashed is in flight while its successor of the same identity takes the
+/// lease and releases it.
+#[test]
+fn a_release_waits_for_the_writes_of_the_process_before_the_restart() {
+    let millis = Duration::from_millis;
+    let history = [
+        event(20, 0, Fault::Slow(millis(4400), millis(400))),
+        Event {
+            after: millis(400),
+            ..event(0, 0, Fault::Crash(millis(200), true))
+        },
+        Event {
+            after: millis(500),
+            ..event(0, 0, Fault::Stop(Duration::from_secs(20)))
+        },
+    ];
+    for seed in 0..10 {
+        let setting = Setting {
+            seed,
+            ..Setting::default()
+        };
+        assert_eq!(
+            violations(&history, setting),
+            Vec::<String>::new(),
+            "{seed}"
+        );
+    }
+}
+
 /// The limit in the documentation of the crate: 10 to 15.
 #[test]
 fn only_a_clock_that_runs_slower_by_more_than_the_renew_deadline_to_the_lease_is_found() {
