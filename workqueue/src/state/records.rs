@@ -1,6 +1,7 @@
 //! Records of keys that are not pending: their failures, bounded in number and age.
 
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::data::LEAVE_TOGETHER;
 use super::{Effects, State};
@@ -68,8 +69,17 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         if self.records.len() > self.rules.record_limit
             && let Some(oldest) = self.records.first()
         {
-            self.forget_item(oldest, now, effects);
+            self.evict(oldest, now, effects);
         }
+    }
+
+    /// Drops a record. A panic of the limiter ends here: its key is not the key of the operation, part of which is
+    /// done.
+    fn evict(&mut self, index: u32, now: &Now, effects: &mut Effects<T>) {
+        let forget = AssertUnwindSafe(|| self.forget_slot(index));
+        // The failures are cleared before the limiter is called; the hook has printed the panic.
+        let _ = catch_unwind(forget);
+        self.apply(index, Event::Forgotten, now, effects);
     }
 
     /// The time at which the record of an item in `state` expires, if it is kept for its record.
@@ -117,7 +127,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             if self.records_due > at {
                 return;
             }
-            self.forget_item(oldest, now, effects);
+            self.evict(oldest, now, effects);
         }
     }
 

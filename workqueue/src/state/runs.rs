@@ -105,7 +105,6 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         if matches!(outcome, Outcome::Forget | Outcome::After { .. }) {
             self.forget_slot(index);
         }
-        self.flights.end(flight);
         if self.rules.min_interval > 0 && matches!(outcome, Outcome::Back { .. }) {
             // The rest of the previous hand-out had ended before this one.
             self.resting.undo(index);
@@ -146,6 +145,8 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             Some(_) => self.refused += 1,
             None => {}
         }
+        // A token may have been taken until here, which calls the limiter: if it panics, the item is still in flight.
+        self.flights.end(flight);
         self.apply(index, Event::Settled, now, effects);
         delay.map_or(Duration::ZERO, |delay| delay.back_off)
     }

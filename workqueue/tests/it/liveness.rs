@@ -208,6 +208,57 @@ async fn a_panicking_limiter_costs_that_item_only() {
     assert_eq!(queue.try_get().map(|item| *item), Some(2));
 }
 
+/// Panics in `forget` for the key 1, and in the first `release`.
+#[derive(Default)]
+struct PanicsLate(AtomicU32);
+
+impl RateLimiter<u32> for PanicsLate {
+    fn when(&self, failure: &Failure<'_, u32>) -> Delay {
+        Delay {
+            back_off: Duration::ZERO,
+            at_most: (*failure.item != 9).then_some(Duration::ZERO),
+        }
+    }
+
+    fn forget(&self, item: &u32) {
+        assert_ne!(*item, 1, "on purpose");
+    }
+
+    fn release(&self, _: Instant) -> Result<(), Instant> {
+        assert_ne!(self.0.fetch_add(1, SeqCst), 0, "on purpose");
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_limiter_that_panics_when_an_old_record_is_dropped_affects_no_other_item() {
+    let queue = Queue::builder()
+        .rate_limiter(PanicsLate::default())
+        .failure_records(1)
+        .build();
+    for key in [1, 2] {
+        queue.add(key);
+        queue.try_get().unwrap().retry();
+        queue.try_get().unwrap().done();
+    }
+    let snapshot = queue.snapshot_of(0);
+    assert_eq!((snapshot.in_flight, snapshot.records), (0, 1));
+    assert_eq!((queue.num_requeues(&1), queue.num_requeues(&2)), (0, 1));
+}
+
+#[tokio::test]
+async fn an_item_whose_limiter_panics_over_a_token_is_settled_once() {
+    let queue = Queue::builder()
+        .rate_limiter(PanicsLate::default())
+        .on_drop(OnDrop::Retry)
+        .build();
+    queue.add(9);
+    let item = queue.try_get().unwrap();
+    let retry = std::panic::AssertUnwindSafe(|| item.retry());
+    assert!(std::panic::catch_unwind(retry).is_err());
+    assert_eq!(queue.snapshot_of(0).in_flight, 0);
+}
+
 #[tokio::test]
 async fn of_keys_that_all_requeue_at_once_each_runs_as_often() {
     const KEYS: usize = 1000;
