@@ -33,12 +33,12 @@ pub(crate) fn states() -> Vec<ItemState> {
     states
 }
 
-/// An event of each kind; adds with a delay that is earlier or later than the times of [`states`].
+/// An event of each kind; adds with a delay that is earlier or later than the times of [`states`], or equal to them.
 pub(crate) fn events() -> Vec<Event> {
     let mut events = vec![Add];
-    for until in [UNTIL - 5, UNTIL + 5] {
+    for until in [UNTIL - 5, UNTIL, UNTIL + 5] {
         events.push(AddLater(Delayed { until }));
-        for at_most in [None, Some(UNTIL + 7)] {
+        for at_most in [None, Some(UNTIL + 7), Some(AT_MOST)] {
             events.push(AddLater(BackingOff { until, at_most }));
         }
     }
