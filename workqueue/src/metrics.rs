@@ -33,6 +33,15 @@ pub trait QueueMetrics: Send + Sync {
     fn finished(&self, worked: Duration);
 }
 
+/// Counts of one operation, reported after the lock is released.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Number of items that became ready (or dirty).
+    pub(crate) adds: u64,
+    /// Number of adds with a delay.
+    pub(crate) retries: u64,
+}
+
 /// The gauges of a queue, readable at any time.
 pub trait Gauges: Send + Sync {
     /// Reads the gauges, in one short operation under the queue's lock.
@@ -49,6 +58,20 @@ pub struct Readings {
     pub unfinished: Duration,
     /// Time of the longest unfinished run.
     pub longest_running: Duration,
+}
+
+// === impl Counts ===
+
+impl Counts {
+    #[inline]
+    pub(crate) fn report(self, metrics: &dyn QueueMetrics) {
+        if self.adds > 0 {
+            metrics.added(self.adds);
+        }
+        if self.retries > 0 {
+            metrics.retried(self.retries);
+        }
+    }
 }
 
 // === impl Readings ===

@@ -163,12 +163,7 @@ impl<T: Hash + Eq + Clone + 'static> Shared<T> {
         };
         drop(wakes);
         if let Some(metrics) = &self.metrics {
-            if effects.adds > 0 {
-                metrics.added(effects.adds);
-            }
-            if effects.retries > 0 {
-                metrics.retried(effects.retries);
-            }
+            effects.counts.report(&**metrics);
         }
         result
     }

@@ -80,7 +80,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
         effects: &mut Effects<T>,
     ) {
         if request.is_delayed() {
-            effects.retries += 1;
+            effects.counts.retries += 1;
         }
         let mut wait = request.wait(delay, now);
         if self.rules.min_interval > 0

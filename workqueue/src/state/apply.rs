@@ -67,7 +67,7 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
             let timer = self.timers.insert(index, at, now.read());
             self.slots.set_timer(index, timer);
         }
-        effects.adds += u64::from(transition.becomes_ready);
+        effects.counts.adds += u64::from(transition.becomes_ready);
         if let Some((_, entered)) = transition.moves {
             match entered {
                 Place::Ready => self.ready.push(self.slots.slab(), index),

@@ -1,12 +1,11 @@
 //! Effects of an operation that are applied after the lock is released.
 
+use crate::metrics::Counts;
+
 /// Effects of an operation that are applied after the lock is released: counts, and keys to drop.
 #[derive(Debug)]
 pub(crate) struct Effects<T> {
-    /// Number of items that became ready (or dirty).
-    pub(crate) adds: u64,
-    /// Number of adds with a delay.
-    pub(crate) retries: u64,
+    pub(crate) counts: Counts,
     /// A key to drop.
     dropped: Option<T>,
     /// More keys to drop; rare.
@@ -18,8 +17,7 @@ pub(crate) struct Effects<T> {
 impl<T> Default for Effects<T> {
     fn default() -> Self {
         Self {
-            adds: 0,
-            retries: 0,
+            counts: Counts::default(),
             dropped: None,
             more: Vec::new(),
         }
