@@ -17,6 +17,7 @@ use prometheus_client::registry::Registry;
 
 use crate::decide::{Cause, Coverage};
 use crate::policy::RefusalKind;
+use crate::trigger;
 
 /// The operator's own metrics. Clones count together.
 #[derive(Clone, Debug)]
@@ -225,17 +226,15 @@ fn cause_label(cause: Cause) -> &'static str {
     }
 }
 
-/// Sources are texts of users; only well-known ones become a label.
+/// Sources are texts of users; only well-known ones become a label: the types of triggers, and these.
 fn source_label(source: Option<&str>) -> &'static str {
-    match source.unwrap_or_default() {
-        "" => "none",
-        "manual" => "manual",
-        "grafana" => "grafana",
-        "alertmanager" => "alertmanager",
-        "webhook" => "webhook",
-        "kubectl" => "kubectl",
-        _ => "other",
-    }
+    const OTHERS: [&str; 4] = ["manual", "alertmanager", "webhook", "kubectl"];
+    let Some(source) = source.filter(|source| !source.is_empty()) else {
+        return "none";
+    };
+    let triggers = trigger::Kind::ALL.iter().map(|kind| kind.name());
+    let mut known = triggers.chain(OTHERS);
+    known.find(|name| *name == source).unwrap_or("other")
 }
 
 /// `ipblock_active{engine}`, counted at a scrape.

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use crate::config::Options;
 use crate::mounted::Outside;
 
-use super::credentials::{Credentials, GRAFANA_HMAC_HEADER};
+use super::credentials::Credentials;
+use super::kind::Kind;
 
 /// One entry of the ConfigMap's `trigger` list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -26,7 +27,7 @@ pub struct RawTrigger {
     /// A mounted file with the HMAC secret; a second line is a second secret, for rotation.
     #[serde(default)]
     pub hmac_secret_file: Option<String>,
-    /// The header with the signature. Default `X-Grafana-Alerting-Signature`.
+    /// The header with the signature. Default: the header of the type, `X-Grafana-Alerting-Signature`.
     #[serde(default)]
     pub hmac_header: Option<String>,
     /// The header with the time, when the sender signs it too. Then requests without it, or older than
@@ -51,13 +52,6 @@ pub struct RawTrigger {
     /// Bans ranges too, when an alert names one.
     #[serde(default)]
     pub allow_ranges: bool,
-}
-
-/// The payload of a trigger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Grafana's webhook contact point.
-    Grafana,
 }
 
 /// A trigger that can be served.
@@ -90,7 +84,7 @@ pub enum DefinitionError {
     #[error("a trigger has no name")]
     NoName,
     /// Unknown type.
-    #[error("trigger {name}: unknown type {kind:?}; use type: grafana")]
+    #[error("trigger {name}: unknown type {kind:?}; use type: {}", Kind::names())]
     Kind {
         /// The trigger.
         name: String,
@@ -187,14 +181,10 @@ impl RawTrigger {
         if name.is_empty() {
             return Err(DefinitionError::NoName);
         }
-        let kind = match self.kind.as_deref().unwrap_or(&name) {
-            "grafana" => Kind::Grafana,
-            other => {
-                return Err(DefinitionError::Kind {
-                    kind: other.to_owned(),
-                    name,
-                });
-            }
+        let kind = self.kind.as_deref().unwrap_or(&name);
+        let Some(kind) = Kind::of(kind) else {
+            let kind = kind.to_owned();
+            return Err(DefinitionError::Kind { name, kind });
         };
         let Some(address) = address(&self.addr) else {
             let addr = self.addr.clone();
@@ -208,7 +198,7 @@ impl RawTrigger {
         if !path.starts_with('/') || path.contains(['?', '#', ' ']) {
             return Err(DefinitionError::Path { name, path });
         }
-        let credentials = self.credentials(&name, options)?;
+        let credentials = self.credentials(&name, kind, options)?;
         let namespace = self.namespace.as_deref().unwrap_or(&options.namespace);
         if let Some(watched) = options
             .watch_namespace
@@ -258,7 +248,12 @@ impl RawTrigger {
         Ok(defined)
     }
 
-    fn credentials(&self, name: &str, options: &Options) -> Result<Credentials, DefinitionError> {
+    fn credentials(
+        &self,
+        name: &str,
+        kind: Kind,
+        options: &Options,
+    ) -> Result<Credentials, DefinitionError> {
         let name = name.to_owned();
         let file = |path: &str| {
             let file = options.secrets.file(path);
@@ -280,7 +275,7 @@ impl RawTrigger {
         ) {
             (Some(secret_file), None, false) => Ok(Credentials::Hmac {
                 secret_file: file(secret_file)?,
-                header: header(self.hmac_header.as_deref().unwrap_or(GRAFANA_HMAC_HEADER))?,
+                header: header(self.hmac_header.as_deref().unwrap_or(kind.hmac_header()))?,
                 timestamp_header: self
                     .hmac_timestamp_header
                     .as_deref()

@@ -5,11 +5,10 @@ use std::net::Ipv4Addr;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::alerts::{Alerts, Format, MOST_ALERTS, Unreadable, Verdict, Wanted};
+use super::credentials::GRAFANA_HMAC_HEADER;
 use crate::duration;
 use crate::target::{self, Target};
-
-/// Alerts past this number are not read.
-pub(super) const MOST_ALERTS: usize = 1000;
 
 /// Names of alerts that are not about an address: the test button, and rules without data.
 const IGNORED_NAMES: [&str; 3] = ["TestAlert", "DatasourceNoData", "DatasourceError"];
@@ -20,16 +19,16 @@ const LONGEST_REASON: usize = 1024;
 /// Grafana's request. Unknown fields are ignored.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Payload {
-    pub(super) alerts: Vec<Alert>,
+struct Payload {
+    alerts: Vec<Alert>,
     /// How many alerts Grafana left out of this request.
     #[serde(default)]
-    pub(super) truncated_alerts: Option<u64>,
+    truncated_alerts: Option<u64>,
 }
 
 /// One alert.
 #[derive(Debug, Deserialize)]
-pub(super) struct Alert {
+struct Alert {
     #[serde(default)]
     status: Option<String>,
     #[serde(default)]
@@ -38,32 +37,30 @@ pub(super) struct Alert {
     annotations: Option<Map<String, Value>>,
 }
 
-/// The request of an alert.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// To ban an address.
-    Ban(Wanted),
-    /// Nothing: resolved, a test, no address.
-    Ignored,
-    /// It cannot be read.
-    Invalid(String),
-}
+/// Grafana's webhook contact point.
+pub(super) const FORMAT: Format = Format {
+    name: "grafana",
+    hmac_header: GRAFANA_HMAC_HEADER,
+    read,
+};
 
-/// A ban that an alert requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) target: Target,
-    /// The label as sent: older objects are named after it.
-    pub(super) raw: String,
-    /// As sent; `None` is the configured default.
-    pub(super) duration: Option<String>,
-    pub(super) reason: String,
-    /// A fault of the alert that does not prevent the ban; for the log.
-    pub(super) remark: Option<String>,
+fn read(body: &[u8], allow_ranges: bool) -> Result<Alerts, Unreadable> {
+    let payload: Payload = serde_json::from_slice(body).map_err(|error| Unreadable::Malformed {
+        payload: "Grafana webhook payload",
+        problem: error.to_string(),
+    })?;
+    if payload.alerts.len() > MOST_ALERTS {
+        return Err(Unreadable::TooMany);
+    }
+    let verdicts = payload.alerts.iter();
+    Ok(Alerts {
+        verdicts: verdicts.map(|alert| verdict(alert, allow_ranges)).collect(),
+        left_out: payload.truncated_alerts.unwrap_or_default(),
+    })
 }
 
 /// Reads the request of `alert`.
-pub(super) fn verdict(alert: &Alert, allow_ranges: bool) -> Verdict {
+fn verdict(alert: &Alert, allow_ranges: bool) -> Verdict {
     if alert.status.as_deref() != Some("firing") {
         return Verdict::Ignored;
     }
@@ -150,12 +147,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn read(alert: &Value) -> Verdict {
+    fn judged(alert: &Value) -> Verdict {
         verdict(&serde_json::from_value(alert.clone()).unwrap(), false)
     }
 
     fn banned(alert: &Value) -> Wanted {
-        match read(alert) {
+        match judged(alert) {
             Verdict::Ban(wanted) => wanted,
             other => panic!("{alert}: {other:?}"),
         }
@@ -192,7 +189,7 @@ mod tests {
             "192.0.2.0/24",
             "0.0.0.0/0",
         ] {
-            let verdict = read(&json!({"status": "firing", "labels": {"ip": label}}));
+            let verdict = judged(&json!({"status": "firing", "labels": {"ip": label}}));
             assert!(
                 matches!(verdict, Verdict::Invalid(_)),
                 "{label}: {verdict:?}"
@@ -216,7 +213,7 @@ mod tests {
             json!({"status": "firing", "labels": null}),
             json!({"status": "firing"}),
         ] {
-            assert_eq!(read(&alert), Verdict::Ignored, "{alert}");
+            assert_eq!(judged(&alert), Verdict::Ignored, "{alert}");
         }
     }
 
@@ -270,7 +267,7 @@ mod tests {
 
         #[test]
         fn no_payload_makes_the_reader_panic(body in ".{0,200}") {
-            let _ = serde_json::from_str::<Payload>(&body);
+            let _ = read(body.as_bytes(), true);
         }
     }
 }

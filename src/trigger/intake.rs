@@ -7,9 +7,9 @@ use jiff::SignedDuration;
 use parking_lot::RwLock;
 use serde_json::json;
 
+use super::alerts::Wanted;
 use super::blocks::{Blocks, BlocksError};
 use super::debounce::Debounce;
-use super::grafana::Wanted;
 use super::metrics::Metrics;
 use super::repeat::{self, Answer, Repeat, Rules};
 use crate::api::{IPBlock, IPBlockSpec, Place};

@@ -18,12 +18,14 @@
 //! others run. While a secret file cannot be read, requests are refused (503). Nothing is queued here:
 //! the sender repeats a request that was not answered with 2xx.
 
+mod alerts;
 mod blocks;
 mod credentials;
 mod debounce;
 mod definition;
 mod grafana;
 mod intake;
+mod kind;
 #[cfg(all(test, feature = "dev"))]
 mod kube_tests;
 mod metrics;
@@ -35,8 +37,9 @@ mod tests;
 
 pub use blocks::{Blocks, BlocksError, KubeBlocks};
 pub use credentials::{Credentials, GRAFANA_HMAC_HEADER};
-pub use definition::{Definition, DefinitionError, Kind, RawTrigger};
+pub use definition::{Definition, DefinitionError, RawTrigger};
 pub use intake::Settings;
+pub use kind::Kind;
 pub use metrics::Metrics;
 pub use repeat::Repeat;
 pub use server::{ApplyError, Dependencies, Triggers};

@@ -6,9 +6,9 @@ use futures::StreamExt;
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::json;
 
+use super::alerts::{Alerts, Unreadable, Verdict, Wanted};
 use super::credentials::Refusal;
-use super::definition::{Definition, Kind};
-use super::grafana::{self, MOST_ALERTS, Payload, Verdict, Wanted};
+use super::definition::Definition;
 use super::intake::{Intake, Outcome};
 use crate::inbound::{Answer, BodyError, Request, json, text};
 use crate::outbound::BoxFuture;
@@ -88,9 +88,16 @@ impl Route {
             text(status, error.to_string())
         })?;
         check.body(&body).map_err(refuse)?;
-        match self.definition.kind {
-            Kind::Grafana => self.grafana(&body).await,
-        }
+        let definition = &self.definition;
+        let alerts = definition.kind.read(&body, definition.allow_ranges);
+        let alerts = alerts.map_err(|error| {
+            let status = match error {
+                Unreadable::Malformed { .. } => StatusCode::BAD_REQUEST,
+                Unreadable::TooMany => StatusCode::PAYLOAD_TOO_LARGE,
+            };
+            text(status, error.to_string())
+        })?;
+        Ok(self.carry_out(alerts).await)
     }
 
     fn refuse(&self, refusal: &Refusal) -> Answer {
@@ -116,23 +123,16 @@ impl Route {
         }
     }
 
-    async fn grafana(&self, body: &[u8]) -> Result<Answer, Answer> {
-        let payload: Payload = serde_json::from_slice(body).map_err(|error| {
-            let text_of = format!("the body is not a Grafana webhook payload: {error}");
-            text(StatusCode::BAD_REQUEST, text_of)
-        })?;
-        if payload.alerts.len() > MOST_ALERTS {
-            let why = format!("more than {MOST_ALERTS} alerts in one request");
-            return Err(text(StatusCode::PAYLOAD_TOO_LARGE, why));
-        }
+    async fn carry_out(&self, alerts: Alerts) -> Answer {
         let trigger = &self.definition.name;
-        if let Some(left_out) = payload.truncated_alerts.filter(|count| *count > 0) {
-            tracing::warn!(%trigger, left_out, "Grafana left out alerts: some addresses were not received");
+        if alerts.left_out > 0 {
+            let left_out = alerts.left_out;
+            tracing::warn!(%trigger, left_out, "the sender left out alerts: some addresses were not received");
         }
         let mut tally = Tally::default();
         let mut wanted = Vec::new();
-        for alert in &payload.alerts {
-            match grafana::verdict(alert, self.definition.allow_ranges) {
+        for verdict in alerts.verdicts {
+            match verdict {
                 Verdict::Ban(ban) => wanted.push(ban),
                 Verdict::Ignored => tally.ignored += 1,
                 Verdict::Invalid(why) => tally.rejected.push(why),
@@ -142,7 +142,7 @@ impl Route {
             tracing::warn!(%trigger, "{remark}");
         }
         self.write(&wanted, &mut tally).await;
-        Ok(tally.answer(trigger))
+        tally.answer(trigger)
     }
 
     async fn write(&self, wanted: &[Wanted], tally: &mut Tally) {
