@@ -278,10 +278,10 @@ impl Reader<'_> {
         let connect_timeout = self.duration(keys::CONNECT_TIMEOUT).unwrap_or(CONNECT);
         let request_timeout = self.duration(keys::REQUEST_TIMEOUT).unwrap_or(REQUEST);
         let Some(name) = self.text(keys::ENGINE) else {
-            return Err(
-                "no engine is configured: set engine to iptables, xdp or dry-run in the ConfigMap"
-                    .into(),
-            );
+            let names = Kind::names();
+            return Err(format!(
+                "no engine is configured: set engine to {names} in the ConfigMap"
+            ));
         };
         let kind: Kind = match name.parse() {
             Ok(kind) => kind,
@@ -295,10 +295,10 @@ impl Reader<'_> {
                 return Err(error.to_string());
             }
         };
-        let endpoint = if kind == Kind::DryRun {
-            None
-        } else {
+        let endpoint = if kind.capabilities().gateway {
             Some(self.gateway(options)?)
+        } else {
+            None
         };
         let place = Place::new(kind.name(), endpoint.as_ref().map_or("", Endpoint::as_str));
         let bearer_token_file = self.file(keys::GATEWAY_TOKEN_FILE, options);

@@ -40,7 +40,7 @@ impl Connector for InProcess {
         _: Option<&EngineConfig>,
     ) -> Result<Arc<dyn Engine>, ConnectError> {
         let kind: Kind = place.engine.parse()?;
-        let engine = kind.connect(Endpoint::parse(&place.endpoint)?, in_process(&self.0));
+        let engine = kind.connect(|| Endpoint::parse(&place.endpoint), in_process(&self.0))?;
         let guarded = Guarded::new(engine, GuardSettings::default(), engine::Metrics::new());
         Ok(Arc::new(guarded))
     }

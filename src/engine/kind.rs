@@ -47,6 +47,8 @@ pub trait Engine: Send + Sync + fmt::Debug {
 pub struct Capabilities {
     /// The engine's name, as configured and as used in metric labels.
     pub name: &'static str,
+    /// It calls a gateway, which the configuration has to name.
+    pub gateway: bool,
     /// It bans IPv6 targets, not only IPv4 ones.
     pub ipv6: bool,
     /// It bans ranges, not only addresses.
@@ -90,7 +92,7 @@ pub enum Kind {
 
 /// The configuration names an engine that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown engine {0:?}: use xdp, iptables or dry-run")]
+#[error("unknown engine {0:?}: use {names}", names = Kind::names())]
 pub struct UnknownEngine(pub String);
 
 // === impl Remaining ===
@@ -138,24 +140,29 @@ impl Capabilities {
 // === impl Kind ===
 
 impl Kind {
+    /// Every kind.
+    pub const ALL: &[Self] = &[Self::Xdp, Self::Iptables, Self::DryRun];
+
     /// What engines of this kind can do.
     #[must_use]
     pub fn capabilities(self) -> Capabilities {
-        let name = self.name();
         match self {
             // The agent calls iptables, never ip6tables.
             Self::Iptables => Capabilities {
-                name,
+                name: "iptables",
+                gateway: true,
                 ipv6: false,
                 ranges: true,
             },
             Self::Xdp => Capabilities {
-                name,
+                name: "xdp",
+                gateway: true,
                 ipv6: true,
                 ranges: true,
             },
             Self::DryRun => Capabilities {
-                name,
+                name: "dry-run",
+                gateway: false,
                 ipv6: true,
                 ranges: true,
             },
@@ -165,21 +172,36 @@ impl Kind {
     /// The name in the configuration.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Iptables => "iptables",
-            Self::Xdp => "xdp",
-            Self::DryRun => "dry-run",
+        self.capabilities().name
+    }
+
+    /// The names of all kinds, for messages: `xdp, iptables or dry-run`.
+    #[must_use]
+    pub fn names() -> String {
+        let names: Vec<&str> = Self::ALL.iter().map(|kind| kind.name()).collect();
+        match names.split_last() {
+            Some((last, others)) if !others.is_empty() => {
+                format!("{} or {last}", others.join(", "))
+            }
+            _ => names.concat(),
         }
     }
 
-    /// The engine of this kind that works at `endpoint`, without [`Guarded`](super::Guarded).
-    #[must_use]
-    pub fn connect(self, endpoint: Endpoint, outbound: Arc<dyn Outbound>) -> Arc<dyn Engine> {
-        match self {
-            Self::Iptables => Arc::new(Iptables::new(endpoint, outbound)),
-            Self::Xdp => Arc::new(Xdp::new(endpoint, outbound)),
+    /// The engine of this kind, without [`Guarded`](super::Guarded). `endpoint` is called if the kind calls a gateway.
+    ///
+    /// # Errors
+    /// Those of `endpoint`.
+    pub fn connect<E>(
+        self,
+        endpoint: impl FnOnce() -> Result<Endpoint, E>,
+        outbound: Arc<dyn Outbound>,
+    ) -> Result<Arc<dyn Engine>, E> {
+        let engine: Arc<dyn Engine> = match self {
+            Self::Iptables => Arc::new(Iptables::new(endpoint()?, outbound)),
+            Self::Xdp => Arc::new(Xdp::new(endpoint()?, outbound)),
             Self::DryRun => Arc::new(DryRun::new()),
-        }
+        };
+        Ok(engine)
     }
 }
 
@@ -193,12 +215,9 @@ impl FromStr for Kind {
     type Err = UnknownEngine;
 
     fn from_str(name: &str) -> Result<Self, UnknownEngine> {
-        match name.trim() {
-            "iptables" => Ok(Self::Iptables),
-            "xdp" => Ok(Self::Xdp),
-            "dry-run" => Ok(Self::DryRun),
-            other => Err(UnknownEngine(other.to_owned())),
-        }
+        let name = name.trim();
+        let known = Self::ALL.iter().copied().find(|kind| kind.name() == name);
+        known.ok_or_else(|| UnknownEngine(name.to_owned()))
     }
 }
 
@@ -245,9 +264,12 @@ mod tests {
 
     #[test]
     fn every_engine_has_the_name_it_is_read_by() {
-        for kind in [Kind::Iptables, Kind::Xdp, Kind::DryRun] {
-            assert_eq!(kind.name().parse(), Ok(kind));
+        for kind in Kind::ALL {
+            assert_eq!(kind.name().parse(), Ok(*kind));
         }
-        assert_eq!("nft".parse::<Kind>(), Err(UnknownEngine("nft".into())));
+        let unknown = "nft".parse::<Kind>().unwrap_err();
+        assert_eq!(unknown, UnknownEngine("nft".into()));
+        let text = unknown.to_string();
+        assert!(text.ends_with("use xdp, iptables or dry-run"), "{text}");
     }
 }

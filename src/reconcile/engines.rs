@@ -129,15 +129,14 @@ impl Connector for Gateways {
             .limits(limits)
             .build()
             .map_err(|error| ConnectError::Client(error.to_string()))?;
-        let engine = if kind == Kind::DryRun {
-            Arc::new(engine::DryRun::new())
-        } else {
-            let mut endpoint = Endpoint::parse(&place.endpoint)?;
-            if let Some(token) = bearer {
-                endpoint = endpoint.with_bearer(token);
-            }
-            kind.connect(endpoint, Arc::new(http))
+        let endpoint = || -> Result<Endpoint, ConnectError> {
+            let endpoint = Endpoint::parse(&place.endpoint)?;
+            Ok(match bearer {
+                Some(token) => endpoint.with_bearer(token),
+                None => endpoint,
+            })
         };
+        let engine = kind.connect(endpoint, Arc::new(http))?;
         Ok(Arc::new(Guarded::new(
             engine,
             self.guard,
