@@ -1,12 +1,24 @@
 //! The log and the metrics of an elector.
 
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
 use reeve_client::ObjectKey;
 
 use crate::machine::Report;
 
-/// The metrics of an elector. Start from the default, which no registry shows, and set the fields.
+/// The metrics of a program's electors, by the name of their lease, under the names of client-go and
+/// controller-runtime. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct ElectionFamilies {
+    leads: Family<Label, Gauge>,
+    slow_path: Family<Label, Counter>,
+}
+
+type Label = [(&'static str, String); 1];
+
+/// The metrics of an elector: those of [`ElectionFamilies::of`], or the default, which no registry shows.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ElectionMetrics {
@@ -24,6 +36,45 @@ pub(crate) struct Journal {
     pub(crate) metrics: ElectionMetrics,
     /// The last logged holder, to log each holder once.
     pub(crate) holder: String,
+}
+
+// === impl ElectionFamilies ===
+
+impl ElectionFamilies {
+    /// Shows these metrics in `registry`.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "leader_election_master_status",
+            "1 while this process holds the lease, else 0",
+            self.leads.clone(),
+        );
+        registry.register(
+            "leader_election_slowpath",
+            "Renewals of the lease that had to read it first, because writing it at once failed",
+            self.slow_path.clone(),
+        );
+    }
+
+    /// The metrics of the elector of `lease`, each present from now on, at zero.
+    #[must_use]
+    pub fn of(&self, lease: &str) -> ElectionMetrics {
+        let label = label(lease);
+        ElectionMetrics {
+            leads: self.leads.get_or_create_owned(&label),
+            slow_path: self.slow_path.get_or_create_owned(&label),
+        }
+    }
+
+    /// Removes the series of `lease`.
+    pub fn forget(&self, lease: &str) {
+        let label = label(lease);
+        self.leads.remove(&label);
+        self.slow_path.remove(&label);
+    }
+}
+
+fn label(lease: &str) -> Label {
+    [("name", lease.to_owned())]
 }
 
 // === impl Journal ===

@@ -51,7 +51,7 @@ mod watch;
 
 pub use elector::Elector;
 pub use fence::{Fence, Working};
-pub use journal::ElectionMetrics;
+pub use journal::{ElectionFamilies, ElectionMetrics};
 pub use machine::Lost;
 pub use options::{Error, JITTER, Options, identity};
 

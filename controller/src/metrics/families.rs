@@ -7,6 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use reeve_client::RequestMetrics;
+use reeve_election::ElectionFamilies;
 
 /// Bounds of `controller_runtime_reconcile_time_seconds`, those of controller-runtime.
 pub const RECONCILE_TIME_BUCKETS: [f64; 40] = [
@@ -36,11 +37,6 @@ pub(super) struct ResultLabels {
     pub(super) result: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(super) struct NameLabel {
-    pub(super) name: String,
-}
-
 /// The metrics of a controller, beside its queue.
 pub(super) struct Families {
     pub(super) reconciles: Family<ResultLabels, Counter>,
@@ -58,8 +54,7 @@ pub(super) struct Families {
     pub(super) watch_panics: Family<ControllerLabel, Counter>,
     pub(super) events_dropped: Family<ControllerLabel, Counter>,
     pub(super) requests: RequestMetrics,
-    pub(super) leader: Family<NameLabel, Gauge>,
-    pub(super) leader_slow_path: Family<NameLabel, Counter>,
+    pub(super) elections: ElectionFamilies,
 }
 
 // === impl ControllerLabel ===
@@ -79,16 +74,6 @@ impl ResultLabels {
         Self {
             controller: controller.to_owned(),
             result,
-        }
-    }
-}
-
-// === impl NameLabel ===
-
-impl NameLabel {
-    pub(super) fn new(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
         }
     }
 }
@@ -113,8 +98,7 @@ impl Families {
             watch_panics: Family::default(),
             events_dropped: Family::default(),
             requests: RequestMetrics::default(),
-            leader: Family::default(),
-            leader_slow_path: Family::default(),
+            elections: ElectionFamilies::default(),
         }
     }
 
@@ -136,16 +120,7 @@ impl Families {
             self.unavailable.clone(),
         );
         self.requests.register(registry);
-        registry.register(
-            "leader_election_master_status",
-            "1 while this process holds the lease, else 0",
-            self.leader.clone(),
-        );
-        registry.register(
-            "leader_election_slowpath",
-            "Renewals of the lease that had to read it first, because writing it at once failed",
-            self.leader_slow_path.clone(),
-        );
+        self.elections.register(registry);
         for (name, help, family) in self.counters() {
             registry.register(name, help, family.clone());
         }
@@ -238,11 +213,5 @@ impl Families {
             family.remove(&label);
         }
         self.time.remove(&label);
-    }
-
-    pub(super) fn forget_lease(&self, name: &str) {
-        let label = NameLabel::new(name);
-        self.leader.remove(&label);
-        self.leader_slow_path.remove(&label);
     }
 }

@@ -32,7 +32,7 @@ use prometheus_client::registry::Registry;
 use reeve_client::RequestMetrics;
 
 pub use families::RECONCILE_TIME_BUCKETS;
-use families::{ControllerLabel, Families, NameLabel, UnavailableLabels};
+use families::{ControllerLabel, Families, UnavailableLabels};
 pub(crate) use series::{ControllerMetrics, Series};
 
 use crate::lifecycle::{Board, WeakBoard};
@@ -162,11 +162,7 @@ impl Metrics {
 
     /// The metrics of the elector of the lease `name`.
     pub(crate) fn election(&self, name: &str) -> ElectionMetrics {
-        let label = NameLabel::new(name);
-        let mut metrics = ElectionMetrics::default();
-        metrics.leads = self.families.leader.get_or_create_owned(&label);
-        metrics.slow_path = self.families.leader_slow_path.get_or_create_owned(&label);
-        metrics
+        self.families.elections.of(name)
     }
 
     /// Measures queues into this set: those of controllers do; pass it to one made by hand.

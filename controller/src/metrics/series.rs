@@ -96,7 +96,7 @@ impl Drop for Series {
     fn drop(&mut self) {
         match &self.of {
             Some(Whose::Controller(name)) => self.families.forget_controller(name),
-            Some(Whose::Lease(name)) => self.families.forget_lease(name),
+            Some(Whose::Lease(name)) => self.families.elections.forget(name),
             None => {}
         }
     }
