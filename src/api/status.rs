@@ -221,6 +221,22 @@ lenient_text_enum!(
     Skipped = "skipped"
 );
 
+// === impl Phase ===
+
+impl Phase {
+    /// Whether nothing is enforced, and nothing happens until something changes.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        *self == Self::Expired || self.is_refused()
+    }
+
+    /// Whether the block was not banned, and rests until it is triggered: it is refused again if it has to be.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Skipped | Self::Failed)
+    }
+}
+
 // === impl IPBlockStatus ===
 
 impl IPBlockStatus {
@@ -254,6 +270,12 @@ impl IPBlockStatus {
     #[must_use]
     pub fn bans(&self) -> i64 {
         self.ban_count.unwrap_or(0)
+    }
+
+    /// Whether the block stands in a phase that [is over](Phase::is_over).
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase.as_ref().is_some_and(Phase::is_over)
     }
 
     /// Whether the block stands in `phase`.

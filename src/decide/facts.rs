@@ -97,7 +97,7 @@ impl<'a> Facts<'a> {
         let begun = written
             .as_ref()
             .is_some_and(|it| it.attempt > status.bans());
-        let carried = written.as_ref().filter(|_| !is_over(&status) || begun);
+        let carried = written.as_ref().filter(|_| !status.is_over() || begun);
         let unfollowed = carried.map_or_else(Vec::new, |intent| intent.unfollowed.clone());
         let intent = written.filter(Intent::is_followed);
         let attempted = begun && intent.is_some();
@@ -129,7 +129,7 @@ impl<'a> Facts<'a> {
         let Some(intent) = &self.intent else {
             return self.unrecorded().and_then(here).into_iter().collect();
         };
-        if intent.withdrawn || (is_over(&self.status) && !self.attempted) {
+        if intent.withdrawn || (self.status.is_over() && !self.attempted) {
             return Vec::new();
         }
         let mut held = vec![intent.standing.clone()];
@@ -151,7 +151,7 @@ impl<'a> Facts<'a> {
     fn unrecorded(&self) -> Option<Target> {
         let possible = self.is(&Phase::Active)
             || (self.foreign && self.is(&Phase::Failed))
-            || (self.garbled && !is_over(&self.status));
+            || (self.garbled && !self.status.is_over());
         let recorded = self.status.target.as_deref();
         let recorded = recorded.unwrap_or(&self.block.spec.ip);
         (possible && self.intent.is_none())
@@ -234,7 +234,7 @@ impl<'a> Facts<'a> {
     pub(super) fn collected_at(&self, world: &World<'_>) -> Option<Timestamp> {
         let finalizers = self.block.metadata.finalizers.as_deref();
         let free = finalizers.is_none_or(|all| all.iter().all(|one| one == FINALIZER));
-        let settled = is_over(&self.status) && !self.attempted && self.unfollowed.is_empty();
+        let settled = self.status.is_over() && !self.attempted && self.unfollowed.is_empty();
         if !settled || !free || self.block.is_deleting() {
             return None;
         }
@@ -374,11 +374,6 @@ pub fn targets(block: &IPBlock) -> Vec<Target> {
     targets.sort_unstable();
     targets.dedup();
     targets
-}
-
-pub(super) fn is_over(status: &IPBlockStatus) -> bool {
-    let phase = &status.phase;
-    matches!(phase, Some(Phase::Expired | Phase::Skipped | Phase::Failed))
 }
 
 /// Why the engine of `place` cannot ban `target`, whatever its gateway answers; `None`: it can.

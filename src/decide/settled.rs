@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::facts::{effective_hash, end, is_over, span};
+use super::facts::{effective_hash, end, span};
 use super::plan::{
     Announcement, Call, Cause, Change, Effect, Failure, Notice, Plan, Purpose, Report,
 };
@@ -264,9 +264,9 @@ impl<'a> Draft<'a> {
     }
 
     fn set(&mut self, phase: Phase, result: ResultCode, message: &str) {
-        let over = is_over(&self.status);
+        let over = self.status.is_over();
         self.status.phase = Some(phase);
-        if !over && is_over(&self.status) {
+        if !over && self.status.is_over() {
             // The retention counts from the time of this condition: an earlier reason not to be ready does not count.
             self.status.remove_condition(READY);
         }

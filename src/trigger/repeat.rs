@@ -44,15 +44,14 @@ pub(crate) enum Answer {
 pub(crate) fn answer(block: &IPBlock, asked: &str, rules: Rules, now: Timestamp) -> Answer {
     let status = block.status.as_ref();
     let phase = status.and_then(|status| status.phase.as_ref());
-    // A refused block rests until it is triggered, and is refused again if it has to be.
-    let refused = matches!(phase, Some(Phase::Failed | Phase::Skipped));
+    let refused = phase.is_some_and(Phase::is_refused);
     // A refused object keeps a trigger that could not be followed; a new duration may be what it lacks.
     let triggered = block.spec.trigger == Some(true)
         && !(refused && block.spec.duration.as_deref() != Some(asked));
     if triggered || block.spec.unblock == Some(true) {
         return Answer::LeaveAlone;
     }
-    let resting = refused || phase == Some(&Phase::Expired);
+    let resting = phase.is_some_and(Phase::is_over);
     let graced = status.is_some_and(|status| in_grace(status, rules.grace, now));
     if is_overdue(block, now) || is_lapsing(block, now) || (resting && !graced) {
         return Answer::Trigger;

@@ -7,7 +7,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::shell::addresses;
 use super::*;
-use crate::decide::facts::is_over;
 use crate::target::object_name;
 
 /// By the key of a block.
@@ -118,9 +117,9 @@ impl Expected {
         } else {
             self.grace.remove(key);
         }
-        if !is_over(after) {
+        if !after.is_over() {
             self.ended.remove(key);
-        } else if !is_over(before) || ended(before) != ended(after) {
+        } else if !before.is_over() || ended(before) != ended(after) {
             self.ended.insert(key.to_owned(), now);
         }
     }
