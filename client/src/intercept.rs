@@ -129,6 +129,24 @@ impl Interceptor {
         subresource_apply => Apply, true;
     }
 
+    /// Intercepts calls of `verb` to objects.
+    pub fn on<F, A>(self, verb: Verb, function: F) -> Self
+    where
+        F: Fn(Next, Call) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Answer, Error>> + Send + 'static,
+    {
+        self.with(verb, false, function)
+    }
+
+    /// Intercepts calls of `verb` to subresources.
+    pub fn on_subresource<F, A>(self, verb: Verb, function: F) -> Self
+    where
+        F: Fn(Next, Call) -> A + Send + Sync + 'static,
+        A: Future<Output = Result<Answer, Error>> + Send + 'static,
+    {
+        self.with(verb, true, function)
+    }
+
     fn with<F, A>(mut self, verb: Verb, subresource: bool, function: F) -> Self
     where
         F: Fn(Next, Call) -> A + Send + Sync + 'static,

@@ -14,7 +14,7 @@ use reeve_apiserver::ApiServer;
 use reeve_apiserver::faults::Rule;
 use reeve_controller::client::{
     AnyObject, ApplyOptions, Change, DEFAULT_RETRY, Error, FieldValidation, Interceptor, Objects,
-    Patch, WriteOptions, optional, retry_on_conflict,
+    Patch, Verb, WriteOptions, optional, retry_on_conflict,
 };
 use reeve_controller::{Client, ObjectKey};
 use serde_json::{Value, json};
@@ -645,6 +645,32 @@ async fn each_verb_has_its_own_function() {
             "subresource_apply"
         ]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_verb_can_be_intercepted_and_other_calls_have_the_settings_of_the_client() {
+    let (_server, real) = server().await;
+    let interceptor = Interceptor::new()
+        .on(Verb::Delete, |next, call| async move {
+            // A dry run as well: nothing is created.
+            next.client().create(&map("b")).await?;
+            next.send(call).await
+        })
+        .on_subresource(Verb::Get, |_, call| async move {
+            Err(Error::refused(&call, 418, "Teapot", "no"))
+        });
+    let client = real.clone().dry_run().intercepted(interceptor);
+    real.create(&map("a")).await.unwrap();
+    let params = DeleteParams::default();
+    client
+        .delete::<ConfigMap>(&key("a"), &params)
+        .await
+        .unwrap();
+    assert!(real.get::<ConfigMap>(&key("a")).await.is_ok());
+    assert!(real.get::<ConfigMap>(&key("b")).await.is_err());
+    let scale = client.subresource::<Deployment>("scale");
+    let error = scale.get::<Value>(&key("a")).await.unwrap_err();
+    assert_eq!(error.status().map(|status| status.code), Some(418));
 }
 
 fn strings(all: &[&str]) -> Vec<String> {
