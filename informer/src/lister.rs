@@ -271,7 +271,7 @@ mod tests {
         let unknown: Result<String, indexer::Error> = names(None, &all, "spec.nodeName=x");
         assert_eq!(
             unknown.unwrap_err().to_string(),
-            "nothing is known of the field \"spec.nodeName\"; there are [\"metadata.name\", \
+            "the field \"spec.nodeName\" has no index; there are [\"metadata.name\", \
              \"metadata.namespace\", \"spec.tier\"]. Add an index of this name with `add_indexer`"
         );
         // The index of a label is not a field.

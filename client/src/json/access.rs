@@ -289,7 +289,7 @@ impl<'de> EnumAccess<'de> for Variant<'_, 'de> {
 
     fn variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<(T::Value, Self), Error> {
         if self.reader.peek() != Some(b'"') {
-            return Err(self.reader.refused());
+            return Err(Error::custom("an object without a field names no variant"));
         }
         // As the name of a field, as in serde_json: it may be a number in quotes.
         let reader = &mut *self.reader;

@@ -265,11 +265,26 @@ impl<'de> Reader<'de> {
         self.depth += 1;
         // A type may stop at a field that was added.
         self.end_detour();
-        if read {
-            return self.expect(close);
+        if !read {
+            self.give_up(close);
+            return Ok(());
         }
-        self.give_up(close);
-        Ok(())
+        if self.peek() == Some(close) {
+            self.take();
+            return Ok(());
+        }
+        Err(self.left_over(close))
+    }
+
+    /// The error of an array or object of which its type has not read everything.
+    #[cold]
+    #[inline(never)]
+    fn left_over(&self, close: u8) -> Error {
+        Error::custom(if close == b']' {
+            "an array has more elements than its type"
+        } else {
+            "an object has more fields than its type, such as two for the variant of an enum"
+        })
     }
 
     #[cold]

@@ -343,6 +343,33 @@ proptest! {
 }
 
 #[test]
+fn an_error_of_the_type_is_not_called_one_of_the_syntax() {
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Either {
+        #[expect(dead_code, reason = "it is read only")]
+        One(u8),
+    }
+    let too_long = from_str::<(u8, u8)>("[1,2,\n3]").unwrap_err();
+    assert_eq!(
+        too_long.to_string(),
+        "an array has more elements than its type at line 1 column 4"
+    );
+    let two = from_str::<Either>(r#"{"one":1,"two":2}"#).unwrap_err();
+    assert!(two.to_string().contains("more fields"), "{two}");
+    let none = from_str::<Either>("{}").unwrap_err();
+    assert!(none.to_string().contains("names no variant"), "{none}");
+    // What is not JSON comes first.
+    for document in ["[1,2 3]", "[1,2,]", "{one}"] {
+        let pair = from_str::<(u8, u8)>(document).unwrap_err();
+        let either = from_str::<Either>(document).unwrap_err();
+        let syntax = serde_json::from_str::<IgnoredAny>(document).unwrap_err();
+        assert_eq!(pair.to_string(), syntax.to_string());
+        assert_eq!(either.to_string(), syntax.to_string());
+    }
+}
+
+#[test]
 fn a_pod_is_read_as_by_serde_json() {
     let pod = include_str!("../../../benches/peers/server/templates/pod.json");
     let ours = read(pod, |reader| Pod::deserialize(reader)).unwrap();

@@ -41,7 +41,7 @@ pub enum Error {
     },
     /// A field selector names a field without an index.
     #[error(
-        "nothing is known of the field {field:?}; there are {known:?}. Add an index of this name with `add_indexer`"
+        "the field {field:?} has no index; there are {known:?}. Add an index of this name with `add_indexer`"
     )]
     UnknownField {
         /// The field.
