@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube_core::{ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, Resource};
+use kube_core::{
+    ApiResource, DynamicObject, GroupVersionKind, ObjectMeta, PartialObjectMeta, Resource,
+};
 use reeve_apiserver::faults::Rule;
 use reeve_informer::{HandlerOptions, ObjectKey};
 use serde_json::json;
@@ -136,6 +138,38 @@ impl Resource for Wrong {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_store_of_a_kind_is_logged_with_the_remedy_of_its_cause() {
+    const FORM: &str = "set the form of the kind";
+    const TYPE: &str = "use one Rust type";
+    let cluster = tiers().await;
+    let metadata = View::<PartialObjectMeta<ConfigMap>>::metadata();
+    for (form, typed, remedy) in [
+        (None, false, Some(FORM)),
+        (None, true, Some(TYPE)),
+        // Stored as a dynamic object, which serves every view.
+        (Some(StoreForm::Typed), false, None),
+    ] {
+        let (lines, _guard) = crate::fake::Lines::capture();
+        let own = KindOptions::new();
+        let own = form.map_or(own.clone(), |form| own.form(form));
+        let caches = cluster.caches_with(CacheOptions::new().for_kind::<ConfigMap>(own));
+        let first = if typed {
+            caches.watch(&View::<ConfigMap>::typed(), true)
+        } else {
+            caches.watch(&metadata, true)
+        };
+        caches.start();
+        let second = caches.watch(&View::<Wrong>::typed(), true);
+        let log = lines.text();
+        for text in [FORM, TYPE] {
+            assert_eq!(log.contains(text), remedy == Some(text), "{form:?}: {log}");
+        }
+        drop((first.unwrap(), second.unwrap()));
+        caches.stop().await;
     }
 }
 

@@ -46,12 +46,21 @@ impl Caches {
         if let Some(slot) = of_kind().find(|slot| slot.absorb(view)) {
             return Ok(Interest::new(Arc::clone(slot), required));
         }
-        if of_kind().next().is_some() {
-            tracing::info!(
-                kind = %view.kind,
-                "kind is watched and stored twice: its store cannot serve the new view; set the \
-                 form of the kind in CacheOptions, or use one Rust type for it"
-            );
+        if let Some(slot) = of_kind().next() {
+            let store = slot.bare();
+            if store.is_some_and(|store| store.form() == StoreForm::Metadata) {
+                tracing::info!(
+                    kind = %view.kind,
+                    "kind is watched and stored twice: its store was made for metadata and cannot serve the new view; \
+                     set the form of the kind to StoreForm::Compact or StoreForm::Typed in CacheOptions"
+                );
+            } else {
+                tracing::info!(
+                    kind = %view.kind,
+                    "kind is watched and stored twice: its store is of another Rust type than the new view; use one \
+                     Rust type for the kind, or dynamic views"
+                );
+            }
         }
         let slot = Arc::new(Slot::new(view, typed));
         state.slots.retain(|slot| slot.strong_count() > 0);
