@@ -12,8 +12,13 @@ pub(super) fn queues(reports: &[QueueReport], now: Timestamp) -> String {
     for queue in reports {
         let _ = write!(
             text,
-            "queue {}: {} ready, {} in flight, {} delayed, {} in line for a token, {} failing",
-            queue.name, queue.ready, queue.in_flight, queue.waiting, queue.in_line, queue.failing
+            "queue {}: {} ready, {} in flight, {} delayed, {} waiting for a token, {} failing",
+            queue.name,
+            queue.ready,
+            queue.in_flight,
+            queue.waiting,
+            queue.awaiting_token,
+            queue.failing
         );
         if queue.shutting_down {
             let _ = write!(text, ", shutting down ({} adds refused)", queue.refused);
@@ -39,7 +44,7 @@ fn item_text(text: &mut String, item: &ItemReport, now: Timestamp) {
             format!("in flight for {}{again}", span(now, since))
         }
         ItemState::Ready => "ready".into(),
-        ItemState::InLine => "in line for a token".into(),
+        ItemState::AwaitingToken => "waiting for a token".into(),
         ItemState::Waiting { due } => format!("due in {}", span(due, now)),
     };
     let _ = write!(text, "  {}  {state}", item.key);
@@ -184,5 +189,34 @@ mod tests {
             assert_eq!(span(at(seconds), at(0)), said);
         }
         assert_eq!(span(at(0), at(5)), "0s", "a clock that was set back");
+    }
+
+    #[test]
+    fn an_item_that_waits_for_a_token_is_called_so_in_text_and_json() {
+        let report = QueueReport {
+            name: "web".into(),
+            ready: 0,
+            waiting: 0,
+            awaiting_token: 1,
+            in_flight: 0,
+            failing: 1,
+            refused: 0,
+            shutting_down: false,
+            items: vec![ItemReport {
+                key: "default/a".into(),
+                state: ItemState::AwaitingToken,
+                priority: 0,
+                failures: 1,
+                last_error: None,
+                reasons: Vec::new(),
+            }],
+            more: false,
+        };
+        let text = queues(std::slice::from_ref(&report), Timestamp::UNIX_EPOCH);
+        assert!(text.contains("0 delayed, 1 waiting for a token,"), "{text}");
+        assert!(text.contains("default/a  waiting for a token"), "{text}");
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["awaitingToken"], 1);
+        assert_eq!(json["items"][0]["state"], "awaitingToken");
     }
 }

@@ -34,7 +34,7 @@ pub struct QueueReport {
     /// Items that wait for a time.
     pub waiting: usize,
     /// Items whose time has come and that wait for a token of a rate limiter.
-    pub in_line: usize,
+    pub awaiting_token: usize,
     /// Items in the hands of workers.
     pub in_flight: usize,
     /// Keys whose last run failed: also those that wait for a retry, are in flight again, or are no longer queued.
@@ -43,7 +43,7 @@ pub struct QueueReport {
     pub refused: u64,
     /// The queue is shutting down.
     pub shutting_down: bool,
-    /// Items in flight, then ready ones in their order, then those in line, then those that wait, soonest first.
+    /// Items in flight, then ready ones in their order, then those that wait for a token, then those that wait for a time, soonest first.
     pub items: Vec<ItemReport>,
     /// There are more items than the limit.
     pub more: bool,
@@ -85,7 +85,7 @@ pub enum ItemState {
     /// It is ready.
     Ready,
     /// It waits for a token of the rate limiter.
-    InLine,
+    AwaitingToken,
     /// It waits for a time.
     Waiting {
         /// The time.
@@ -183,7 +183,7 @@ fn report<T: std::fmt::Display>(snapshot: &Snapshot<T>, now: Timestamp) -> Queue
             ItemStatus::Waiting { due_in } => ItemState::Waiting {
                 due: now.saturating_add(span(due_in)).unwrap_or(Timestamp::MAX),
             },
-            ItemStatus::AwaitingToken => ItemState::InLine,
+            ItemStatus::AwaitingToken => ItemState::AwaitingToken,
             _ => ItemState::Ready,
         },
         priority: item.priority,
@@ -200,7 +200,7 @@ fn report<T: std::fmt::Display>(snapshot: &Snapshot<T>, now: Timestamp) -> Queue
         name: snapshot.name.clone(),
         ready: snapshot.ready,
         waiting: snapshot.waiting,
-        in_line: snapshot.awaiting_token,
+        awaiting_token: snapshot.awaiting_token,
         in_flight: snapshot.in_flight,
         failing: snapshot.failing,
         refused: snapshot.refused,
