@@ -1,4 +1,4 @@
-//! IPBlock objects seen from outside: made, changed and watched by the bench itself, with plain requests.
+//! IPBlock objects from the outside: the bench makes, changes and watches them with plain requests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -109,7 +109,7 @@ where
         .await
 }
 
-/// Takes every object away, finalizers included, and waits until none is left.
+/// Removes every object, including finalizers, and waits until none is left.
 pub(crate) async fn clear(client: &Client) -> Result<()> {
     loop {
         let left = list(client).await?;
@@ -123,7 +123,7 @@ pub(crate) async fn clear(client: &Client) -> Result<()> {
         each(names.len(), 16, |n| {
             let name = names[n].clone();
             async move {
-                // Gone already is what is wanted: errors show in the next listing.
+                // An object that is already gone is fine; other errors show in the next listing.
                 let _ = merge(
                     client,
                     &name,
@@ -139,7 +139,7 @@ pub(crate) async fn clear(client: &Client) -> Result<()> {
     }
 }
 
-/// When each object was first seen in each phase, by a watch of the bench's own.
+/// When the bench's own watch first saw each object in each phase.
 pub(crate) struct Watched {
     seen: Arc<Mutex<Seen>>,
     _task: JoinSet<()>,
@@ -204,7 +204,7 @@ async fn follow(client: Client, mut version: String, seen: Arc<Mutex<Seen>>) {
             return;
         };
         let Ok(events) = client.request_events::<DynamicObject>(request).await else {
-            // The API server is away: the scenario that took it away waits for it as well.
+            // The API server is down: the scenario that stopped it waits for it, too.
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             continue;
         };

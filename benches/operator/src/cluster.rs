@@ -1,4 +1,4 @@
-//! The real API server that operators are measured against.
+//! The real API server for the measured operators.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::blocks::{Error, Result, send};
 
-/// A kube-apiserver and etcd of the bench's own.
+/// The bench's kube-apiserver and etcd.
 pub(crate) struct Cluster {
     control_plane: ControlPlane,
 }
@@ -16,7 +16,7 @@ pub(crate) struct Cluster {
 /// Requests that the API server has answered so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Requests {
-    /// Writes of IPBlocks and Events, by anyone.
+    /// Writes of IPBlocks and Events, by any client.
     pub(crate) writes: u64,
 }
 

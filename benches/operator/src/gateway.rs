@@ -1,4 +1,4 @@
-//! A mock gateway that speaks the iptables agent's three calls, notes when each arrived, and misbehaves on request.
+//! A mock gateway with the iptables agent's three calls. It records when each arrived, and fails on request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 /// What the gateway does with a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Does what it is asked.
+    /// Carries out the call.
     #[default]
     Serve,
     /// Answers 500.
@@ -72,12 +72,12 @@ impl Gateway {
         })
     }
 
-    /// `host:port`, as the ConfigMap's `gatewayHost` wants it.
+    /// `host:port`, the form of the ConfigMap's `gatewayHost`.
     pub(crate) fn host(&self) -> String {
         self.address.to_string()
     }
 
-    /// Changes what happens to calls from now on.
+    /// Changes the answer to all later calls.
     pub(crate) async fn set_mode(&mut self, mode: Mode) -> std::io::Result<()> {
         self.state.lock().mode = mode;
         if mode == Mode::Refuse {
@@ -166,7 +166,7 @@ async fn connection(stream: TcpStream, state: Arc<Mutex<State>>) {
         let state = state.clone();
         async move { answer(&request, &state).await }
     });
-    // An error here is a peer that went away, or the reset that a mode asked for.
+    // An error here is a closed connection, or the reset of `Mode::Reset`.
     let _ = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .serve_connection(TokioIo::new(stream), service)
@@ -175,7 +175,7 @@ async fn connection(stream: TcpStream, state: Arc<Mutex<State>>) {
 
 #[allow(
     deprecated,
-    reason = "a zero linger is how a reset is provoked on purpose"
+    reason = "a zero linger causes the wanted reset"
 )]
 fn reset(stream: TcpStream) {
     let _ = stream.set_linger(Some(Duration::ZERO));
@@ -263,7 +263,7 @@ fn json(status: StatusCode, body: String) -> Response<Full<Bytes>> {
     response
 }
 
-/// The value of `name` in a query string; addresses need `%3A` and `%2F` undone, nothing else.
+/// The value of `name` in a query string; addresses need only `%3A` and `%2F` decoded.
 fn query(query: &str, name: &str) -> Option<String> {
     query
         .split('&')

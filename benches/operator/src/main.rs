@@ -4,7 +4,7 @@
 //! eval "$(tools/kube-apiserver/build.sh)"
 //! cargo build --release && cargo run --release -p operator-bench
 //! ```
-//! Every figure is taken in one run with the floor beside it: a bare driver that makes the same writes without any
+//! Every figure is measured in one run together with the floor: a bare driver that makes the same writes without an
 //! operator. `--peer NAME=COMMAND` measures another operator of the same objects in the same run.
 
 mod blocks;
@@ -59,7 +59,7 @@ struct Args {
     log: PathBuf,
 }
 
-/// Everything a scenario works with.
+/// The state that scenarios share.
 pub(crate) struct Bench {
     cluster: Cluster,
     client: Client,
@@ -74,16 +74,16 @@ pub(crate) struct Bench {
 // === impl Bench ===
 
 impl Bench {
-    /// Starts the operator and waits until it can be expected to act at once.
+    /// Starts the operator and gives it two seconds to become ready.
     async fn start(&mut self) -> Result<Subject> {
         self.gateway.clear();
         let subject = self.recipe.start()?;
-        // No common sign of readiness among peers; a warm-up block tells instead.
+        // The operators have no common sign of readiness.
         tokio::time::sleep(Duration::from_secs(2)).await;
         Ok(subject)
     }
 
-    /// Waits until nobody has written for two seconds (two minutes at most), and says what was written so far.
+    /// Waits until there was no write for two seconds (at most two minutes), and returns the writes so far.
     async fn settled(&self) -> Result<Requests> {
         let mut last = self.cluster.requests().await?;
         for _ in 0..60 {
@@ -110,7 +110,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What the wall clock said at `at`.
+    /// The wall time at `at`.
     fn wall(&self, at: Instant) -> jiff::Timestamp {
         let since = SignedDuration::try_from(at.saturating_duration_since(self.clocks.0))
             .unwrap_or_default();
@@ -121,7 +121,7 @@ impl Bench {
         args.only.is_empty() || args.only.iter().any(|only| only == scenario)
     }
 
-    /// A burst of `count` of each operator, right after that of the floor, which may be another a minute later.
+    /// A burst of `count` for each operator, each right after one of the floor: the floor changes from minute to minute.
     async fn bursts(&mut self, count: usize, subjects: &[(String, Recipe)]) -> Result<()> {
         let floor = scenario::floor(self, count).await?;
         for (name, recipe) in subjects {
@@ -195,7 +195,7 @@ async fn run(args: Args) -> Result<()> {
     for peer in &args.peer {
         let (name, command) = peer
             .split_once('=')
-            .ok_or_else(|| Error::Setup(format!("--peer {peer}: want NAME=COMMAND")))?;
+            .ok_or_else(|| Error::Setup(format!("--peer {peer}: expected NAME=COMMAND")))?;
         let mut words = command.split_whitespace().map(String::from);
         let program = words
             .next()
@@ -245,7 +245,7 @@ async fn run(args: Args) -> Result<()> {
     if let Some(path) = &args.table {
         std::fs::write(path, &table)?;
     }
-    #[allow(clippy::print_stdout, reason = "the table is what this program is for")]
+    #[allow(clippy::print_stdout, reason = "the table is the purpose of this program")]
     {
         println!("{table}");
     }

@@ -13,7 +13,7 @@ pub(crate) struct Row {
     pub(crate) unit: &'static str,
 }
 
-/// Every row of a run, in the order measured.
+/// Every row of a run, in the order of measurement.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     rows: Vec<Row>,
@@ -61,7 +61,7 @@ impl Report {
         }
     }
 
-    /// A Markdown table: a line a figure, a column a subject, medians over repeated runs.
+    /// A Markdown table: a line for each figure, a column for each subject, medians over repeated runs.
     pub(crate) fn table(&self) -> String {
         let mut subjects: Vec<&str> = Vec::new();
         let mut figures: Vec<(&str, &str, &str)> = Vec::new();
@@ -106,7 +106,7 @@ impl Report {
     }
 }
 
-/// The value below which `at` of the sorted `times` lie.
+/// The quantile `at` of the sorted `times`.
 fn quantile(times: &[Duration], at: f64) -> Option<Duration> {
     #[allow(
         clippy::cast_possible_truncation,

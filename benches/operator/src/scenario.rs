@@ -1,4 +1,4 @@
-//! What is measured: each scenario leaves the server empty and the gateway clean.
+//! The scenarios: each leaves the server empty and the gateway clean.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const LANES: usize = 16;
 
 // === floor ===
 
-/// The writes that an operator makes for an active block (create by us, finalizer and intent, status), without an operator.
+/// The writes for an active block without an operator: creation, finalizer and intent, status.
 pub(crate) async fn floor(bench: &mut Bench, count: usize) -> Result<f64> {
     let started = Instant::now();
     let client = bench.client.clone();
@@ -162,7 +162,7 @@ pub(crate) async fn burst(bench: &mut Bench, count: usize, floor: f64) -> Result
         },
         "",
     );
-    // An operator without a finalizer lifts nothing on delete, however long one waits.
+    // An operator without a finalizer lifts nothing on delete, even after a long wait.
     sleep(Duration::from_secs(1)).await;
     bench.report.add(
         &scenario,
@@ -211,7 +211,7 @@ pub(crate) async fn single(bench: &mut Bench, count: usize) -> Result<()> {
         if let Some(at) = watched.reached("active").get(&name) {
             to_active.push(at.saturating_duration_since(created));
         }
-        // A second ban of the same block comes within a few milliseconds, if it comes.
+        // A second ban of the same block would come within a few milliseconds.
         sleep(Duration::from_millis(20)).await;
     }
     let name = bench.name.clone();
@@ -249,7 +249,7 @@ pub(crate) async fn lift(bench: &mut Bench, count: usize, after: Duration) -> Re
         done >= count
     })
     .await?;
-    // Events follow when there is nothing more urgent, and count too.
+    // Events follow when there is nothing more urgent; they count, too.
     let requests = bench.settled().await?;
     let used = subject.usage();
     let lifts = bench.gateway.last_lifts();
@@ -277,7 +277,7 @@ pub(crate) async fn lift(bench: &mut Bench, count: usize, after: Duration) -> Re
     bench
         .report
         .add("lift", "not lifted", &name, f64::from(unlifted), "");
-    // The bench itself made one write (the creation) a block.
+    // One write a block, the creation, is the bench's own.
     let writes = (requests.writes - before.writes) as f64 / count as f64 - 1.0;
     bench.report.add(
         "lift",
@@ -314,7 +314,7 @@ pub(crate) async fn lift(bench: &mut Bench, count: usize, after: Duration) -> Re
     bench.finish(subject).await
 }
 
-/// When an object was due: what it says itself, else (the original) its creation and duration.
+/// When an object was due: its own status, or (for the original) its creation and duration.
 fn due(object: &serde_json::Value, after: Duration) -> Option<jiff::Timestamp> {
     if let Some(at) = object["status"]["expiresAt"].as_str() {
         return at.parse().ok();
@@ -422,7 +422,7 @@ pub(crate) async fn api_down(bench: &mut Bench, count: usize) -> Result<()> {
     sleep(Duration::from_secs(10)).await;
     bench.cluster.start_apiserver().await?;
     let watched = Watched::start(&bench.client).await?;
-    // Every block was due long before this: whatever is not expired by then is stuck.
+    // Every block was due long before: a block that is not expired now is stuck.
     let gateway = &bench.gateway;
     let _ = until(&mut subject, Duration::from_secs(60), || {
         gateway.enforced().is_empty()
@@ -437,7 +437,7 @@ pub(crate) async fn api_down(bench: &mut Bench, count: usize) -> Result<()> {
         .count();
     bench.report.add(
         "API down",
-        &format!("stuck for ever, of {count}"),
+        &format!("still not expired, of {count}"),
         &name,
         stuck as f64,
         "",
@@ -464,7 +464,7 @@ pub(crate) async fn kill(bench: &mut Bench, count: usize) -> Result<()> {
     })
     .await?;
     subject.kill().await?;
-    // Half of the time left is spent dead, so that some fall due after the restart and some before.
+    // The operator is down for half of the time left: some blocks fall due before the restart, some after it.
     sleep(Duration::from_secs(6)).await;
     let restarted = bench.wall(Instant::now());
     let mut subject = bench.start_again().await?;
@@ -500,7 +500,7 @@ pub(crate) async fn kill(bench: &mut Bench, count: usize) -> Result<()> {
     bench.finish(subject).await
 }
 
-/// Waits until `done`, looking often; fails when `limit` passes or the operator died.
+/// Waits until `done`, with frequent checks; fails when `limit` passes or the operator ended.
 async fn until(subject: &mut Subject, limit: Duration, done: impl Fn() -> bool) -> Result<()> {
     let waiting = async {
         while !done() {

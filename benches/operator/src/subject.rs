@@ -1,4 +1,4 @@
-//! The operator under measurement: a process that can be started, killed and asked what it used.
+//! The operator under measurement: a process to start, to kill, and to query for the resources it used.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -22,7 +22,7 @@ pub(crate) struct Subject {
     child: Child,
 }
 
-/// What a process has used so far.
+/// The resources that a process has used so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     pub(crate) cpu: Duration,
@@ -63,7 +63,7 @@ impl Subject {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// CPU time and resident memory, from `/proc`; zeros where there is none.
+    /// CPU time and resident memory, from `/proc`; zeros without `/proc`.
     pub(crate) fn usage(&self) -> Usage {
         self.child.id().and_then(read_usage).unwrap_or_default()
     }
@@ -71,11 +71,11 @@ impl Subject {
 
 fn read_usage(pid: u32) -> Option<Usage> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The command in field 2 may hold blanks: count from its closing parenthesis.
+    // The command in field 2 may contain blanks: count from its closing parenthesis.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     let pages: u64 = fields.get(21)?.parse().ok()?;
-    // Linux reports in ticks of 10 ms and pages of 4 KiB on every machine this runs on.
+    // Linux reports ticks of 10 ms and pages of 4 KiB on every machine of this bench.
     Some(Usage {
         cpu: Duration::from_millis(ticks * 10),
         resident_bytes: pages * 4096,

@@ -39,13 +39,13 @@ type running struct {
 	informer toolscache.SharedIndexInformer
 	cancel   context.CancelFunc
 	ended    chan struct{}
-	// get reads an object as users do; nil if it is not there.
+	// get reads an object as users do; nil if the cache does not hold it.
 	get func(namespace, name string) metav1.Object
-	// list reads all objects of a namespace as users do, and says how many.
+	// list reads all objects of a namespace as users do, and returns their number.
 	list func(namespace string) int
 }
 
-// startCache starts the cache of -peer for -kind, which tells the handlers of every object and every change.
+// startCache starts the cache of -peer for -kind, with the handlers of every object and every change.
 func startCache(streaming bool, handlers []*tally) (*running, error) {
 	// Both peers read their feature gates from the environment, once.
 	if err := os.Setenv("KUBE_FEATURE_WatchListClient", strconv.FormatBool(streaming)); err != nil {
@@ -189,7 +189,7 @@ func newScheme() *runtime.Scheme {
 	return scheme
 }
 
-// newMapper knows the kinds without asking the server.
+// newMapper has the kinds without a request to the server.
 func newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion, ipBlockVersion})
 	for resource, kind := range kinds {
@@ -283,7 +283,7 @@ func startControllerRuntime(config *rest.Config, handlers []*tally) (*running, e
 	return r, nil
 }
 
-// stampOf is when the server wrote an object, in microseconds since 1970; 0 if this form does not hold it.
+// stampOf is when the server wrote an object, in microseconds since 1970; 0 if this form does not contain it.
 func stampOf(object any) int64 {
 	text := ""
 	switch object := object.(type) {

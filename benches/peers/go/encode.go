@@ -20,7 +20,7 @@ func encode() (*report, error) {
 		if err != nil {
 			return nil, err
 		}
-		// As a server sends an object whose metadata alone was asked for.
+		// As a server sends an object when only its metadata is requested.
 		var metadata metav1.PartialObjectMetadata
 		if err := json.Unmarshal(text, &metadata); err != nil {
 			return nil, err

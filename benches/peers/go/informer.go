@@ -18,10 +18,10 @@ import (
 // namespaces is how many namespaces the objects are in.
 const namespaces = 100
 
-// tally is what a handler was told.
+// tally is the objects and changes that a handler received.
 type tally struct {
 	seen atomic.Int64
-	// late is how late it was told, in nanoseconds, if that is measured.
+	// late is the delay of each, in nanoseconds, if it is measured.
 	timed bool
 	mutex sync.Mutex
 	late  []int64
@@ -43,14 +43,14 @@ func (t *tally) wait(until int) error {
 	deadline := time.Now().Add(2 * time.Minute)
 	for int(t.seen.Load()) < until {
 		if time.Now().After(deadline) {
-			return fmt.Errorf("a handler was told of %d of %d", t.seen.Load(), until)
+			return fmt.Errorf("a handler received %d of %d", t.seen.Load(), until)
 		}
 		time.Sleep(time.Millisecond)
 	}
 	return nil
 }
 
-// order tells the canned server something.
+// order sends an order to the canned server.
 func order(what, query string) (string, error) {
 	address := fmt.Sprintf("%s/control/%s?kind=%s&%s", *server, what, *kindName, query)
 	answer, err := http.Post(address, "", nil)
@@ -87,7 +87,7 @@ func streaming() (bool, error) {
 	return false, fmt.Errorf("-mode=%s: list or watchlist", *mode)
 }
 
-// started is a cache that holds all objects, and whose handlers have been told of them.
+// started is a cache that holds all objects, and whose handlers have received them.
 func started(objects int, handlers []*tally) (*running, error) {
 	if _, err := order("reset", fmt.Sprintf("n=%d", objects)); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func started(objects int, handlers []*tally) (*running, error) {
 	return r, nil
 }
 
-// synced twice: the first time memory is measured, the second time speed, with memory that was touched.
+// synced runs twice: the first run measures memory, the second one speed, with memory that was touched.
 func synced() (*report, error) {
 	objects := count(100_000)
 	streams, err := streaming()
@@ -167,28 +167,28 @@ func minorFaults() float64 {
 	return float64(usage.Minflt)
 }
 
-// steady is a burst of changes, until every handler has all; after a smaller one that is not measured.
+// steady is a burst of changes, until every handler has all. A smaller one runs before and is not measured.
 func steady() (*report, error) {
 	changes := *events
 	if changes == 0 {
 		changes = 200_000
 	}
-	told := make([]*tally, *handlers)
-	for i := range told {
-		told[i] = &tally{}
+	tallies := make([]*tally, *handlers)
+	for i := range tallies {
+		tallies[i] = &tally{}
 	}
-	r, err := started(count(20_000), told)
+	r, err := started(count(20_000), tallies)
 	if err != nil {
 		return nil, err
 	}
 	defer r.stop()
 	burst := func(changes int) (span, error) {
-		until := int(told[0].seen.Load()) + changes
+		until := int(tallies[0].seen.Load()) + changes
 		watch := start()
 		if _, err := order("burst", fmt.Sprintf("n=%d", changes)); err != nil {
 			return span{}, err
 		}
-		for _, handler := range told {
+		for _, handler := range tallies {
 			if err := handler.wait(until); err != nil {
 				return span{}, err
 			}
@@ -241,12 +241,12 @@ func latency() (*report, error) {
 	}
 	used := watch.stop()
 	if len(handler.late) < changes {
-		return nil, skip("what this peer keeps of an object does not hold its time")
+		return nil, skip("the stored form of this peer does not contain the time of an object")
 	}
 	return newReport(changes, used).latency(handler.late), nil
 }
 
-// name is a key in two.
+// name is a key, divided into namespace and name.
 type name struct{ namespace, name string }
 
 func names(objects int) []name {
@@ -258,7 +258,7 @@ func names(objects int) []name {
 	return all
 }
 
-// xorshift gives numbers without order.
+// xorshift gives pseudo-random numbers.
 type xorshift uint64
 
 func newRandom(seed int) *xorshift {
@@ -325,12 +325,12 @@ func reads(objects int, read func(*running, int) bool) (*report, error) {
 	readers.Wait()
 	used := watch.stop()
 	if wrong.Load() {
-		return nil, fmt.Errorf("after %d reads one was wrong", sum(made))
+		return nil, fmt.Errorf("a read was wrong after %d reads", sum(made))
 	}
 	return newReport(sum(made), used), nil
 }
 
-// relist reads at an even pace while everything is listed again, and before, for comparison.
+// relist reads at an even pace while all objects are listed again, and before, for comparison.
 func relist() (*report, error) {
 	objects := count(100_000)
 	r, err := started(objects, nil)

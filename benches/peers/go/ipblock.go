@@ -16,7 +16,7 @@ type IPBlock struct {
 	Status            IPBlockStatus `json:"status,omitempty"`
 }
 
-// IPBlockSpec is what is wanted.
+// IPBlockSpec is the desired state.
 type IPBlockSpec struct {
 	IP       string   `json:"ip"`
 	Duration string   `json:"duration,omitempty"`
@@ -26,7 +26,7 @@ type IPBlockSpec struct {
 	TS       string   `json:"ts,omitempty"`
 }
 
-// IPBlockStatus is what is.
+// IPBlockStatus is the present state.
 type IPBlockStatus struct {
 	Phase              string `json:"phase,omitempty"`
 	Engine             string `json:"engine,omitempty"`

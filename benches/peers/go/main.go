@@ -2,8 +2,8 @@
 //
 //	peer-go SCENARIO -peer=client-go|controller-runtime [-flag=value …]
 //
-// prints one line of JSON; exit 3 says that the peer has no such thing. Keys, orders and delays are those of the Rust
-// peers (measure/src/keys.rs), byte for byte.
+// prints one line of JSON; exit 3 means that the peer does not have the feature. Keys, orders and delays are those of
+// the Rust peers (measure/src/keys.rs), byte for byte.
 package main
 
 import (
@@ -23,15 +23,15 @@ var (
 
 	server   = flag.String("server", "http://127.0.0.1:18080", "the canned server")
 	kindName = flag.String("kind", "configmaps", "configmaps, pods or ipblocks")
-	handlers = flag.Int("handlers", 1, "how many handlers are told of changes")
+	handlers = flag.Int("handlers", 1, "how many handlers receive the changes")
 	events   = flag.Int("events", 0, "how many changes; 0: the scenario's own number")
 	rate     = flag.Int("rate", 0, "changes a second; 0: the scenario's own number")
-	secs     = flag.Float64("secs", 2, "how long is read")
+	secs     = flag.Float64("secs", 2, "how long to read")
 
 	templates = flag.String("templates", "", "encode: where the server's templates are")
 )
 
-// scenarios by name; each prints its report or says why there is none.
+// scenarios by name; each prints its report or the reason why there is none.
 var scenarios = map[string]func() (*report, error){
 	"wq":      func() (*report, error) { return crowd(false) },
 	"wqdedup": func() (*report, error) { return crowd(true) },
@@ -53,7 +53,7 @@ var scenarios = map[string]func() (*report, error){
 	"encode": encode,
 }
 
-// skip is the error of a peer that has no such thing.
+// skip is the error of a peer that does not have the feature.
 type skip string
 
 func (why skip) Error() string { return string(why) }

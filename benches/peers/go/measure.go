@@ -37,7 +37,7 @@ func keyRange(first, last int) []string {
 	return keys
 }
 
-// hot says which of the hot keys a producer adds at its step.
+// hot is the hot key that a producer adds at its step.
 func hot(step, producer int) int { return (step*7 + producer*251) % hotKeys }
 
 // delay of key i, when all are spread over five seconds.
@@ -97,7 +97,7 @@ func status(field string) float64 {
 func resident() float64 { return status("VmRSS:") }
 func peak() float64     { return status("VmHWM:") }
 
-// forgetPeak gives unused memory back and lets peak start again from what is resident then.
+// forgetPeak returns unused memory and resets peak to the memory that is resident then.
 func forgetPeak() {
 	debug.FreeOSMemory()
 	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
@@ -105,7 +105,7 @@ func forgetPeak() {
 	}
 }
 
-// live bytes of the heap, after the garbage is gone.
+// live bytes of the heap, after a garbage collection.
 func live() float64 {
 	runtime.GC()
 	runtime.GC()

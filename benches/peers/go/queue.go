@@ -13,8 +13,8 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[string]
 
-// newQueue makes the peer's queue as its users have it: client-go's without metrics, for its default provider counts
-// nothing; controller-runtime's with Prometheus metrics, which it always has for a queue with a name.
+// newQueue makes the peer's queue as its users have it. client-go's has no metrics, because its default provider counts
+// nothing. controller-runtime's has Prometheus metrics, as always for a queue with a name.
 func newQueue(limiter workqueue.TypedRateLimiter[string]) queue {
 	if *peer == "client-go" {
 		return workqueue.NewTypedRateLimitingQueue(limiter)
@@ -99,7 +99,7 @@ func crowd(isHot bool) (*report, error) {
 	return newReport(all, used).extra("runs", float64(runs)), nil
 }
 
-// delayed adds keys that are due within five seconds, and looks how late each is handed out.
+// delayed adds keys that are due within five seconds, and measures how late each is handed out.
 func delayed() (*report, error) {
 	all := count(1_000_000)
 	keys := keyRange(0, all)
@@ -182,7 +182,7 @@ func limited() (*report, error) {
 			}
 		}
 	case "item":
-		// So long a back-off that no key comes back while others are measured.
+		// A back-off so long that no key returns while others are measured.
 		limiter = workqueue.NewTypedItemExponentialFailureRateLimiter[string](1000*time.Second, 1_000_000*time.Second)
 		queue := newQueue(limiter)
 		prepare = func() {
@@ -235,7 +235,7 @@ func limited() (*report, error) {
 	return found, nil
 }
 
-// memory is the live bytes of the queue for each key that waits; the keys are there before.
+// memory is the live bytes of the queue for each key that waits; the keys are allocated before.
 func memory() (*report, error) {
 	keys := keyRange(0, count(1_000_000))
 	before := live()
@@ -253,7 +253,7 @@ func memory() (*report, error) {
 	}
 	ready := queue.Len()
 	if *mode == "delayed" {
-		// The queue takes delayed keys over in a goroutine of its own.
+		// The queue receives delayed keys in its own goroutine.
 		time.Sleep(200 * time.Millisecond)
 		ready += len(keys)
 	}
@@ -267,7 +267,7 @@ func memory() (*report, error) {
 	return newReport(len(keys), used).heap(bytes), nil
 }
 
-// starve counts how often each key runs when every run asks for the next at once.
+// starve counts how often each key runs when every run requests the next one at once.
 func starve() (*report, error) {
 	keys := keyRange(0, count(1000))
 	runs := make([]atomic.Int64, len(keys))

@@ -24,14 +24,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// progress is which objects were reconciled.
+// progress records which objects were reconciled.
 type progress struct {
 	// versions that were seen last, by number.
 	versions []atomic.Uint64
 	// above: only versions above this one count.
 	above, newest atomic.Uint64
 	done, runs    atomic.Int64
-	// written: objects up to this version are to be written once; 0, none.
+	// written: objects up to this version have to be written once; 0: none.
 	written uint64
 }
 
@@ -62,7 +62,7 @@ func (p *progress) wait() error {
 	return nil
 }
 
-// reconciled is reconciles from the start, or after a burst of changes; that do nothing, or that write a status once.
+// reconciled runs reconciles from the start, or after a burst of changes. They do nothing, or write a status once.
 func reconciled(burst, write bool) (*report, error) {
 	if write && *peer == "client-go" {
 		return nil, skip("its own example writes nothing")

@@ -1,4 +1,4 @@
-//! Builds the programs, and says what they were built with.
+//! Builds the programs, and reports the versions they were built with.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::plan::{Group, Program};
 fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("the driver lies in the workspace of the peers")
+        .expect("the driver is in the workspace of the peers")
 }
 
 /// Where the binaries are: beside this one.
@@ -23,7 +23,7 @@ fn binaries() -> Result<PathBuf, String> {
         .to_owned())
 }
 
-/// Builds what `group` needs, or, if all was `built`, finds it.
+/// Builds the programs that `group` needs; with `built`, only finds them.
 pub(crate) fn programs(group: &Group, built: bool) -> Result<BTreeMap<Program, PathBuf>, String> {
     let all = [Program::Ours, Program::Kube, Program::Go, Program::Server];
     let needed = all.into_iter().filter(|program| {
@@ -41,7 +41,7 @@ pub(crate) fn programs(group: &Group, built: bool) -> Result<BTreeMap<Program, P
     Ok(there.filter(|(_, path)| path.exists()).collect())
 }
 
-/// Builds `wanted`, as this program was built. Cargo and Go do nothing for what is built already.
+/// Builds `wanted` with the profile of this program. Cargo and Go skip what is up to date.
 pub(crate) fn build(
     wanted: impl IntoIterator<Item = Program>,
 ) -> Result<BTreeMap<Program, PathBuf>, String> {
@@ -53,7 +53,7 @@ pub(crate) fn build(
         let mut build;
         if program == Program::Go {
             if Command::new("go").arg("version").output().is_err() {
-                eprintln!("SKIPPED: the Go peers, for Go is not installed");
+                eprintln!("SKIPPED: the Go peers: Go is not installed");
                 continue;
             }
             build = Command::new("go");
@@ -96,7 +96,7 @@ pub(crate) fn circumstances(rounds: usize, scale: f64) -> String {
     let scale = if (scale - 1.0).abs() < f64::EPSILON {
         String::new()
     } else {
-        format!(" Counts were multiplied by {scale}: no claim can rest on this.")
+        format!(" Counts were multiplied by {scale}: these figures prove nothing.")
     };
     let versions = [
         locked("kube-runtime"),

@@ -1,5 +1,5 @@
 //! `faults`: what each peer does with the scripted servers, in one table. No speed is measured: time is virtual, and
-//! two runs differ by the peers' jitter only.
+//! two runs differ only by the peers' jitter.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::plan::Program;
 
 const COLUMNS: [(&str, Program); 2] = [("ours", Program::Ours), ("kube-runtime", Program::Kube)];
 
-/// Runs the peers and writes the table. Returns where ours was wrong.
+/// Runs the peers and writes the table. Returns the servers with which our informer was wrong.
 pub(crate) fn compare(table: Option<&Path>) -> Result<Vec<String>, String> {
     let programs = assemble::build(COLUMNS.map(|(_, program)| program))?;
     let mut columns = Vec::new();
@@ -25,7 +25,7 @@ pub(crate) fn compare(table: Option<&Path>) -> Result<Vec<String>, String> {
     }
     let wrong = columns[0].iter().filter(|line| !is_right(line));
     Ok(wrong
-        .map(|line| format!("ours, server {}: {}", line["server"], line["told"]))
+        .map(|line| format!("ours, server {}: {}", line["server"], line["observed"]))
         .collect())
 }
 
@@ -51,12 +51,12 @@ fn is_right(line: &Value) -> bool {
 fn render(columns: &[Vec<Value>]) -> String {
     let mut text = format!(
         "# Servers that informers fail on\n\n\
-         Each server is scripted over the bytes of HTTP and followed for an hour of virtual time, by this project's informer with its\n\
-         defaults and by {}: `watcher(…).default_backoff().reflect(…).applied_objects()`, the chain of its README with a store in it\n\
-         (its `Controller` retries in another way, and is not shown). ✓ is right, ✗ is not; two runs differ by the peers' jitter only.\n\
-         A server that is asked 100,000 times stops to answer, for under virtual time such a client would never come to an end.\n\
-         The servers are in `informer/scripted/src/servers.rs`, where each says what it does and what is right, and run as tests of this\n\
-         project in `informer/tests/it/servers.rs`. To write this page again:\n\n\
+         Each server is scripted over the bytes of HTTP. Two clients follow it for an hour of virtual time: this project's informer with its\n\
+         defaults, and {} with `watcher(…).default_backoff().reflect(…).applied_objects()`, the chain of its README with a store\n\
+         (its `Controller` retries in another way, and is not shown). ✓ is right, ✗ is wrong; two runs differ only by the peers' jitter.\n\
+         A server stops after 100,000 requests, because under virtual time such a client would never end.\n\
+         The servers are in `informer/scripted/src/servers.rs`, which describes what each does and what is right. They also run as tests of\n\
+         this project in `informer/tests/it/servers.rs`. To write this page again:\n\n\
          ```sh\n\
          cargo run --manifest-path benches/peers/Cargo.toml -- faults --table docs/peers-faults.md\n\
          ```\n\n\
@@ -79,8 +79,8 @@ fn render(columns: &[Vec<Value>]) -> String {
         for column in columns {
             let line = column.get(row).cloned().unwrap_or_default();
             let mark = if is_right(&line) { "✓" } else { "✗" };
-            let told = line["told"].as_str().unwrap_or("did not run");
-            text.push_str(&format!(" {mark} {told} |"));
+            let observed = line["observed"].as_str().unwrap_or("did not run");
+            text.push_str(&format!(" {mark} {observed} |"));
         }
     }
     text.push('\n');

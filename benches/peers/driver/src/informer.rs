@@ -11,26 +11,27 @@ const DYNAMIC: &str = "ours, dynamic";
 const COMPACT: &str = "ours, compact";
 
 const SYNC_NOTES: &str = "\
-One kind is listed into a store without handlers, from the start of the informer until it is synced, from a server that does \
-nothing but copy bytes; the client shares two cores with it. Each binary syncs twice: heap and peak memory are those of the first \
+One kind is listed into a store without handlers, from the start of the informer until it is synced. The server only copies bytes; \
+the client shares two cores with it. Each binary syncs twice: heap and peak memory are those of the first \
 time, speed and processor time those of the second, with memory that was touched before. ConfigMaps have 363 bytes of JSON, IPBlocks \
-(a custom resource) 673, Pods 4,990, a third of it managedFields. *list* is each peer's own way: client-go asks for everything in one \
-piece, kube-runtime and ours for pages of 500. controller-runtime reads built-in kinds in protobuf, the metadata clients of Go too. The \
+(a custom resource) 673, Pods 4,990, a third of it managedFields. *list* is each peer's default: client-go requests everything in one \
+piece, kube-runtime and ours request pages of 500. controller-runtime and the metadata clients of Go read built-in kinds in protobuf. The \
 floor reads the list and does nothing with it; *scan* passes over it with serde_json and keeps nothing.";
 
 const INFORMER_NOTES: &str = "\
-Changes: 200,000 over a store of 20,000, as fast as the server writes them, until every handler was told of all; after a tenth as many \
-that are not measured. Ours tells handlers of every change (`Policy::Block`), as the peers do, and in the informer's task (`HandlerOptions::inline`), as \
-kube-runtime does; by default a handler has a task of its own, and changes of one object are merged when it falls behind. Latency: from the server's write to the handler, 5,000 changes a second at even distances. Reads: random \
+Changes: 200,000 over a store of 20,000, as fast as the server writes them, until every handler has all of them; a tenth as many run before \
+and are not measured. Ours delivers every change (`Policy::Block`), as the peers do, in the informer's task (`HandlerOptions::inline`), as \
+kube-runtime does. By default a handler has its own task, and changes of one object are merged when it falls behind. Latency: from the server's \
+write to the handler, 5,000 changes a second at even intervals. Reads: random \
 keys, and all 1,000 objects of a random namespace of 100, two seconds. Relist: all watches end with 410 while one thread reads every \
-100 µs; a read that comes late because the one before took long counts from when it was due. *without* is the same reader before, when \
-nothing happens.";
+100 µs; if a read starts late because the one before took long, its time counts from when it was due. *without* is the same reader before \
+the relist.";
 
 const CONTROLLER_NOTES: &str = "\
-One controller that reads its object and does nothing: 10,000 ConfigMaps from the start of the program, or after a burst that changes \
-all 10,000. A *status write each*: 10,000 IPBlocks, each patched once by its reconcile and reconciled again when the \
-watch shows that; a write counts when it came back. client-go is the loop of its own example: informer, queue, workers. kube-runtime's `Controller` hands the object over; \
-workers are its `concurrency`.";
+One controller reads its object and does nothing: 10,000 ConfigMaps from the start of the program, or after a burst that changes \
+all 10,000. A *status write each*: each of 10,000 IPBlocks is patched once by its reconcile, and reconciled again when the \
+watch shows the patch; then the write counts. client-go is the loop of its own example: informer, queue, workers. kube-runtime's `Controller` \
+passes the object to the reconciler; workers are its `concurrency`.";
 
 const SYNC: &[Figure] = &[
     Figure::value("objects", "rate", PerSecond),

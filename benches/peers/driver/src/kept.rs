@@ -1,4 +1,4 @@
-//! Reports that are kept in a file, so that a comparison that was interrupted goes on where it was.
+//! Reports that are kept in a file: an interrupted comparison continues with the next run.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 
 use crate::plan::{Case, Column};
 
-/// The file, a line a report.
+/// The file, with one report a line.
 #[derive(Debug)]
 pub(crate) struct Kept {
     path: PathBuf,
-    /// What was there at the start.
+    /// The reports that the file had at the start.
     lines: Vec<Value>,
 }
 
 // === impl Kept ===
 
 impl Kept {
-    /// Reads what a former call kept.
+    /// Reads the reports of a former call.
     pub(crate) fn open(path: PathBuf) -> Result<Self, String> {
         let text = match std::fs::read_to_string(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -32,7 +32,7 @@ impl Kept {
         Ok(Self { path, lines })
     }
 
-    /// What `column` reported of `case` in this round, if that was kept.
+    /// The kept report of `column` on `case` in this round.
     pub(crate) fn find(
         &self,
         round: usize,
@@ -40,8 +40,8 @@ impl Kept {
         column: &Column,
         count: usize,
     ) -> Option<&Value> {
-        let asked = asked(round, case, column, count);
-        let line = self.lines.iter().find(|line| line["asked"] == asked)?;
+        let identity = identity(round, case, column, count);
+        let line = self.lines.iter().find(|line| line["asked"] == identity)?;
         Some(&line["report"])
     }
 
@@ -54,7 +54,7 @@ impl Kept {
         count: usize,
         report: &Value,
     ) -> Result<(), String> {
-        let line = json!({ "asked": asked(round, case, column, count), "report": report });
+        let line = json!({ "asked": identity(round, case, column, count), "report": report });
         let file = OpenOptions::new()
             .create(true)
             .append(true)
@@ -64,8 +64,8 @@ impl Kept {
     }
 }
 
-/// What tells one run from another.
-fn asked(round: usize, case: &Case, column: &Column, count: usize) -> Value {
+/// What identifies a run.
+fn identity(round: usize, case: &Case, column: &Column, count: usize) -> Value {
     json!([round, column.name, case.scenario, case.flags, count])
 }
 
@@ -75,7 +75,7 @@ mod tests {
     use crate::informer;
 
     #[test]
-    fn what_was_kept_is_found_again_and_nothing_else() {
+    fn only_a_kept_report_is_found_again() {
         let path = std::env::temp_dir().join(format!("kept-{}", std::process::id()));
         let group = informer::controller();
         let (case, column) = (&group.cases[0], &group.columns[0]);

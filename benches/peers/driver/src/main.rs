@@ -1,4 +1,4 @@
-//! Runs the same scenarios as ours, client-go, controller-runtime, kube-runtime and floors, in turn
+//! Runs the same scenarios with this project, client-go, controller-runtime, kube-runtime and floors, in turn
 //! on one machine, and prints one table a group.
 //!
 //! ```text
@@ -29,22 +29,22 @@ struct Args {
     group: String,
     /// Only scenarios of these names.
     scenarios: Vec<String>,
-    /// How often everything is run; the table shows medians.
+    /// How often each scenario is run; the table shows medians.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Only columns whose names contain one of these.
     #[arg(long)]
     only: Vec<String>,
-    /// Multiplies the counts: 0.01 is a smoke test, 1 is what the table in docs/ is made with.
+    /// Multiplies the counts: 0.01 is a smoke test; the tables in docs/ are made with 1.
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
     /// Where the table is written, beside standard output.
     #[arg(long)]
     table: Option<PathBuf>,
-    /// Builds nothing: takes the programs that are beside this one.
+    /// Builds nothing: uses the programs in the directory of this one.
     #[arg(long)]
     built: bool,
-    /// Every report is kept in this file, and what is in it already is not run again.
+    /// Every report is kept in this file; a run whose report it has is skipped.
     #[arg(long)]
     kept: Option<PathBuf>,
     /// A single run that takes longer, in seconds, is a failure.
@@ -116,7 +116,7 @@ fn chosen(name: &str) -> Result<Group, String> {
         "informer" => Ok(informer::group()),
         "controller" => Ok(informer::controller()),
         _ => Err(format!(
-            "{name}: there are queue, sync, informer, controller and faults"
+            "{name} is not a group: the groups are queue, sync, informer, controller and faults"
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! What is run, and what of it is shown.
+//! What is run, and which figures are shown.
 
 /// Scenarios that share one table.
 #[derive(Clone, Debug)]
@@ -38,12 +38,12 @@ pub(crate) enum Program {
 pub(crate) struct Case {
     pub(crate) title: &'static str,
     pub(crate) scenario: &'static str,
-    /// Of `-n`; multiplied by `--scale`.
+    /// The value of `-n`, before `--scale`.
     pub(crate) count: usize,
     pub(crate) flags: &'static [&'static str],
     /// Flags of one column, by its name.
     pub(crate) own_flags: &'static [(&'static str, &'static str)],
-    /// The variants that run too.
+    /// The variants that take part.
     pub(crate) variants: &'static [&'static str],
     pub(crate) figures: &'static [Figure],
 }
@@ -51,20 +51,20 @@ pub(crate) struct Case {
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Figure {
-    /// A field of the report, `extra.NAME` for the ones there; compared with ours.
+    /// A field of the report, or `extra.NAME`; compared with ours.
     Value {
         title: &'static str,
         field: &'static str,
         unit: Unit,
     },
-    /// How often keys ran: the fewest, the most, and how many ran at all.
+    /// How often keys ran: the fewest runs, the most, and how many keys ran at all.
     Runs { title: &'static str },
 }
 
 /// How a figure is written, and whether more is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// Of something a second: more is better.
+    /// A rate: more is better.
     PerSecond,
     /// Seconds that are divided by the count of the run and written as time an item.
     SecondsEach,
@@ -80,7 +80,7 @@ pub(crate) enum Unit {
 // === impl Case ===
 
 impl Case {
-    /// Does `column` take part?
+    /// Whether `column` takes part.
     pub(crate) fn includes(&self, column: &Column) -> bool {
         !column.variant || self.variants.contains(&column.name)
     }

@@ -7,13 +7,13 @@ use crate::plan::{Case, Column, Figure, Group, Program};
 
 const NOTES: &str = "\
 Keys are 23 bytes of text that are shared, not copied: Go's `string`, Rust's `Arc<str>`. Producers are threads (goroutines \
-in Go), as many as workers. *ours* is `get().await` on a multi-thread runtime with so many worker threads; the variants are \
-`get_blocking` on threads, `get_batch` of up to 32, and Prometheus metrics on. client-go's queue counts nothing by default; controller-runtime's \
-always counts, and is shown without metrics too. kube-runtime's scheduler is one task, which handles what it yields itself; \
+in Go), as many as workers. *ours* is `get().await` on a multi-thread runtime with as many worker threads; the variants are \
+`get_blocking` on threads, `get_batch` of up to 32, and Prometheus metrics on. client-go's queue has no metrics by default. controller-runtime's \
+always has; the column without metrics is a queue without a name. kube-runtime's scheduler is one task, which also handles what it yields; \
 starvation is measured on its applier. The floor is a mutex around a `VecDeque` and two hash sets, with no delays, priorities or \
 limits; for the limiter, a mutex around a hash map. Throughput and limiters are measured the second time that the same queue is \
-filled and drained; timers and bytes the first time. Ours keeps failures in the queue's own slots, so *limiter alone* is, for \
-ours, through the item: `retry` and `forget`, which settle it as well.";
+filled and drained; timers and bytes the first time. Ours keeps failures in the queue's slots, so its *limiter alone* is measured \
+through the item: `retry` and `forget`, which settle it as well.";
 
 const NO_METRICS: &str = "controller-runtime, no metrics";
 const BLOCKING: &str = "ours, blocking";
@@ -106,7 +106,7 @@ fn cases() -> Vec<Case> {
         ..crowd.clone()
     };
     let starve = Case {
-        title: "1,000 keys that all want to run again at once, 10,000 runs",
+        title: "1,000 keys that all ask to run again at once, 10,000 runs",
         scenario: "starve",
         count: 1000,
         variants: &[],

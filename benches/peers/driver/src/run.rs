@@ -1,4 +1,4 @@
-//! Runs the programs in turn and keeps what they print.
+//! Runs the programs in turn and collects their reports.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::kept::Kept;
 use crate::plan::{Case, Column, Group, Program};
 
-/// Runs one program after the other.
+/// Runs the programs one after the other.
 pub(crate) struct Runner {
     pub(crate) programs: BTreeMap<Program, PathBuf>,
     pub(crate) server: Option<Server>,
@@ -21,25 +21,25 @@ pub(crate) struct Runner {
     pub(crate) timeout: Duration,
 }
 
-/// The canned server, which ends with this.
+/// The canned server, stopped on drop.
 pub(crate) struct Server {
     process: Child,
     address: String,
 }
 
-/// What was printed, by the index of the case and of the column.
+/// The reports, by the index of the case and of the column.
 #[derive(Debug, Default)]
 pub(crate) struct Results {
     pub(crate) cells: BTreeMap<(usize, usize), Cell>,
     pub(crate) failed: Vec<String>,
 }
 
-/// What a peer printed in a case.
+/// The reports of a peer in a case.
 #[derive(Debug)]
 pub(crate) enum Cell {
-    /// A report a round.
+    /// One report a round.
     Reports(Vec<Value>),
-    /// The peer has no such thing.
+    /// The peer does not have the feature.
     Skipped,
 }
 
@@ -68,7 +68,7 @@ impl Server {
         };
         let address = line.trim().strip_prefix("listening on ");
         server.address = address
-            .ok_or_else(|| format!("the server said {line:?}"))?
+            .ok_or_else(|| format!("the server printed {line:?}"))?
             .to_owned();
         Ok(server)
     }
@@ -76,7 +76,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already; either way it is gone.
+        // An error means that it has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -167,7 +167,7 @@ impl Runner {
         }
     }
 
-    /// The report that a program prints; `None` if it says that the peer has no such thing.
+    /// The report that a program prints; `None` if the peer does not have the feature.
     fn output(&self, command: &mut Command) -> Result<Option<Value>, String> {
         let mut child = command
             .stdin(Stdio::null())
@@ -176,7 +176,7 @@ impl Runner {
             .spawn()
             .map_err(|error| format!("{command:?}: {error}"))?;
         let until = Instant::now() + self.timeout;
-        // A report is one line, far below what a pipe holds, so it is read once the program ended.
+        // A report is one line and fits into the pipe, so it is read after the end of the program.
         let status = loop {
             match child.try_wait() {
                 Ok(Some(status)) => break status,
@@ -204,6 +204,6 @@ impl Runner {
         let line = text.lines().last().unwrap_or_default();
         serde_json::from_str(line)
             .map(Some)
-            .map_err(|error| format!("{line:?} is no report: {error}"))
+            .map_err(|error| format!("{line:?} is not a report: {error}"))
     }
 }

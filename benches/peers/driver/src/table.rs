@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::plan::{Column, Figure, Group, Unit};
 use crate::run::{Cell, Results};
 
-/// The median of several runs, and how far they lay apart.
+/// The median of several runs, and their spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Median {
     value: f64,
@@ -18,7 +18,7 @@ pub(crate) fn render(group: &Group, results: &Results, circumstances: &str) -> S
     let mut text = format!("# {}, side by side\n\n{circumstances}\n\n", group.title);
     text.push_str(
         "`±` is half the distance between the smallest and the largest round, as a share of the median. \
-         `n×` is how many times better ours is: more of a rate, less of a cost. `–`: the peer has no such thing, or was not run.\n\n",
+         `n×` is how many times better ours is: more of a rate, less of a cost. `–`: the peer does not have the feature, or was not run.\n\n",
     );
     text.push_str(group.notes);
     text.push_str("\n\n| |");
@@ -47,7 +47,7 @@ pub(crate) fn render(group: &Group, results: &Results, circumstances: &str) -> S
     text
 }
 
-/// What others are compared with stands out.
+/// The column that others are compared with is bold.
 fn emphasize(column: &Column, text: &str) -> String {
     if column.against == column.name && text != "–" {
         format!("**{text}**")
@@ -72,7 +72,7 @@ impl Figure {
         }
     }
 
-    /// What stands in a cell, compared with the reports of ours if there are any.
+    /// The text of a cell, compared with the reports of ours if there are any.
     fn cell(&self, reports: &[Value], ours: &[Value]) -> String {
         match *self {
             Self::Value { field, unit, .. } => {
@@ -189,7 +189,7 @@ impl Unit {
     }
 }
 
-/// Three digits that count.
+/// Three significant digits.
 fn digits(value: f64) -> String {
     match value.abs() {
         99.95.. => format!("{value:.0}"),
@@ -212,7 +212,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_rate_is_better_if_more_and_a_cost_if_less() {
+    fn a_higher_rate_and_a_lower_cost_are_better() {
         let reports = |rate: f64| vec![json!({ "n": 1000, "rate": rate, "cpu": 1.0 / rate })];
         let rate = Figure::Value {
             title: "",
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_three_and_how_far_they_lie_apart() {
+    fn the_median_and_the_spread_of_three_runs() {
         let reports = [90.0, 120.0, 100.0].map(|value| json!({ "extra": { "when_ns": value } }));
         let median = Median::of(&reports, "extra.when_ns", Unit::Nanoseconds).unwrap();
         assert_eq!(

@@ -1,5 +1,5 @@
-//! `faults`: a peer follows each of the scripted servers, under paused time, and one line of JSON a server says
-//! what came of it.
+//! `faults`: a peer follows each of the scripted servers under paused time, and prints one line of JSON with the
+//! result for each.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use kube_client::Client;
 pub use reeve_scripted::{Follower, SERVERS};
 use serde_json::json;
 
-/// Runs `start`, which makes a follower from a client and whether streaming lists are wanted, against each server.
+/// Runs `start` against each server. It makes a follower from a client, with or without streaming lists.
 ///
 /// # Errors
 /// If there is no runtime.
@@ -25,7 +25,7 @@ pub fn main<F: Follower>(start: impl Fn(Client, bool) -> F) -> std::io::Result<E
                 "does": server.does,
                 "wanted": server.right,
                 "right": report.verdict.right,
-                "told": report.verdict.observed,
+                "observed": report.verdict.observed,
                 "requests": report.seen.requests(),
             })
         );

@@ -1,4 +1,4 @@
-//! `faults`: watcher, back-off, reflector and stream, chained as kube-rs's README does it.
+//! `faults`: watcher, back-off, reflector and stream, chained as in kube-rs's README.
 
 use std::future::ready;
 use std::process::ExitCode;
@@ -33,7 +33,7 @@ impl Reflected {
             .default_backoff()
             .reflect(writer)
             .applied_objects();
-        // What goes wrong is reported in the stream, which goes on.
+        // The stream reports errors and continues.
         let running = tokio::spawn(objects.for_each(|_| ready(())));
         Self { store, running }
     }

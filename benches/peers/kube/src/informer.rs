@@ -24,12 +24,12 @@ use tokio::task::JoinHandle;
 
 use crate::queue::runtime;
 
-/// What kube-runtime asks of a kind.
+/// The bounds that kube-runtime has for a kind.
 trait Kind: Resource + Object + Clone + Debug + DeserializeOwned + Send + Sync + 'static {}
 
 impl<K: Resource + Object + Clone + Debug + DeserializeOwned + Send + Sync + 'static> Kind for K {}
 
-/// A reflector that runs.
+/// A running reflector.
 struct Running<K: Kind>
 where
     K::DynamicType: Hash + Eq + Clone + Send + Sync,
@@ -115,7 +115,7 @@ where
     fn drop(&mut self) {
         if let Some(run) = self.run.take() {
             run.abort();
-            // It was aborted, so that is how it ends.
+            // The task was aborted, so the result is that error.
             let _ = self.runtime.block_on(run);
         }
     }

@@ -1,8 +1,8 @@
 //! `wq`, `wqdedup`, `wqdelay`, `wqmem`: kube-runtime's scheduler.
 //!
-//! A scheduler is a stream that one task polls; what it yields is handled in that task, which is the
-//! least a program can do (`Controller` spawns a task for each reconcile on top). Producers reach it
-//! through an unbounded channel.
+//! A scheduler is a stream that one task polls. That task also handles the items, which is the
+//! minimum of a program (`Controller` adds a task for each reconcile). Producers use an
+//! unbounded channel.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tokio::runtime::{self, Runtime};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::time::Instant;
 
-/// What producers asked for, and how much of it the scheduler has taken over.
+/// The requests of the producers, and how many of them the scheduler has received.
 struct Requests<K> {
     channel: UnboundedReceiver<ScheduleRequest<K>>,
     taken: Arc<AtomicU64>,
@@ -45,7 +45,7 @@ pub(crate) fn wq<K: Key + Unpin>(flags: &Flags) -> Outcome {
     let plan = Plan::of(flags)?;
     let (adds, channel) = mpsc::unbounded_channel();
     let taken = Arc::new(AtomicU64::new(0));
-    // How many requests had been taken over when the scheduler last had nothing to hand out.
+    // How many requests had been received when the scheduler last had nothing to hand out.
     let idle_after = Arc::new(AtomicU64::new(0));
     let done = Arc::new(Counters::new(1));
     let runtime = runtime(plan.threads);
@@ -135,10 +135,10 @@ pub(crate) fn wqmem(flags: &Flags) -> Outcome {
             message: Arc::clone(key),
             run_at: Instant::now() + delay,
         });
-        // Never ends, for a scheduler ends with its requests.
+        // Never ends, because a scheduler ends with its requests.
         let requests = stream::iter(requests).chain(stream::pending());
         let mut waiting = Box::pin(scheduler(requests));
-        // One look takes all requests over, and may hand out a key that is due.
+        // One poll receives all requests, and may hand out a key that is due.
         let handed_out = waiting.next().now_or_never().is_some();
         let kept = count - usize::from(handed_out);
         let bytes = (heap::live() - before) as f64 / kept as f64;
@@ -150,7 +150,7 @@ pub(crate) fn wqmem(flags: &Flags) -> Outcome {
     })
 }
 
-/// As a program has it, with `threads` workers.
+/// The runtime of a usual program, with `threads` workers.
 pub(crate) fn runtime(threads: usize) -> Runtime {
     runtime::Builder::new_multi_thread()
         .worker_threads(threads)

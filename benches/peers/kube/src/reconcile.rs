@@ -32,7 +32,7 @@ pub(crate) fn run(flags: &Flags) -> Outcome {
     }
 }
 
-/// What reconciles share.
+/// The shared state of reconciles.
 struct Work {
     progress: Arc<Progress>,
     client: Client,
@@ -61,7 +61,7 @@ where
     Ok(Action::await_change())
 }
 
-/// Runs until what is returned is dropped.
+/// Runs until the returned value is dropped.
 fn start<K>(server: &Server, workers: usize, progress: Arc<Progress>) -> Runtime
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>

@@ -1,4 +1,4 @@
-//! `starve`: the applier, which is `Controller` without its watches, on objects that are all there.
+//! `starve`: the applier, which is `Controller` without its watches, on objects that all exist.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn reconcile(keys: Vec<Arc<str>>, concurrency: u16, runs: Arc<Runs>) {
         .iter()
         .map(|object| ObjectRef::from_obj(object.as_ref()))
         .collect();
-    // Never ends, for the applier ends with its queue.
+    // Never ends, because the applier ends with its queue.
     let queue = stream::iter(references).chain(stream::pending());
     let config = controller::Config::default().concurrency(concurrency);
     let (stop, mut stopped) = tokio::sync::watch::channel(false);
@@ -61,7 +61,7 @@ async fn reconcile(keys: Vec<Arc<str>>, concurrency: u16, runs: Arc<Runs>) {
     }
 }
 
-/// An object for each key, whose name ends as the key does.
+/// An object for each key; its name is the end of the key.
 fn fill(mut writer: Writer<ConfigMap>, keys: &[Arc<str>]) {
     writer.apply_watcher_event(&watcher::Event::Init);
     for key in keys {
@@ -77,6 +77,6 @@ fn fill(mut writer: Writer<ConfigMap>, keys: &[Arc<str>]) {
         writer.apply_watcher_event(&watcher::Event::InitApply(object));
     }
     writer.apply_watcher_event(&watcher::Event::InitDone);
-    // The store is only read from here on.
+    // From here on the store is only read.
     std::mem::forget(writer);
 }

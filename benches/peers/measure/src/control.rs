@@ -12,7 +12,7 @@ use crate::report::Stop;
 pub struct Server {
     /// Such as `http://127.0.0.1:18080`.
     pub address: String,
-    /// The kind that this run is about, as in a path.
+    /// The kind of this run, as in a path.
     pub kind: String,
 }
 
@@ -30,30 +30,30 @@ impl Server {
         })
     }
 
-    /// Forgets the kind and holds `count` objects. Returns the version of the whole.
+    /// Replaces the objects of the kind by `count` new ones. Returns the version of the list.
     ///
     /// # Errors
-    /// If the server does not obey.
+    /// If the server refuses the order.
     pub fn reset(&self, count: usize) -> Result<u64, Stop> {
         let text = self.order("reset", &format!("n={count}"))?;
         text.parse()
             .map_err(|_| Stop::wrong(format!("{text:?}: no version")))
     }
 
-    /// Changes `count` objects, from the first on and round about; `rate` a second, or as fast as
-    /// they go if it is 0.
+    /// Changes `count` objects, from the first on and in rotation; `rate` a second, or as fast as
+    /// possible if it is 0.
     ///
     /// # Errors
-    /// If the server does not obey.
+    /// If the server refuses the order.
     pub fn burst(&self, count: usize, rate: usize) -> Result<(), Stop> {
         self.order("burst", &format!("n={count}&rate={rate}"))
             .map(drop)
     }
 
-    /// Ends all watches with 410, and changes object 0 unseen.
+    /// Ends all watches with 410, and changes object 0 without an event.
     ///
     /// # Errors
-    /// If the server does not obey.
+    /// If the server refuses the order.
     pub fn expire(&self) -> Result<(), Stop> {
         self.order("expire", "touch=1").map(drop)
     }
@@ -68,7 +68,7 @@ impl Server {
             .map_err(|_| Stop::wrong(format!("{text:?}: no processor time")))
     }
 
-    /// Appends what the server answers to a GET of `path`, without its head.
+    /// Appends the body of the server's answer to a GET of `path`.
     ///
     /// # Errors
     /// If it does not answer with 200.

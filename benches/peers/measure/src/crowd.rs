@@ -1,4 +1,4 @@
-//! Producers on threads of their own that add keys, and when all that they added is done.
+//! Producers on their own threads that add keys, and the time until all keys are done.
 
 use std::ops::Range;
 use std::sync::Barrier;
@@ -11,22 +11,22 @@ use crate::keys::{self, HOT, Key};
 use crate::report::{Outcome, Report, Stop};
 use crate::usage::{Span, Stopwatch};
 
-/// How many of each are to be.
+/// The numbers of adds, producers and workers.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Adds, of all producers together.
     pub count: usize,
     /// Producers, and as many workers.
     pub threads: usize,
-    /// All adds go to the [`HOT`] keys; else every key is added once.
+    /// All adds go to the [`HOT`] keys; otherwise every key is added once.
     pub hot: bool,
 }
 
-/// What each of several threads counted, without waiting for another.
+/// The counts of several threads, without contention.
 #[derive(Debug)]
 pub struct Counters(Vec<Counter>);
 
-/// One thread's count, on a cache line of its own.
+/// One thread's count, on its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counter(AtomicU64);
@@ -40,13 +40,13 @@ impl Counters {
         Self((0..threads).map(|_| Counter::default()).collect())
     }
 
-    /// That of `thread`.
+    /// The counter of `thread`.
     #[must_use]
     pub fn of(&self, thread: usize) -> &Counter {
         &self.0[thread]
     }
 
-    /// All together.
+    /// The sum of all.
     #[must_use]
     pub fn sum(&self) -> u64 {
         self.0
@@ -62,7 +62,7 @@ impl Counter {
         self.add(1);
     }
 
-    /// So many more.
+    /// Adds `count`. Only one thread may count here.
     pub fn add(&self, more: usize) {
         let sum = self.0.load(Ordering::Relaxed) + more as u64;
         self.0.store(sum, Ordering::Release);
@@ -84,7 +84,7 @@ impl Plan {
         })
     }
 
-    /// Which adds are producer `producer`'s.
+    /// The adds of producer `producer`.
     fn part(&self, producer: usize) -> Range<usize> {
         let until = |producer: usize| self.count * producer / self.threads;
         until(producer)..until(producer + 1)
@@ -93,11 +93,11 @@ impl Plan {
     /// Adds everything twice to the same queue, and reports the second time: memory has then been
     /// touched, and the structures have their size.
     ///
-    /// `add` is cloned for each producer; `drained` is asked, with the number of times that all keys
-    /// were added, when all producers have ended.
+    /// `add` is cloned for each producer. When all producers have ended, `drained` is called with the number
+    /// of times that all keys were added.
     ///
     /// # Errors
-    /// If fewer keys were done than must have been.
+    /// If fewer keys were done than were added.
     pub fn run<K: Key>(
         &self,
         done: &Counters,

@@ -6,13 +6,13 @@ use std::str::FromStr;
 
 use crate::report::Stop;
 
-/// The command line. A flag that nobody asked for is an error when the report is printed, so that a
-/// misspelt one does not pass for a measurement.
+/// The command line. A flag that the scenario did not read is an error when the report is printed: a
+/// misspelt flag must not pass for a measurement.
 #[derive(Debug)]
 pub struct Flags {
-    /// What to do.
+    /// The scenario.
     pub scenario: String,
-    /// As whom.
+    /// The peer.
     pub peer: String,
     values: BTreeMap<String, String>,
     asked: RefCell<BTreeSet<String>>,
@@ -38,7 +38,7 @@ impl Flags {
                 "{text}: expected SCENARIO -peer=NAME [-flag=value …]"
             ))
         };
-        let scenario = arguments.next().ok_or_else(|| wrong("nothing to do"))?;
+        let scenario = arguments.next().ok_or_else(|| wrong("no scenario"))?;
         let mut values = BTreeMap::new();
         for argument in arguments {
             let (name, value) = argument
@@ -64,7 +64,7 @@ impl Flags {
         Self::parse(words, "ours").expect("a command line")
     }
 
-    /// The value of a flag, or what it is when it was not given.
+    /// The value of a flag, or its default.
     ///
     /// # Errors
     /// If the value cannot be read.
@@ -78,7 +78,7 @@ impl Flags {
         }
     }
 
-    /// The value of a flag that is a text.
+    /// The value of a text flag, or its default.
     pub fn text(&self, name: &str, default: &str) -> String {
         self.asked.borrow_mut().insert(name.to_owned());
         self.values
@@ -87,7 +87,7 @@ impl Flags {
             .to_owned()
     }
 
-    /// Flags that were given and mean nothing here.
+    /// Flags that were given and not read.
     #[must_use]
     pub fn unknown(&self) -> Vec<&str> {
         let asked = self.asked.borrow();

@@ -1,7 +1,7 @@
-//! The allocator of the shipped binary, glibc's, and a count of what is live in it.
+//! The allocator of the shipped binary, glibc's, and a count of its live bytes.
 //!
-//! The count is off until a scenario that measures memory asks for it; until then an allocation
-//! costs one relaxed load more.
+//! The count is off until a scenario that measures memory starts it; until then an allocation
+//! costs one more relaxed load.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 #[derive(Debug)]
 pub struct Counting;
 
-/// A count on a cache line of its own: threads that allocate do not wait for each other.
+/// A count on its own cache line: threads that allocate do not wait for each other.
 #[repr(align(128))]
 struct Shard(AtomicI64);
 
@@ -25,20 +25,20 @@ thread_local! {
     static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Counts from now on. To be called before anything is allocated that is to be counted.
+/// Starts the count. Call it before the first allocation that has to be counted.
 pub fn count() {
     COUNTING.store(true, Ordering::Relaxed);
 }
 
-/// Counts no more, so that what is timed next does not pay for it. [`live`] then means nothing.
+/// Stops the count, so that it does not slow the next measurement. [`live`] has no meaning after that.
 pub fn stop_counting() {
     COUNTING.store(false, Ordering::Relaxed);
 }
 
-/// Lets glibc keep memory that is freed from now on, so that what is timed next does not pay for the
+/// Makes glibc keep memory that is freed from now on, so that the next measurement does not include the
 /// first touch of it.
 pub fn keep_memory() {
-    // SAFETY: mallopt changes when memory is given back to the kernel, and nothing else.
+    // SAFETY: mallopt only changes when memory is returned to the kernel.
     unsafe {
         libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
         libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
@@ -46,7 +46,7 @@ pub fn keep_memory() {
     }
 }
 
-/// Bytes that were allocated since [`count`] and are not freed, as they were asked for.
+/// Bytes that were requested since [`count`] and are not freed.
 #[must_use]
 pub fn live() -> i64 {
     COUNTS
@@ -69,14 +69,14 @@ fn counting() -> bool {
     COUNTING.load(Ordering::Relaxed)
 }
 
-// SAFETY: every call is handed to the system's allocator unchanged; what is done beside it touches
+// SAFETY: every call is passed to the system's allocator unchanged; the count only touches
 // atomics and a thread-local without a destructor, and allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if counting() {
             note(layout.size() as i64);
         }
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
@@ -84,7 +84,7 @@ unsafe impl GlobalAlloc for Counting {
         if counting() {
             note(layout.size() as i64);
         }
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc_zeroed(layout) }
     }
 
@@ -92,7 +92,7 @@ unsafe impl GlobalAlloc for Counting {
         if counting() {
             note(-(layout.size() as i64));
         }
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(pointer, layout) }
     }
 
@@ -100,7 +100,7 @@ unsafe impl GlobalAlloc for Counting {
         if counting() {
             note(size as i64 - layout.size() as i64);
         }
-        // SAFETY: as our caller promised.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn what_is_live_is_counted() {
-        /// More than the tests beside this one take or give back; untouched, it costs nothing.
+        /// More than the other tests allocate or free; without a touch it costs nothing.
         const MUCH: usize = 1 << 30;
         let is = |live: i64, wanted: usize| (live - wanted as i64).unsigned_abs() < MUCH as u64 / 4;
         count();

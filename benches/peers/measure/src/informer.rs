@@ -18,46 +18,46 @@ use crate::usage::{self, Span, Stopwatch};
 /// How many namespaces the objects are in.
 const NAMESPACES: usize = 100;
 
-/// How a cache is to be.
+/// The set-up of a cache.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Where the objects are, and of which kind.
+    /// The server, and the kind of the objects.
     pub server: Server,
     /// The first list is streamed.
     pub streaming: bool,
-    /// Whom to tell of every object and every change.
+    /// The handlers of every object and every change.
     pub handlers: Vec<Arc<Tally>>,
 }
 
-/// What a handler was told.
+/// The objects and changes that a handler received.
 #[derive(Debug)]
 pub struct Tally {
     seen: AtomicUsize,
-    /// How late it was told, in nanoseconds, if that is measured.
+    /// The delay of each, in nanoseconds, if it is measured.
     late: Option<Mutex<Vec<u64>>>,
 }
 
 /// A cache of a peer. Dropping it ends it and frees what it held.
 pub trait Cache: Sync {
-    /// An object's key as the peer has it.
+    /// The peer's type for the key of an object.
     type Key: Sync;
 
-    /// Returns when everything there was is in the cache.
+    /// Returns when the cache holds all objects.
     fn wait_synced(&self);
 
-    /// How many objects there are.
+    /// The number of objects.
     fn count(&self) -> usize;
 
     /// The key of an object.
     fn key(&self, namespace: &str, name: &str) -> Self::Key;
 
-    /// Reads an object. False if it is not there.
+    /// Reads an object. False if the cache does not hold it.
     fn get(&self, key: &Self::Key) -> bool;
 
-    /// The version of an object, 0 if it is not there.
+    /// The version of an object, 0 if the cache does not hold it.
     fn version(&self, key: &Self::Key) -> u64;
 
-    /// Reads all objects of a namespace, and says how many.
+    /// Reads all objects of a namespace, and returns their number.
     fn list(&self, namespace: &str) -> usize;
 }
 
@@ -91,7 +91,7 @@ pub fn run<C: Cache>(flags: &Flags, start: impl Fn(Setup) -> C) -> Outcome {
     }
 }
 
-/// Twice: the first time memory is measured, the second time speed, with memory that was touched.
+/// Runs twice: the first run measures memory, the second one speed, with memory that was touched.
 fn sync<C: Cache>(flags: &Flags, setup: &Setup, start: impl Fn(Setup) -> C) -> Outcome {
     let count = flags.get("n", 100_000)?;
     setup.server.reset(count)?;
@@ -103,7 +103,7 @@ fn sync<C: Cache>(flags: &Flags, setup: &Setup, start: impl Fn(Setup) -> C) -> O
     cache.wait_synced();
     let cold = stopwatch.stop();
     expect_count(&cache, count)?;
-    // What was needed for the transfer is freed by others, a little later.
+    // Other tasks free the memory of the transfer a little later.
     thread::sleep(Duration::from_millis(300));
     let bytes = (heap::live() - before) as f64 / count as f64;
     let (peak, settled) = (usage::peak(), usage::resident());
@@ -127,7 +127,7 @@ fn sync<C: Cache>(flags: &Flags, setup: &Setup, start: impl Fn(Setup) -> C) -> O
         .extra("faults", span.cpu.faults))
 }
 
-/// A burst of changes, until every handler has all; after a smaller one that is not measured.
+/// A burst of changes, until every handler has all. A smaller one runs before and is not measured.
 fn steady<C: Cache>(flags: &Flags, mut setup: Setup, start: impl Fn(Setup) -> C) -> Outcome {
     let count = flags.get("n", 20_000)?;
     let events = flags.get("events", 200_000)?;
@@ -155,7 +155,7 @@ fn steady<C: Cache>(flags: &Flags, mut setup: Setup, start: impl Fn(Setup) -> C)
     Ok(Report::new(events, span).extra("server_cpu", server))
 }
 
-/// Changes at an even rate, and how late the handler is told of each.
+/// Changes at an even rate, and the delay until the handler receives each.
 fn latency<C: Cache>(flags: &Flags, mut setup: Setup, start: impl Fn(Setup) -> C) -> Outcome {
     let count = flags.get("n", 20_000)?;
     let rate = flags.get("rate", 5000)?;
@@ -175,7 +175,7 @@ fn latency<C: Cache>(flags: &Flags, mut setup: Setup, start: impl Fn(Setup) -> C
     let late = handler.late();
     if late.len() < events {
         return Err(Stop::skip(
-            "what this peer keeps of an object does not hold its time",
+            "the stored form of this peer does not contain the time of an object",
         ));
     }
     Ok(Report::new(events, span).latency(&Sorted::new(late)))
@@ -229,17 +229,17 @@ fn read<C: Cache>(
     });
     let span = stopwatch.stop();
     let reads: Result<Vec<usize>, usize> = reads.into_iter().collect();
-    let reads = reads.map_err(|reads| Stop::wrong(format!("after {reads} reads one was wrong")))?;
+    let reads = reads.map_err(|reads| Stop::wrong(format!("a read was wrong after {reads} reads")))?;
     Ok(Report::new(reads.iter().sum(), span))
 }
 
-/// Paced reads while everything is listed again, and before, for comparison.
+/// Paced reads while all objects are listed again, and before, for comparison.
 fn relist<C: Cache>(flags: &Flags, setup: Setup, start: impl Fn(Setup) -> C) -> Outcome {
     let count: usize = flags.get("n", 100_000)?;
     let cache = started(&setup, count, start)?;
     let keys = all_keys(&cache, count);
     let mut reads = Paced::new(&cache, &keys);
-    // Memory of the first list that is going to be given back is given back by now.
+    // The memory of the first list has been returned by now, as far as it will be.
     thread::sleep(Duration::from_millis(500));
     let control = Stopwatch::start();
     let control_ends = Instant::now() + Duration::from_secs(2);
@@ -259,7 +259,7 @@ fn relist<C: Cache>(flags: &Flags, setup: Setup, start: impl Fn(Setup) -> C) -> 
         return Err(Stop::wrong("the change was not seen within two minutes"));
     }
     expect_count(&cache, count)?;
-    // What the relist replaced is freed by now, and counts.
+    // The objects that the relist replaced are freed by now.
     let after = reads.until({
         let ends = Instant::now() + Duration::from_millis(300);
         move || Instant::now() >= ends
@@ -281,7 +281,7 @@ fn relist<C: Cache>(flags: &Flags, setup: Setup, start: impl Fn(Setup) -> C) -> 
         .extra("server_cpu", server))
 }
 
-/// A cache that holds `count` objects, and whose handlers have been told of them.
+/// A cache that holds `count` objects, and whose handlers have received them.
 fn started<C: Cache>(setup: &Setup, count: usize, start: impl Fn(Setup) -> C) -> Result<C, Stop> {
     setup.server.reset(count)?;
     let cache = start(setup.clone());
@@ -322,7 +322,7 @@ impl Tally {
         }
     }
 
-    /// The handler is told of an object that the server wrote at `stamp`.
+    /// Counts an object that the server wrote at `stamp`.
     pub fn note(&self, stamp: impl FnOnce() -> Option<u64>) {
         if let Some(late) = &self.late
             && let Some(stamp) = stamp()
@@ -343,7 +343,7 @@ impl Tally {
         while self.seen() < until {
             if Instant::now() > deadline {
                 return Err(Stop::wrong(format!(
-                    "a handler was told of {} of {until}",
+                    "a handler received {} of {until}",
                     self.seen()
                 )));
             }
@@ -367,8 +367,8 @@ impl Tally {
     }
 }
 
-/// Reads once in 100 µs. A read that comes late because the one before took long counts from when it
-/// should have been made.
+/// Reads once in 100 µs. If a read starts late because the one before took long, its time counts from when it
+/// was due.
 struct Paced<'a, C: Cache> {
     cache: &'a C,
     keys: &'a [C::Key],
@@ -405,7 +405,7 @@ impl<'a, C: Cache> Paced<'a, C> {
     }
 }
 
-/// Numbers without order: xorshift.
+/// Pseudo-random numbers: xorshift.
 struct Random(u64);
 
 // === impl Random ===

@@ -4,7 +4,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many keys the hot scenario has.
+/// The number of keys of the hot scenario.
 pub const HOT: usize = 1000;
 
 /// A queue's key: text that is `Arc<str>` (as Go's strings: a copy shares the bytes) or `String`.
@@ -19,10 +19,10 @@ pub fn text(number: usize) -> String {
     format!("ns-{:04}/name-{number:010}", number % 100)
 }
 
-/// Which number a key has.
+/// The number of a key.
 ///
 /// # Panics
-/// If it is none of [`text`]'s.
+/// If it is not a key of [`text`].
 #[must_use]
 pub fn number(key: &str) -> usize {
     key.as_bytes()[key.len() - 10..]
@@ -39,13 +39,13 @@ pub fn range<K: Key>(first: usize, last: usize) -> Vec<K> {
     (first..last).map(|number| text(number).into()).collect()
 }
 
-/// Which of the hot keys producer `producer` adds at its `step`.
+/// The hot key that producer `producer` adds at its `step`.
 #[must_use]
 pub fn hot(step: usize, producer: usize) -> usize {
     (step * 7 + producer * 251) % HOT
 }
 
-/// How long key `number` is delayed, when all are spread over five seconds.
+/// The delay of key `number`, when all are spread over five seconds.
 #[must_use]
 pub fn delay(number: usize) -> Duration {
     Duration::from_micros(number as u64 * 2_654_435_761 % 5_000_000)

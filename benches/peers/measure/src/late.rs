@@ -20,7 +20,7 @@ pub struct Due {
     seen: AtomicU64,
 }
 
-/// What one worker saw.
+/// The keys that one worker received.
 #[derive(Debug)]
 pub struct Seen {
     due: Arc<Due>,
@@ -31,7 +31,7 @@ pub struct Seen {
 // === impl Due ===
 
 impl Due {
-    /// Of `-n` keys. All memory that is not the queue's is allocated and touched here.
+    /// Times of `-n` keys. All memory except the queue's is allocated and touched here.
     ///
     /// # Errors
     /// If a flag cannot be read.
@@ -45,7 +45,7 @@ impl Due {
         })
     }
 
-    /// Adds all keys with their delays; `workers` returns when they have seen all.
+    /// Adds all keys with their delays; `workers` returns when the workers have received all.
     ///
     /// # Errors
     /// If not every key was seen once.
@@ -87,7 +87,7 @@ impl Due {
 // === impl Seen ===
 
 impl Seen {
-    /// By a worker that is about to start.
+    /// A record for a worker that is about to start.
     #[must_use]
     pub fn new(due: &Arc<Due>) -> Self {
         let mut late = vec![1; due.keys.len()];
@@ -99,7 +99,7 @@ impl Seen {
         }
     }
 
-    /// `key` was handed out at `now`. True for the last of all.
+    /// Records that `key` was handed out at `now`. True for the last of all keys.
     pub fn note(&mut self, key: &str, now: Instant) -> bool {
         let due = &self.due;
         let at = due.at[keys::number(key)].load(Ordering::Acquire);

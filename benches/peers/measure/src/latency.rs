@@ -1,4 +1,4 @@
-//! Times a peer was late, and their percentiles.
+//! Delays of a peer, and their percentiles.
 
 /// Sorted durations in nanoseconds.
 #[derive(Debug)]
@@ -7,7 +7,7 @@ pub struct Sorted(Vec<u64>);
 // === impl Sorted ===
 
 impl Sorted {
-    /// Sorts what was measured.
+    /// Sorts the measured times.
     #[must_use]
     pub fn new(mut nanoseconds: Vec<u64>) -> Self {
         nanoseconds.sort_unstable();

@@ -1,4 +1,4 @@
-//! What every Rust peer shares: flags, keys, time, memory, and the line that is printed.
+//! The shared parts of every Rust peer: flags, keys, time, memory, and the printed line.
 //!
 //! The Go peers have the same in `go/measure.go`; keys, orders and delays are equal byte for byte.
 

@@ -7,22 +7,22 @@ use crate::keys;
 use crate::report::{Outcome, Report, Stop};
 use crate::usage::Stopwatch;
 
-/// What counts the failures.
+/// The counter of failures.
 pub trait Limiter {
-    /// Untimed, before each of the two: makes every key ready to be settled.
+    /// Makes every key ready to be settled; called before each of the two, and not timed.
     fn prepare(&mut self, _keys: &[Arc<str>]) {}
 
     /// Every key failed.
     fn when(&mut self, keys: &[Arc<str>]);
 
-    /// Every key went well.
+    /// Every key succeeded.
     fn forget(&mut self, keys: &[Arc<str>]);
 
     /// How often a key has failed.
     fn failures(&self, key: &Arc<str>) -> u32;
 }
 
-/// Does both for all keys twice and reports the second time: memory has then been touched.
+/// Does both for all keys twice and reports the second run, when memory has been touched.
 ///
 /// # Errors
 /// If failures were not counted, or not forgotten.

@@ -19,17 +19,17 @@ pub struct Progress {
     /// Only versions above this one count.
     above: AtomicU64,
     newest: AtomicU64,
-    /// Objects up to this version are to be written once: 0, none.
+    /// Objects up to this version have to be written once; 0: none.
     written: u64,
     done: AtomicUsize,
     runs: AtomicUsize,
 }
 
-/// What a reconcile writes: `PATCH …/status`, as a merge patch.
+/// The patch of a reconcile: `PATCH …/status`, as a merge patch.
 pub const STATUS: &str = r#"{"status":{"phase":"active"}}"#;
 
-/// Runs the scenario of the flags. `start` starts a controller with so many workers that notes each
-/// reconcile; dropping what it returns ends it.
+/// Runs the scenario of the flags. `start` starts a controller with the given number of workers, which records each
+/// reconcile; dropping the returned value ends it.
 ///
 /// # Errors
 /// If a flag cannot be read, or objects are not reconciled.
@@ -64,7 +64,7 @@ pub fn run<C>(flags: &Flags, start: impl FnOnce(&Server, usize, Arc<Progress>) -
 // === impl Progress ===
 
 impl Progress {
-    /// What comes in a version up to `written` is to be written, and counts when it comes back.
+    /// An object in a version up to `written` has to be written, and counts when the watch shows the write.
     fn new(count: usize, written: u64) -> Self {
         Self {
             versions: (0..count).map(|_| AtomicU64::new(0)).collect(),
@@ -87,13 +87,13 @@ impl Progress {
         }
     }
 
-    /// Whether the object is to be written, of which this version is known.
+    /// Whether the object in this version has to be written.
     #[must_use]
     pub fn is_to_be_written(&self, version: u64) -> bool {
         version <= self.written
     }
 
-    /// From now on only versions count that are newer than all seen.
+    /// From now on, only versions newer than all that were seen count.
     fn begin_again(&self) {
         self.above
             .store(self.newest.load(Ordering::Acquire), Ordering::Release);

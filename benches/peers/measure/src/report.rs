@@ -8,7 +8,7 @@ use crate::flags::Flags;
 use crate::latency::Sorted;
 use crate::usage::{self, Span};
 
-/// What a run found.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Report {
     fields: Map<String, Value>,
@@ -18,19 +18,19 @@ pub struct Report {
 /// Why there is no report.
 #[derive(Debug)]
 pub enum Stop {
-    /// The peer has no such thing, and why: exit 3.
+    /// The peer does not have the feature, with the reason: exit 3.
     Skip(String),
     /// The command line or the run is wrong: exit 2.
     Wrong(String),
 }
 
-/// A report, or why there is none.
+/// A report, or the reason why there is none.
 pub type Outcome = Result<Report, Stop>;
 
 // === impl Report ===
 
 impl Report {
-    /// `count` operations, in `span`.
+    /// A report of `count` operations in `span`.
     #[must_use]
     pub fn new(count: usize, span: Span) -> Self {
         let mut fields = Map::new();
@@ -81,17 +81,17 @@ impl Report {
 // === impl Stop ===
 
 impl Stop {
-    /// This peer has nothing like it.
+    /// The peer does not have the feature.
     pub fn skip(why: impl Into<String>) -> Self {
         Self::Skip(why.into())
     }
 
-    /// Something is wrong.
+    /// The command line or the run is wrong.
     pub fn wrong(why: impl Into<String>) -> Self {
         Self::Wrong(why.into())
     }
 
-    /// There is no such scenario.
+    /// The scenario does not exist.
     #[must_use]
     pub fn unknown(flags: &Flags) -> Self {
         Self::Wrong(format!(

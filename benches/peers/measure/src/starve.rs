@@ -1,4 +1,4 @@
-//! `starve`: how often each of many keys ran that all want to run again at once.
+//! `starve`: how often each of many keys runs when all request to run again at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ pub struct Runs {
 // === impl Runs ===
 
 impl Runs {
-    /// Of `-n` keys, up to ten a key on average; `-work` is how long a run takes, in µs.
+    /// Runs of `-n` keys, ten a key on average; `-work` is the duration of a run in µs.
     ///
     /// # Errors
     /// If a flag cannot be read.
@@ -38,13 +38,13 @@ impl Runs {
         })
     }
 
-    /// How long a run takes.
+    /// The duration of a run.
     #[must_use]
     pub fn work(&self) -> Option<Duration> {
         self.work
     }
 
-    /// `key` is about to run. False when all runs have been made, and this one is to be left out.
+    /// Counts a run of `key` that is about to start. False if all runs have been made: skip this one.
     pub fn note(&self, key: &str) -> bool {
         let counts = self.all.fetch_add(1, Ordering::Relaxed) < self.limit;
         if counts {
@@ -53,10 +53,10 @@ impl Runs {
         counts
     }
 
-    /// Runs all, with `run`, which is given the keys and returns when [`Runs::note`] said no.
+    /// Calls `run` with the keys; it returns when [`Runs::note`] returns false.
     ///
     /// # Errors
-    /// If `run` returned before.
+    /// If `run` returned earlier.
     pub fn measure(&self, run: impl FnOnce(Vec<Arc<str>>)) -> Outcome {
         let stopwatch = Stopwatch::start();
         run(self.keys.clone());

@@ -1,4 +1,4 @@
-//! What the process used: processor time and resident memory, as the kernel counts them.
+//! Processor time and resident memory of the process, as the kernel counts them.
 
 use std::fs;
 use std::time::Instant;
@@ -10,14 +10,14 @@ pub struct Cpu {
     pub all: f64,
     /// In system mode.
     pub system: f64,
-    /// How often memory was touched that had to be mapped first.
+    /// How often memory had to be mapped at its first touch.
     pub faults: f64,
 }
 
-/// A stretch of time and what was used in it.
+/// A period, and the processor time used in it.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// Seconds on the wall.
+    /// Wall time in seconds.
     pub secs: f64,
     /// Processor time.
     pub cpu: Cpu,
@@ -36,8 +36,8 @@ impl Cpu {
     /// Up to now.
     #[must_use]
     pub fn now() -> Self {
-        // SAFETY: `rusage` is plain numbers, for which all zeroes is a value, and getrusage only
-        // writes into the one it is given.
+        // SAFETY: `rusage` has only numbers, for which zero is valid, and getrusage only
+        // writes into its argument.
         let usage = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
             libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
@@ -92,10 +92,10 @@ pub fn peak() -> f64 {
     status("VmHWM:")
 }
 
-/// Lets [`peak`] start again from what is resident now.
+/// Resets [`peak`] to the memory that is resident now.
 ///
 /// # Panics
-/// If the kernel refuses: a peak of the preparations would pass for one of the run.
+/// If the kernel refuses: the peak of the preparations would count as the peak of the run.
 pub fn forget_peak() {
     fs::write("/proc/self/clear_refs", "5").expect("a kernel that forgets a peak");
 }

@@ -14,15 +14,15 @@ pub struct IpBlock {
     pub api_version: String,
     /// Always `IPBlock`.
     pub kind: String,
-    /// Who it is.
+    /// Name, version and annotations.
     pub metadata: ObjectMeta,
-    /// What is wanted.
+    /// The desired state.
     pub spec: IpBlockSpec,
-    /// What is.
+    /// The present state.
     pub status: Option<IpBlockStatus>,
 }
 
-/// What is wanted.
+/// The desired state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IpBlockSpec {
@@ -30,31 +30,31 @@ pub struct IpBlockSpec {
     pub ip: String,
     /// For how long.
     pub duration: String,
-    /// Why.
+    /// The reason for the block.
     pub reason: String,
-    /// Who asked.
+    /// The author of the block.
     pub source: String,
-    /// Words to find it by.
+    /// Words for a search.
     pub tags: Vec<String>,
     /// When the server wrote it.
     pub ts: String,
 }
 
-/// What is.
+/// The present state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IpBlockStatus {
-    /// Where in its life it is.
+    /// The phase of the block.
     pub phase: String,
-    /// Which gateway enforces it.
+    /// The gateway that enforces it.
     pub engine: String,
-    /// For people.
+    /// An explanation for people.
     pub message: String,
-    /// Of which generation this is the status.
+    /// The generation that this status describes.
     pub observed_generation: i64,
-    /// Since when.
+    /// The begin of the ban.
     pub blocked_at: Option<String>,
-    /// Until when.
+    /// The end of the ban.
     pub expires_at: Option<String>,
 }
 

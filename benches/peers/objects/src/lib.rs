@@ -13,7 +13,7 @@ pub use ipblock::{IpBlock, IpBlockSpec, IpBlockStatus};
 
 /// An object of the bench.
 pub trait Object {
-    /// When the server wrote it, in microseconds since 1970; `None` if this form does not hold it.
+    /// When the server wrote it, in microseconds since 1970; `None` if this form does not contain it.
     fn stamp(&self) -> Option<u64>;
 }
 
@@ -53,7 +53,7 @@ impl<K> Object for PartialObjectMeta<K> {
 /// A client of the server at `address`, with the defaults of kube-client.
 ///
 /// # Panics
-/// Outside a tokio runtime, or if the address is none.
+/// Outside a tokio runtime, or if the address is not valid.
 #[must_use]
 pub fn client(address: &str) -> Client {
     let mut config = Config::new(address.parse().expect("the address of the server"));
@@ -61,7 +61,7 @@ pub fn client(address: &str) -> Client {
     Client::try_from(config).expect("a client without TLS")
 }
 
-/// How an object of kind `K` is asked for when its type is not known.
+/// The resource of kind `K` for requests without its type.
 #[must_use]
 pub fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
     ApiResource::erase::<K>(&())

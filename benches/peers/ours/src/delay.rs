@@ -1,4 +1,4 @@
-//! `wqdelay`: many timers, and how late what they were for is handed out.
+//! `wqdelay`: many timers, and how late their keys are handed out.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -15,7 +15,7 @@ struct Informed {
 }
 
 pub(crate) fn main() -> std::io::Result<ExitCode> {
-    // It asks for streaming lists of itself, and does without.
+    // The informer tries streaming lists by default, and works without them.
     peer_faults::main(|client, _| Informed::start(client))
 }
 
@@ -27,7 +27,7 @@ impl Informed {
         let running = tokio::spawn({
             let informer = informer.clone();
             async move {
-                // It runs once, and here it does.
+                // `run` fails only at a second call.
                 let _ = informer.run(CancellationToken::new()).await;
             }
         });

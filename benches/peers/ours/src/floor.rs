@@ -1,4 +1,4 @@
-//! The floors: the least that a deduplicating queue and a limiter have to do, under one mutex.
+//! The floors: the minimum work of a deduplicating queue and of a limiter, under one mutex.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::queue::runtime;
 
-/// An informer that runs.
+/// A running informer.
 struct Running<S: Stored> {
     informer: SharedInformer<S>,
     lister: Lister<S>,
@@ -64,7 +64,7 @@ where
     }
 }
 
-/// `stamp` reads from an object when it was changed.
+/// `stamp` reads the time of the last change from an object.
 fn run_as<S: Stored>(
     flags: &Flags,
     endpoint: &Endpoint,
@@ -87,7 +87,7 @@ impl<S: Stored> Running<S> {
             .reflector(options)
             .build();
         for tally in setup.handlers {
-            // Every event is wanted, as with the peers: the default merges those of one object. It only counts them.
+            // Every event is delivered, as with the peers; the default merges those of one object. The handler only counts them.
             let options = HandlerOptions::new()
                 .policy(Policy::Block { bound: 1024 })
                 .inline();

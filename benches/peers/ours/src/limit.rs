@@ -1,4 +1,4 @@
-//! `wqlimit`: what counting a failure costs, and clearing the count.
+//! `wqlimit`: the cost of counting a failure, and of clearing the count.
 //!
 //! The queue keeps failures in the slot of the key, so there is no limiter to call alone: it is
 //! measured through the item, `retry` and `forget`, which settle the item as well.
@@ -10,7 +10,7 @@ use peer_measure::limit::Limiter;
 use peer_measure::{Flags, Outcome, Stop, limit};
 use reeve_workqueue::{Item, ItemExponentialFailure, Queue};
 
-/// The queue, and all keys in the hands of one worker.
+/// The queue, and all keys in flight at one worker.
 struct ThroughItem {
     queue: Queue<Arc<str>>,
     items: Vec<Item<Arc<str>>>,
@@ -22,7 +22,7 @@ pub(crate) fn run(flags: &Flags) -> Outcome {
             "failures are counted in the queue's own slots: no limiter holds them",
         ));
     }
-    // So long a back-off that no item comes back while others are measured.
+    // A back-off so long that no item returns while others are measured.
     let long =
         ItemExponentialFailure::new(Duration::from_secs(1000), Duration::from_secs(1_000_000));
     let subject = ThroughItem {

@@ -17,7 +17,7 @@ pub(crate) fn run(flags: &Flags) -> Outcome {
     let add = match mode.as_str() {
         "ready" => |queue: &Queue<Arc<str>>, key| queue.add(key),
         "delayed" => |queue: &Queue<Arc<str>>, key| queue.add_after(key, Duration::from_secs(3600)),
-        // Not wanted any more, and remembered for its failure.
+        // The item is done; the queue keeps its failure record.
         "failed" => |queue: &Queue<Arc<str>>, key: Arc<str>| {
             queue.add_rate_limited(Arc::clone(&key));
             queue.cancel(&key);

@@ -14,7 +14,7 @@ use tokio::runtime::{self, Runtime};
 /// How many items a worker takes at a time in `-mode=batch`.
 const BATCH: usize = 32;
 
-/// Who works: what was taken and what was done, by worker.
+/// The workers: the items that each took, and those that each finished.
 struct Crew {
     taken: Counters,
     done: Counters,
@@ -63,7 +63,7 @@ pub(crate) fn run<K: Key>(flags: &Flags) -> Outcome {
     report
 }
 
-/// The queue that the flags ask for: with the limiter of a controller; `-metrics=on` counts.
+/// The queue of the flags, with the limiter of a controller; `-metrics=on` adds metrics.
 pub(crate) fn builder<K: Key>(flags: &Flags) -> Result<Builder<K>, Stop> {
     let builder = Queue::builder().name("peers");
     match flags.text("metrics", "off").as_str() {
@@ -73,7 +73,7 @@ pub(crate) fn builder<K: Key>(flags: &Flags) -> Result<Builder<K>, Stop> {
     }
 }
 
-/// As a program has it, with `threads` workers.
+/// The runtime of a usual program, with `threads` workers.
 pub(crate) fn runtime(threads: usize) -> Runtime {
     runtime::Builder::new_multi_thread()
         .worker_threads(threads)

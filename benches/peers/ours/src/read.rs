@@ -1,5 +1,5 @@
-//! The floors of `sync`: the list is read and thrown away (`-peer=floor`), or passed over once with
-//! serde_json too (`-peer=floor-scan`).
+//! The floors of `sync`: the list is read and discarded (`-peer=floor`), or also passed over once with
+//! serde_json (`-peer=floor-scan`).
 
 use peer_measure::control::Server;
 use peer_measure::usage::Stopwatch;
@@ -19,7 +19,7 @@ pub(crate) fn run(flags: &Flags) -> Outcome {
     };
     let mut body = Vec::new();
     let mut span = None;
-    // The second time the buffer has been touched.
+    // In the second run the buffer has been touched.
     for _ in 0..2 {
         body.clear();
         let stopwatch = Stopwatch::start();

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::queue::runtime;
 
-/// A manager that runs on a thread, until this is dropped.
+/// A manager that runs on a thread until this value is dropped.
 struct Running {
     stop: CancellationToken,
     thread: Option<thread::JoinHandle<()>>,

@@ -1,4 +1,4 @@
-//! `starve`: every run asks for the next at once; how often does each key run?
+//! `starve`: every run requests the next one at once; how often does each key run?
 
 use std::sync::Arc;
 use std::time::Duration;

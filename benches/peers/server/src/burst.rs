@@ -1,4 +1,4 @@
-//! Changes, as many and as fast as was asked for.
+//! Changes in the requested number and at the requested rate.
 
 use std::sync::Arc;
 use std::thread;
@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 use crate::format::Kind;
 use crate::world::World;
 
-/// As many changes at a time, when they come as fast as they go.
+/// The number of changes in one step when no rate is set.
 const BATCH: usize = 1000;
 
-/// What was asked for.
+/// The parameters of a burst.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Burst {
     pub(crate) kind: Kind,
     pub(crate) count: usize,
     pub(crate) start: usize,
-    /// Changes a second; 0: as fast as they go.
+    /// Changes a second; 0: as fast as possible.
     pub(crate) rate: f64,
-    /// Begins when so many watches are there.
+    /// Begins when this many watches exist.
     pub(crate) watches: usize,
 }
 
 // === impl Burst ===
 
 impl Burst {
-    /// Makes the changes on a thread of its own: the server's has others to serve, and a runtime's
+    /// Makes the changes on its own thread: the server's thread has other requests, and a runtime's
     /// timers are too coarse to space changes evenly.
     pub(crate) fn spawn(self, world: &Arc<World>) {
         let world = Arc::clone(world);

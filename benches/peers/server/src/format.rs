@@ -11,7 +11,7 @@ use crate::template::{Object, Template};
 /// The annotation of the bookmark that ends a streamed list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// What is served.
+/// A served kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     ConfigMap,
@@ -19,14 +19,14 @@ pub(crate) enum Kind {
     Pod,
 }
 
-/// How an object is written.
+/// The form in which an object is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Form {
     pub(crate) protobuf: bool,
     pub(crate) metadata: bool,
 }
 
-/// What happened to an object.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Added,
@@ -41,16 +41,16 @@ pub(crate) struct Format {
     kind: String,
     list_kind: String,
     list_api_version: String,
-    /// Of an item of a list, with what stands before it.
+    /// The item of a list, with the bytes before it.
     item_head: Vec<u8>,
     item: Template,
-    /// Of an event: `Added`, `Modified`.
+    /// An event: `Added`, `Modified`.
     event_heads: [Vec<u8>; 2],
     event: Template,
     event_tail: &'static [u8],
 }
 
-/// All formats there are.
+/// All formats.
 #[derive(Debug)]
 pub(crate) struct Formats(BTreeMap<(Kind, Form), Format>);
 
@@ -59,7 +59,7 @@ pub(crate) struct Formats(BTreeMap<(Kind, Form), Format>);
 impl Kind {
     pub(crate) const ALL: [Self; 3] = [Self::ConfigMap, Self::IpBlock, Self::Pod];
 
-    /// As in a path.
+    /// The name of the kind, as in a path.
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Self::ConfigMap => "configmaps",
@@ -110,7 +110,7 @@ impl Kind {
 // === impl Form ===
 
 impl Form {
-    /// Of a response.
+    /// The content type of a response.
     pub(crate) fn content_type(self, watch: bool) -> &'static str {
         match (self.protobuf, watch) {
             (false, _) => "application/json",
@@ -158,7 +158,7 @@ impl Formats {
     }
 }
 
-/// The JSON of an object with its metadata alone.
+/// The JSON of an object with only its metadata.
 fn metadata_of(json: &[u8]) -> Vec<u8> {
     let object: Value = serde_json::from_slice(json).expect("a template that is JSON");
     format!(r#"{{"metadata":{}}}"#, object["metadata"]).into_bytes()
@@ -175,7 +175,7 @@ fn with_type(api_version: &str, kind: &str, json: &[u8]) -> Vec<u8> {
 impl Format {
     fn json(api_version: &str, kind: &str, json: &[u8]) -> Self {
         let typed = with_type(api_version, kind, json);
-        // Lists of built-in kinds leave the type of their items out.
+        // Lists of built-in kinds omit the type of their items.
         let item = if api_version == "v1" {
             json.to_vec()
         } else {
@@ -214,17 +214,17 @@ impl Format {
         }
     }
 
-    /// How many bytes an item of a list takes.
+    /// The size of an item of a list in bytes.
     pub(crate) fn item_len(&self) -> usize {
         self.item_head.len() + self.item.len()
     }
 
-    /// How many bytes an event takes, about.
+    /// The approximate size of an event in bytes.
     pub(crate) fn event_len(&self) -> usize {
         self.event_heads[0].len() + self.event.len() + self.event_tail.len()
     }
 
-    /// What stands before the items of a list of `count` and after them. In JSON the first item has
+    /// The bytes before and after the items of a list of `count`. In JSON the first item has
     /// no comma before it: see [`Format::write_item`].
     pub(crate) fn list(
         &self,
@@ -251,7 +251,7 @@ impl Format {
         (head.into_bytes(), b"]}\n".to_vec())
     }
 
-    /// How many bytes the items of a list of `count` take.
+    /// The size of the items of a list of `count` in bytes.
     pub(crate) fn items_len(&self, count: usize) -> usize {
         let saved = if self.protobuf || count == 0 {
             0
@@ -269,7 +269,7 @@ impl Format {
         self.item.write(object, out);
     }
 
-    /// Appends an object that stands alone.
+    /// Appends a single object.
     pub(crate) fn write_object(&self, object: Object, out: &mut BytesMut) {
         self.event.write(object, out);
     }
@@ -299,7 +299,7 @@ impl Format {
         }
     }
 
-    /// Appends the event that says that a version is too old.
+    /// Appends the error event for a version that is too old.
     pub(crate) fn write_expired(&self, out: &mut BytesMut) {
         let (message, reason) = ("too old resource version", "Expired");
         if self.protobuf {

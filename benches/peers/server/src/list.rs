@@ -1,4 +1,4 @@
-//! A list, written while it is sent.
+//! A list that is written while it is sent.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use crate::format::{Form, Format, Kind};
 use crate::template::Object;
 use crate::world::{World, at_place};
 
-/// As much is written in one go.
+/// The number of bytes written in one step.
 pub(crate) const CHUNK: usize = 64 << 10;
 
-/// The body of a list, of a state that does not change any more.
+/// The body of a list, from a state that does not change any more.
 #[derive(Debug)]
 pub(crate) struct List {
     world: Arc<World>,
@@ -33,7 +33,7 @@ pub(crate) struct List {
 // === impl List ===
 
 impl List {
-    /// Objects number `first` up to `limit` many, in the order of their keys.
+    /// At most `limit` objects from number `first` on, in the order of their keys.
     pub(crate) fn new(
         world: &Arc<World>,
         kind: Kind,

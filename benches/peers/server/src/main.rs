@@ -1,17 +1,17 @@
-//! An API server of canned objects, so cheap that the peers are what is measured.
+//! An API server of canned objects. It is so cheap that a measurement shows the peers, not the server.
 //!
 //! Objects are templates into which names, versions and times of fixed width are written, so an
 //! object costs a copy; one thread serves all connections. It lists (in one piece, or in pages where
 //! a real server would), streams lists, and watches, in JSON and protobuf, whole objects or metadata.
-//! What happens is told to it:
+//! Orders control it:
 //!
 //! | request | what |
 //! |---|---|
-//! | `POST /control/reset?kind&n` | forget the kind, end its watches, hold `n` objects; answers the version |
-//! | `POST /control/burst?kind&n[&start][&rate][&watches]` | change `n` objects, from `start` on and round about; `rate` a second, evenly (default: as fast as they go); begins when `watches` watches are there (default 1) |
-//! | `POST /control/expire?kind[&touch]` | end every watch with 410, and expire what was before; `touch=1` changes object 0 unseen |
-//! | `POST /control/watches?kind` | how many watches there are |
-//! | `PATCH …/status` of an object | a change of it, whatever the patch says |
+//! | `POST /control/reset?kind&n` | remove all objects of the kind, end its watches, hold `n` new objects; answers the version |
+//! | `POST /control/burst?kind&n[&start][&rate][&watches]` | change `n` objects, from `start` on and in rotation; `rate` a second, evenly (default: as fast as possible); begins when `watches` watches exist (default 1) |
+//! | `POST /control/expire?kind[&touch]` | end every watch with 410, and expire all earlier versions; `touch=1` changes object 0 without an event |
+//! | `POST /control/watches?kind` | the number of watches |
+//! | `PATCH …/status` of an object | a change of the object; the content of the patch is ignored |
 //! | `POST /control/cpu` | processor time of this server in seconds |
 
 mod burst;
@@ -69,14 +69,14 @@ async fn serve(address: &str) -> std::io::Result<()> {
             let service = service_fn(move |mut request: Request<Incoming>| {
                 let world = Arc::clone(&world);
                 async move {
-                    // A connection is used again only when the request was read.
+                    // A connection is reused only after the whole request was read.
                     while let Some(frame) = request.body_mut().frame().await {
                         frame?;
                     }
                     Ok::<_, hyper::Error>(route::answer(&world, &request))
                 }
             });
-            // A client that goes away in the middle is no concern of the server.
+            // A client may disconnect at any time; the server continues.
             let _ = http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;

@@ -48,8 +48,8 @@ pub(crate) fn list_meta(version: u64, token: &str, remaining: usize) -> Vec<u8> 
     meta
 }
 
-/// The beginning of a frame of a watch whose object has `length` bytes: `metav1.WatchEvent` with its
-/// length before it, up to the object.
+/// The beginning of a watch frame for an object of `length` bytes: the length, then `metav1.WatchEvent` up to
+/// the object.
 pub(crate) fn event(what: &str, length: usize) -> Vec<u8> {
     let raw = open(1, length);
     let head = [field(1, what.as_bytes()), open(2, raw.len() + length), raw].concat();
@@ -57,7 +57,7 @@ pub(crate) fn event(what: &str, length: usize) -> Vec<u8> {
     [frame.to_be_bytes().to_vec(), head].concat()
 }
 
-/// An object that has nothing but a version and an annotation: `metav1.ObjectMeta` in field 1.
+/// An object with only a version and an annotation: `metav1.ObjectMeta` in field 1.
 pub(crate) fn bookmark(version: u64, annotation: &str) -> Vec<u8> {
     let entry = [field(1, annotation.as_bytes()), field(2, b"true")].concat();
     let meta = [field(6, version.to_string().as_bytes()), field(12, &entry)].concat();

@@ -1,4 +1,4 @@
-//! Which request is answered how.
+//! The answer to each request.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -28,7 +28,7 @@ pub(crate) fn answer<B>(world: &Arc<World>, request: &Request<B>) -> Answer {
     let path = request.uri().path();
     if let Some(order) = path.strip_prefix("/control/") {
         if request.method() != Method::POST {
-            return refuse(StatusCode::METHOD_NOT_ALLOWED, "orders are POSTed");
+            return refuse(StatusCode::METHOD_NOT_ALLOWED, "orders need POST");
         }
         return match control(world, order, &query) {
             Ok(text) => say(StatusCode::OK, text),
@@ -38,24 +38,24 @@ pub(crate) fn answer<B>(world: &Arc<World>, request: &Request<B>) -> Answer {
     if let Some((kind, number)) = status(path) {
         return match request.method() {
             &Method::PATCH => write(world, kind, number),
-            _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "a status is patched"),
+            _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "a status accepts only PATCH"),
         };
     }
     let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.path() == path) else {
         return refuse(
             StatusCode::NOT_FOUND,
-            "there are the lists of configmaps, pods and ipblocks, and the status of each object",
+            "the server has the lists of configmaps, pods and ipblocks, and the status of each object",
         );
     };
     if request.method() != Method::GET {
-        return refuse(StatusCode::METHOD_NOT_ALLOWED, "objects are canned");
+        return refuse(StatusCode::METHOD_NOT_ALLOWED, "objects are read-only");
     }
     let accept = request
         .headers()
         .get(ACCEPT)
         .and_then(|accept| accept.to_str().ok());
     let Some(form) = form(world, kind, accept.unwrap_or("*/*")) else {
-        return refuse(StatusCode::NOT_ACCEPTABLE, "there are JSON and protobuf");
+        return refuse(StatusCode::NOT_ACCEPTABLE, "the server has JSON and protobuf");
     };
     let watch = query
         .get("watch")
@@ -71,7 +71,7 @@ pub(crate) fn answer<B>(world: &Arc<World>, request: &Request<B>) -> Answer {
     }
 }
 
-/// Whose status it is: the kind, and the object's number.
+/// The kind and the number of the object with this status.
 fn status(path: &str) -> Option<(Kind, usize)> {
     let (group, object) = path.strip_suffix("/status")?.split_once("/namespaces/")?;
     let mut parts = object.split('/').skip(1);
@@ -82,7 +82,7 @@ fn status(path: &str) -> Option<(Kind, usize)> {
     parts.next().is_none().then_some((kind, number))
 }
 
-/// Any patch is a change: what is in it is not looked at.
+/// Any patch is a change; its content is ignored.
 fn write(world: &Arc<World>, kind: Kind, number: usize) -> Answer {
     let Some(object) = world.stage(kind).update(|state| state.touch(number)) else {
         return refuse(StatusCode::NOT_FOUND, "there is no object of this number");
@@ -117,7 +117,7 @@ fn read(
         let watching = Watching::new(world, kind);
         return Ok(Watch::new(watching, form, version).boxed_unsync());
     }
-    // A real server answers what may be old from its cache, in one piece whatever the limit.
+    // A real server answers a list that may be old from its cache, in one piece at any limit.
     let whole = query
         .get("resourceVersion")
         .is_some_and(|version| version == "0");
@@ -135,7 +135,7 @@ fn read(
     Ok(List::new(world, kind, form, first, limit).boxed_unsync())
 }
 
-/// Obeys an order.
+/// Carries out an order.
 fn control(world: &Arc<World>, order: &str, query: &Query) -> Result<String, String> {
     if order == "cpu" {
         return Ok(format!("{}", Cpu::now().all));
@@ -176,7 +176,7 @@ fn control(world: &Arc<World>, order: &str, query: &Query) -> Result<String, Str
     Ok("done".to_owned())
 }
 
-/// A number of the query, or what it is without.
+/// A number of the query, or its default.
 fn number(query: &Query, name: &str, without: Option<u64>) -> Result<u64, String> {
     match query.get(name).filter(|text| !text.is_empty()) {
         None => without.ok_or_else(|| format!("{name} is missing")),
@@ -186,7 +186,7 @@ fn number(query: &Query, name: &str, without: Option<u64>) -> Result<u64, String
     }
 }
 
-/// The first form in the list of a client that there is.
+/// The first form in the client's list that the server has.
 fn form(world: &World, kind: Kind, accept: &str) -> Option<Form> {
     accept.split(',').find_map(|media| {
         let mut parts = media.split(';').map(str::trim);

@@ -2,14 +2,14 @@
 
 use bytes::{BufMut, BytesMut};
 
-/// What stands in the files of `templates/` where something is to be written.
+/// The placeholders in the files of `templates/`.
 const NUMBER: &[u8] = b"4444444444";
 const NAMESPACE: &[u8] = b"ns-3333";
 const UID: &[u8] = b"555555555555";
 const VERSION: &[u8] = b"6666666666";
 const STAMP: &[u8] = b"7777777777777777";
 
-/// What is written into a template.
+/// The values that replace the placeholders.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Object {
     pub(crate) number: u32,
@@ -36,7 +36,7 @@ impl Template {
     /// Finds the holes.
     ///
     /// # Panics
-    /// If there is none for the number, the namespace or the version: files of `templates/` have them.
+    /// If the number, the namespace or the version has no placeholder: files of `templates/` have them.
     pub(crate) fn new(bytes: Vec<u8>) -> Self {
         let find = |what: &[u8]| -> Vec<usize> {
             let places = 0..(bytes.len() + 1).saturating_sub(what.len());

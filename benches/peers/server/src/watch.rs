@@ -1,4 +1,4 @@
-//! A watch, written while it is sent.
+//! A watch that is written while it is sent.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -21,10 +21,10 @@ pub(crate) struct Watch {
     stage: Stage,
 }
 
-/// How far it is.
+/// The progress of a watch.
 #[derive(Debug)]
 enum Stage {
-    /// The objects there are come first, and then a bookmark: a streamed list.
+    /// The existing objects come first, and then a bookmark: a streamed list.
     Initial {
         objects: std::sync::Arc<Vec<Object>>,
         version: u64,
@@ -37,7 +37,7 @@ enum Stage {
     Ended,
 }
 
-/// What there is to send.
+/// The next data to send.
 enum Found {
     Changes(Vec<Object>),
     Expired,
@@ -47,7 +47,7 @@ enum Found {
 // === impl Watch ===
 
 impl Watch {
-    /// Changes after `version`; of `None`, everything there is and all changes after.
+    /// Changes after `version`; with `None`, all objects and then all changes.
     pub(crate) fn new(watching: Watching, form: Form, version: Option<u64>) -> Self {
         let (epoch, stage) = watching.stage().read(|state| {
             let stage = match version {
@@ -174,7 +174,7 @@ mod tests {
         Watch::new(Watching::new(world, Kind::ConfigMap), JSON, version)
     }
 
-    /// What comes without waiting.
+    /// The bytes that are available without a wait.
     fn ready(watch: &mut Watch) -> (Vec<Value>, bool) {
         let (mut bytes, mut ended) = (Vec::new(), false);
         while let Some(frame) = watch.frame().now_or_never() {

@@ -1,4 +1,4 @@
-//! What the server holds: of every kind its objects, what happened to them, and who watches.
+//! The state of the server: for every kind its objects, their changes, and the watches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,21 +29,21 @@ pub(crate) struct Stage {
 
 #[derive(Debug)]
 pub(crate) struct State {
-    /// By number. A list that is being sent keeps its own.
+    /// The objects by number. A list that is being sent keeps its own copy.
     pub(crate) objects: Arc<Vec<Object>>,
     /// Every change since the reset or the expiry, oldest first.
     pub(crate) changes: Vec<Object>,
     pub(crate) version: u64,
     /// Versions before this one are too old to watch from.
     pub(crate) oldest: u64,
-    /// Grows when all watches are to end.
+    /// Grows when all watches have to end.
     pub(crate) epoch: u64,
     /// Watches of earlier epochs end with 410.
     pub(crate) expired: bool,
     waiting: Vec<Waker>,
 }
 
-/// Counts a watch while it is there.
+/// Counts a watch while it exists.
 #[derive(Debug)]
 pub(crate) struct Watching {
     world: Arc<World>,
@@ -75,7 +75,7 @@ impl Stage {
         read(&self.state.lock())
     }
 
-    /// Changes the state, and wakes who waits for changes.
+    /// Changes the state, and wakes all waiting watches.
     pub(crate) fn update<R>(&self, update: impl FnOnce(&mut State) -> R) -> R {
         let (result, waiting) = {
             let mut state = self.state.lock();
@@ -88,7 +88,7 @@ impl Stage {
         result
     }
 
-    /// Reads, and wakes `waker` at the next change if there was nothing.
+    /// Reads. If the result is `None`, the next change wakes `waker`.
     pub(crate) fn read_or_wait<R>(
         &self,
         waker: &Waker,
@@ -128,7 +128,7 @@ impl State {
         }
     }
 
-    /// Forgets everything and holds `count` objects. Watches end.
+    /// Replaces all objects by `count` new ones. Watches end.
     pub(crate) fn reset(&mut self, count: usize) {
         let (epoch, waiting) = (self.epoch + 1, std::mem::take(&mut self.waiting));
         *self = Self::new(count, self.version);
@@ -136,7 +136,7 @@ impl State {
         self.waiting = waiting;
     }
 
-    /// Changes object `number`, if there is one, and gives what it is then.
+    /// Changes object `number`, if it exists, and returns its new state.
     pub(crate) fn touch(&mut self, number: usize) -> Option<Object> {
         if number >= self.objects.len() {
             return None;
@@ -145,7 +145,7 @@ impl State {
         self.changes.last().copied()
     }
 
-    /// Changes `count` objects from number `first` on, round about.
+    /// Changes `count` objects from number `first` on, in rotation.
     pub(crate) fn change(&mut self, first: usize, count: usize) {
         let stamp = now();
         let objects = Arc::make_mut(&mut self.objects);
@@ -159,7 +159,7 @@ impl State {
         }
     }
 
-    /// Ends every watch with 410, and lets no one watch from before now.
+    /// Ends every watch with 410, and refuses watches from earlier versions.
     pub(crate) fn expire(&mut self, touch: bool) {
         if touch {
             self.change(0, 1);
@@ -170,7 +170,7 @@ impl State {
         self.expired = true;
     }
 
-    /// Where in the changes those after `version` begin; `None` if it is too old.
+    /// The index of the first change after `version`; `None` if it is too old.
     pub(crate) fn after(&self, version: u64) -> Option<usize> {
         let since = version.checked_sub(self.oldest)?;
         Some((since as usize).min(self.changes.len()))
@@ -217,7 +217,7 @@ pub(crate) fn now() -> u64 {
 pub(crate) fn at_place(place: usize, count: usize) -> usize {
     const NAMESPACES: usize = 100;
     let (each, more) = (count / NAMESPACES, count % NAMESPACES);
-    // The first namespaces hold one more if they do not all hold the same.
+    // If the division has a remainder, the first namespaces have one object more.
     let longer = more * (each + 1);
     let (namespace, within) = if place < longer {
         (place / (each + 1), place % (each + 1))
