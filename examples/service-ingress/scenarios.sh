@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The four scenarios of the seed, with kubectl, against the API server that KUBECONFIG names, where the program runs
-# already. Ends with 0 if all went as they should.
+# Runs the four scenarios of the original with kubectl, on the API server that KUBECONFIG names. The program has to run
+# already. Exits with 0 if all passed.
 #
 #     KUBECONFIG=/tmp/kubeconfig examples/service-ingress/scenarios.sh
 #
 #   KUBECTL     another kubectl
 #   NAMESPACE   another namespace than default
-#   PATIENCE    how many seconds anything may take (30)
+#   PATIENCE    the time limit of each step in seconds (30)
 set -euo pipefail
 
 kubectl=${KUBECTL:-kubectl}
@@ -20,7 +20,7 @@ exists() { [ -n "$(ingress)" ]; }
 gone() { [ -z "$(ingress)" ]; }
 is_another() { local uid; uid=$(ingress); [ -n "$uid" ] && [ "$uid" != "$1" ]; }
 
-# until WHAT COMMAND...: waits until COMMAND succeeds.
+# until_true WHAT COMMAND...: waits until COMMAND succeeds.
 until_true() {
   local what=$1 end=$((SECONDS + patience))
   shift
@@ -36,10 +36,10 @@ until_true() {
 clean_up() { k delete "service/$name" "pod/$name" --ignore-not-found --wait=false > /dev/null 2>&1 || true; }
 trap clean_up EXIT
 
-echo "== an annotation makes an Ingress"
+echo "== an annotation creates an Ingress"
 shown run "$name" --image=nginx --port=80
 shown expose pod "$name" --port=80
-gone || { echo "FAILED: an Ingress that nobody asked for" >&2; exit 1; }
+gone || { echo "FAILED: an Ingress exists without an annotation" >&2; exit 1; }
 shown annotate service "$name" ingress/http=on
 until_true "there is an Ingress" exists
 k get ingress "$name"
@@ -48,18 +48,18 @@ wanted="nginx example.com / Prefix $name 80 v1 Service"
 found=$(k get ingress "$name" --output "jsonpath={.spec.ingressClassName} {.spec.rules[0].host} {$path.path} {$path.pathType} {$path.backend.service.name} {$path.backend.service.port.number} {.metadata.ownerReferences[0].apiVersion} {.metadata.ownerReferences[0].kind}")
 [ "$found" = "$wanted" ] || { echo "FAILED: the Ingress is '$found', not '$wanted'" >&2; exit 1; }
 
-echo "== without the annotation it goes"
+echo "== without the annotation the Ingress is deleted"
 shown annotate service "$name" ingress/http-
 until_true "there is no Ingress" gone
 
-echo "== an Ingress that is deleted comes back"
+echo "== a deleted Ingress is created again"
 shown annotate service "$name" ingress/http=on
 until_true "there is an Ingress" exists
 before=$(ingress)
 shown delete ingress "$name"
-until_true "there is another one" is_another "$before"
+until_true "there is a new Ingress" is_another "$before"
 
-echo "== with the Service it goes"
+echo "== with the Service the Ingress is deleted"
 shown delete service "$name"
 until_true "there is no Ingress" gone
-echo "== all four are as they should be"
+echo "== all four scenarios passed"

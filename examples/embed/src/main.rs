@@ -1,5 +1,5 @@
-//! The client, leader election, the informer and the queue without the controller runtime: the replica that holds the lease
-//! prints each ConfigMap that changed, once a change burst, and again a minute later.
+//! The client, leader election, the informer and the queue without the controller runtime. The replica that holds the
+//! lease prints each changed ConfigMap, once for a burst of changes, and again every minute.
 //!
 //! ```text
 //! cargo run --manifest-path examples/embed/Cargo.toml      # with KUBECONFIG set
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // It leaves retrying to the informer and the elector, and notices a dead connection.
+    // The client leaves retries to the informer and the elector, and detects a dead connection.
     let kube = connect::infer(&connect::Options::new().user_agent("embed/0.1")).await?;
     let clock = Clock::system();
     let queue: Queue<ObjectKey> = Queue::builder()
@@ -26,14 +26,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build();
     let informer = SharedInformer::<ConfigMap>::builder(kube.clone()).build();
 
-    // Handlers only note which object changed.
+    // Handlers only enqueue the key of the changed object.
     let adds = queue.clone();
     let handle = informer.add_handler(
         move |event: Event<ConfigMap>| adds.add(event.key()),
         HandlerOptions::new(),
     )?;
 
-    // Every replica follows the server; so another one takes over at once.
+    // Every replica follows the server, so another one can take over at once.
     let stop = CancellationToken::new();
     let running = tokio::spawn({
         let (informer, stop) = (informer.clone(), stop.clone());

@@ -1,8 +1,8 @@
-//! Every ReplicaSet says in the label `pod-count` how many Pods it owns.
+//! Every ReplicaSet gets the label `pod-count` with the number of Pods it owns.
 //!
-//! `P` is how the Pods are cached: [`Pod`](k8s_openapi::api::core::v1::Pod) whole, or
-//! [`PartialObjectMeta<Pod>`](kube_core::PartialObjectMeta) with no more than their metadata, which is all that this
-//! controller reads. Nothing else differs.
+//! `P` is the cached form of the Pods: [`Pod`](k8s_openapi::api::core::v1::Pod) for whole Pods, or
+//! [`PartialObjectMeta<Pod>`](kube_core::PartialObjectMeta) for only their metadata, which is all that this
+//! controller reads. There is no other difference.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use serde_json::json;
 /// The label.
 pub const LABEL: &str = "pod-count";
 
-/// The index of Pods by the uid of the object that controls them. The labels of the ReplicaSet's template would find
-/// Pods of others, too.
+/// The index of Pods by the uid of the object that controls them. The labels of the ReplicaSet's template would also find
+/// Pods of other owners.
 const BY_CONTROLLER: &str = "controller";
 
-/// When a ReplicaSet is looked at again that is another one than the cache shows.
+/// The delay until the next reconcile when the server has another ReplicaSet of this name than the cache.
 const STALE: Duration = Duration::from_secs(1);
 
-/// Why the controller cannot be added.
+/// The reason why the controller cannot be added.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(Box<dyn std::error::Error + Send + Sync>);
@@ -49,12 +49,12 @@ impl<P: Object> Reconciler for PodCount<P> {
             .len()
             .to_string();
         let is = replica_set.labels().get(LABEL);
-        // Writing what is there already would bring this controller back for nothing.
+        // A write without a change would only cause another reconcile.
         if is == Some(&count) || meta.deletion_timestamp.is_some() {
             return Ok(Outcome::done());
         }
-        // This label and nothing else, of this object and no other of its name: what others changed meanwhile stays,
-        // and a cache that is behind is no conflict.
+        // The patch has only this label, and applies only to the object with this uid. Changes by other clients stay,
+        // and a cache that is behind causes no conflict.
         let patch = Patch::Merge(json!({"metadata": {"uid": uid, "labels": {LABEL: count}}}));
         let params = PatchParams::default();
         match ctx
@@ -67,7 +67,7 @@ impl<P: Object> Reconciler for PodCount<P> {
                 Ok(Outcome::done())
             }
             Err(error) if error.is_not_found() => Ok(Outcome::done()),
-            // A uid cannot be changed: there is another ReplicaSet of this name, and the cache will show it.
+            // A uid cannot be changed: the server has another ReplicaSet of this name, and the cache will show it.
             Err(error) if error.is_invalid() => Ok(Outcome::requeue_after(STALE)),
             Err(error) => Err(error.into()),
         }
@@ -77,7 +77,7 @@ impl<P: Object> Reconciler for PodCount<P> {
 /// Adds the controller to `manager`.
 ///
 /// # Errors
-/// When the manager has one already.
+/// If the manager already has this controller.
 pub fn add<P: Object>(manager: &Manager) -> Result<(), Error> {
     let controller_of = |pod: &P| {
         let owners = pod.meta().owner_references.iter().flatten();

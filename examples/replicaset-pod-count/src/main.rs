@@ -15,16 +15,16 @@ struct Arguments {
     #[command(flatten)]
     options: Options,
 
-    /// What to cache of the Pods.
+    /// The cached form of the Pods.
     #[arg(long, value_enum, default_value = "metadata")]
     pods: Pods,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Pods {
-    /// All of them.
+    /// Whole Pods.
     Typed,
-    /// Their metadata, which is all that is read.
+    /// Only their metadata, which is all that the controller reads.
     Metadata,
 }
 

@@ -1,4 +1,4 @@
-//! The count, and the traps of the seed's example: each case with whole Pods and with their metadata only.
+//! The count, and the mistakes of controller-runtime's example: each case with whole Pods and with only their metadata.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -27,7 +27,7 @@ macro_rules! with_pods_and_metadata {
     };
 }
 
-/// On the built-in server, whose garbage collector leaves the Pods to the case.
+/// Runs a case on the built-in server, without its garbage collector: the case deletes the Pods.
 fn run(case: impl AsyncFnOnce(Cluster)) {
     Setup::new()
         .server(Server::BuiltIn)
@@ -99,7 +99,7 @@ async fn counted(cluster: &Cluster, name: &str, count: &str) {
         .await;
 }
 
-/// Waits until nothing more comes of what was done before.
+/// Waits until all effects of former steps have happened.
 async fn quiet() {
     sleep(Duration::from_secs(30)).await;
 }
@@ -131,7 +131,7 @@ async fn the_label_follows_the_pods<P: Object>(cluster: Cluster) {
     running.end().await;
 }
 
-/// The seed writes into a map that is nil where there are no labels.
+/// controller-runtime's example writes into a map that is nil if there are no labels.
 async fn a_replica_set_without_labels_gets_one_and_one_with_labels_keeps_them<P: Object>(
     cluster: Cluster,
 ) {
@@ -152,15 +152,15 @@ async fn a_replica_set_without_labels_gets_one_and_one_with_labels_keeps_them<P:
     running.end().await;
 }
 
-/// The seed counts every Pod with the labels of the template.
-async fn pods_of_others_with_the_labels_of_the_template_are_not_counted<P: Object>(
+/// controller-runtime's example counts every Pod with the labels of the template.
+async fn pods_of_other_owners_with_the_labels_of_the_template_are_not_counted<P: Object>(
     cluster: Cluster,
 ) {
     let running = start::<P>(&cluster).await;
     let mine = replica_set(&cluster, "mine", Value::Null).await;
     let other = replica_set(&cluster, "other", Value::Null).await;
     pod(&cluster, "owned", "mine", owner(&mine, true)).await;
-    pod(&cluster, "nobodys", "mine", Value::Null).await;
+    pod(&cluster, "unowned", "mine", Value::Null).await;
     pod(&cluster, "others", "mine", owner(&other, true)).await;
     pod(&cluster, "not-controlled", "mine", owner(&mine, false)).await;
     counted(&cluster, "mine", "1").await;
@@ -170,8 +170,8 @@ async fn pods_of_others_with_the_labels_of_the_template_are_not_counted<P: Objec
     running.end().await;
 }
 
-/// The seed writes each time, and each write brings it back.
-async fn a_write_does_not_bring_about_another_one<P: Object>(cluster: Cluster) {
+/// controller-runtime's example writes each time, and each write requests the next reconcile.
+async fn a_write_does_not_cause_another_one<P: Object>(cluster: Cluster) {
     let running = start::<P>(&cluster).await;
     let set = replica_set(&cluster, "a", Value::Null).await;
     counted(&cluster, "a", "0").await;
@@ -181,7 +181,7 @@ async fn a_write_does_not_bring_about_another_one<P: Object>(cluster: Cluster) {
     counted(&cluster, "a", "1").await;
     quiet().await;
     assert_eq!(patches(&cluster), 2);
-    // Who comes after it finds nothing to do.
+    // The next reconcile finds nothing to do.
     running.end().await;
     let running = start::<P>(&cluster).await;
     quiet().await;
@@ -189,8 +189,8 @@ async fn a_write_does_not_bring_about_another_one<P: Object>(cluster: Cluster) {
     running.end().await;
 }
 
-/// The seed replaces the whole object as its cache has it: a conflict at best.
-async fn a_cache_that_is_behind_neither_fails_nor_undoes_what_others_did<P: Object>(
+/// controller-runtime's example replaces the whole object by the cached one: a conflict at best.
+async fn a_cache_that_is_behind_neither_fails_nor_undoes_other_changes<P: Object>(
     cluster: Cluster,
 ) {
     let running = start::<P>(&cluster).await;
@@ -226,7 +226,7 @@ async fn a_cache_that_is_behind_neither_fails_nor_undoes_what_others_did<P: Obje
     running.end().await;
 }
 
-async fn a_replica_set_made_anew_does_not_get_the_count_of_the_old_one<P: Object>(
+async fn a_replica_set_that_is_created_again_does_not_get_the_count_of_the_old_one<P: Object>(
     cluster: Cluster,
 ) {
     let running = start::<P>(&cluster).await;
@@ -259,17 +259,17 @@ async fn a_replica_set_made_anew_does_not_get_the_count_of_the_old_one<P: Object
     running.end().await;
 }
 
-/// The seed's first example returns "not found" as an error, and is called again and again.
-async fn a_replica_set_that_is_gone_is_no_failure<P: Object>(cluster: Cluster) {
+/// controller-runtime's first example returns "not found" as an error, and is called repeatedly.
+async fn a_replica_set_that_is_gone_is_not_a_failure<P: Object>(cluster: Cluster) {
     let running = start::<P>(&cluster).await;
     let set = replica_set(&cluster, "a", Value::Null).await;
     pod(&cluster, "a-0", "a", owner(&set, true)).await;
     counted(&cluster, "a", "1").await;
     delete::<ReplicaSet>(&cluster, "a").await;
-    // Its Pods outlive it, and name it.
+    // Its Pods outlive it, and still have it as their owner.
     delete::<Pod>(&cluster, "a-0").await;
     quiet().await;
-    // Gone between the look and the write.
+    // It is deleted between the read and the write.
     cluster.faults().add(
         Rule::new()
             .verb("patch")
@@ -283,7 +283,7 @@ async fn a_replica_set_that_is_gone_is_no_failure<P: Object>(cluster: Cluster) {
     running.end().await;
 }
 
-async fn a_pod_that_changes_hands_is_counted_once<P: Object>(cluster: Cluster) {
+async fn a_pod_with_a_new_owner_is_counted_once<P: Object>(cluster: Cluster) {
     let running = start::<P>(&cluster).await;
     let (one, two) = (
         replica_set(&cluster, "one", Value::Null).await,
@@ -305,15 +305,15 @@ async fn a_pod_that_changes_hands_is_counted_once<P: Object>(cluster: Cluster) {
 with_pods_and_metadata!(
     the_label_follows_the_pods,
     a_replica_set_without_labels_gets_one_and_one_with_labels_keeps_them,
-    pods_of_others_with_the_labels_of_the_template_are_not_counted,
-    a_write_does_not_bring_about_another_one,
-    a_cache_that_is_behind_neither_fails_nor_undoes_what_others_did,
-    a_replica_set_made_anew_does_not_get_the_count_of_the_old_one,
-    a_replica_set_that_is_gone_is_no_failure,
-    a_pod_that_changes_hands_is_counted_once,
+    pods_of_other_owners_with_the_labels_of_the_template_are_not_counted,
+    a_write_does_not_cause_another_one,
+    a_cache_that_is_behind_neither_fails_nor_undoes_other_changes,
+    a_replica_set_that_is_created_again_does_not_get_the_count_of_the_old_one,
+    a_replica_set_that_is_gone_is_not_a_failure,
+    a_pod_with_a_new_owner_is_counted_once,
 );
 
-/// Where a controller manager makes the Pods.
+/// On a real server a controller manager creates the Pods.
 #[test]
 fn on_a_real_server_the_label_follows_the_pods() {
     let real = Setup::new().server(Server::Assets);
@@ -341,7 +341,7 @@ fn on_a_real_server_the_label_follows_the_pods() {
     });
 }
 
-/// What the program accepts as an answer about Pods.
+/// The `accept` headers of the program's requests for Pods.
 async fn accepted<P: Object>() -> Vec<String> {
     let server = ApiServer::builder().start().await.unwrap();
     let accepted: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -370,7 +370,7 @@ async fn accepted<P: Object>() -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_metadata_no_more_is_asked_of_the_server() {
+async fn with_metadata_only_metadata_is_requested() {
     let partial = |accept: &String| accept.contains("as=PartialObjectMetadata");
     assert!(
         accepted::<PartialObjectMeta<Pod>>()

@@ -1,4 +1,4 @@
-//! Carrying out a [`Step`]: the writes, the log lines and the Events. Both forms of the controller share it.
+//! Carries out a [`Step`]: the writes, the log lines and the Events. Both forms of the controller share it.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use reeve_informer::ObjectKey;
 use crate::desired::ANNOTATION;
 use crate::plan::Step;
 
-/// When a key is looked at again that was decided on a state the API server has left behind. The event of what the
-/// cache has not seen usually comes first.
+/// The delay until a key is reconciled again after a decision on outdated state. The event with the new state usually
+/// comes earlier.
 pub(crate) const STALE: Duration = Duration::from_secs(2);
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Debug)]
 pub(crate) enum Acted {
-    /// All is done that can be.
+    /// The step is complete, or nothing more can be done.
     Done,
-    /// All is done, and this is the Ingress now.
+    /// The step is complete, and this is the new Ingress.
     Wrote(Box<Ingress>),
-    /// It was decided on a state that is not true any more: neither done nor failed.
+    /// The decision used outdated state: the step is neither done nor failed.
     Stale,
 }
 
@@ -37,7 +37,7 @@ pub(crate) async fn act(
     service: Option<&Service>,
     step: Step,
 ) -> Result<Acted, Error> {
-    let tell = |kind: EventType, reason: &str, action: &str, note: String| {
+    let report = |kind: EventType, reason: &str, action: &str, note: String| {
         if let Some(service) = service {
             events.event(service, kind, reason, action, note);
         }
@@ -46,13 +46,13 @@ pub(crate) async fn act(
     match step {
         Step::Nothing => Ok(Acted::Done),
         Step::Create(wanted) => {
-            if !still_asks(client, key, service).await? {
+            if !server_has(client, key, service).await? {
                 return Ok(Acted::Stale);
             }
             match client.create(&*wanted).await {
                 Ok(ingress) => {
                     tracing::info!("create ingress, name:{}, namespace:{namespace}", key.name);
-                    tell(
+                    report(
                         EventType::Normal,
                         "IngressCreated",
                         "Create",
@@ -64,7 +64,7 @@ pub(crate) async fn act(
                 Err(error) if namespace_ends(&error) => Ok(Acted::Done),
                 Err(error) if error.is_invalid() => {
                     let note = error.to_string();
-                    tell(EventType::Warning, "InvalidIngress", "Create", note);
+                    report(EventType::Warning, "InvalidIngress", "Create", note);
                     Ok(Acted::Done)
                 }
                 Err(error) => Err(error),
@@ -78,7 +78,7 @@ pub(crate) async fn act(
             {
                 Ok(ingress) => {
                     tracing::info!("update ingress, name:{}, namespace:{namespace}", key.name);
-                    tell(
+                    report(
                         EventType::Normal,
                         "IngressUpdated",
                         "Update",
@@ -88,7 +88,7 @@ pub(crate) async fn act(
                 }
                 Err(error) if error.is_not_found() || error.is_conflict() => Ok(Acted::Stale),
                 Err(error) if error.is_invalid() => {
-                    tell(
+                    report(
                         EventType::Warning,
                         "InvalidIngress",
                         "Update",
@@ -102,7 +102,7 @@ pub(crate) async fn act(
         Step::Delete { uid } => {
             let deleted = || {
                 let note = format!("Deleted Ingress {}", key.name);
-                tell(EventType::Normal, "IngressDeleted", "Delete", note);
+                report(EventType::Normal, "IngressDeleted", "Delete", note);
             };
             delete(client, key, uid, deleted).await
         }
@@ -111,19 +111,19 @@ pub(crate) async fn act(
             if live.is_some_and(|service| service.uid == Some(owner)) {
                 return Ok(Acted::Stale);
             }
-            // There is no Service to tell of it.
+            // There is no Service for an Event.
             delete(client, key, uid, || {}).await
         }
         Step::Conflict => {
             let note = format!(
-                "The Ingress {} exists and does not belong to this Service; it is left alone",
+                "The Ingress {} exists and does not belong to this Service; it stays unchanged",
                 key.name
             );
-            tell(EventType::Warning, "IngressConflict", "Create", note);
+            report(EventType::Warning, "IngressConflict", "Create", note);
             Ok(Acted::Done)
         }
         Step::Refuse(problem) => {
-            tell(
+            report(
                 EventType::Warning,
                 "InvalidService",
                 "Create",
@@ -134,11 +134,11 @@ pub(crate) async fn act(
     }
 }
 
-/// Whether the API server, too, has this Service with this annotation.
+/// Whether the API server also has this Service with this annotation.
 ///
-/// The cache of Services may be behind that of Ingresses. Then the garbage collector deletes the Ingress of a Service
-/// that is gone, the cache still has the Service, a new Ingress is made, the collector deletes it, and so on.
-async fn still_asks(
+/// The cache of Services may be behind that of Ingresses. Without this check, the garbage collector deletes the Ingress
+/// of a deleted Service, the cache still has the Service, a new Ingress is created, the collector deletes it, and so on.
+async fn server_has(
     client: &Client,
     key: &ObjectKey,
     service: Option<&Service>,
@@ -153,7 +153,7 @@ async fn still_asks(
     }))
 }
 
-/// Deletes the Ingress `key` with this uid, and no other of its name; calls `deleted` if it was there.
+/// Deletes the Ingress `key` if it has this uid; calls `deleted` if it existed.
 async fn delete(
     client: &Client,
     key: &ObjectKey,
@@ -180,7 +180,7 @@ async fn delete(
     }
 }
 
-/// Whether nothing can be created because the namespace is being deleted: the Service goes with it.
+/// Whether the create failed because the namespace is being deleted. The Service is deleted with it.
 fn namespace_ends(error: &Error) -> bool {
     let details = error.status().and_then(|status| status.details.as_ref());
     details.is_some_and(|details| {
@@ -191,10 +191,10 @@ fn namespace_ends(error: &Error) -> bool {
     })
 }
 
-/// Reports on the Service that its key is given up.
+/// Reports on the Service that there are no more retries.
 pub(crate) fn give_up(events: &Recorder, service: Option<&Service>, error: &dyn fmt::Display) {
     if let Some(service) = service {
-        let note = format!("Given up until something changes: {error}");
+        let note = format!("No more retries until the next change: {error}");
         events.event(service, EventType::Warning, "SyncFailed", "Sync", note);
     }
 }

@@ -1,9 +1,9 @@
-//! Which Ingress a Service asks for: a pure function of the Service and the defaults.
+//! The Ingress that a Service requests: a pure function of the Service and the defaults.
 //!
-//! The annotation [`ANNOTATION`] asks for it. Its value may be anything, as in the program this one follows; the
-//! settings `host`, `path`, `class` and `port` are understood in it: `host=a.example.com,path=/x,class=nginx,port=http`.
-//! A value in which none of them occurs means nothing, and one in which one does is read strictly: a mistyped setting
-//! beside it is an error, and not an Ingress for the wrong host.
+//! The annotation [`ANNOTATION`] requests it. Its value may be any text, as in the original program. It may have the
+//! settings `host`, `path`, `class` and `port`: `host=a.example.com,path=/x,class=nginx,port=http`.
+//! A value without any of them has no meaning. A value with at least one of them is read strictly: a mistyped setting
+//! is an error and does not cause an Ingress for the wrong host.
 
 use k8s_openapi::api::core::v1::{Service, ServicePort};
 use k8s_openapi::api::networking::v1::{
@@ -12,42 +12,42 @@ use k8s_openapi::api::networking::v1::{
 };
 use kube_core::{ObjectMeta, Resource};
 
-/// The annotation that asks for an Ingress.
+/// The annotation that requests an Ingress.
 pub const ANNOTATION: &str = "ingress/http";
 
 /// The name of the port that is preferred to the first one.
 const PREFERRED_PORT: &str = "http";
 
-/// What an Ingress gets that the annotation does not say.
+/// The settings of an Ingress that the annotation does not set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defaults {
-    /// The host, `example.com` unless said.
+    /// The host, `example.com` by default.
     pub host: String,
-    /// The prefix of paths, `/` unless said.
+    /// The prefix of paths, `/` by default.
     pub path: String,
-    /// The IngressClass, `nginx` unless said.
+    /// The IngressClass, `nginx` by default.
     pub class: String,
 }
 
-/// Why a Service that asks for an Ingress cannot have one. People read it in an Event.
+/// The reason why a Service cannot have the Ingress that it requests. The text appears in an Event.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// Something in the annotation is no setting.
+    /// The annotation has a part that is not a setting.
     #[error(
         "the annotation {ANNOTATION} has {0:?}: the settings are host=, path=, class= and port="
     )]
     UnknownSetting(String),
-    /// A setting is there twice.
+    /// The annotation has a setting twice.
     #[error("the annotation {ANNOTATION} has {0} twice")]
     Twice(&'static str),
-    /// A setting has a value that cannot be.
+    /// The value of a setting is not valid.
     #[error("the annotation {ANNOTATION} has {setting}={value}: {expected}")]
     Value {
         /// The setting.
         setting: &'static str,
-        /// What it is.
+        /// The value.
         value: String,
-        /// What it should be.
+        /// The form of a valid value.
         expected: &'static str,
     },
     /// The Service has no TCP port.
@@ -58,7 +58,7 @@ pub enum Problem {
     NoSuchPort(String),
 }
 
-/// The settings in an annotation; `None` where it does not say.
+/// The settings in an annotation; `None` if it does not set one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Settings {
     host: Option<String>,
@@ -79,12 +79,12 @@ impl Default for Defaults {
     }
 }
 
-/// The Ingress that `service` asks for: `None` when it does not, or is being deleted.
+/// The Ingress that `service` requests: `None` if it does not request one, or is being deleted.
 ///
-/// It has the Service's name and namespace, and the Service as its controller, so that it is collected with it.
+/// The Ingress has the Service's name and namespace. The Service is its controller, so both are collected together.
 ///
 /// # Errors
-/// When it asks for one that cannot be.
+/// If the requested Ingress is not possible.
 pub fn ingress(service: &Service, defaults: &Defaults) -> Result<Option<Ingress>, Problem> {
     let meta = service.meta();
     let annotation = meta
@@ -119,7 +119,7 @@ pub fn ingress(service: &Service, defaults: &Defaults) -> Result<Option<Ingress>
         metadata: ObjectMeta {
             name: meta.name.clone(),
             namespace: meta.namespace.clone(),
-            // The apiVersion is that of the Service, `v1`: with another one nothing would collect the Ingress.
+            // The apiVersion is that of the Service, `v1`: with another one the Ingress would never be collected.
             owner_references: service.controller_owner_ref(&()).map(|owner| vec![owner]),
             ..ObjectMeta::default()
         },
@@ -132,7 +132,7 @@ pub fn ingress(service: &Service, defaults: &Defaults) -> Result<Option<Ingress>
     }))
 }
 
-/// The number of the port to send requests to: the one that is named, else the one called `http`, else the first.
+/// The number of the backend port: the one in the annotation, or the one with the name `http`, or the first.
 fn port(service: &Service, named: Option<&str>) -> Result<i32, Problem> {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
     let mut tcp = ports.into_iter().flatten().filter(|port| {
@@ -204,12 +204,12 @@ impl Settings {
     }
 }
 
-const HOST: &str = "a DNS name in lower case is wanted, such as a.example.com or *.example.com";
-const PATH: &str = "an absolute path is wanted, such as /shop";
-const CLASS: &str = "the name of an IngressClass is wanted, such as nginx";
-const PORT: &str = "the name or the number of a port of the Service is wanted";
+const HOST: &str = "expected a DNS name in lower case, such as a.example.com or *.example.com";
+const PATH: &str = "expected an absolute path, such as /shop";
+const CLASS: &str = "expected the name of an IngressClass, such as nginx";
+const PORT: &str = "expected the name or the number of a port of the Service";
 
-/// A DNS name (RFC 1123), with or without a wildcard as its first label. An address is none, as for Kubernetes.
+/// A DNS name (RFC 1123), with or without a wildcard as its first label. An IP address is not valid, as for Kubernetes.
 fn is_host(text: &str) -> bool {
     let name = text.strip_prefix("*.").unwrap_or(text);
     is_name(name) && text.parse::<std::net::IpAddr>().is_err()
@@ -225,7 +225,7 @@ fn is_name(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label)
 }
 
-/// What Kubernetes takes as a path of the type Prefix.
+/// Whether Kubernetes accepts the text as a path of the type Prefix.
 fn is_path(text: &str) -> bool {
     let refused = ["//", "/./", "/../", "%2f", "%2F"];
     text.starts_with('/')
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotated_service_asks_for_the_ingress_of_the_seed() {
+    fn an_annotated_service_requests_the_ingress_of_the_original() {
         let made = ingress(&service(Some("on"), eighty()), &Defaults::default()).unwrap();
         let expected = json!({
             "apiVersion": "networking.k8s.io/v1",
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_without_the_annotation_or_on_its_way_out_asks_for_none() {
+    fn a_service_without_the_annotation_or_during_its_deletion_requests_none() {
         assert_eq!(
             ingress(&service(None, eighty()), &Defaults::default()),
             Ok(None)
@@ -313,13 +313,13 @@ mod tests {
     }
 
     #[test]
-    fn what_an_annotation_says() {
+    fn an_annotation_may_have_settings() {
         let free = "nginx example.com / 80";
         for (annotation, expected) in [
             ("", free),
             ("on", free),
             ("true", free),
-            ("whatever people wrote, with = and ,", free),
+            ("any text, with = and ,", free),
             ("owner=me", free),
             ("host=a.example.com", "nginx a.example.com / 80"),
             (
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_annotation_cannot_say() {
+    fn an_annotation_with_a_wrong_setting_is_refused() {
         for (annotation, expected) in [
             (
                 "host=a.example.com,pth=/x",
@@ -349,19 +349,19 @@ mod tests {
                 "has \"nginx\": the settings are",
             ),
             ("host=a,host=b", "has host twice"),
-            ("host=", "has host=: a DNS name"),
-            ("host=A.example.com", "has host=A.example.com: a DNS name"),
-            ("host=192.0.2.1", "has host=192.0.2.1: a DNS name"),
-            ("host=*", "has host=*: a DNS name"),
-            ("host=-a.example.com", "has host=-a.example.com: a DNS name"),
-            ("path=shop", "has path=shop: an absolute path"),
-            ("path=/a//b", "has path=/a//b: an absolute path"),
-            ("path=/a/..", "has path=/a/..: an absolute path"),
+            ("host=", "has host=: expected a DNS name"),
+            ("host=A.example.com", "has host=A.example.com: expected a DNS name"),
+            ("host=192.0.2.1", "has host=192.0.2.1: expected a DNS name"),
+            ("host=*", "has host=*: expected a DNS name"),
+            ("host=-a.example.com", "has host=-a.example.com: expected a DNS name"),
+            ("path=shop", "has path=shop: expected an absolute path"),
+            ("path=/a//b", "has path=/a//b: expected an absolute path"),
+            ("path=/a/..", "has path=/a/..: expected an absolute path"),
             (
                 "class=my class",
-                "has class=my class: the name of an IngressClass",
+                "has class=my class: expected the name of an IngressClass",
             ),
-            ("port=", "has port=: the name or the number"),
+            ("port=", "has port=: expected the name or the number"),
             (
                 "port=https",
                 "has port=https, and the Service has no such TCP port",
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_port_is_the_named_one_else_http_else_the_first_of_tcp() {
+    fn the_port_is_the_one_of_the_annotation_or_http_or_the_first_of_tcp() {
         let ports = json!([
             {"name": "dns", "protocol": "UDP", "port": 53},
             {"name": "admin", "protocol": "TCP", "port": 9000},

@@ -1,6 +1,7 @@
-//! Services with the annotation `ingress/http` get an Ingress of their name; without it, or without the Service, it
-//! goes. Written twice: [`Form::Raw`] by hand from informers, listers and a work queue, and [`Form::Managed`] on the
-//! controller builder. What is wanted ([`desired`]), what is to be done ([`plan`]) and how it is done are the same code.
+//! Services with the annotation `ingress/http` get an Ingress of the same name. It is deleted when the annotation or the
+//! Service is. The controller is written twice: [`Form::Raw`] by hand from informers, listers and a work queue, and
+//! [`Form::Managed`] with the controller builder. Both share the desired state ([`desired`]), the decision ([`plan`])
+//! and the writes.
 
 mod act;
 pub mod desired;
@@ -15,38 +16,38 @@ use desired::Defaults;
 /// The name of the controller in logs, metrics and Events, and of its Lease.
 pub const NAME: &str = "service-ingress";
 
-/// How the controller is put together.
+/// The construction of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Form {
     /// By hand: informer factory, listers, work queue, workers.
     Raw,
-    /// On the controller builder.
+    /// With the controller builder.
     Managed,
 }
 
-/// What the program is told, beside what every program is.
+/// The program's own settings, in addition to the options of every program.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How the controller is put together.
+    /// The construction of the controller.
     pub form: Form,
-    /// How many keys are worked on at once.
+    /// The number of keys that are reconciled at once.
     pub workers: usize,
-    /// How often a key is tried again that the API server refuses.
+    /// The number of retries when the API server refuses the write of a key.
     pub max_retry: u32,
-    /// What an Ingress gets that the annotation does not say.
+    /// The settings of an Ingress that the annotation does not set.
     pub defaults: Defaults,
 }
 
-/// Why the program cannot be put together.
+/// The reason why the program cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The controller cannot be.
+    /// The controller is not valid.
     #[error(transparent)]
     Controller(#[from] controller::BuildError),
     /// A kind cannot be cached.
     #[error(transparent)]
     Cache(#[from] cache::CacheError),
-    /// The manager cannot be, or takes it not.
+    /// The manager is not valid, or refuses the controller.
     #[error(transparent)]
     Manager(#[from] manager::Error),
 }
@@ -54,7 +55,7 @@ pub enum Error {
 // === impl Settings ===
 
 impl Settings {
-    /// The defaults of the seed's program: 8 workers, 8 retries.
+    /// The defaults of the original program: 8 workers, 8 retries.
     #[must_use]
     pub fn new(form: Form) -> Self {
         Self {
@@ -66,10 +67,10 @@ impl Settings {
     }
 }
 
-/// Completes the program: the manager, with the controller in it, ready to run.
+/// Builds the manager with the controller, ready to run.
 ///
 /// # Errors
-/// When an address cannot be bound, or settings do not fit together.
+/// If an address cannot be bound, or settings contradict each other.
 pub async fn build(builder: manager::Builder, settings: Settings) -> Result<Manager, Error> {
     let manager = builder.build().await?;
     match settings.form {

@@ -16,23 +16,23 @@ struct Arguments {
     #[command(flatten)]
     options: Options,
 
-    /// How the controller is put together: by hand, or on the controller builder. Both do the same.
+    /// The construction of the controller: by hand, or with the controller builder. Both do the same.
     #[arg(long, value_enum, default_value = "managed")]
     form: Form,
 
-    /// How many Services are worked on at once.
+    /// The number of Services that are reconciled at once.
     #[arg(long, default_value_t = 8, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     workers: u16,
 
-    /// How often a write is tried again that the API server refuses, before it is given up.
+    /// The number of retries when the API server refuses a write.
     #[arg(long, default_value_t = 8, value_name = "NUMBER")]
     max_retry: u32,
 
-    /// The host of an Ingress whose Service names none.
+    /// The host of an Ingress whose Service does not name one.
     #[arg(long, default_value = "example.com", value_name = "NAME")]
     host: String,
 
-    /// The IngressClass of an Ingress whose Service names none.
+    /// The IngressClass of an Ingress whose Service does not name one.
     #[arg(long, default_value = "nginx", value_name = "NAME")]
     ingress_class: String,
 }
@@ -41,7 +41,7 @@ type BoxError = Box<dyn std::error::Error>;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // The flag package of Go takes one dash as well as two.
+    // The flag package of Go, which the original uses, accepts one dash as well as two.
     let arguments = std::env::args().map(|argument| match argument.strip_prefix("-kubeconfig") {
         Some(rest) => format!("--kubeconfig{rest}"),
         None => argument,
@@ -74,7 +74,7 @@ async fn run(arguments: Arguments) -> Result<(), BoxError> {
     run_until_signal(&manager).await
 }
 
-/// Runs until SIGINT, SIGTERM or SIGQUIT, as the program that this one follows; a second one exits at once.
+/// Runs until SIGINT, SIGTERM or SIGQUIT, as the original program; a second signal exits at once.
 async fn run_until_signal(manager: &Manager) -> Result<(), BoxError> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_deployment_says_flags_that_there_are() {
+    fn the_flags_of_the_deployment_exist() {
         Arguments::command().debug_assert();
         let deployment = include_str!("../manifests/deploy.yaml");
         let flags = deployment.lines().filter_map(|line| {

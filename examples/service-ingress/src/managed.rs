@@ -1,4 +1,4 @@
-//! The same controller on the builder: what `raw` does by hand is the framework's here.
+//! The same controller with the builder: the framework does what `raw` does by hand.
 
 use std::convert::Infallible;
 
@@ -35,7 +35,7 @@ impl Reconciler for ServiceIngress {
 
 fn controller(manager: &Manager, settings: &Settings) -> Result<Controller, BuildError> {
     let (events, caches) = (manager.recorder(NAME), manager.caches().clone());
-    let told = move |request: &Request, error: &reconcile::Error| {
+    let report = move |request: &Request, error: &reconcile::Error| {
         let services = caches.lister::<Service>().ok();
         let service = services.and_then(|services| services.get(request).ok().flatten());
         give_up(&events, service.as_deref(), error);
@@ -43,17 +43,17 @@ fn controller(manager: &Manager, settings: &Settings) -> Result<Controller, Buil
     Controller::builder(NAME)
         .for_kind::<Service>()
         .owns::<Ingress>()
-        // An Ingress of somebody else that has the Service's name is in the way, and may be gone one day.
+        // An Ingress with another owner may block the Service's name. Its deletion requests the Service again.
         .watches::<Ingress>(handler::for_object())
         .workers(settings.workers)
-        // The seed's program counts from the second try.
-        .max_retries(settings.max_retry.saturating_add(1), told)
+        // The original program counts from the second attempt.
+        .max_retries(settings.max_retry.saturating_add(1), report)
         .complete(ServiceIngress {
             defaults: settings.defaults.clone(),
         })
 }
 
-/// Adds the controller, and what says that the caches hold what there is.
+/// Adds the controller, and a runnable that logs when the caches are filled.
 pub(crate) fn add(manager: &Manager, settings: &Settings) -> Result<(), Error> {
     manager.add_controller(controller(manager, settings)?)?;
     let services = manager.caches().informer::<Service>()?;

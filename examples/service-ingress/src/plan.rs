@@ -1,4 +1,4 @@
-//! What is to be done about one name: a pure function of the Service and the Ingress that have it.
+//! The next step for one name: a pure function of the Service and the Ingress with that name.
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::networking::v1::Ingress;
@@ -8,21 +8,21 @@ use serde_json::{Value, json};
 
 use crate::desired::{self, Defaults, Problem};
 
-/// What is to be done.
+/// The next step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Nothing: all is as wanted, or somebody is at it already.
+    /// Nothing: the Ingress is as desired, or is already being deleted.
     Nothing,
     /// Create this Ingress.
     Create(Box<Ingress>),
-    /// Patch the Ingress so that it is as wanted again. The patch applies to the version that was looked at only.
+    /// Patch the Ingress to the desired state. The patch applies only to the version of the decision.
     Repair(Value),
     /// Delete the Ingress with this uid.
     Delete {
         /// The Ingress's uid.
         uid: String,
     },
-    /// Delete the Ingress with this uid if the API server says, too, that the Service it belongs to is gone: the
+    /// Delete the Ingress with this uid, if its Service is also gone at the API server: the
     /// cache of Services may be behind that of Ingresses.
     DeleteOrphan {
         /// The Ingress's uid.
@@ -30,13 +30,13 @@ pub enum Step {
         /// The uid of the Service that it belongs to.
         owner: String,
     },
-    /// Leave it: the Ingress of this name is not ours, and the Service wants one.
+    /// Leave the Ingress: it has another owner, and the Service requests one of this name.
     Conflict,
-    /// Leave it: the Service does not say what it wants.
+    /// Leave the Ingress: the annotation of the Service is not valid.
     Refuse(Problem),
 }
 
-/// Decides about `service` and `ingress`, which have one name.
+/// Decides about `service` and `ingress`, which have the same name.
 #[must_use]
 pub fn plan(service: Option<&Service>, ingress: Option<&Ingress>, defaults: &Defaults) -> Step {
     let wanted = service.map_or(Ok(None), |service| desired::ingress(service, defaults));
@@ -53,7 +53,7 @@ pub fn plan(service: Option<&Service>, ingress: Option<&Ingress>, defaults: &Def
     let ours = controller.is_some_and(|owner| Some(owner.uid.as_str()) == uid);
     if !ours {
         return match (orphaned_by(controller, ingress), wanted) {
-            // When it is gone, its deletion brings the key back.
+            // The event of its deletion enqueues the key again.
             (Some(_), _) if meta.deletion_timestamp.is_some() => Step::Nothing,
             (Some(owner), _) => Step::DeleteOrphan {
                 uid: uid_of(ingress),
@@ -74,8 +74,8 @@ pub fn plan(service: Option<&Service>, ingress: Option<&Ingress>, defaults: &Def
     }
 }
 
-/// The patch that makes of `ingress` what is `wanted`: class, rules, and the reference to the owner. What else stands
-/// in it, TLS and annotations and a default backend, was put there by others and is left alone.
+/// The patch from `ingress` to `wanted`: class, rules, and the reference to the owner. All other parts (TLS,
+/// annotations, a default backend) belong to other clients and stay unchanged.
 fn repair(ingress: &Ingress, wanted: &Ingress) -> Step {
     let mut patch = json!({});
     if let (Some(is), Some(should)) = (&ingress.spec, &wanted.spec) {
@@ -121,10 +121,10 @@ fn controller_of(ingress: &Ingress) -> Option<&OwnerReference> {
         .find(|reference| reference.controller == Some(true))
 }
 
-/// The uid of the Service of the Ingress's own name that controls it, which is not the one there is now.
+/// The uid of the former Service of the same name that controls the Ingress.
 ///
-/// The apiVersion may be `meta.k8s.io/v1`: the program that this one follows wrote that, and nothing but this program
-/// can collect such an Ingress.
+/// The apiVersion may be `meta.k8s.io/v1`, which the original program wrote. No garbage collector can collect such an
+/// Ingress, so this program has to.
 fn orphaned_by<'a>(controller: Option<&'a OwnerReference>, ingress: &Ingress) -> Option<&'a str> {
     let owner = controller?;
     let is_service =
@@ -151,7 +151,7 @@ mod tests {
             .unwrap()
     }
 
-    /// The Ingress that the Service asks for, as the server stored it.
+    /// The Ingress that the Service requests, as the server stores it.
     fn stored(service: &Service) -> Ingress {
         let mut annotated = service.clone();
         annotated.metadata.annotations = Some([(ANNOTATION.to_owned(), String::new())].into());
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_created_and_what_is_there_is_left() {
+    fn a_missing_ingress_is_created_and_a_correct_one_is_left() {
         let (on, off) = (service("s-1", Some("on")), service("s-1", None));
         assert!(matches!(decide(Some(&on), None), Step::Create(_)));
         assert_eq!(decide(Some(&on), Some(&stored(&on))), Step::Nothing);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_is_deleted_when_it_is_not_wanted_any_more() {
+    fn an_own_ingress_is_deleted_when_the_service_does_not_request_it_any_more() {
         let off = service("s-1", None);
         let delete = Step::Delete {
             uid: "i-1".to_owned(),
@@ -190,13 +190,13 @@ mod tests {
             assert_eq!(
                 decide(Some(service), Some(&leaving)),
                 Step::Nothing,
-                "it is on its way"
+                "it is being deleted"
             );
         }
     }
 
     #[test]
-    fn an_orphan_of_this_name_is_deleted_whoever_wrote_it() {
+    fn an_orphan_of_this_name_is_deleted_with_either_api_version() {
         let gone = service("s-0", None);
         let orphan = Step::DeleteOrphan {
             uid: "i-1".to_owned(),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_never_touched() {
+    fn an_ingress_with_another_owner_is_never_touched() {
         let (on, off) = (service("s-1", Some("on")), service("s-1", None));
         let mut free = stored(&on);
         free.metadata.owner_references = None;
@@ -227,7 +227,7 @@ mod tests {
             serde_json::from_value::<Ingress>(object).unwrap()
         };
         for (case, foreign) in [
-            ("nobody's", free),
+            ("without an owner", free),
             ("another kind's", with("kind", json!("Gateway"))),
             (
                 "another group's",
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repair_changes_what_differs_and_nothing_else() {
+    fn a_repair_changes_only_what_differs() {
         let on = service("s-1", Some("on"));
         let precise = |mut patch: Value| {
             patch["metadata"]["uid"] = json!("i-1");
@@ -263,21 +263,21 @@ mod tests {
         let patch = json!({"spec": {"rules": stored(&on).spec.unwrap().rules}});
         assert_eq!(decide(Some(&on), Some(&drifted)), precise(patch));
 
-        let mut seeds = stored(&on);
-        let mine = seeds.metadata.owner_references.as_ref().unwrap()[0].clone();
+        let mut adopted = stored(&on);
+        let mine = adopted.metadata.owner_references.as_ref().unwrap()[0].clone();
         let other = OwnerReference {
             uid: "o-1".to_owned(),
             controller: None,
             ..mine.clone()
         };
-        let owners = seeds.metadata.owner_references.as_mut().unwrap();
+        let owners = adopted.metadata.owner_references.as_mut().unwrap();
         owners[0].api_version = "meta.k8s.io/v1".to_owned();
         owners.insert(0, other.clone());
         let patch = json!({"metadata": {"ownerReferences": [other, mine]}});
         assert_eq!(
-            decide(Some(&on), Some(&seeds)),
+            decide(Some(&on), Some(&adopted)),
             precise(patch),
-            "adopted from the seed's program"
+            "adopted from the original program"
         );
     }
 

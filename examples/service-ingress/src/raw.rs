@@ -1,7 +1,7 @@
-//! The controller put together by hand: a factory, two listers, a work queue, workers.
+//! The controller by hand: a factory, two listers, a work queue, workers.
 //!
-//! This is what the parts do, one after the other: handlers put keys into the queue and nothing else; a worker takes a
-//! key, reads what is true now from the listers, decides, writes, and settles the key.
+//! Handlers only put keys into the queue. A worker takes a key, reads the present state from the listers, decides,
+//! writes, and settles the key.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -28,13 +28,13 @@ use crate::desired::Defaults;
 use crate::plan::plan;
 use crate::{NAME, Settings};
 
-/// When a key is looked at again that was written and that the cache does not show yet. If the Ingress was deleted
-/// before the cache ever showed it, there is no event to bring the key back. Usually the event of the write comes
-/// first, and nothing is left to do.
+/// The delay until a written key is checked again when the cache does not show the write yet. If the Ingress was deleted
+/// before the cache showed it, there is no event to enqueue the key. Usually the event of the write comes earlier, and
+/// the check finds nothing to do.
 const UNSEEN: Duration = Duration::from_secs(5);
-/// How often is said what the start waits for.
+/// How often the log names what the start waits for.
 const REPORT: Duration = Duration::from_secs(30);
-/// How many Ingresses are remembered that were written and that the watch has not shown yet.
+/// The maximum number of written Ingresses to keep until the watch shows them.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
 
 /// The controller.
@@ -44,19 +44,19 @@ struct Controller {
     service_informer: SharedInformer<Service>,
     ingress_informer: SharedInformer<Ingress>,
     services: Lister<Service>,
-    /// What the watch has shown.
+    /// The Ingresses that the watch has shown.
     stored: Lister<Ingress>,
-    /// What was written is read back from the moment it was written, not from when the watch shows it.
+    /// The same with own writes on top, from the moment of the write until the watch shows them.
     ingresses: MutationCache<Ingress>,
     queue: Queue<ObjectKey>,
     workers: usize,
     max_retry: u32,
-    /// How often in a row the API server refused a key. Outages do not count.
+    /// How often in succession the API server refused a key. Outages do not count.
     refusals: Mutex<HashMap<ObjectKey, u32>>,
     defaults: Defaults,
 }
 
-/// Adds the informers, on every replica, and the controller, on the one that leads.
+/// Adds the informers, which run on every replica, and the controller, which runs on the leader.
 pub(crate) fn add(manager: &Manager, settings: &Settings) -> Result<(), manager::Error> {
     let factory = InformerFactory::builder(manager.client().kube().clone())
         .clock(manager.clock().clone())
@@ -81,7 +81,7 @@ pub(crate) fn add(manager: &Manager, settings: &Settings) -> Result<(), manager:
     Ok(())
 }
 
-/// Starts the informers, says when they hold what there is, and stops them at the end.
+/// Starts the informers, logs when they are synced, and stops them at the end.
 async fn run_informers(
     factory: InformerFactory,
     stop: CancellationToken,
@@ -93,7 +93,7 @@ async fn run_informers(
         }
         tracing::info!("start success");
     };
-    // `None` when the stop came first.
+    // `None` if the stop came first.
     let _ = stop.run_until_cancelled(synced).await;
     stop.cancelled().await;
     factory.shutdown().await;
@@ -109,7 +109,7 @@ impl Controller {
         let queue = Queue::builder()
             .name("ingressManager")
             .clock(manager.clock().clone())
-            // A worker that panics has not brought its key to an end.
+            // A worker that panics has not settled its key.
             .on_drop(OnDrop::Retry)
             .metrics(manager.metrics().queues())
             .build();
@@ -133,7 +133,7 @@ impl Controller {
 
     /// Handles events and works on keys until `stop`.
     async fn run(self: Arc<Self>, stop: CancellationToken) -> Result<(), Infallible> {
-        // Both have seen what there is before anything is decided.
+        // Both handlers have all objects before the first decision.
         let started = stop.run_until_cancelled(async {
             let (services, ingresses) = (self.handle_services(), self.handle_ingresses());
             let synced = (synced(services).await, synced(ingresses).await);
@@ -148,13 +148,13 @@ impl Controller {
         }
         let stopped = async {
             stop.cancelled().await;
-            // No new keys; those that are ready are worked on still.
+            // No new keys; those that are ready are still processed.
             self.queue.shut_down();
         };
         let ended = async {
             while let Some(ended) = workers.join_next().await {
                 if let Err(error) = ended {
-                    tracing::error!(%error, "a worker ended, and another one takes its place");
+                    tracing::error!(%error, "worker ended; starting another one");
                     workers.spawn(Arc::clone(&self).work());
                 }
             }
@@ -166,7 +166,7 @@ impl Controller {
     fn handle_services(&self) -> Option<HandlerHandle<Service>> {
         let queue = self.queue.clone();
         let handle = move |event: Event<Service>| match event {
-            // Shown again, or changed and changed back.
+            // A resync, or a change that was reverted.
             Event::Updated { old, new, .. } if old == new => {}
             event => queue.add(event.key()),
         };
@@ -175,8 +175,8 @@ impl Controller {
             .ok()
     }
 
-    /// An Ingress has the name of its Service, so its key is that of the Service. All of them are looked at, also those
-    /// of others: one of them may be in the way, and then be gone.
+    /// An Ingress has the name of its Service, so it has the same key. Events of all Ingresses count, also of those with
+    /// another owner: one of them may block the name, and its deletion frees it.
     fn handle_ingresses(&self) -> Option<HandlerHandle<Ingress>> {
         let queue = self.queue.clone();
         let handle = move |event: Event<Ingress>| queue.add(event.key());
@@ -185,7 +185,7 @@ impl Controller {
             .ok()
     }
 
-    /// A worker: takes keys until there are no more.
+    /// A worker: processes keys until the queue has shut down and is empty.
     async fn work(self: Arc<Self>) {
         while let Some(item) = self.queue.get().await {
             self.process(item).await;
@@ -198,28 +198,28 @@ impl Controller {
             self.refusals.lock().remove(&*item);
         }
         match synced {
-            // The failures before do not count any more.
+            // Earlier failures do not count any more.
             Ok(Acted::Done | Acted::Wrote(_)) if self.shows_what_was_written(&item) => {
                 item.forget();
             }
             Ok(Acted::Done | Acted::Wrote(_)) => item.requeue_after(UNSEEN),
             Ok(Acted::Stale) => item.requeue_after(STALE),
-            // A server that is away is waited for, for when it is back no event would bring the key back.
+            // During an outage retries continue, because no event would enqueue the key when the server is back.
             Err(error) if !error.is_outage() && self.refused(&item) > self.max_retry => {
                 self.refusals.lock().remove(&*item);
                 let service = self.services.get(&item);
-                tracing::error!(key = %*item, %error, "given up until something changes");
+                tracing::error!(key = %*item, %error, "gave up the key until the next event");
                 give_up(&self.events, service.as_deref(), &error);
                 item.forget();
             }
             Err(error) => {
-                tracing::warn!(key = %*item, attempt = item.attempts(), %error, "will be tried again");
+                tracing::warn!(key = %*item, attempt = item.attempts(), %error, "sync failed; trying again");
                 item.retry();
             }
         }
     }
 
-    /// Counts a refusal; how many there were before it.
+    /// Counts a refusal, and returns the number of earlier ones.
     fn refused(&self, key: &ObjectKey) -> u32 {
         let mut refusals = self.refusals.lock();
         let count = refusals.entry(key.clone()).or_default();
@@ -228,7 +228,7 @@ impl Controller {
         before
     }
 
-    /// Whether the store has come to what was last written to the Ingress.
+    /// Whether the store shows the last write to the Ingress.
     fn shows_what_was_written(&self, key: &ObjectKey) -> bool {
         let version = |ingress: Option<Arc<Ingress>>| {
             ingress.and_then(|ingress| ingress.metadata.resource_version.clone())
@@ -236,7 +236,7 @@ impl Controller {
         version(self.ingresses.get(key)) == version(self.stored.get(key))
     }
 
-    /// Brings the Ingress of one name to what its Service asks for.
+    /// Brings the Ingress of one name to the state that its Service requests.
     async fn sync(&self, key: &ObjectKey) -> Result<Acted, client::Error> {
         let service = self.services.get(key);
         let ingress = self.ingresses.get(key);

@@ -1,4 +1,4 @@
-//! What the annotation may say, seen from outside.
+//! The values of the annotation, from the outside.
 
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use serde_json::json;
@@ -19,15 +19,15 @@ async fn the_settings_in_an_annotation_are_followed(world: World) {
         "/x"
     );
     world.annotate("web", Some("on")).await;
-    let seeds = async |world: &World| {
+    let default = async |world: &World| {
         let ingress = serde_json::to_value(world.ingress("web").await).unwrap();
         ingress.pointer("/spec/rules/0/host") == Some(&json!("example.com"))
     };
-    world.until("it is the seed's Ingress", seeds).await;
+    world.until("it is the default Ingress", default).await;
     program.end().await;
 }
 
-async fn a_mistake_is_an_event_and_what_serves_goes_on_serving(world: World) {
+async fn a_mistake_causes_an_event_and_an_ingress_that_serves_stays(world: World) {
     let program = world.start().await;
     world.service("web", Some("host=a.example.com")).await;
     world.service("new", Some("host=A,path=/x")).await;
@@ -44,7 +44,7 @@ async fn a_mistake_is_an_event_and_what_serves_goes_on_serving(world: World) {
         )
         .await;
     for name in ["web", "new", "udp"] {
-        world.until_told(name, "InvalidService").await;
+        world.until_event(name, "InvalidService").await;
     }
     world.quiet().await;
     let host = serde_json::to_value(world.ingress("web").await).unwrap();
@@ -69,8 +69,8 @@ async fn a_mistake_is_an_event_and_what_serves_goes_on_serving(world: World) {
     program.end().await;
 }
 
-/// `--watch-namespace`: what is in other namespaces is not asked for.
-async fn the_one_namespace_that_is_named_is_looked_after(world: World) {
+/// `--watch-namespace`: objects of other namespaces are not requested.
+async fn the_program_stays_in_the_one_namespace_that_is_named(world: World) {
     let builder = world.builder().namespace("default");
     let program = world.run(builder, world.settings()).await;
     program.ready(&world).await;
@@ -95,8 +95,8 @@ async fn the_one_namespace_that_is_named_is_looked_after(world: World) {
     program.end().await;
 }
 
-/// `--watch-namespace=default,shop`: both are looked after, and nothing else is asked for or written.
-async fn the_two_namespaces_that_are_named_are_looked_after(world: World) {
+/// `--watch-namespace=default,shop`: no request and no write concerns another namespace.
+async fn the_program_stays_in_the_two_namespaces_that_are_named(world: World) {
     let builder = world.builder().namespace("default").namespace("shop");
     for name in ["shop", "other"] {
         let _: Namespace = world.create(json!({"metadata": {"name": name}})).await;
@@ -127,8 +127,8 @@ async fn the_two_namespaces_that_are_named_are_looked_after(world: World) {
 }
 
 on_both_forms!(
-    the_one_namespace_that_is_named_is_looked_after,
-    the_two_namespaces_that_are_named_are_looked_after,
+    the_program_stays_in_the_one_namespace_that_is_named,
+    the_program_stays_in_the_two_namespaces_that_are_named,
     the_settings_in_an_annotation_are_followed,
-    a_mistake_is_an_event_and_what_serves_goes_on_serving,
+    a_mistake_causes_an_event_and_an_ingress_that_serves_stays,
 );

@@ -1,4 +1,4 @@
-//! The defects of the seed's program, C1 to C10: one case each that fails with the defect.
+//! The defects of the original program, C1 to C10: each case fails with its defect.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::behaviour::world::{World, key};
 
-/// Takes lists and watches of `resource` away until the handles are given to [`shown`].
+/// Refuses lists and watches of `resource` until the handles are passed to [`shown`].
 fn hidden(world: &World, resource: &str) -> [Handle; 2] {
     let away = |verb: &str| {
         Rule::new()
@@ -40,14 +40,14 @@ async fn c1_the_garbage_collector_takes_the_ingress_of_a_deleted_service(world: 
     let ingress = world.until_ingress("web").await;
     let owner = &ingress.metadata.owner_references.unwrap()[0];
     assert_eq!((&*owner.api_version, &*owner.kind), ("v1", "Service"));
-    // Nobody but the server is there to delete it.
+    // From here on only the server can delete it.
     program.end().await;
     world.delete::<Service>("web").await;
     world.until_no_ingress("web").await;
 }
 
-/// C2: an Ingress whose Service was deleted while the program was down stayed for ever.
-async fn c2_what_was_left_behind_while_the_program_was_down_is_deleted(world: World) {
+/// C2: an Ingress whose Service was deleted while the program was down was never deleted.
+async fn c2_ingresses_that_became_orphans_while_the_program_was_down_are_deleted(world: World) {
     let form = world.form;
     let world = World::with(form, world.clock, |server| server.garbage_collection(false)).await;
     let program = world.start().await;
@@ -59,35 +59,35 @@ async fn c2_what_was_left_behind_while_the_program_was_down_is_deleted(world: Wo
     world.delete::<Service>("gone").await;
     world.delete::<Service>("again").await;
     let again = world.service("again", Some("on")).await;
-    // As the seed's program left one.
-    let owner = json!({"apiVersion": "meta.k8s.io/v1", "kind": "Service", "name": "seeds", "uid": "long-gone", "controller": true});
+    // An Ingress as the original program wrote it.
+    let owner = json!({"apiVersion": "meta.k8s.io/v1", "kind": "Service", "name": "former", "uid": "long-gone", "controller": true});
     let _: Ingress = world
         .create(json!({
-            "metadata": {"namespace": "default", "name": "seeds", "ownerReferences": [owner]},
-            "spec": {"defaultBackend": {"service": {"name": "seeds", "port": {"number": 80}}}},
+            "metadata": {"namespace": "default", "name": "former", "ownerReferences": [owner]},
+            "spec": {"defaultBackend": {"service": {"name": "former", "port": {"number": 80}}}},
         }))
         .await;
     let program = world.start().await;
     world.until_no_ingress("gone").await;
-    world.until_no_ingress("seeds").await;
+    world.until_no_ingress("former").await;
     let replaced = async |world: &World| {
         let ingress = world.ingress("again").await;
         let owners = ingress.and_then(|ingress| ingress.metadata.owner_references);
         owners.is_some_and(|owners| Some(&owners[0].uid) == again.metadata.uid.as_ref())
     };
     world
-        .until("the new Service has an Ingress of its own", replaced)
+        .until("the new Service has its own Ingress", replaced)
         .await;
     program.end().await;
 }
 
-/// C2, the other way round: no Ingress is taken for one left behind because the cache of Services is behind.
+/// C2, the opposite case: an Ingress is not deleted as an orphan because the cache of Services is behind.
 async fn c2_an_ingress_is_kept_when_the_server_still_has_its_service(world: World) {
     let program = world.start().await;
     program.ready(&world).await;
     let away = hidden(&world, "services");
     let service = world.service("new", Some("on")).await;
-    // As another replica made it, which knew of the Service already.
+    // An Ingress as another replica created it, whose cache already had the Service.
     let owner = json!({"apiVersion": "v1", "kind": "Service", "name": "new", "uid": service.metadata.uid, "controller": true});
     let made: Ingress = world
         .create(json!({
@@ -102,13 +102,13 @@ async fn c2_an_ingress_is_kept_when_the_server_still_has_its_service(world: Worl
     assert_eq!(kept.metadata.uid, made.metadata.uid);
     assert!(
         kept.spec.unwrap().rules.is_some(),
-        "and is completed once the Service is seen"
+        "and is completed when the cache has the Service"
     );
     program.end().await;
 }
 
-/// C2 and C1 together: the collector takes the Ingress of a Service that the cache still has; it is not made again.
-async fn c2_no_ingress_is_made_for_a_service_that_the_cache_alone_still_has(world: World) {
+/// C2 and C1 together: the collector deletes the Ingress of a Service that the cache still has. It is not created again.
+async fn c2_no_ingress_is_created_for_a_service_that_only_the_cache_has(world: World) {
     let program = world.start().await;
     world.service("web", Some("on")).await;
     world.until_ingress("web").await;
@@ -125,8 +125,8 @@ async fn c2_no_ingress_is_made_for_a_service_that_the_cache_alone_still_has(worl
     program.end().await;
 }
 
-/// C3: a Service without the annotation had any Ingress of its name deleted.
-async fn c3_an_ingress_of_somebody_else_is_not_deleted(world: World) {
+/// C3: a Service without the annotation caused the deletion of any Ingress of its name.
+async fn c3_an_ingress_with_another_owner_is_not_deleted(world: World) {
     let program = world.start().await;
     for (name, annotation) in [("never", None), ("before", Some("on"))] {
         world.foreign_ingress(name).await;
@@ -151,7 +151,7 @@ async fn c3_an_ingress_of_somebody_else_is_not_deleted(world: World) {
     program.end().await;
 }
 
-/// C4: a key's failures were never forgotten, and added up over the life of the process until it was given up.
+/// C4: a key's failures were never forgotten. They added up over the life of the process until the key was given up.
 async fn c4_failures_of_the_past_do_not_count(world: World) {
     let program = world.start().await;
     world.service("web", None).await;
@@ -168,12 +168,12 @@ async fn c4_failures_of_the_past_do_not_count(world: World) {
         world.annotate("web", None).await;
         world.until_no_ingress("web").await;
     }
-    assert!(!world.told("web").await.contains(&"SyncFailed".to_owned()));
+    assert!(!world.event_reasons("web").await.contains(&"SyncFailed".to_owned()));
     program.end().await;
 }
 
-/// C5: deletions that were only found out, not seen, crashed a handler or were lost.
-async fn c5_deletions_that_nobody_saw_are_acted_on(world: World) {
+/// C5: deletions that a list showed, and not a watch, crashed a handler or were lost.
+async fn c5_deletions_that_no_watch_showed_are_processed(world: World) {
     let form = world.form;
     let world = World::with(form, world.clock, |server| server.garbage_collection(false)).await;
     let program = world.start().await;
@@ -194,14 +194,14 @@ async fn c5_deletions_that_nobody_saw_are_acted_on(world: World) {
     world.until_no_ingress("service-gone").await;
     world.quiet().await;
     assert!(world.ingress("both-gone").await.is_none());
-    // The handlers live: what comes next is seen.
+    // The handlers still work.
     world.service("next", Some("on")).await;
     world.until_ingress("next").await;
     program.end().await;
 }
 
 /// C6: an Ingress that the cache did not show yet made "already exists" a failure.
-async fn c6_a_stale_cache_is_no_failure(world: World) {
+async fn c6_a_stale_cache_is_not_a_failure(world: World) {
     let settings = Settings {
         max_retry: 0,
         ..world.settings()
@@ -219,16 +219,16 @@ async fn c6_a_stale_cache_is_no_failure(world: World) {
     };
     world.until("it was tried three times", tried).await;
     shown(away);
-    world.until_told("web", "IngressConflict").await;
+    world.until_event("web", "IngressConflict").await;
     assert_eq!(
-        world.told("web").await,
+        world.event_reasons("web").await,
         ["IngressConflict"],
         "and never given up"
     );
     program.end().await;
 }
 
-/// C7: changes of the Ingress by others stayed, and the port was 80 whatever the Service said.
+/// C7: changes of the Ingress by other clients stayed, and the port was 80 for every Service.
 async fn c7_drift_is_repaired_and_the_port_followed(world: World) {
     let program = world.start().await;
     world.service("web", Some("on")).await;
@@ -256,7 +256,7 @@ async fn c7_drift_is_repaired_and_the_port_followed(world: World) {
         .await;
     world.quiet().await;
     assert_eq!(world.done("patch"), 3, "one repair each");
-    // What others put beside it stays.
+    // Parts that other clients added stay.
     world.patch::<Ingress>("web", json!({"metadata": {"annotations": {"cert": "x"}}, "spec": {"tls": [{"hosts": ["example.com"]}]}})).await;
     world.quiet().await;
     let ingress = world.ingress("web").await.unwrap();
@@ -295,20 +295,20 @@ async fn c8_a_service_that_is_being_deleted_gets_no_ingress(world: World) {
     program.end().await;
 }
 
-/// C9: an Ingress of somebody else in the way was passed over in silence.
-async fn c9_an_ingress_in_the_way_is_told_of_and_waited_for(world: World) {
+/// C9: an Ingress of the same name with another owner was not reported.
+async fn c9_an_ingress_with_another_owner_is_reported_and_its_deletion_frees_the_name(world: World) {
     let program = world.start().await;
     world.foreign_ingress("web").await;
     world.service("web", Some("on")).await;
-    world.until_told("web", "IngressConflict").await;
+    world.until_event("web", "IngressConflict").await;
     world.delete::<Ingress>("web").await;
     let ours = world.until_ingress("web").await;
     assert!(ours.metadata.owner_references.is_some());
-    world.until_told("web", "IngressCreated").await;
+    world.until_event("web", "IngressCreated").await;
     program.end().await;
 }
 
-/// C10: there was no election. Of two copies one works, and the other takes over, at once or after the lease.
+/// C10: there was no election. Of two copies one works, and the other one takes over, at once or after the lease.
 async fn c10_of_two_copies_one_works_and_the_other_takes_over(world: World) {
     let holder = async || {
         let lease: Lease = world.client.get(&key(NAME)).await.unwrap();
@@ -352,8 +352,8 @@ async fn c10_of_two_copies_one_works_and_the_other_takes_over(world: World) {
     three.end().await;
 }
 
-/// C10: nothing said whether the program works.
-async fn c10_readiness_says_what_is_missing_and_events_what_was_done(world: World) {
+/// C10: there was no sign whether the program works.
+async fn c10_readiness_names_what_is_missing_and_events_report_what_was_done(world: World) {
     let away = hidden(&world, "ingresses");
     let program = world.start().await;
     sleep(Duration::from_secs(60)).await;
@@ -382,12 +382,12 @@ async fn c10_readiness_says_what_is_missing_and_events_what_was_done(world: Worl
     world.service("web", Some("on")).await;
     world.until_ingress("web").await;
     world.annotate("web", Some("class=other")).await;
-    world.until_told("web", "IngressUpdated").await;
+    world.until_event("web", "IngressUpdated").await;
     world.annotate("web", None).await;
     world.until_no_ingress("web").await;
-    world.until_told("web", "IngressDeleted").await;
+    world.until_event("web", "IngressDeleted").await;
     assert_eq!(
-        world.told("web").await,
+        world.event_reasons("web").await,
         ["IngressCreated", "IngressDeleted", "IngressUpdated"]
     );
     let metrics = program.manager.metrics().encode();
@@ -399,16 +399,16 @@ async fn c10_readiness_says_what_is_missing_and_events_what_was_done(world: Worl
 
 on_both_forms!(
     c1_the_garbage_collector_takes_the_ingress_of_a_deleted_service,
-    c2_what_was_left_behind_while_the_program_was_down_is_deleted,
+    c2_ingresses_that_became_orphans_while_the_program_was_down_are_deleted,
     c2_an_ingress_is_kept_when_the_server_still_has_its_service,
-    c2_no_ingress_is_made_for_a_service_that_the_cache_alone_still_has,
-    c3_an_ingress_of_somebody_else_is_not_deleted,
+    c2_no_ingress_is_created_for_a_service_that_only_the_cache_has,
+    c3_an_ingress_with_another_owner_is_not_deleted,
     c4_failures_of_the_past_do_not_count,
-    c5_deletions_that_nobody_saw_are_acted_on,
-    c6_a_stale_cache_is_no_failure,
+    c5_deletions_that_no_watch_showed_are_processed,
+    c6_a_stale_cache_is_not_a_failure,
     c7_drift_is_repaired_and_the_port_followed,
     c8_a_service_that_is_being_deleted_gets_no_ingress,
-    c9_an_ingress_in_the_way_is_told_of_and_waited_for,
+    c9_an_ingress_with_another_owner_is_reported_and_its_deletion_frees_the_name,
     c10_of_two_copies_one_works_and_the_other_takes_over,
-    c10_readiness_says_what_is_missing_and_events_what_was_done,
+    c10_readiness_names_what_is_missing_and_events_report_what_was_done,
 );

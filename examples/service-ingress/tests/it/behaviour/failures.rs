@@ -1,4 +1,4 @@
-//! What happens when writes fail.
+//! Writes that fail.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn creates() -> Rule {
     Rule::new().verb("create").resource("ingresses")
 }
 
-async fn a_refused_write_is_given_up_after_its_retries_and_tried_again_when_something_changes(
+async fn a_refused_write_ends_after_its_retries_and_is_tried_again_at_the_next_change(
     world: World,
 ) {
     let program = world.start().await;
@@ -26,12 +26,12 @@ async fn a_refused_write_is_given_up_after_its_retries_and_tried_again_when_some
         .faults()
         .add(creates().status(403, "the quota is used up"));
     world.service("web", Some("on")).await;
-    world.until_told("web", "SyncFailed").await;
+    world.until_event("web", "SyncFailed").await;
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(
         refused.hits(),
         1 + 1 + 8,
-        "the seed tries once, and again while it counts up to 8 retries"
+        "as the original: one attempt, and more while it counts up to 8 retries"
     );
     refused.remove();
     world.annotate("web", Some("again")).await;
@@ -39,14 +39,14 @@ async fn a_refused_write_is_given_up_after_its_retries_and_tried_again_when_some
     program.end().await;
 }
 
-async fn a_write_that_the_server_calls_invalid_is_an_event_and_not_tried_again(world: World) {
+async fn an_invalid_write_causes_an_event_and_is_not_tried_again(world: World) {
     let program = world.start().await;
     let refused = world
         .server
         .faults()
         .add(creates().status(422, "spec.rules[0].host: invalid"));
     world.service("web", Some("on")).await;
-    world.until_told("web", "InvalidIngress").await;
+    world.until_event("web", "InvalidIngress").await;
     world.quiet().await;
     assert_eq!(refused.hits(), 1);
     program.end().await;
@@ -65,35 +65,38 @@ async fn an_outage_that_is_longer_than_all_retries_loses_nothing(world: World) {
         sleep(Duration::from_secs(600)).await;
         assert!(away.hits() > 10, "{}", away.hits());
         away.remove();
-        // Nor does one refusal after it end the retries.
+        // One refusal after the outage does not end the retries.
         let refused = world
             .server
             .faults()
             .add(creates().times(1).status(403, "not yet"));
-        // No event comes: the back-off alone brings it back.
+        // There is no event: only the back-off starts the next attempt.
         sleep(Duration::from_secs(1000)).await;
         assert_eq!(refused.hits(), 1);
         assert!(world.ingress("web").await.is_some());
-        assert_eq!(world.told("web").await, ["IngressCreated"]);
+        assert_eq!(world.event_reasons("web").await, ["IngressCreated"]);
         program.end().await;
     }
 }
 
-async fn a_create_whose_answer_is_lost_is_taken_for_what_it_is(world: World) {
+async fn a_create_whose_answer_is_lost_is_recognised(world: World) {
     let program = world.start().await;
     let lost = world.server.faults().add(creates().times(1).lose_answer());
     world.service("web", Some("on")).await;
     world.until_ingress("web").await;
     world.quiet().await;
     assert_eq!(lost.hits(), 1);
-    let told = world.told("web").await;
-    assert!(!told.contains(&"IngressConflict".to_owned()), "{told:?}");
+    let reasons = world.event_reasons("web").await;
+    assert!(
+        !reasons.contains(&"IngressConflict".to_owned()),
+        "{reasons:?}"
+    );
     world.annotate("web", None).await;
     world.until_no_ingress("web").await;
     program.end().await;
 }
 
-async fn a_namespace_that_ends_is_left_in_peace(world: World) {
+async fn a_terminating_namespace_gets_no_repeated_creations(world: World) {
     let program = world.start().await;
     let _: Namespace = world.create(json!({"metadata": {"name": "shop"}})).await;
     let service = json!({
@@ -106,7 +109,7 @@ async fn a_namespace_that_ends_is_left_in_peace(world: World) {
     world
         .until("there is an Ingress", async |_| ingress().await.is_some())
         .await;
-    // The Service outlives its Ingress, and wants a new one in a namespace where nothing can be made any more.
+    // The Service outlives its Ingress, and requests a new one in a namespace that refuses new objects.
     let held = serde_json::json!({"metadata": {"finalizers": ["example.com/held"]}});
     let patch = kube_core::params::Patch::Merge(held);
     world
@@ -128,14 +131,14 @@ async fn a_namespace_that_ends_is_left_in_peace(world: World) {
         request.verb == "create" && request.code == 403
     };
     let refused = world.requests().into_iter().filter(refused).count();
-    assert!(refused <= 1, "{refused} creations in a namespace that ends");
+    assert!(refused <= 1, "{refused} creations in a terminating namespace");
     program.end().await;
 }
 
 on_both_forms!(
-    a_refused_write_is_given_up_after_its_retries_and_tried_again_when_something_changes,
-    a_write_that_the_server_calls_invalid_is_an_event_and_not_tried_again,
+    a_refused_write_ends_after_its_retries_and_is_tried_again_at_the_next_change,
+    an_invalid_write_causes_an_event_and_is_not_tried_again,
     an_outage_that_is_longer_than_all_retries_loses_nothing,
-    a_create_whose_answer_is_lost_is_taken_for_what_it_is,
-    a_namespace_that_ends_is_left_in_peace,
+    a_create_whose_answer_is_lost_is_recognised,
+    a_terminating_namespace_gets_no_repeated_creations,
 );

@@ -1,7 +1,7 @@
-//! What the program does, in both of its forms, on the built-in API server under paused time: as the ServiceAccount of
-//! the manifests, so that every case also shows that its rights suffice.
+//! Both forms of the program on the built-in API server under paused time. The program runs as the ServiceAccount of
+//! the manifests, so every case also shows that the rights suffice.
 
-/// Makes two tests of each case: one of the form by hand, one of that on the builder.
+/// Makes two tests of each case: one by hand, one with the builder.
 macro_rules! on_both_forms {
     ($($case:ident),+ $(,)?) => {
         mod raw {
@@ -20,4 +20,4 @@ mod defects;
 mod failures;
 mod rights;
 mod scale;
-mod seed;
+mod scenarios;

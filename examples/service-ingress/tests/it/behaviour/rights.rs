@@ -1,5 +1,5 @@
-//! The ClusterRole: every other case runs with it, so it suffices; here is shown that nothing in it is superfluous, and
-//! that the other manifests belong together.
+//! The ClusterRole. All other cases run with it, so it suffices. These tests show that every right in it is used, and
+//! that the other manifests fit together.
 
 use std::collections::BTreeSet;
 
@@ -31,11 +31,11 @@ fn granted() -> BTreeSet<String> {
     granted
 }
 
-/// What the program asks for over its life, in the words of [`granted`].
+/// The requests of the program over its life, in the form of [`granted`].
 async fn used(form: Form) -> BTreeSet<String> {
     let clock = World::new(form).await.clock;
     let world = World::with(form, clock, |server| server.garbage_collection(false)).await;
-    // A first run that finds what was left behind, and lists page by page.
+    // The first run finds an orphan, and lists in pages.
     world.server.faults().refuse_streaming_lists(true);
     let owner = serde_json::json!({"apiVersion": "v1", "kind": "Service", "name": "left", "uid": "gone", "controller": true});
     let left = serde_json::json!({
@@ -46,7 +46,7 @@ async fn used(form: Form) -> BTreeSet<String> {
     let program = world.start_copy("pod-0").await;
     world.until_no_ingress("left").await;
     let standby = world.start_copy("pod-1").await;
-    // A whole life, with an answer that is lost.
+    // A whole life, with a lost answer.
     world.server.faults().add(
         Rule::new()
             .verb("create")
@@ -58,8 +58,8 @@ async fn used(form: Form) -> BTreeSet<String> {
     world.until_ingress("web").await;
     world.quiet().await;
     world.annotate("web", Some("class=other")).await;
-    world.until_told("web", "IngressUpdated").await;
-    // Said again and again: a series.
+    world.until_event("web", "IngressUpdated").await;
+    // A repeated Event becomes a series.
     for round in 0..4 {
         world
             .annotate("web", Some(&format!("host=,path={round}")))
@@ -96,7 +96,7 @@ async fn used(form: Form) -> BTreeSet<String> {
 }
 
 #[test]
-fn what_is_granted_is_used_and_what_is_used_is_granted() {
+fn the_granted_rights_are_exactly_the_used_ones() {
     let runtime = || {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -111,7 +111,7 @@ fn what_is_granted_is_used_and_what_is_used_is_granted() {
 }
 
 #[test]
-fn the_manifests_belong_together() {
+fn the_manifests_fit_together() {
     let account: ServiceAccount = manifest("role/sa.yaml");
     let role: ClusterRole = manifest("role/role.yaml");
     let binding: ClusterRoleBinding = manifest("role/rolebinding.yaml");
@@ -140,9 +140,9 @@ fn the_manifests_belong_together() {
     );
 }
 
-/// The Dockerfile copies what it builds, into the image that the Deployment runs.
+/// The Dockerfile copies the program that it builds into the image that the Deployment runs.
 #[test]
-fn the_image_holds_what_its_build_makes() {
+fn the_image_has_the_program_of_its_build() {
     let dockerfile = include_str!("../../../Dockerfile");
     let after = |word: &str| {
         let rest = dockerfile.split_once(word).map(|(_, rest)| rest);

@@ -25,7 +25,7 @@ async fn ingresses(world: &World) -> usize {
     all.items.len()
 }
 
-/// Creations of the program by name, those that were refused too.
+/// Creations of the program by name, including refused ones.
 fn creations(world: &World) -> BTreeMap<String, usize> {
     let mut creations = BTreeMap::new();
     for request in world.requests() {
@@ -41,7 +41,7 @@ async fn a_thousand_services_converge_with_one_creation_each(world: World) {
     let program = world.start().await;
     program.ready(&world).await;
     for number in 0..MANY {
-        // Without an address: to find a free one, the server looks at all.
+        // Without an address: to find a free one, the server would check all.
         let service = json!({
             "metadata": {"namespace": "default", "name": format!("web-{number}"), "annotations": {ANNOTATION: "on"}},
             "spec": {"clusterIP": "None", "ports": [{"port": 80}]},
@@ -63,7 +63,7 @@ async fn a_thousand_services_converge_with_one_creation_each(world: World) {
         made.values().all(|creations| *creations == 1),
         "one each: {made:?}"
     );
-    // The log of requests holds 10,000.
+    // The log of requests is limited to 10,000.
     world.server.requests().clear();
     for number in 0..MANY {
         world.annotate(&format!("web-{number}"), None).await;
@@ -81,7 +81,7 @@ async fn a_thousand_services_converge_with_one_creation_each(world: World) {
 
 on_both_forms!(a_thousand_services_converge_with_one_creation_each);
 
-/// On real threads: eight workers, and sixteen clients that change their minds.
+/// On real threads: eight workers, and sixteen clients that change the annotation repeatedly.
 async fn eight_workers_race(form: Form) {
     let world = World::with(form, Clock::system(), |server| server).await;
     let program = world.start().await;
@@ -97,7 +97,7 @@ async fn eight_workers_race(form: Form) {
                     let wanted = (round + number) % 3 != 0;
                     world.annotate(&name, wanted.then_some("on")).await;
                     if round % 5 == 4 && world.ingress(&name).await.is_some() {
-                        // It may be gone by then.
+                        // It may already be deleted.
                         let _ = world
                             .client
                             .delete::<Ingress>(
@@ -121,12 +121,12 @@ async fn eight_workers_race(form: Form) {
         true
     };
     world
-        .until("each is as it was last asked for", settled)
+        .until("each Ingress matches the last annotation", settled)
         .await;
     assert_eq!(ingresses(&world).await, expected);
     for number in 0..16 {
-        let told = world.told(&format!("web-{number}")).await;
-        let bad = told
+        let reasons = world.event_reasons(&format!("web-{number}")).await;
+        let bad = reasons
             .iter()
             .find(|reason| ["SyncFailed", "IngressConflict"].contains(&reason.as_str()));
         assert_eq!(bad, None, "web-{number}");

@@ -1,4 +1,4 @@
-//! One case's surroundings: an API server with the manifests applied, and programs to start and stop.
+//! The environment of one case: an API server with the manifests applied, and programs to start and stop.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,19 +22,19 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// How much virtual time anything may take before a case fails.
+/// The limit of each wait in virtual time.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// After so much virtual time nothing more comes of what was done before.
+/// After this virtual time all effects of former steps have happened.
 const QUIET: Duration = Duration::from_secs(30);
 
-/// How often is looked, in virtual time: the server's log of requests holds 10,000.
+/// The interval of checks in virtual time: the server's log of requests is limited to 10,000.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The name that the program's ServiceAccount goes by.
+/// The user name of the program's ServiceAccount.
 const ACCOUNT: &str = "system:serviceaccount:default:mycontroller-sa";
 const TOKEN: &str = "the program's";
 
-/// An API server and what a case needs to look at it.
+/// An API server and an administrator's client.
 pub(crate) struct World {
     pub(crate) form: Form,
     pub(crate) clock: Clock,
@@ -43,7 +43,7 @@ pub(crate) struct World {
     pub(crate) client: Client,
 }
 
-/// A program that runs.
+/// A running program.
 pub(crate) struct Running {
     pub(crate) manager: Manager,
     stop: CancellationToken,
@@ -52,7 +52,7 @@ pub(crate) struct Running {
 
 /// Runs one case under paused time.
 pub(crate) fn run(form: Form, case: impl AsyncFnOnce(World)) {
-    // RUST_LOG=debug shows what a case does.
+    // RUST_LOG=debug shows the steps of a case.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_test_writer()
@@ -65,7 +65,7 @@ pub(crate) fn run(form: Form, case: impl AsyncFnOnce(World)) {
     runtime.block_on(async { case(World::new(form).await).await });
 }
 
-/// The key of what is called `name` in `default`.
+/// The key of the object `name` in `default`.
 pub(crate) fn key(name: &str) -> ObjectKey {
     ObjectKey::namespaced("default", name)
 }
@@ -86,7 +86,7 @@ impl World {
         Self::with(form, clock, |server| server).await
     }
 
-    /// A world whose server is made another way.
+    /// A world whose server is configured by `configure`.
     pub(crate) async fn with(
         form: Form,
         clock: Clock,
@@ -151,14 +151,14 @@ impl World {
         Running { manager, stop, run }
     }
 
-    /// What the program asked for.
+    /// The requests of the program.
     pub(crate) fn requests(&self) -> Vec<RequestRecord> {
         let mut requests = self.server.requests().all();
         requests.retain(|request| request.user == ACCOUNT);
         requests
     }
 
-    /// How often the program asked for this and got it.
+    /// The number of successful requests of the program for Ingresses with this verb.
     pub(crate) fn done(&self, verb: &str) -> usize {
         let of_ingresses =
             |request: &&RequestRecord| request.verb == verb && request.resource == "ingresses";
@@ -187,7 +187,7 @@ impl World {
         self.client.create(&object).await.unwrap()
     }
 
-    /// Annotates a Service, or takes the annotation off.
+    /// Annotates a Service, or removes the annotation.
     pub(crate) async fn annotate(&self, name: &str, annotation: Option<&str>) {
         self.patch::<Service>(
             name,
@@ -219,7 +219,7 @@ impl World {
         self.get(name).await
     }
 
-    /// An Ingress of somebody else.
+    /// An Ingress without an owner.
     pub(crate) async fn foreign_ingress(&self, name: &str) -> Ingress {
         self.create(json!({
             "metadata": {"namespace": "default", "name": name},
@@ -228,8 +228,8 @@ impl World {
         .await
     }
 
-    /// Reasons of the Events about a Service, each once, in the order of the alphabet.
-    pub(crate) async fn told(&self, name: &str) -> Vec<String> {
+    /// Reasons of the Events about a Service, each once, in alphabetical order.
+    pub(crate) async fn event_reasons(&self, name: &str) -> Vec<String> {
         let events = self
             .client
             .list::<Event>(Some("default"), &ListParams::default())
@@ -273,13 +273,16 @@ impl World {
         .await;
     }
 
-    pub(crate) async fn until_told(&self, name: &str, reason: &str) {
-        let said = async |world: &Self| world.told(name).await.iter().any(|told| told == reason);
-        self.until(&format!("{name} has an Event {reason}"), said)
+    pub(crate) async fn until_event(&self, name: &str, reason: &str) {
+        let reported = async |world: &Self| {
+            let reasons = world.event_reasons(name).await;
+            reasons.iter().any(|found| found == reason)
+        };
+        self.until(&format!("{name} has an Event {reason}"), reported)
             .await;
     }
 
-    /// Waits until nothing more can come of what was done.
+    /// Waits until all effects of former steps have happened.
     pub(crate) async fn quiet(&self) {
         sleep(QUIET).await;
     }
@@ -295,13 +298,13 @@ impl Running {
         world.quiet().await;
     }
 
-    /// Stops the program, which ends well.
+    /// Stops the program, which ends without an error.
     pub(crate) async fn end(self) {
         self.stop.cancel();
         self.run.await.unwrap().unwrap();
     }
 
-    /// Ends the program as `kill -9` would.
+    /// Ends the program like `kill -9`.
     pub(crate) async fn kill(self) {
         self.run.abort();
         assert!(self.run.await.unwrap_err().is_cancelled());

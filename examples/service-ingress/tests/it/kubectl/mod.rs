@@ -1,6 +1,7 @@
-//! The program as its users run it: a process with the token of its ServiceAccount, `scenarios.sh`, and an API server:
-//! the built-in one, and, when `KUBEBUILDER_ASSETS` names the binaries (`eval "$(tools/kube-apiserver/build.sh)"`), a
-//! real one with the garbage collector of kube-controller-manager.
+//! The program as its users run it: a process with the token of its ServiceAccount, `scenarios.sh`, and an API server.
+//! One test uses the built-in server. When `KUBEBUILDER_ASSETS` names the binaries (`eval
+//! "$(tools/kube-apiserver/build.sh)"`), another one uses a real server with the garbage collector of
+//! kube-controller-manager.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,11 +15,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long anything may take before the test fails.
+/// The limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 const FORMS: [&str; 2] = ["raw", "managed"];
 
-/// A directory that goes with the test.
+/// A directory that is removed at the end of the test.
 struct Directory(PathBuf);
 
 impl Drop for Directory {
@@ -27,7 +28,7 @@ impl Drop for Directory {
     }
 }
 
-/// An API server as kubectl and the program see it.
+/// An API server from the view of kubectl and the program.
 struct World {
     kubectl: PathBuf,
     kubeconfig: PathBuf,
@@ -35,7 +36,7 @@ struct World {
     directory: Directory,
 }
 
-/// The program, killed with the test.
+/// The program, killed at the end of the test.
 struct Program {
     child: Child,
     log: PathBuf,
@@ -77,7 +78,7 @@ async fn the_four_scenarios_on_a_real_server() {
     assert_eq!(answer.await.trim(), "no");
 }
 
-/// Installs the program, and has each form go through the scenarios.
+/// Installs the program, and runs the scenarios with each form.
 async fn scenarios(world: &World) {
     let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/role");
     let manifests = manifests.display().to_string();
@@ -92,7 +93,7 @@ async fn scenarios(world: &World) {
         script.env("KUBECTL", &world.kubectl);
         let output = world.output(&mut script).await;
         assert!(
-            output.contains("== all four are as they should be"),
+            output.contains("== all four scenarios passed"),
             "{output}"
         );
         let log = program.log();
@@ -103,10 +104,10 @@ async fn scenarios(world: &World) {
             .count()
         };
         assert_eq!(line("create"), 3, "{log}");
-        // Of the last one the garbage collector may have been faster.
+        // The garbage collector may have deleted the last one first.
         assert!((1..=2).contains(&line("delete")), "{log}");
 
-        // The garbage collector knows whose the Ingress is, though the program is gone.
+        // The garbage collector deletes the Ingress without the program, by its owner reference.
         world.annotated_service(form).await;
         world.until_ingress(form, true).await;
         program.quit().await;
@@ -137,7 +138,7 @@ impl World {
         }
     }
 
-    /// What a command printed, which must succeed.
+    /// The output of a command, which must succeed.
     async fn output(&self, command: &mut Command) -> String {
         let running = command
             .env("KUBECONFIG", &self.kubeconfig)
@@ -147,7 +148,7 @@ impl World {
         let output = timeout(2 * PATIENCE, running).await.unwrap().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-        // `can-i` says no with a status.
+        // `can-i` answers no with an exit status.
         let is_answer = stdout.trim() == "no";
         assert!(
             output.status.success() || is_answer,
@@ -216,11 +217,11 @@ impl World {
         }
     }
 
-    /// Starts the program with the flag of the seed, and those of the Deployment.
+    /// Starts the program with the flag of the original, and those of the Deployment.
     async fn start(&self, form: &str, kubeconfig: &Path) -> Program {
         let log = self.directory.0.join(format!("{form}.log"));
         let file = std::fs::File::create(&log).unwrap();
-        // Freed a moment ago; nobody else takes it at once.
+        // A port that was freed a moment ago; another process does not take it at once.
         let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let health = free.local_addr().unwrap();
         drop(free);
@@ -283,7 +284,7 @@ impl Program {
         answer.split_whitespace().nth(1).map(str::to_owned)
     }
 
-    /// SIGQUIT, which the seed's program takes as well; it says so and ends well.
+    /// Sends SIGQUIT, as the original program also accepts. The program logs the stop and ends without an error.
     async fn quit(mut self) {
         let id = self.child.id().unwrap().to_string();
         let sent = Command::new("kill").args(["-QUIT", &id]).status();

@@ -1,4 +1,4 @@
-//! The four scenarios of the seed, undisturbed and with the watches dropped between any two steps.
+//! The four scenarios of the original program, undisturbed and with a disturbance between any two steps.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use k8s_openapi::api::networking::v1::Ingress;
 
 use crate::behaviour::world::World;
 
-/// What happens between two steps.
+/// The disturbance between two steps.
 #[derive(Clone, Copy, Debug)]
 enum Disturbance {
     None,
     /// Every watch ends, and resumes.
     Dropped,
-    /// Every watch ends, and what it would resume from is forgotten: the caches list again.
+    /// Every watch ends, and the history for its resume is removed: the caches list again.
     Forgotten,
-    /// The server goes away for half a minute, and the step is taken the moment it is back.
+    /// The server is down for half a minute, and the step comes the moment it is back.
     Away,
 }
 
@@ -42,12 +42,12 @@ async fn scenarios(world: World, disturbance: Disturbance) {
     program.ready(&world).await;
     let between = async || disturbance.happen(&world).await;
 
-    // The annotation makes an Ingress.
+    // The annotation creates an Ingress.
     world.service("nginx-pod-demo", None).await;
     world.quiet().await;
     assert!(
         world.ingress("nginx-pod-demo").await.is_none(),
-        "nothing asked for it"
+        "without an annotation"
     );
     between().await;
     world.annotate("nginx-pod-demo", Some("on")).await;
@@ -59,12 +59,12 @@ async fn scenarios(world: World, disturbance: Disturbance) {
         Some("example.com")
     );
 
-    // Without it the Ingress goes.
+    // Without the annotation the Ingress is deleted.
     between().await;
     world.annotate("nginx-pod-demo", None).await;
     world.until_no_ingress("nginx-pod-demo").await;
 
-    // An Ingress that is deleted comes back.
+    // A deleted Ingress is created again.
     between().await;
     world.annotate("nginx-pod-demo", Some("on")).await;
     let second = world.until_ingress("nginx-pod-demo").await;
@@ -73,7 +73,7 @@ async fn scenarios(world: World, disturbance: Disturbance) {
     let third = world.until_ingress("nginx-pod-demo").await;
     assert_ne!(second.metadata.uid, third.metadata.uid, "{disturbance:?}");
 
-    // With the Service the Ingress goes.
+    // With the Service the Ingress is deleted.
     between().await;
     world.delete::<Service>("nginx-pod-demo").await;
     world.until_no_ingress("nginx-pod-demo").await;
@@ -85,7 +85,7 @@ async fn scenarios(world: World, disturbance: Disturbance) {
     assert_eq!(
         world.done("create"),
         3,
-        "{disturbance:?}: one for each time that one was missing"
+        "{disturbance:?}: one for each missing Ingress"
     );
     program.end().await;
 }
@@ -102,7 +102,7 @@ async fn the_four_scenarios_with_watches_dropped_and_history_forgotten(world: Wo
     scenarios(world, Disturbance::Forgotten).await;
 }
 
-async fn the_four_scenarios_with_a_server_that_was_away(world: World) {
+async fn the_four_scenarios_with_a_server_that_was_down(world: World) {
     scenarios(world, Disturbance::Away).await;
 }
 
@@ -110,5 +110,5 @@ on_both_forms!(
     the_four_scenarios,
     the_four_scenarios_with_watches_dropped,
     the_four_scenarios_with_watches_dropped_and_history_forgotten,
-    the_four_scenarios_with_a_server_that_was_away,
+    the_four_scenarios_with_a_server_that_was_down,
 );
