@@ -1,7 +1,7 @@
-//! What cache options come to on the wire: `cargo run -p reeve-controller --example cache_options`.
+//! The requests that cache options cause: `cargo run -p reeve-controller --example cache_options`.
 //!
-//! Three ways to cache ConfigMaps, Secrets, Pods and Nodes, against the API server in this process; every LIST and WATCH that
-//! was really sent is printed, and what the caches hold. It ends by itself.
+//! Four ways to cache ConfigMaps, Secrets, Pods and Nodes of an API server in this process. The program prints every LIST
+//! and WATCH that was sent, and the objects that the caches hold. It ends by itself.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -21,20 +21,20 @@ use tokio_util::sync::CancellationToken;
 const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::main(flavor = "current_thread")]
-#[allow(clippy::print_stdout, reason = "it is a program that prints")]
+#[allow(clippy::print_stdout, reason = "this program prints")]
 pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     println!("{}", report().await?);
     Ok(())
 }
 
-/// What it prints.
+/// The printed text.
 pub(crate) async fn report() -> Result<String, Box<dyn Error>> {
     let mut report = String::new();
     let server = ApiServer::builder().start().await?;
     fill(&Client::new(server.client())).await?;
     let nothing = Selected::new();
     let per_kind = CacheOptions::new()
-        // Only what this program labelled, but all ConfigMaps,
+        // Only objects with this program's label, but all ConfigMaps,
         .selected(Selected::new().labels("app.kubernetes.io/managed-by=example"))
         .for_kind::<ConfigMap>(KindOptions::new().labels(""))
         // one Secret,
@@ -43,7 +43,7 @@ pub(crate) async fn report() -> Result<String, Box<dyn Error>> {
                 .labels("")
                 .fields("metadata.namespace=red,metadata.name=token"),
         )
-        // and Pods as their JSON, without what is not read.
+        // and Pods as their JSON, without the fields that are not read.
         .for_kind::<Pod>(
             KindOptions::new()
                 .form(StoreForm::Compact)
@@ -68,7 +68,7 @@ pub(crate) async fn report() -> Result<String, Box<dyn Error>> {
     Ok(report)
 }
 
-/// Runs a manager with these options until its caches are filled, and tells what it asked for.
+/// Runs a manager with these options until its caches are filled, and reports its requests.
 async fn show(
     server: &ApiServer,
     options: CacheOptions,
@@ -109,7 +109,7 @@ async fn show(
         "Nodes             {}",
         names(nodes.list()?.iter().map(|node| &node.metadata))
     )?;
-    // Namespaces may change at any time; handlers are told.
+    // Namespaces may change at any time; handlers get the events.
     if caches.namespaces().insert("green") {
         server.requests().clear();
         maps.wait_synced(SOON).await?;
@@ -123,7 +123,7 @@ async fn show(
     Ok(())
 }
 
-/// Each LIST and WATCH once, as it was sent: a WATCH with `sendInitialEvents` is a list, too.
+/// Each LIST and WATCH once, as it was sent. A WATCH with `sendInitialEvents` is a list, too.
 fn requests(server: &ApiServer) -> String {
     let requests = server.requests().all();
     let lines: BTreeSet<String> = requests

@@ -1,9 +1,9 @@
-//! A kind that this program was not built with: `cargo run -p reeve-controller --example dynamic_kind`.
+//! A kind without a Rust type: `cargo run -p reeve-controller --example dynamic_kind`.
 //!
-//! The definition of the kind comes at run time, as it may from a flag or another object. Its objects are then watched, read
-//! and indexed through the caches of the manager like those of any other kind, whole for one reader and as metadata for
-//! another, from one store and one watch. The API server is in this process, and the program ends by itself.
-#![allow(clippy::print_stdout, reason = "it is a program that prints")]
+//! The definition of the kind comes at run time, for example from a flag or another object. The caches of the manager then
+//! watch, read and index its objects like those of any other kind. One reader gets whole objects and another one metadata,
+//! from one store and one watch. The API server is in this process, and the program ends by itself.
+#![allow(clippy::print_stdout, reason = "this program prints")]
 
 use std::error::Error;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let (running, stopped) = (manager.clone(), stop.clone());
     let run = tokio::spawn(async move { running.run(stopped).await });
 
-    // The manager runs. Now a kind comes.
+    // The manager runs. Now the kind is added.
     let definition: CustomResourceDefinition = serde_json::from_value(definition())?;
     client.create(&definition).await?;
     let names = &definition.spec.names;
@@ -87,7 +87,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         );
     }
 
-    // The same store, seen in other ways.
+    // Other views of the same store.
     let lister = caches.dynamic(&gvk)?;
     let red = lister.by_index("spec.colour", "red")?;
     println!("red: {}", red.len());

@@ -1,11 +1,11 @@
-//! A controller that is asked by things outside of Kubernetes: a channel, a stream, a timer, and a type of request of its
-//! own: `cargo run -p reeve-controller --example external_source`.
+//! A controller with sources outside of Kubernetes (a channel, a stream, a timer) and with its own type of request:
+//! `cargo run -p reeve-controller --example external_source`.
 //!
-//! It keeps the numbers of meters in a ConfigMap. Meters report through a channel, as a webhook or a message queue would;
-//! a stream tells of meters that were removed; a timer has the sum written now and then. Nothing is lost when reports
-//! come faster than they are worked on: the queue holds each request once. It runs against an API server in this
-//! process, and ends by itself.
-#![allow(clippy::print_stdout, reason = "it is a program that prints")]
+//! It keeps the numbers of meters in a ConfigMap. Meters report through a channel, like a webhook or a message queue. A
+//! stream reports meters that were removed. A timer requests the sum from time to time. Nothing is lost when reports
+//! come faster than they are processed: the queue holds each request once. The API server is in this process, and the
+//! program ends by itself.
+#![allow(clippy::print_stdout, reason = "this program prints")]
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -24,10 +24,10 @@ use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// What is to be done. A request names work, it does not carry what is new: the same one twice is one.
+/// A request. It names the work and does not carry new data, so two equal requests are one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Work {
-    /// Write what this meter shows.
+    /// Write the number of this meter.
     Meter(&'static str),
     /// Write the sum of all.
     Sum,
@@ -42,7 +42,7 @@ impl fmt::Display for Work {
     }
 }
 
-/// What the meters show: the present state, which reconciles read.
+/// The numbers of the meters: the present state, which reconciles read.
 type Meters = Arc<Mutex<BTreeMap<&'static str, u64>>>;
 
 struct Keeper {
@@ -85,7 +85,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let once = stream::iter([Wanted::with_priority(Work::Meter("removed"), -10)]);
     let keeper = Controller::typed::<Work>("keeper")
         .watches_source(requests)
-        // A stream of what shall be looked at once, after everything else.
+        // A stream of requests that run once, after all others.
         .watches_source(Source::from(once).finite())
         .watches_source(source::every(Duration::from_millis(200), Work::Sum))
         .complete(Keeper {
@@ -102,7 +102,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
                 reports.send(Work::Meter(name)).await?;
             }
         }
-        // Until the timer has had the sum written.
+        // Until the sum, which the timer requests, is written.
         let data = loop {
             let map = manager.client().get::<ConfigMap>(&into).await?;
             let data = map.data.unwrap_or_default();

@@ -1,10 +1,9 @@
-//! Two controllers of one kind, each with a queue of its own: a quick one that notes every change at once, and a slow one
-//! that asks another system, one request at a time, and never more often than that allows:
-//! `cargo run -p reeve-controller --example multi_queue`.
+//! Two controllers of one kind, each with its own queue: `cargo run -p reeve-controller --example multi_queue`.
 //!
-//! What one of them waits for does not hold up the other. It runs against an API server in this process, prints how
-//! long each took and what its queue counted, and ends by itself.
-#![allow(clippy::print_stdout, reason = "it is a program that prints")]
+//! A quick one records every change at once. A slow one calls another system, one request at a time, and never more
+//! often than that system allows. A wait of one does not delay the other. The API server is in this process. The program
+//! prints the time of each controller and the metrics of its queue, and ends by itself.
+#![allow(clippy::print_stdout, reason = "this program prints")]
 
 use std::error::Error;
 use std::sync::Arc;
@@ -19,17 +18,17 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// How many objects there are.
+/// The number of objects.
 const OBJECTS: usize = 40;
 
-/// Waits until `count` has come to `wanted`.
+/// Waits until `count` has reached `wanted`.
 async fn reached(count: &AtomicUsize, wanted: usize) {
     while count.load(Ordering::Relaxed) < wanted {
         sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// Counts what it is asked to do, after `delay`; if it `refuses`, some requests are refused at first.
+/// Counts its requests, each after `delay`; with `refuses`, some requests fail the first time.
 fn counting(
     count: &Arc<AtomicUsize>,
     delay: Duration,
@@ -55,13 +54,13 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let manager = Manager::builder(server.client()).build().await?;
     let (quick, slow) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
 
-    // Many workers, and no waiting.
+    // Many workers, and no wait.
     let notes = Controller::builder("notes")
         .for_kind::<ConfigMap>()
         .with_predicate(predicate::resource_version_changed())
         .workers(8)
         .complete(counting(&quick, Duration::ZERO, false))?;
-    // One at a time; what is refused waits 20 ms and longer, and all retries together come 50 times a second at most.
+    // One at a time. A failed request waits 20 ms and longer, and there are at most 50 retries a second.
     let calls = Controller::builder("calls")
         .for_kind::<ConfigMap>()
         .with_predicate(predicate::resource_version_changed())
@@ -93,7 +92,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         println!("calls: {behind} still to do");
         reached(&slow, OBJECTS).await;
         println!("calls: {OBJECTS} objects in {:?}", begin.elapsed());
-        // One of them goes, the other stays.
+        // One controller is removed, the other one stays.
         calls.stop().await;
         println!("calls: {}", calls.state());
         for runnable in manager.runnables() {

@@ -1,11 +1,11 @@
 //! A controller that writes by server-side apply: `cargo run -p reeve-controller --example server_side_apply`, in the
 //! cluster of the current kubeconfig, until Ctrl-C.
 //!
-//! For each ConfigMap with the label `greet` it wants a second one with a greeting. It applies what it wants and nothing
-//! else, in its own name: the server makes the object if there is none, leaves the fields of others alone, and takes away
-//! what this owner said before and does not say any more. So nothing is compared here: an apply that changes nothing makes
-//! no new version, and no event brings the controller back. The API server of this project has no server-side apply and
-//! answers 415, so this one example needs a real server.
+//! For each ConfigMap with the label `greet` it keeps a second one with a greeting. It applies only its own fields, as a
+//! field owner. The server creates a missing object, leaves fields of other owners unchanged, and removes fields that this
+//! owner applied before and does not apply any more. The controller does not compare anything: an apply without a change
+//! makes no new version, so there is no event that requests another reconcile. The API server of this project has no
+//! server-side apply and answers 415, so this example needs a real server.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_core::{Expression, Resource, ResourceExt};
@@ -13,7 +13,7 @@ use reeve_controller::client::{ApplyOptions, connect};
 use reeve_controller::{Context, Controller, Manager, Outcome, Reconciler, Request};
 use reeve_controller::{controller, finalizer, predicate, reconcile};
 
-/// In whose name fields are written; `kubectl get --show-managed-fields` shows it.
+/// The field owner; `kubectl get --show-managed-fields` shows it.
 pub(crate) const OWNER: &str = "greeter";
 
 struct Greeter;
@@ -35,12 +35,13 @@ impl Reconciler for Greeter {
         let name = said.get("name").map_or("world", String::as_str);
         let data = wanted.data.get_or_insert_default();
         data.insert("greeting".to_owned(), format!("Hello {name}"));
-        // Without a title there is none in `wanted`, and the server removes the one of before.
+        // Without a title in the source, `wanted` has none, and the server removes the former one.
         data.extend(
             said.get("title")
                 .map(|title| ("title".to_owned(), title.clone())),
         );
-        // What a controller wants it takes, whoever had it; a person who applies without force is told who has it.
+        // A controller takes its fields from any other owner with force. A person should apply without force: the
+// conflict names the owner.
         let options = ApplyOptions::new(OWNER).force();
         ctx.client().apply(&wanted, options).await?;
         Ok(Outcome::done())
@@ -57,7 +58,7 @@ pub(crate) fn greeter() -> Result<Controller, controller::BuildError> {
 }
 
 #[tokio::main]
-#[allow(dead_code, reason = "the tests bring a server of their own")]
+#[allow(dead_code, reason = "the tests have their own server")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tracing_subscriber::fmt().init();
     let client = connect::infer(&connect::Options::new()).await?;

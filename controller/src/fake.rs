@@ -1,4 +1,4 @@
-//! The small API server of [`reeve_fake`], and managers that talk to it.
+//! The small API server of [`reeve_fake`], and managers that use it.
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -7,9 +7,9 @@ pub(crate) use reeve_fake::{Fake, Fate, Lines, clock, eventually, eventually_wit
 
 use crate::manager::{self, Manager};
 
-/// Makes managers of a fake.
+/// Builds managers that use a fake.
 pub(crate) trait Managed {
-    /// A manager that talks to it, under a clock that follows paused time.
+    /// A manager that uses the fake, with a clock that follows paused time.
     fn manager(&self) -> manager::Builder;
 }
 
@@ -19,7 +19,7 @@ impl Managed for Fake {
     }
 }
 
-/// A manager that runs.
+/// A running manager.
 pub(crate) struct Running {
     pub(crate) manager: Manager,
     pub(crate) stop: CancellationToken,
@@ -36,7 +36,7 @@ impl Running {
         Self { manager, stop, run }
     }
 
-    /// Stops it, and nothing goes wrong.
+    /// Stops the manager, which ends without an error.
     pub(crate) async fn end(self) {
         self.stop.cancel();
         self.run.await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Controllers against the built-in API server, whole processes under paused time.
+//! Controllers on the built-in API server: whole processes under paused time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,7 +27,7 @@ fn lease(identity: &str) -> Option<leader_election::Options> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_is_guarded_greeted_and_let_go_with_one_write_each() {
+async fn an_object_is_guarded_greeted_and_released_with_one_write_each() {
     let cluster = Cluster::in_process().await;
     let greeter = Greeter::default();
     create(&cluster, "early").await;
@@ -50,7 +50,7 @@ async fn an_object_is_guarded_greeted_and_let_go_with_one_write_each() {
             .unwrap_err()
             .is_not_found()
     );
-    // Though each key runs again within a millisecond, it never decides on a state before its own write.
+    // Each key runs again within a millisecond, but it never decides on a state before its own write.
     let writes = greeter.writes.lock().clone();
     assert_eq!(
         writes,
@@ -67,7 +67,7 @@ async fn an_object_is_guarded_greeted_and_let_go_with_one_write_each() {
         .list::<Event>(Some("default"), &ListParams::default())
         .await
         .unwrap();
-    let mut told: Vec<String> = events
+    let mut reported: Vec<String> = events
         .items
         .iter()
         .map(|event| {
@@ -82,8 +82,8 @@ async fn an_object_is_guarded_greeted_and_let_go_with_one_write_each() {
             )
         })
         .collect();
-    told.sort();
-    assert_eq!(told, ["Greeted early", "Greeted late", "Released early"]);
+    reported.sort();
+    assert_eq!(reported, ["Greeted early", "Greeted late", "Released early"]);
     assert_eq!(
         running.metric("controller_runtime_reconcile_errors_total"),
         Some(0.0)
@@ -92,7 +92,7 @@ async fn an_object_is_guarded_greeted_and_let_go_with_one_write_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_of_every_kind_delay_and_do_not_prevent() {
+async fn faults_of_every_kind_delay_the_work_and_do_not_prevent_it() {
     for (case, rule) in [
         (
             "refused",
@@ -143,7 +143,7 @@ async fn faults_of_every_kind_delay_and_do_not_prevent() {
             "{case}"
         );
         let writes = greeter.writes.lock().len();
-        // A cache that shows nothing for 90 s: every 10 s the key gives up waiting for its own writes.
+        // A cache that shows nothing for 90 s: every 10 s the key stops its wait for its own writes.
         let allowed = if case == "watch silent" {
             2 * (90 / 10 + 1)
         } else {
@@ -155,7 +155,7 @@ async fn faults_of_every_kind_delay_and_do_not_prevent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_was_away_is_caught_up_with() {
+async fn a_controller_catches_up_after_an_outage_of_the_server() {
     let cluster = Cluster::in_process().await;
     let running = start(&cluster, Greeter::default(), None).await;
     create(&cluster, "before").await;
@@ -166,7 +166,7 @@ async fn a_server_that_was_away_is_caught_up_with() {
         running.manager().health().ready().failures()[0]
             .1
             .contains("configmaps"),
-        "readiness says what is missing"
+        "readiness names what is missing"
     );
     cluster.built_in().unwrap().come_up();
     create(&cluster, "after").await;
@@ -244,7 +244,7 @@ async fn a_leader_cut_off_from_the_lease_writes_nothing_once_another_may_lead() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_dropped_leaves_nothing_behind() {
+async fn a_dropped_run_leaves_nothing_behind() {
     let cluster = Cluster::in_process().await;
     let running = start(&cluster, Greeter::default(), lease("pod-0")).await;
     create(&cluster, "a").await;
@@ -346,7 +346,7 @@ async fn own_writes_are_waited_for_only_where_a_cache_would_show_them() {
         .build()
         .await
         .unwrap();
-    // Writes an object its cache leaves out, deletes one nobody caches, and comes back at once.
+    // Writes an object that its cache excludes, deletes one of a kind without a cache, and runs again soon.
     let runs = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&runs);
     let reconciler = reconcile::function(move |ctx: Context, _: Request| {
@@ -373,7 +373,7 @@ async fn own_writes_are_waited_for_only_where_a_cache_would_show_them() {
     let running = cluster.start(&manager);
     sleep(Duration::from_millis(10_500)).await;
     let runs = runs.load(Ordering::Relaxed);
-    assert!((10..=11).contains(&runs), "{runs}: held back for nothing");
+    assert!((10..=11).contains(&runs), "{runs}: held back without need");
     let watched = manager
         .caches()
         .lister::<ConfigMap>()
@@ -389,7 +389,7 @@ async fn a_deleted_object_is_waited_for_by_its_uid() {
     let cluster = Cluster::in_process().await;
     create(&cluster, "phoenix").await;
     let manager = cluster.manager().build().await.unwrap();
-    // Deletes what it sees, once for each uid.
+    // Deletes the cached object, once for each uid.
     let deleted: Arc<Mutex<Vec<String>>> = Arc::default();
     let noted = Arc::clone(&deleted);
     let reconciler = reconcile::function(move |ctx: Context, request: Request| {

@@ -1,4 +1,4 @@
-//! Every verb of the client against the built-in API server: typed, dynamic, and metadata only.
+//! Every verb of the client on the built-in API server: typed, dynamic, and metadata only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,12 +40,12 @@ fn maps() -> ApiResource {
     ApiResource::erase::<ConfigMap>(&())
 }
 
-/// What a projection shows of an object, as JSON.
+/// The projection of an object as JSON.
 fn shown<K: AnyObject>(object: &K) -> Value {
     serde_json::to_value(object).unwrap()
 }
 
-/// One object through every verb, as one projection of it. `whole` is whether the projection can be created.
+/// Sends one object through every verb, in one projection. `whole` is whether the projection can be created.
 async fn every_verb<K: AnyObject>(
     case: &str,
     server: &ApiServer,
@@ -132,7 +132,7 @@ async fn every_verb<K: AnyObject>(
     let stale = objects.patch(&a, WriteOptions::new(), patch).await;
     assert!(stale.unwrap_err().is_conflict(), "{case}: locked");
 
-    // Reads: types are told, in lists too.
+    // Reads: the type is set, in lists too.
     let got = objects.get(&a).await.unwrap();
     assert_eq!(data(&got), expect("3"), "{case}");
     let of_db = ListParams::default().labels("app=db");
@@ -203,7 +203,7 @@ async fn every_verb_does_the_same_for_every_projection() {
     let dynamic = |map: ConfigMap| -> DynamicObject {
         let mut object: DynamicObject =
             serde_json::from_value(serde_json::to_value(map).unwrap()).unwrap();
-        // The client writes them in.
+        // The client adds them.
         object.types = None;
         object
     };
@@ -239,14 +239,14 @@ async fn every_verb_does_the_same_for_every_projection() {
         None,
     )
     .await;
-    // A type that is metadata is asked for as such.
+    // A metadata type is requested as metadata.
     client.create(&map("a")).await.unwrap();
     let metadata: PartialObjectMeta<ConfigMap> = client.get(&key("a")).await.unwrap();
     assert_eq!(metadata.types.unwrap().kind, "PartialObjectMetadata");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_leaves_nothing_of_what_was_sent() {
+async fn an_answer_keeps_nothing_of_the_request() {
     // controller-runtime: "no stale data in reused object".
     let (_server, client) = server().await;
     client.create(&map("a")).await.unwrap();
@@ -271,7 +271,7 @@ async fn lists_come_in_pages_of_one_state() {
     while let Some(page) = pages.next().await.unwrap() {
         sizes.push(page.items.len());
         if sizes.len() == 1 {
-            // What happens meanwhile is not seen.
+            // The list does not show changes that happen in between.
             let params = DeleteParams::default();
             client
                 .delete::<ConfigMap>(&key("m5"), &params)
@@ -282,7 +282,7 @@ async fn lists_come_in_pages_of_one_state() {
     assert_eq!(sizes, [3, 3, 1]);
     assert!(pages.next().await.unwrap().is_none());
 
-    // When the server forgets the first page's state, everything is listed in one piece.
+    // When the server has compacted the state of the first page, everything is listed in one piece.
     let mut pages = maps.pages(Some("default"), &labelled);
     pages.next().await.unwrap();
     server.compact(None);
@@ -322,7 +322,7 @@ async fn subresources_are_read_and_written() {
     let deployments = client.objects::<Deployment>();
     let web = key("web");
 
-    // The status, and only it.
+    // Only the status.
     let mut changed = created.clone();
     changed.spec.as_mut().unwrap().replicas = Some(9);
     changed.status.get_or_insert_default().observed_generation = Some(1);
@@ -358,7 +358,7 @@ async fn subresources_are_read_and_written() {
         .await;
     assert!(
         stale.unwrap_err().is_conflict(),
-        "a scale bears the object's version"
+        "a scale has the object's version"
     );
     scale.metadata.resource_version = None;
     let scaled: Value = subresource
@@ -392,7 +392,7 @@ async fn subresources_are_read_and_written() {
         .unwrap();
     assert!(!token.status.unwrap().token.unwrap_or_default().is_empty());
 
-    // One that is not there.
+    // A subresource that does not exist.
     let none = client
         .subresource::<ConfigMap>("nothing")
         .get::<Value>(&web)
@@ -421,7 +421,7 @@ async fn a_dry_run_cannot_be_undone_by_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_clients_owner_and_validation_count_unless_the_call_says_another() {
+async fn the_clients_owner_and_validation_apply_unless_the_call_sets_others() {
     let (server, client) = server().await;
     let client = client
         .field_owner("ours")
@@ -449,13 +449,13 @@ async fn the_clients_owner_and_validation_count_unless_the_call_says_another() {
         "fieldManager=mine&fieldValidation=Ignore",
     );
     assert_eq!(queries(), [ours, mine, ours, mine, ours, mine]);
-    // Reads and deletes say neither.
+    // Reads and deletes send neither.
     maps.get(&key("a")).await.unwrap();
     maps.delete(&key("a"), &DeleteParams::default())
         .await
         .unwrap();
     assert_eq!(queries(), ["", ""]);
-    // Apply has its own owner always, and is strict.
+    // Apply always has its own owner, and is strict.
     let _ = maps
         .apply(&map("b"), ApplyOptions::new("applier").force())
         .await;
@@ -521,11 +521,11 @@ async fn a_client_of_one_namespace_stays_in_it() {
     }
     assert_eq!(server.requests().all().len(), before, "nothing sent");
 
-    // Kinds without namespaces are left alone.
+    // Kinds without namespaces are unchanged.
     ours.get::<Namespace>(&ObjectKey::cluster("kube-system"))
         .await
         .unwrap();
-    // Without a namespace of its own, a client does not write to all of them.
+    // A client without a namespace does not write to all namespaces.
     let everywhere = client.delete_all_of::<ConfigMap>(None, &all, &params).await;
     assert!(
         everywhere
@@ -538,8 +538,8 @@ async fn a_client_of_one_namespace_stays_in_it() {
 #[tokio::test(start_paused = true)]
 async fn interceptors_fail_delay_and_change_what_a_call_answers() {
     let (server, real) = server().await;
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&told);
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&calls);
     let client = real.clone().intercepted(
         Interceptor::new()
             .create(
@@ -549,7 +549,7 @@ async fn interceptors_fail_delay_and_change_what_a_call_answers() {
                 log.lock()
                     .push(format!("{} {}", call.verb().as_str(), call.name()));
                 async move {
-                    // The client it is given is the real one.
+                    // The client of `next` is the real one.
                     let other = next.client().get::<ConfigMap>(&key("b")).await.is_ok();
                     sleep(Duration::from_secs(5)).await;
                     let mut value: Value = next.send(call).await?.read()?;
@@ -569,8 +569,8 @@ async fn interceptors_fail_delay_and_change_what_a_call_answers() {
     let got: ConfigMap = client.get(&key("a")).await.unwrap();
     assert_eq!(got.data.unwrap()["key"], "changed, b is there: false");
     assert_eq!(start.elapsed(), Duration::from_secs(5));
-    assert_eq!(*told.lock(), ["get a"]);
-    // What has no function passes; one more layer is asked first.
+    assert_eq!(*calls.lock(), ["get a"]);
+    // Verbs without a function pass; an added layer comes first.
     client.update(&map("a")).await.unwrap();
     let twice = client.intercepted(Interceptor::new().get(|next, call| async move {
         let mut value: Value = next.send(call).await?.read()?;
@@ -677,7 +677,7 @@ fn strings(all: &[&str]) -> Vec<String> {
     all.iter().map(|one| (*one).to_owned()).collect()
 }
 
-/// A Deployment as a program wants it, without anything the server fills in.
+/// A Deployment from a program, without the defaults of the server.
 fn wanted(web: &mut Deployment, image: &str) {
     web.spec = deployment().spec;
     let spec = web.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
@@ -685,7 +685,7 @@ fn wanted(web: &mut Deployment, image: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn create_or_update_does_what_is_needed_and_no_more() {
+async fn create_or_update_writes_only_when_needed() {
     let (server, client) = server().await;
     let writes = || {
         let all = server.requests().all();
@@ -706,7 +706,7 @@ async fn create_or_update_does_what_is_needed_and_no_more() {
     };
     assert_eq!(upsert("web:1").await.1, Change::Created);
     assert_eq!(writes(), ["create"]);
-    // The server has filled in defaults, which `wanted` leaves out: found out once, then known.
+    // The server has added defaults that `wanted` does not have: found once, then known.
     for (case, image, change, sent) in [
         ("defaults", "web:1", Change::Unchanged, &["update"][..]),
         ("known", "web:1", Change::Unchanged, &[]),
@@ -720,7 +720,7 @@ async fn create_or_update_does_what_is_needed_and_no_more() {
         let containers = object.spec.unwrap().template.spec.unwrap().containers;
         assert_eq!(containers[0].image.as_deref(), Some(image), "{case}");
     }
-    // Another's change is undone, though the same was found without effect before.
+    // The change of another client is undone, although the same write was without effect before.
     client
         .objects::<Deployment>()
         .set_replicas(&key("web"), 7)
@@ -732,7 +732,7 @@ async fn create_or_update_does_what_is_needed_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn create_or_patch_writes_object_and_status_apart() {
+async fn create_or_patch_writes_object_and_status_separately() {
     let (server, client) = server().await;
     let set = async |replicas: i32, observed: i64| {
         let (web, change) = client
@@ -779,7 +779,7 @@ async fn create_or_patch_writes_object_and_status_apart() {
         assert_eq!(found, change, "{case}");
         assert_eq!(writes, sent, "{case}");
     }
-    // Another's field is left alone, and is no conflict.
+    // The field of another client stays unchanged and causes no conflict.
     let label = Patch::merge(json!({"metadata": {"labels": {"theirs": "1"}}}));
     client
         .patch::<Deployment, _>(&key("web"), WriteOptions::new(), label)
@@ -868,7 +868,7 @@ async fn conflicts_are_tried_again_in_a_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_says_what_would_change_and_does_not_keep_it_from_being_changed() {
+async fn a_dry_run_reports_the_change_and_a_later_call_still_makes_it() {
     let (server, client) = server().await;
     client.create(&map("a")).await.unwrap();
     client.create(&deployment()).await.unwrap();
@@ -919,7 +919,7 @@ async fn a_dry_run_says_what_would_change_and_does_not_keep_it_from_being_change
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_says_something_by_being_there_is_written() {
+async fn a_field_whose_presence_has_a_meaning_is_written() {
     let (server, client) = server().await;
     for patched in [false, true] {
         client.create(&deployment()).await.unwrap();
@@ -940,7 +940,7 @@ async fn what_says_something_by_being_there_is_written() {
         let pods = web.spec.unwrap().template.spec.unwrap();
         assert_eq!(pods.dns_config, Some(PodDNSConfig::default()), "{patched}");
         assert_eq!(upsert().await, Change::Unchanged, "{patched}");
-        // No labels are no labels, however that is said.
+        // All forms of no labels are equal.
         let version = server.resource_version();
         let none = |web: &mut Deployment| {
             web.metadata.labels.get_or_insert_default();

@@ -1,14 +1,14 @@
-//! `CONFORMANCE.md` names tests that are there, in the files it names.
+//! The tests that `CONFORMANCE.md` names exist in the named files.
 //!
-//! A name belongs to the file that its row names before it. At the start of a row, and after `; ` or `. `, that is the file
-//! which the prose of the section names, if it names one. `a::b::tests::name` is in the files of the module `a::b`.
+//! A name belongs to the last file that its row names before it. At the start of a row, and after `; ` or `. `, this is
+//! the file in the prose of the section, if there is one. `a::b::tests::name` is in the files of the module `a::b`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Words that look like names of tests, and are options and metrics.
+/// Options and metrics, which have the form of test names.
 const OTHERS: [&str; 5] = [
     "cache_sync_timeout",
     "leader_election_slowpath_total",
@@ -45,7 +45,7 @@ fn is_part(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '…'
 }
 
-/// Whether `word` is the name of a test: long and in lower case. Three dots stand for a part of it.
+/// Whether `word` has the form of a test name: long and in lower case. Three dots stand for an omitted part.
 fn is_name(word: &str) -> bool {
     word.chars().all(is_part) && word.matches('_').count() >= 2 && !OTHERS.contains(&word)
 }
@@ -57,10 +57,10 @@ fn is_named(test: &str, word: &str) -> bool {
     }
 }
 
-/// The table, and what is found of it.
+/// The state of the check.
 struct Check {
     root: PathBuf,
-    /// The tests of the files that were read.
+    /// The tests in each file that was read.
     files: BTreeMap<PathBuf, Vec<String>>,
     named: usize,
     problems: Vec<String>,
@@ -69,7 +69,7 @@ struct Check {
 // === impl Check ===
 
 impl Check {
-    /// The file that the section calls `word`.
+    /// The file that a section names `word`.
     fn find(&mut self, word: &str, places: &[&Path]) -> Option<PathBuf> {
         let mut places = places.iter().map(|place| self.root.join(place).join(word));
         let found = places.find(|path| path.is_file());
@@ -130,7 +130,7 @@ impl Check {
     }
 }
 
-/// The files of a module: its own, and those in its directory.
+/// The files of a module: its own file, and those in its directory.
 fn below(module: &Path) -> Vec<PathBuf> {
     let mut files = vec![module.with_extension("rs")];
     if let Ok(entries) = fs::read_dir(module) {
@@ -141,7 +141,7 @@ fn below(module: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn each_test_that_the_table_names_is_in_the_file_it_names() {
+fn each_test_that_the_table_names_is_in_the_named_file() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).to_owned();
     let table = fs::read_to_string(root.join("CONFORMANCE.md")).unwrap();
     let mut check = Check {

@@ -23,7 +23,7 @@ async fn configuration(kubeconfig: &str) -> Config {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_speaks_https_says_who_it_is_and_counts() {
+async fn a_client_uses_https_sends_its_user_agent_and_counts_requests() {
     let server = ApiServer::builder().start().await.unwrap();
     let serving = server.serve_tls(([127, 0, 0, 1], 0).into()).await.unwrap();
     let metrics = Metrics::new();
@@ -55,8 +55,8 @@ async fn it_speaks_https_says_who_it_is_and_counts() {
     assert!(counted("200") && counted("404"), "{text}");
 }
 
-/// As the kubelet renews what is mounted for a ServiceAccount. The files are read again after about a minute of real time:
-/// the clock is kube-client's.
+/// The kubelet renews the mounted files of a ServiceAccount. They are read again after about a minute of real time,
+/// because the clock is kube-client's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_token_and_a_new_authority_of_the_cluster_are_used_within_minutes() {
     let server = ApiServer::builder()
@@ -73,7 +73,7 @@ async fn a_new_token_and_a_new_authority_of_the_cluster_are_used_within_minutes(
     let serving = server.serve_tls(([127, 0, 0, 1], 0).into()).await.unwrap();
     let address = serving.local_addr();
     mount(&serving, "first");
-    // What `Config::incluster` makes of the files of a Pod.
+    // The result of `Config::incluster` for the files of a Pod.
     let mut config = Config::new(serving.url().parse().unwrap());
     config.root_cert_file = Some(authority.clone());
     config.auth_info.token_file = Some(token.to_str().unwrap().to_owned());
@@ -92,7 +92,7 @@ async fn a_new_token_and_a_new_authority_of_the_cluster_are_used_within_minutes(
     assert_eq!(
         asker().await,
         None,
-        "the server is not the one that is trusted"
+        "the server is not trusted"
     );
     mount(&serving, "second");
     let renewed = async {
@@ -122,7 +122,7 @@ async fn a_refused_connection_certainly_sent_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_breaks_after_the_request_leaves_it_open_what_happened() {
+async fn after_a_connection_breaks_the_result_of_its_request_is_unknown() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let peer = tokio::spawn(async move {
@@ -144,7 +144,7 @@ async fn a_connection_that_breaks_after_the_request_leaves_it_open_what_happened
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_retried_behind_the_callers_back() {
+async fn a_client_retries_nothing_by_itself() {
     let server = ApiServer::builder().start().await.unwrap();
     let serving = server.serve(([127, 0, 0, 1], 0).into()).await.unwrap();
     let config = configuration(&serving.kubeconfig()).await;
@@ -159,9 +159,9 @@ async fn nothing_is_retried_behind_the_callers_back() {
     assert_eq!(server.requests().count("list", "configmaps"), 1);
 }
 
-/// A process that exits because it lost its lease may have a write under way that the network holds back.
+/// A process that exits because it lost its lease may have a write in flight that the network delays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_not_delivered_when_a_process_ends_is_discarded() {
+async fn undelivered_requests_are_discarded_when_a_process_ends() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let process = tokio::runtime::Builder::new_multi_thread()
@@ -175,7 +175,7 @@ async fn what_was_not_delivered_when_a_process_ends_is_discarded() {
         let mut map = ConfigMap::default();
         map.metadata.name = Some("a".into());
         map.metadata.namespace = Some("default".into());
-        // More than fits into the buffers on the way, whose end does not read.
+        // More than the buffers on the way can hold; the other end does not read.
         map.data = Some([("key".into(), "x".repeat(16 << 20))].into());
         client.create(&map).await
     });

@@ -1,4 +1,4 @@
-//! The same controller against a real kube-apiserver, when `KUBEBUILDER_ASSETS` names one.
+//! The same controller on a real kube-apiserver, if `KUBEBUILDER_ASSETS` names one.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn lease(identity: &str) -> Option<leader_election::Options> {
 }
 
 #[test]
-fn a_real_server_takes_all_that_is_written() {
+fn a_real_server_accepts_all_writes() {
     Setup::new().server(Server::Assets).run(all_is_written);
 }
 
@@ -48,7 +48,7 @@ async fn all_is_written(cluster: Cluster) {
     );
     assert!(second.writes.lock().is_empty(), "the standby does not work");
 
-    // A series, and all fields of an Event as the server wants them.
+    // A series, and all fields of an Event in the form of the server.
     let recorder = one.manager().recorder("example.com/greeter");
     for _ in 0..3 {
         recorder.event(
@@ -78,7 +78,7 @@ async fn all_is_written(cluster: Cluster) {
         Some(0.0)
     );
 
-    // A graceful stop hands over; a crash does after the lease.
+    // A graceful stop hands over at once, a crash after the lease.
     one.end().await;
     create(&cluster, "b").await;
     let stopped = Instant::now();
@@ -122,7 +122,7 @@ async fn all_is_written(cluster: Cluster) {
     three.end().await;
 }
 
-/// Faults and the log of requests are the same before either server.
+/// Faults and the log of requests are the same in front of either server.
 async fn a_refused_write_is_tried_again(cluster: Cluster) {
     let refuse = Rule::new()
         .verb("patch")
@@ -159,9 +159,9 @@ fn a_refused_write_is_tried_again_by_a_real_server() {
     setup.run(a_refused_write_is_tried_again);
 }
 
-/// One namespace is selected from, and all others are cached whole by one watch that leaves it out: the server knows the
-/// selector, and serves by it from the first list on.
-async fn all_others_leave_out_what_is_named(cluster: Cluster) {
+/// One namespace has a selector. All others are cached whole by one watch that excludes it: the server supports the
+/// field selector from the first list on.
+async fn the_watch_of_all_others_excludes_named_namespaces(cluster: Cluster) {
     let map = |namespace: &str, name: &str, tier: &str| json!({"metadata": {"namespace": namespace, "name": name, "labels": {"tier": tier, "suite": "others"}}});
     for namespace in ["red", "blue"] {
         let named = json!({"metadata": {"name": namespace}});
@@ -181,7 +181,7 @@ async fn all_others_leave_out_what_is_named(cluster: Cluster) {
     let maps = caches.keep(&View::<ConfigMap>::typed()).unwrap();
     let running = cluster.start(&manager);
     caches.wait_synced(Duration::from_secs(30)).await.unwrap();
-    // Others of a real cluster have ConfigMaps, too.
+    // Other namespaces of a real cluster have ConfigMaps, too.
     let held = || -> String {
         let ours = |map: &ConfigMap| {
             let labels = map.metadata.labels.as_ref();
@@ -223,7 +223,7 @@ async fn all_others_leave_out_what_is_named(cluster: Cluster) {
         ]
     );
 
-    // What comes later, in a namespace that was not there, too.
+    // Later objects are cached, also those of a new namespace.
     let named = json!({"metadata": {"name": "green"}});
     cluster.create::<Namespace>(named).await;
     for (namespace, tier) in [("green", "back"), ("red", "back"), ("red", "front")] {
@@ -236,11 +236,11 @@ async fn all_others_leave_out_what_is_named(cluster: Cluster) {
         .eventually_eq("the watches bring it", all, async || held())
         .await;
 
-    // Another one is left out from now on, the first one no more.
+    // From now on another namespace is excluded, and the first one is not.
     caches.namespaces().set_with_others(["blue"]);
     let all = "blue/a blue/b green/later-back red/a red/b red/later-back red/later-front";
     cluster
-        .eventually_eq("the others are those of now", all.to_owned(), async || {
+        .eventually_eq("the others are those without the new one", all.to_owned(), async || {
             if maps.has_synced() {
                 held()
             } else {
@@ -252,13 +252,13 @@ async fn all_others_leave_out_what_is_named(cluster: Cluster) {
 }
 
 #[test]
-fn all_others_leave_out_what_is_named_at_the_built_in_server() {
+fn the_watch_of_all_others_excludes_named_namespaces_at_the_built_in_server() {
     let setup = Setup::new().server(Server::BuiltIn);
-    setup.run(all_others_leave_out_what_is_named);
+    setup.run(the_watch_of_all_others_excludes_named_namespaces);
 }
 
 #[test]
-fn all_others_leave_out_what_is_named_at_a_real_server() {
+fn the_watch_of_all_others_excludes_named_namespaces_at_a_real_server() {
     let setup = Setup::new().server(Server::Assets);
-    setup.run(all_others_leave_out_what_is_named);
+    setup.run(the_watch_of_all_others_excludes_named_namespaces);
 }

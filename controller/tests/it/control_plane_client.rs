@@ -1,5 +1,5 @@
-//! What only a real kube-apiserver does for the client, when `KUBEBUILDER_ASSETS` names one: server-side apply with its
-//! owners, evictions, approvals, ephemeral containers; and what it does differently enough to look: discovery of
+//! Features that only a real kube-apiserver has, if `KUBEBUILDER_ASSETS` names one: server-side apply with its
+//! owners, evictions, approvals, ephemeral containers. Also features in which it may differ: discovery of
 //! definitions, defaults.
 
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn map(data: Value) -> ConfigMap {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_real_server_does_the_rest() {
+async fn a_real_server_has_the_remaining_features() {
     let Some((_control_plane, client)) = control_plane().await else {
         return;
     };
@@ -62,7 +62,7 @@ async fn discovery(client: &Client) {
             {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
     let definition: CustomResourceDefinition = serde_json::from_value(definition).unwrap();
     client.create(&definition).await.unwrap();
-    // Discovery comes a little after the definition.
+    // Discovery shows the definition a little later.
     let end = Instant::now() + Duration::from_secs(30);
     let widgets = loop {
         match mapper.kind(&widget).await {
@@ -84,7 +84,7 @@ async fn discovery(client: &Client) {
         missing.is_not_found() && !missing.is_not_served(),
         "{missing}"
     );
-    // Gone with its definition.
+    // The kind is gone with its definition.
     let params = DeleteParams::default();
     let key = ObjectKey::cluster("widgets.example.com");
     client
@@ -101,7 +101,7 @@ async fn discovery(client: &Client) {
     }
 }
 
-/// What a real server fills into a Deployment is no reason to write it again and again.
+/// The defaults of a real server in a Deployment do not cause repeated writes.
 async fn create_or_update(client: &Client) {
     let mut named = Deployment::default();
     named.metadata.namespace = Some("default".into());
@@ -130,7 +130,7 @@ async fn create_or_update(client: &Client) {
 
 async fn apply_owns_its_fields(client: &Client) {
     let ours = || ApplyOptions::new("ours");
-    // Created where there is none.
+    // A missing object is created.
     let wanted = map(json!({"a": "1", "b": "1"}));
     let created = client.apply(&wanted, ours()).await.unwrap();
     assert!(created.metadata.uid.is_some());
@@ -139,7 +139,7 @@ async fn apply_owns_its_fields(client: &Client) {
         again.metadata.resource_version,
         created.metadata.resource_version
     );
-    // Another's field is a conflict, unless taken.
+    // The field of another owner is a conflict, unless the apply is forced.
     let theirs = map(json!({"a": "2"}));
     let conflict = client
         .apply(&theirs, ApplyOptions::new("theirs"))
@@ -157,10 +157,10 @@ async fn apply_owns_its_fields(client: &Client) {
     assert_eq!(live.data.unwrap()["a"], "1", "a dry run keeps nothing");
     let taken = client.apply(&theirs, forced).await.unwrap();
     assert_eq!(taken.data.unwrap()["a"], "2");
-    // What is not said any more goes, but not what is another's now.
+    // Fields that are not applied any more are removed, but not fields that have another owner now.
     let less = client.apply(&map(json!({})), ours()).await.unwrap();
     assert_eq!(less.data, Some([("a".to_owned(), "2".to_owned())].into()));
-    // An object that was read carries managedFields, which must not be sent.
+    // An object that was read has managedFields, which must not be sent.
     let mut read: ConfigMap = client.get(&key("shared")).await.unwrap();
     assert!(read.metadata.managed_fields.is_some());
     read.metadata.resource_version = None;
@@ -202,7 +202,7 @@ async fn apply_goes_for_every_projection(client: &Client) {
         .unwrap();
     assert_eq!(applied.metadata.labels, labelled.metadata.labels);
     let whole: ConfigMap = client.get(&key("shared")).await.unwrap();
-    assert_eq!(whole.data.unwrap()["a"], "1", "it left the rest alone");
+    assert_eq!(whole.data.unwrap()["a"], "1", "the rest is unchanged");
 }
 
 async fn subresources(client: &Client) {
@@ -211,7 +211,7 @@ async fn subresources(client: &Client) {
         "spec": {"containers": [{"name": "web", "image": "web:1"}]}}}});
     let web: Deployment = serde_json::from_value(web).unwrap();
     client.create(&web).await.unwrap();
-    // The status alone.
+    // Only the status.
     let mut status = json!({"metadata": {"namespace": "default", "name": "web"}, "spec": {}});
     status["status"] = json!({"replicas": 2});
     let objects = client.dynamic(&ApiResource::erase::<Deployment>(&()));
@@ -235,7 +235,7 @@ async fn subresources(client: &Client) {
     let pod = json!({"metadata": {"namespace": "default", "name": "one"},
         "spec": {"containers": [{"name": "web", "image": "web:1"}], "automountServiceAccountToken": false}});
     let mut pod: Pod = serde_json::from_value(pod).unwrap();
-    // Without a controller manager there is no service account to be had by default.
+    // Without a controller manager there is no default service account.
     let account = json!({"metadata": {"namespace": "default", "name": "default"}});
     let account = serde_json::from_value::<k8s_openapi::api::core::v1::ServiceAccount>(account);
     let _ = client.create(&account.unwrap()).await;

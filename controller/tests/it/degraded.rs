@@ -1,5 +1,5 @@
-//! A kind that RBAC forbids costs the controllers that need it, and no others: on the built-in API server, and on a real
-//! kube-apiserver when `KUBEBUILDER_ASSETS` names one.
+//! A kind that RBAC forbids stops only the controllers that need it: on the built-in API server, and on a real
+//! kube-apiserver if `KUBEBUILDER_ASSETS` names one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,11 +20,11 @@ use reeve_controller::{
 };
 use serde_json::json;
 
-/// Who runs the manager.
+/// The user of the manager.
 const ROBOT: &str = "robot";
 
 #[test]
-fn a_forbidden_kind_costs_those_who_need_it() {
+fn a_forbidden_kind_stops_only_the_controllers_that_need_it() {
     Setup::new()
         .server(Server::BuiltIn)
         .api_server(reeve_apiserver::Builder::rbac)
@@ -32,7 +32,7 @@ fn a_forbidden_kind_costs_those_who_need_it() {
 }
 
 #[test]
-fn a_forbidden_kind_costs_those_who_need_it_on_a_real_server() {
+fn a_forbidden_kind_stops_only_the_controllers_that_need_it_on_a_real_server() {
     Setup::new()
         .server(Server::Assets)
         .run(|cluster| forbidden(cluster, 10_000));
@@ -56,8 +56,8 @@ fn role(resources: &[&str]) -> serde_json::Value {
         {"apiGroups": [""], "resources": resources, "verbs": ["get", "list", "watch"]}]})
 }
 
-/// A controller for ConfigMaps with 8 workers that counts the objects it was asked for once each, after the kinds of
-/// `watch` were added to it.
+/// A controller for ConfigMaps with 8 workers that counts the reconciled objects, each once. `watch` adds more kinds to
+/// it.
 fn counting(
     name: &str,
     watch: impl FnOnce(controller::Builder<Request>) -> controller::Builder<Request, ConfigMap, OneKind>,
@@ -141,7 +141,7 @@ async fn forbidden(cluster: Cluster, objects: usize) {
     assert!(manager.metrics().encode().contains(metric));
     assert_eq!(of_needy.load(Ordering::Relaxed), 0, "no worker started");
 
-    // The role is granted: it attaches by itself.
+    // When the role is granted, the controller starts by itself.
     let granted = [&allowed[..], &["secrets"]].concat();
     let key = ObjectKey::cluster(ROBOT);
     let patch = Patch::Merge(json!({"rules": role(&granted)["rules"]}));

@@ -1,7 +1,7 @@
-//! The examples run, and end by themselves; the guide shows the code that runs here.
+//! The examples run and end by themselves. The guide shows the code that runs here.
 
 #[path = "../../examples/cache_options.rs"]
-#[allow(dead_code, reason = "its report is run, and not what prints it")]
+#[allow(dead_code, reason = "the test runs `report`, not `main`")]
 mod cache_options;
 #[path = "../../examples/dynamic_kind.rs"]
 mod dynamic_kind;
@@ -14,7 +14,7 @@ mod multi_queue;
 mod write_a_controller;
 
 #[tokio::test]
-async fn cache_options_ask_for_what_they_say() {
+async fn the_requests_of_cache_options_are_those_of_the_record() {
     let report = cache_options::report().await.unwrap();
     assert_eq!(
         report.trim_start(),
@@ -23,22 +23,22 @@ async fn cache_options_ask_for_what_they_say() {
 }
 
 #[test]
-fn dynamic_kind_ends_well() {
+fn dynamic_kind_ends_without_an_error() {
     dynamic_kind::main().unwrap();
 }
 
 #[test]
-fn external_source_ends_well() {
+fn external_source_ends_without_an_error() {
     external_source::main().unwrap();
 }
 
 #[test]
-fn multi_queue_ends_well() {
+fn multi_queue_ends_without_an_error() {
     multi_queue::main().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn write_a_controller_ends_well() {
+async fn write_a_controller_ends_without_an_error() {
     write_a_controller::run().await.unwrap();
 }
 
@@ -49,6 +49,6 @@ fn the_guide_shows_a_controller_in_a_hundred_lines() {
     let guide = include_str!("../../../docs/guides/controller.md");
     assert!(
         guide.contains(&format!("```rust\n{code}```")),
-        "docs/guides/controller.md does not hold controller/examples/write_a_controller.rs as it is"
+        "docs/guides/controller.md does not have the exact text of controller/examples/write_a_controller.rs"
     );
 }

@@ -1,4 +1,4 @@
-//! What the guides say in passing compiles: the code of their tables stands here too, and their `Cargo.toml` names
+//! The code in the tables of the guides compiles, because it is repeated here. The `Cargo.toml` of the guides names the
 //! versions of this workspace.
 
 use std::error::Error as StdError;
@@ -24,11 +24,11 @@ type T = ConfigMap;
 
 fn reconciler() -> impl reconcile::Reconciler {
     reconcile::function(|_: Context, _: Request| async {
-        Err::<Outcome, _>(Error::outage("the gateway is away"))
+        Err::<Outcome, _>(Error::outage("the gateway is down"))
     })
 }
 
-#[allow(dead_code, reason = "it is compiled, and compared with the guides")]
+#[allow(dead_code, reason = "the code is only compiled, and compared with the guides")]
 async fn code(ctx: Context, client: kube_client::Client) -> Result<(), Box<dyn StdError>> {
     let clock = Clock::system();
     let manager = Manager::builder(connect::infer(&connect::Options::new()).await?)
@@ -84,7 +84,7 @@ async fn code(ctx: Context, client: kube_client::Client) -> Result<(), Box<dyn S
     Ok(())
 }
 
-/// Without white space and what rustfmt adds.
+/// The text without white space and without the additions of rustfmt.
 fn plain(text: &str) -> String {
     let text: String = text.split_whitespace().collect();
     text.replace(",)", ")")
@@ -96,7 +96,7 @@ fn spans(text: &str) -> impl Iterator<Item = String> {
     spans.map(|span| span.replace("\\|", "|"))
 }
 
-/// The functions that stand for the guides: neither the imports nor the tests count.
+/// The functions with the code of the guides, without imports and tests.
 fn code_of(file: &str) -> &str {
     let (_, rest) = file.split_once("\nfn reconciler(").unwrap();
     let (code, _) = rest.split_once("\n/// ").unwrap();
@@ -104,14 +104,14 @@ fn code_of(file: &str) -> &str {
 }
 
 #[test]
-fn only_what_the_function_says_counts_as_code_of_the_guides() {
+fn only_the_functions_count_as_code_of_the_guides() {
     let file = "use a::b;\nfn reconciler() {}\nasync fn code() {}\n/// No code.\nfn d() {}\n";
     assert_eq!(code_of(file), ") {}\nasync fn code() {}");
 }
 
 fn expect(span: &str) {
     let code = plain(code_of(include_str!("guides.rs")));
-    // Three dots stand for whatever is needed there.
+    // Three dots stand for omitted code.
     for part in span.split('…') {
         assert!(code.contains(&plain(part)), "{span} is not in guides.rs");
     }
@@ -123,7 +123,7 @@ fn the_code_in_the_tables_of_the_guides_compiles() {
     let (table, _) = rest.split_once("\n## ").unwrap();
     let mut expected = 0;
     for row in table.lines().filter(|line| line.starts_with('|')) {
-        // Variables of the environment and features are no code.
+        // Environment variables and features are not code.
         let code = spans(row).filter(|span| !span.contains('=') && span != "testing");
         for span in code.filter(|span| span != "reeve_controller::testing") {
             expect(&span);

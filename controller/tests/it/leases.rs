@@ -1,4 +1,4 @@
-//! Controllers with a lease each, in two replicas on the built-in API server, under virtual time.
+//! Controllers with their own leases, in two replicas on the built-in API server, under virtual time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ struct Replica {
     handles: Vec<Handle>,
 }
 
-/// A replica with the controllers `a` and `b`, each with a lease of its name.
+/// A replica with the controllers `a` and `b`, each with a lease of the same name.
 async fn replica(cluster: &Cluster, identity: &'static str) -> Replica {
     let manager = cluster
         .manager()
@@ -123,7 +123,7 @@ async fn replicas_share_the_work_when_each_controller_has_its_lease() {
     let standby = |name: &str| (name.to_owned(), State::Standby);
     assert_eq!(states(two.running.manager()), [standby("a"), standby("b")]);
 
-    // One is handed over, and the other stays.
+    // One lease is handed over, and the other one stays.
     let handed_over = Instant::now();
     one.handles.remove(0).stop().await;
     cluster
@@ -146,7 +146,7 @@ async fn replicas_share_the_work_when_each_controller_has_its_lease() {
     assert_eq!(
         shown,
         (None, Some(1.0)),
-        "who is removed takes its series with it"
+        "the series of a removed controller is removed"
     );
     one.running.end().await;
     assert_eq!(
@@ -176,7 +176,7 @@ fn follows(cluster: &Cluster) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_loses_its_lease_stands_by_and_leads_again_and_the_others_go_on() {
+async fn a_controller_that_loses_its_lease_stands_by_and_leads_again_and_the_others_continue() {
     let cluster = Cluster::in_process().await;
     cluster
         .create::<ConfigMap>(
@@ -206,10 +206,10 @@ async fn a_controller_that_loses_its_lease_stands_by_and_leads_again_and_the_oth
         sign(&cluster.client(), &key("work"), "a", "thief")
             .await
             .unwrap();
-        sign(&cluster.client(), &key("work"), "b", "nobody")
+        sign(&cluster.client(), &key("work"), "b", "other")
             .await
             .unwrap();
-        // The thief's lease lasts 15 s, and nobody renews it.
+        // The thief's lease lasts 15 s, and is not renewed.
         sleep(Duration::from_secs(14)).await;
         assert_eq!(
             states(one.running.manager()),
@@ -259,7 +259,7 @@ async fn a_controller_stands_by_while_its_lease_cannot_be_renewed() {
     one.running.end().await;
 }
 
-/// Says `end` when it is dropped.
+/// Records `end` when it is dropped.
 struct AtEnd<'a> {
     log: &'a Mutex<Vec<(&'static str, Instant)>>,
     end: &'static str,
@@ -272,7 +272,7 @@ impl Drop for AtEnd<'_> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_controller_is_at_is_dropped_with_its_lease_and_done_again_under_the_next() {
+async fn a_run_is_dropped_with_the_lease_and_repeated_under_the_next_one() {
     let cluster = Cluster::in_process().await;
     cluster
         .create::<ConfigMap>(
@@ -323,7 +323,7 @@ async fn what_a_controller_is_at_is_dropped_with_its_lease_and_done_again_under_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_controller_says_of_its_election_goes_before_the_defaults() {
+async fn a_controllers_own_election_settings_override_the_defaults() {
     let cluster = Cluster::in_process().await;
     let mut replicas = Vec::new();
     for replica in ["pod-0", "pod-1"] {
@@ -369,7 +369,7 @@ async fn of_two_processes_with_one_identity_the_first_stands_by_while_the_second
         .into_iter()
         .enumerate()
     {
-        // No two clocks agree to the microsecond.
+        // Two clocks always differ by some microseconds.
         let clock = Clock::simulated(start.parse().unwrap(), number as u64);
         let manager = cluster.manager().clock(clock).build().await.unwrap();
         let signer = Signer {
@@ -392,7 +392,7 @@ async fn of_two_processes_with_one_identity_the_first_stands_by_while_the_second
         );
         sleep(Duration::from_millis(700)).await;
     }
-    // When the second is gone, the first leads again: at once, for it was released.
+    // When the second is gone, the first leads again at once, because the lease was released.
     twins.remove(1).end().await;
     let first = twins.remove(0);
     cluster
@@ -404,7 +404,7 @@ async fn of_two_processes_with_one_identity_the_first_stands_by_while_the_second
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_contended_for_once_in_a_manager() {
+async fn a_manager_contends_for_a_lease_only_once() {
     let cluster = Cluster::in_process().await;
     let manager = cluster
         .manager()
@@ -435,7 +435,7 @@ async fn a_lease_is_contended_for_once_in_a_manager() {
         let refused = add(name, taken).unwrap_err();
         assert!(matches!(refused, Error::DuplicateLease(key) if key == taken_key));
     }
-    // What was refused has kept no name.
+    // A refused controller does not reserve its name.
     let _again = add("second", lease("other", "pod-0")).unwrap();
     let refused = add("sixth", lease("yet-another", "")).unwrap_err();
     assert!(matches!(refused, Error::LeaderElection(_)), "{refused}");

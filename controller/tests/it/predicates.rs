@@ -1,4 +1,4 @@
-//! What predicates see of changes that no watch told of, on the built-in API server, under virtual time.
+//! Predicates of changes without a watch event, on the built-in API server, under virtual time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use reeve_informer::{Event, UpdateReason};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-/// What a predicate was shown of one update.
+/// One update from the view of a predicate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Update {
     name: String,
@@ -22,7 +22,7 @@ struct Update {
     labels_changed: bool,
     annotations_changed: bool,
     version_changed: bool,
-    /// What would let changes of the labels alone through.
+    /// The result of a predicate for changes of only the labels.
     labels_alone: bool,
 }
 
@@ -53,7 +53,7 @@ async fn change(cluster: &Cluster, name: &str, metadata: Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_that_no_watch_told_of_come_as_one_update() {
+async fn changes_without_a_watch_event_arrive_as_one_update() {
     let cluster = Cluster::in_process().await;
     for name in ["back", "both"] {
         let labels =

@@ -1,4 +1,4 @@
-//! The example of server-side apply, at a real server; and what the built-in one says to it.
+//! The example of server-side apply on a real server, and the answer of the built-in one.
 
 #[path = "../../examples/server_side_apply.rs"]
 mod example;
@@ -27,13 +27,13 @@ async fn ask(cluster: &Cluster, data: Value) {
 
 async fn patch(cluster: &Cluster, name: &str, data: Value) {
     let patch = Patch::merge(json!({"data": data}));
-    let options = WriteOptions::new().field_owner("somebody");
+    let options = WriteOptions::new().field_owner("another");
     let (client, key) = (cluster.client(), key(name));
     let write = client.patch::<ConfigMap, _>(&key, options, patch);
     write.await.unwrap();
 }
 
-/// Waits until the greeting holds this.
+/// Waits until the greeting has these fields.
 async fn holds(cluster: &Cluster, wanted: &[(&str, &str)]) -> ConfigMap {
     let text = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     let wanted: BTreeMap<String, String> = wanted.iter().map(text).collect();
@@ -61,32 +61,32 @@ async fn applied(cluster: Cluster) {
         .collect();
     assert_eq!(owners, [(Some(example::OWNER), Some("Apply"))]);
 
-    // What is not wanted any more goes; what others added stays, and what they spoiled is mended.
-    patch(&cluster, "me-greeting", json!({"signed": "somebody"})).await;
+    // A field that is not applied any more is removed. A field of another owner stays. A changed field is repaired.
+    patch(&cluster, "me-greeting", json!({"signed": "another"})).await;
     patch(&cluster, "me", json!({"title": null})).await;
     holds(
         &cluster,
-        &[("greeting", "Hello you"), ("signed", "somebody")],
+        &[("greeting", "Hello you"), ("signed", "another")],
     )
     .await;
     patch(&cluster, "me-greeting", json!({"greeting": "Boo"})).await;
     holds(
         &cluster,
-        &[("greeting", "Hello you"), ("signed", "somebody")],
+        &[("greeting", "Hello you"), ("signed", "another")],
     )
     .await;
 
-    // Who applies what is the greeter's is told so.
+    // The conflict of another owner names the greeter.
     let theirs = json!({"metadata": {"namespace": "default", "name": "me-greeting"}, "data": {"greeting": "Boo"}});
     let theirs: ConfigMap = serde_json::from_value(theirs).unwrap();
-    let options = ApplyOptions::new("somebody");
-    let told = cluster.client().apply(&theirs, options).await.unwrap_err();
+    let options = ApplyOptions::new("another");
+    let error = cluster.client().apply(&theirs, options).await.unwrap_err();
     assert!(
-        told.is_conflict() && told.to_string().contains(example::OWNER),
-        "{told}"
+        error.is_conflict() && error.to_string().contains(example::OWNER),
+        "{error}"
     );
 
-    // An apply that changes nothing brings nobody back.
+    // An apply without a change causes no reconcile.
     let applies = || cluster.requests().count("patch", "configmaps");
     let before = cluster
         .eventually("it is quiet", async || {
@@ -109,12 +109,12 @@ async fn applied(cluster: Cluster) {
 }
 
 #[test]
-fn the_example_applies_what_it_wants_and_nothing_else_at_a_real_server() {
+fn the_example_applies_only_its_own_fields_at_a_real_server() {
     Setup::new().server(Server::Assets).run(applied);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_built_in_server_refuses_an_apply_and_says_so() {
+async fn the_built_in_server_refuses_an_apply_with_a_clear_error() {
     let cluster = Cluster::in_process().await;
     let running = cluster.run([example::greeter().unwrap()]).await;
     ask(&cluster, json!({})).await;

@@ -1,5 +1,5 @@
-//! A stop in the middle of work: nothing that the server acknowledged is lost or done twice, it ends within the grace
-//! period, and no task is left ([`reeve_controller::testing::run`] looks).
+//! A stop in the middle of work. No acknowledged write is lost or done twice, the stop ends within the grace
+//! period, and no task is left ([`reeve_controller::testing::run`] checks).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use reeve_controller::{
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-/// How often each object was counted up, as the server acknowledged it.
+/// The acknowledged count of each object.
 pub(crate) type Acknowledged = Arc<Mutex<BTreeMap<String, u32>>>;
 
 const OBJECTS: usize = 120;
 
-/// Counts each object up, again and again, and notes what the server acknowledged. Takes a while before the write and
-/// after it.
+/// Increments the count of each object repeatedly, and records the acknowledged counts. It waits a while before and
+/// after each write.
 pub(crate) fn counter(acknowledged: &Acknowledged) -> Controller {
     let acknowledged = Arc::clone(acknowledged);
     let reconciler = reconcile::function(move |ctx: Context, request: Request| {
@@ -60,14 +60,14 @@ async fn objects(cluster: &Cluster) {
     }
 }
 
-/// What the server holds.
+/// The counts at the server.
 async fn counts(cluster: &Cluster) -> BTreeMap<String, u32> {
     let (client, all) = (cluster.client(), ListParams::default());
     let list = client.list::<ConfigMap>(Some("default"), &all).await;
     counts_of(list.unwrap().items)
 }
 
-/// What these objects hold.
+/// The counts in these objects.
 pub(crate) fn counts_of(maps: Vec<ConfigMap>) -> BTreeMap<String, u32> {
     maps.into_iter()
         .filter_map(|map| {
@@ -117,7 +117,7 @@ fn a_stop_under_load_loses_no_acknowledged_write() {
                 assert_eq!(
                     holder.as_deref(),
                     Some(""),
-                    "released, so the next leads at once"
+                    "released, so another replica can lead at once"
                 );
             }
         });
@@ -155,7 +155,7 @@ fn a_stop_during_a_storm_of_refusals_loses_no_acknowledged_write() {
                 let stopped = Instant::now();
                 running.end().await;
                 let took = stopped.elapsed();
-                // What waits for its back-off is not waited for.
+                // The stop does not wait for keys in back-off.
                 assert!(took < Duration::from_secs(1), "round {round}: {took:?}");
                 assert_eq!(
                     counts(&cluster).await,
@@ -174,7 +174,7 @@ fn a_stop_during_a_storm_of_refusals_loses_no_acknowledged_write() {
 }
 
 #[test]
-fn what_hangs_at_a_stop_is_named_and_dropped_and_the_rest_is_kept() {
+fn reconciles_that_hang_at_a_stop_are_named_and_dropped_and_acknowledged_writes_stay() {
     Setup::new()
         .server(Server::BuiltIn)
         .run(async |cluster: Cluster| {
@@ -191,7 +191,7 @@ fn what_hangs_at_a_stop_is_named_and_dropped_and_the_rest_is_kept() {
             cluster
                 .eventually("it works", async || acknowledged.lock().len() > 50)
                 .await;
-            // No write is answered any more, and none is done.
+            // The server does not answer or apply writes any more.
             cluster.faults().add(Rule::new().verb("patch").stall());
             sleep(Duration::from_secs(1)).await;
             running.stop();
@@ -228,7 +228,7 @@ fn a_manager_that_never_ran_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_run_that_is_dropped_takes_everything_with_it() {
+fn a_dropped_run_drops_all_its_tasks() {
     Setup::new()
         .server(Server::BuiltIn)
         .run(async |cluster: Cluster| {
@@ -241,6 +241,6 @@ fn a_run_that_is_dropped_takes_everything_with_it() {
             running.crash().await;
             let done = acknowledged.lock().clone();
             sleep(Duration::from_secs(60)).await;
-            assert_eq!(*acknowledged.lock(), done, "nobody works any more");
+            assert_eq!(*acknowledged.lock(), done, "no worker runs any more");
         });
 }

@@ -1,6 +1,6 @@
-//! Signals, each to a process of its own: a handler once installed stays.
+//! Signals, each to its own process, because an installed handler stays.
 //!
-//! One process works against a real kube-apiserver when it is sent its signal.
+//! One process works on a real kube-apiserver when it gets its signal.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -25,18 +25,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::shutdown::{Acknowledged, counter, counts_of};
 
-/// Set for a process that is sent signals: whether its worker ends when it is told to.
+/// Set for a process that gets signals: whether its worker ends at the stop.
 const WORKER: &str = "REEVE_TEST_WORKER";
-/// Set for a process that is sent a signal while it writes: the kubeconfig of its API server.
+/// Set for a process that gets a signal while it writes: the kubeconfig of its API server.
 const KUBECONFIG: &str = "REEVE_TEST_KUBECONFIG";
 /// The test that waits for a signal.
 const MANAGER: &str = "a_manager_that_runs_until_a_signal";
-/// How long anything may take that takes no time.
+/// The limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The process that is sent signals. Without the variable, nothing.
+/// The process that gets signals. Without the variable the test does nothing.
 #[tokio::test]
-#[ignore = "it is started by the others, as a process"]
+#[ignore = "other tests start it as a process"]
 async fn a_manager_that_runs_until_a_signal() {
     let Ok(worker) = std::env::var(WORKER) else {
         return;
@@ -50,7 +50,7 @@ async fn a_manager_that_runs_until_a_signal() {
     let runnable = Runnable::new("worker", move |stop: CancellationToken| async move {
         println!("at work");
         stop.cancelled().await;
-        println!("told to stop");
+        println!("stopping");
         if worker == "hangs" {
             std::future::pending::<()>().await;
         }
@@ -62,9 +62,9 @@ async fn a_manager_that_runs_until_a_signal() {
     manager.run_until_signal().await.unwrap();
 }
 
-/// The process that is sent a signal while it writes. Without the variable, nothing.
+/// The process that gets a signal while it writes. Without the variable the test does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "it is started by another, as a process"]
+#[ignore = "another test starts it as a process"]
 async fn a_controller_that_counts_until_a_signal() {
     let Ok(file) = std::env::var(KUBECONFIG) else {
         return;
@@ -94,10 +94,10 @@ async fn a_controller_that_counts_until_a_signal() {
     }
 }
 
-/// A process that is sent signals, killed when this is dropped.
+/// A process that gets signals, killed on drop.
 struct Process {
     child: Child,
-    /// What it says; closed when it has ended.
+    /// The lines of its output; closed when it has ended.
     lines: Receiver<String>,
 }
 
@@ -123,7 +123,7 @@ impl Process {
         Self { child, lines }
     }
 
-    /// Reads on until it says `said`.
+    /// Reads lines until `said`.
     fn says(&self, said: &str) {
         while !self
             .lines
@@ -139,7 +139,7 @@ impl Process {
         assert!(sent.unwrap().success());
     }
 
-    /// The status it ends with, and what it says until then.
+    /// The exit status, and the output until the end.
     fn ends(&mut self) -> (Option<i32>, Vec<String>) {
         let mut said = Vec::new();
         loop {
@@ -166,7 +166,7 @@ fn the_first_signal_stops_gracefully() {
         let mut process = Process::start(MANAGER, WORKER, "ends");
         process.says("at work");
         process.is_sent(signal);
-        process.says("told to stop");
+        process.says("stopping");
         process.says("done");
         assert_eq!(process.ends().0, Some(0), "{signal}");
     }
@@ -178,7 +178,7 @@ fn a_second_signal_exits_with_status_1() {
         let mut process = Process::start(MANAGER, WORKER, "hangs");
         process.says("at work");
         process.is_sent(first);
-        process.says("told to stop");
+        process.says("stopping");
         process.is_sent(second);
         assert_eq!(process.ends().0, Some(1), "{first}, {second}");
     }

@@ -1,4 +1,4 @@
-//! A small controller that the suites run: it greets, guards with a finalizer, and says so in Events.
+//! A small controller for several suites: it writes a greeting, guards the object with a finalizer, and reports Events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ pub(crate) fn key(name: &str) -> ObjectKey {
 /// Writes `data.greeting` for `data.name`, guards the object with a finalizer, and counts its writes.
 #[derive(Clone, Default)]
 pub(crate) struct Greeter {
-    /// What each run decided to write.
+    /// The writes that the runs decided.
     pub(crate) writes: Arc<Mutex<Vec<String>>>,
 }
 
@@ -73,7 +73,7 @@ impl Reconciler for Greeter {
             ctx.events()
                 .event(&*map, EventType::Normal, "Greeted", "Greet", greeting);
         }
-        // Soon after a write: so that the key would certainly overtake it.
+        // Soon after a write, so that the key would run before the cache shows the write.
         let again = if wrote.load(Ordering::Relaxed) {
             Duration::from_millis(1)
         } else {
@@ -110,7 +110,7 @@ pub(crate) async fn create(cluster: &Cluster, name: &str) {
     cluster.create::<ConfigMap>(object).await;
 }
 
-/// The greeting, if it is there.
+/// The greeting, if there is one.
 pub(crate) async fn greeting(cluster: &Cluster, name: &str) -> Option<String> {
     let map = cluster.client().get::<ConfigMap>(&key(name)).await.ok()?;
     map.data?.get("greeting").cloned()

@@ -1,4 +1,4 @@
-//! The servers of a manager: who is let in, and what they see.
+//! The servers of a manager: access to them, and their pages.
 
 #[path = "../../../../serve/tests/it/client.rs"]
 mod client;
@@ -29,7 +29,7 @@ fn anywhere() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// A manager with this metrics server, and a controller that fails for `broken` and is never done with `slow`.
+/// A manager with this metrics server, and a controller that fails for `broken` and never finishes `slow`.
 async fn serving(cluster: &Cluster, server: MetricsServer) -> (Running, SocketAddr) {
     let reconciler = reconcile::function(|ctx: Context, request: Request| async move {
         match &*request.name {
@@ -64,7 +64,7 @@ async fn create(cluster: &Cluster, name: &str) {
 }
 
 #[tokio::test]
-async fn the_debug_pages_say_what_each_key_and_each_informer_is_at() {
+async fn the_debug_pages_show_the_state_of_each_key_and_informer() {
     let cluster = Cluster::in_process().await;
     for name in ["broken", "slow", "later"] {
         create(&cluster, name).await;
@@ -136,7 +136,7 @@ async fn the_debug_pages_say_what_each_key_and_each_informer_is_at() {
         got.body
     );
 
-    // A name that a browser was told is this machine's.
+    // A foreign host name that resolves to this machine (DNS rebinding).
     let got = page("/debug/queues", &[("host", "evil.example.com")]).await;
     assert_eq!(got.code, 403);
     assert_eq!(
@@ -153,7 +153,7 @@ async fn the_debug_pages_say_what_each_key_and_each_informer_is_at() {
 }
 
 #[tokio::test]
-async fn the_informers_of_every_cluster_are_shown_and_named_by_it() {
+async fn the_informers_of_every_cluster_are_shown_with_its_name() {
     let (here, there) = (Cluster::in_process().await, Cluster::in_process().await);
     create(&there, "far").await;
     let manager = here.manager().metrics_server(MetricsServer::at(anywhere()));
@@ -204,7 +204,7 @@ async fn the_informers_of_every_cluster_are_shown_and_named_by_it() {
 }
 
 #[tokio::test]
-async fn https_offers_http2_if_told_to_and_takes_no_plain_requests() {
+async fn https_offers_http2_if_enabled_and_accepts_no_plain_requests() {
     let cluster = Cluster::in_process().await;
     for http2 in [false, true] {
         let certificates = Certificates::self_signed(cluster.clock()).unwrap();
@@ -222,7 +222,7 @@ async fn https_offers_http2_if_told_to_and_takes_no_plain_requests() {
             got.body
         );
         let got = get(address, "/debug/queues", &[], Some(&certificates)).await;
-        assert_eq!(got.unwrap().code, 200, "asked for localhost");
+        assert_eq!(got.unwrap().code, 200, "requested as localhost");
         assert!(get(address, "/metrics", &[], None).await.is_err());
         let other = Certificates::self_signed(cluster.clock()).unwrap();
         assert!(get(address, "/metrics", &[], Some(&other)).await.is_err());
@@ -271,7 +271,7 @@ async fn tokens(cluster: &Cluster) -> [String; 3] {
     <[String; 3]>::try_from(tokens).unwrap()
 }
 
-async fn who_may_scrape_is_let_in(cluster: Cluster) {
+async fn only_an_allowed_client_may_scrape(cluster: Cluster) {
     let [scraper, stranger, _] = tokens(&cluster).await;
     let certificates = Certificates::self_signed(cluster.clock()).unwrap();
     let server = MetricsServer::at(anywhere())
@@ -286,7 +286,7 @@ async fn who_may_scrape_is_let_in(cluster: Cluster) {
         let got = got.unwrap();
         (got.code, got.body)
     };
-    // A real server's roles take a moment.
+    // The roles of a real server take effect after a moment.
     cluster
         .eventually("the scraper may", async || {
             let access = Access::new(cluster.client(), cluster.clock().clone());
@@ -298,7 +298,7 @@ async fn who_may_scrape_is_let_in(cluster: Cluster) {
         asked("/metrics", None).await,
         (401, "Unauthorized\n".into())
     );
-    assert_eq!(asked("/metrics", Some("nobody's")).await.0, 401);
+    assert_eq!(asked("/metrics", Some("unknown")).await.0, 401);
     let denied = "Authorization denied for user system:serviceaccount:default:stranger\n";
     assert_eq!(
         asked("/metrics", Some(&stranger)).await,
@@ -324,20 +324,20 @@ async fn check(access: &Access, token: &str) -> Result<(), Refusal> {
 }
 
 #[tokio::test]
-async fn who_may_scrape_is_let_in_as_the_built_in_server_says() {
+async fn only_an_allowed_client_may_scrape_on_the_built_in_server() {
     let setup = Setup::new().server(Server::BuiltIn);
     let cluster = setup
         .api_server(reeve_apiserver::Builder::rbac)
         .cluster()
         .await;
-    who_may_scrape_is_let_in(cluster.unwrap()).await;
+    only_an_allowed_client_may_scrape(cluster.unwrap()).await;
 }
 
 #[test]
-fn who_may_scrape_is_let_in_as_a_real_server_says() {
+fn only_an_allowed_client_may_scrape_on_a_real_server() {
     Setup::new()
         .server(Server::Assets)
-        .run(who_may_scrape_is_let_in);
+        .run(only_an_allowed_client_may_scrape);
 }
 
 #[tokio::test(start_paused = true)]
@@ -361,7 +361,7 @@ async fn the_roles_of_the_guide_are_enough_and_needed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reviews_are_remembered_as_long_as_controller_runtime_does() {
+async fn reviews_are_cached_as_long_as_in_controller_runtime() {
     let setup = Setup::new().server(Server::BuiltIn);
     let cluster = setup
         .api_server(reeve_apiserver::Builder::rbac)
@@ -371,7 +371,7 @@ async fn reviews_are_remembered_as_long_as_controller_runtime_does() {
     let [scraper, stranger, _] = tokens(&cluster).await;
     let access = Access::new(cluster.client(), cluster.clock().clone());
     cluster.requests().clear();
-    // After so many seconds: who, and how many reviews of each kind there were in all.
+    // Seconds since the row before, token, result, and the total reviews of each kind.
     for (after, token, allowed, token_reviews, access_reviews) in [
         (0, &scraper, true, 1, 1),
         (0, &scraper, true, 1, 1),
@@ -393,17 +393,17 @@ async fn reviews_are_remembered_as_long_as_controller_runtime_does() {
             "after {after} s more"
         );
     }
-    // The server reports a token of no user as an error, and an authenticator that failed, too: for two seconds.
+    // The server reports a token without a user as an error, like a failed authenticator. It is cached for two seconds.
     for (after, reviews) in [(0, 6), (1, 6), (1, 7)] {
         sleep(Duration::from_secs(after)).await;
-        let refused = check(&access, "nobody's").await;
+        let refused = check(&access, "unknown").await;
         assert!(matches!(refused, Err(Refusal::Unknown)), "{refused:?}");
         assert_eq!(cluster.requests().count("create", "tokenreviews"), reviews);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_review_that_fails_is_tried_five_times_and_then_nobody_is_let_in() {
+async fn a_review_that_fails_is_tried_five_times_and_then_the_request_is_refused() {
     let setup = Setup::new().server(Server::BuiltIn);
     let cluster = setup
         .api_server(reeve_apiserver::Builder::rbac)
@@ -443,6 +443,6 @@ async fn a_review_that_fails_is_tried_five_times_and_then_nobody_is_let_in() {
     assert_eq!(
         once.hits(),
         1,
-        "the program's own account may not ask: trying again is no use"
+        "the program's own account may not create reviews: no retry"
     );
 }

@@ -1,4 +1,4 @@
-//! Certificates that change under a server that serves, and servers that ask for the client's.
+//! Certificates that change under a running server, and servers that require client certificates.
 
 use std::fs;
 use std::io::Write;
@@ -50,7 +50,7 @@ impl Volume {
         self.path.join(name)
     }
 
-    /// Swaps the link when all files are there.
+    /// Swaps the link after all files are written.
     fn put(&mut self, files: &[(&str, &str)]) {
         self.versions += 1;
         let version = format!("..version_{}", self.versions);
@@ -69,7 +69,7 @@ impl Drop for Volume {
     }
 }
 
-/// What is logged by this thread.
+/// The log of this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -77,7 +77,8 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     fn start(&self) -> tracing::subscriber::DefaultGuard {
-        // Or tracing would note for good, when the thread of another test comes to a line first, that nobody wants it.
+        // Without a global subscriber, tracing could cache that a line is disabled, when the thread of another test reaches
+// it first.
         let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
         let writer = self.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -104,7 +105,7 @@ impl Write for Log {
     }
 }
 
-/// A certificate for `localhost` that nobody signed, and its key.
+/// A self-signed certificate for `localhost`, and its key.
 fn pair() -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -116,22 +117,22 @@ fn der(pem: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()
 }
 
-/// How many reads of certificates failed, as `/metrics` has it.
+/// The number of failed reads of certificates in `/metrics`.
 fn errors_in(text: &str) -> u64 {
     let name = "certwatcher_read_certificate_errors_total ";
     let line = text.lines().find(|line| line.starts_with(name)).unwrap();
     line[name.len()..].parse().unwrap()
 }
 
-/// Time passes until the files are looked at again. Sockets go on in real time.
-async fn looked() {
+/// Advances the time until the files are checked again. Sockets use real time.
+async fn files_checked() {
     tokio::time::pause();
     tokio::time::advance(Duration::from_millis(10_001)).await;
     tokio::time::resume();
 }
 
 #[tokio::test]
-async fn a_new_connection_gets_the_new_certificate_an_old_one_goes_on_and_a_broken_file_changes_nothing()
+async fn a_new_connection_gets_the_new_certificate_an_old_one_continues_and_a_broken_file_changes_nothing()
  {
     let log = Log::default();
     let _logging = log.start();
@@ -177,7 +178,7 @@ async fn a_new_connection_gets_the_new_certificate_an_old_one_goes_on_and_a_brok
     assert_eq!(errors().await, 0);
 
     put(&mut volume, &second);
-    looked().await;
+    files_checked().await;
     cluster
         .eventually_eq(
             "a new connection gets the second",
@@ -185,29 +186,29 @@ async fn a_new_connection_gets_the_new_certificate_an_old_one_goes_on_and_a_brok
             async || served().await,
         )
         .await;
-    assert_eq!(errors().await, 0, "and the old connection goes on");
+    assert_eq!(errors().await, 0, "and the old connection continues");
     assert_eq!(log.count("another certificate is in use"), 1);
 
     let broken = (pair().0, "no key".to_owned());
     put(&mut volume, &broken);
-    for told in 1..=2 {
-        looked().await;
+    for expected in 1..=2 {
+        files_checked().await;
         cluster
             .eventually("the error is counted", async || {
                 let errors = errors().await;
-                (errors >= told).then_some(()).ok_or(errors)
+                (errors >= expected).then_some(()).ok_or(errors)
             })
             .await;
-        assert_eq!(served().await, der(&second.0), "what was there stays");
+        assert_eq!(served().await, der(&second.0), "the former certificate stays");
     }
-    assert_eq!(log.count("the certificate was not renewed"), 1, "said once");
+    assert_eq!(log.count("the certificate was not renewed"), 1, "logged once");
 
     let third = pair();
     put(&mut volume, &third);
-    looked().await;
+    files_checked().await;
     let trust = Trust::of([der(&third.0)]);
     cluster
-        .eventually("what is whole again is used", async || {
+        .eventually("the repaired certificate is used", async || {
             get_by(&trust, address, "/metrics", &[]).await
         })
         .await;
@@ -241,7 +242,7 @@ fn signed(
 }
 
 #[tokio::test]
-async fn with_authorities_of_clients_nobody_without_their_certificate_is_let_in() {
+async fn with_client_authorities_only_their_certificates_are_accepted() {
     let cluster = Cluster::in_process().await;
     let certificates = Certificates::self_signed(cluster.clock()).unwrap();
     let (ours, ours_pem) = authority("ours");
@@ -270,17 +271,17 @@ async fn with_authorities_of_clients_nobody_without_their_certificate_is_let_in(
     let server = signed(&ours, ExtendedKeyUsagePurpose::ServerAuth);
     asked(&trust(Some(server))).await.unwrap_err();
 
-    // Another authority, as a volume brings it.
+    // Another authority, through the volume.
     volume.put(&[("ca.crt", &theirs_pem)]);
-    looked().await;
+    files_checked().await;
     cluster
-        .eventually("who was unknown is let in", async || asked(&unknown).await)
+        .eventually("the formerly unknown client is accepted", async || asked(&unknown).await)
         .await;
     asked(&known).await.unwrap_err();
 
-    // None: what was there stays.
-    volume.put(&[("ca.crt", "nobody")]);
-    looked().await;
+    // An unusable file: the former authority stays.
+    volume.put(&[("ca.crt", "unusable")]);
+    files_checked().await;
     cluster
         .eventually("the error is counted", async || {
             let text = asked(&unknown).await.unwrap().body;
@@ -330,7 +331,7 @@ async fn a_slow_request_over_http2_outlives_its_certificate_and_its_authority() 
         .route("/quick", |_| async { text(StatusCode::OK, "here") })
         .unwrap();
     let server = Server::bind("test", anywhere(), router.into_handler()).await;
-    // More than the time that passes until the files are read again.
+    // Longer than the interval of the checks.
     let limits = Limits::default().answer_timeout(Duration::from_secs(60));
     let server = server.unwrap().limits(limits);
     let server = server.tls(certificates, true).unwrap();
@@ -364,7 +365,7 @@ async fn a_slow_request_over_http2_outlives_its_certificate_and_its_authority() 
         ("tls.key", &second.1),
         ("ca.crt", &new_pem),
     ]);
-    looked().await;
+    files_checked().await;
     changes.changed().await.unwrap();
     // New connections have the new pair, and need the new authority.
     let after = trust(&second.0, &new);
@@ -378,7 +379,7 @@ async fn a_slow_request_over_http2_outlives_its_certificate_and_its_authority() 
         .await
         .unwrap_err();
 
-    // The connection that was there before goes on: its slow request, and one more.
+    // The former connection continues: its slow request, and one more.
     assert!(!slow.is_finished());
     goes_on.notify_one();
     let answer = slow.await.unwrap().unwrap();
@@ -391,9 +392,9 @@ async fn a_slow_request_over_http2_outlives_its_certificate_and_its_authority() 
 }
 
 #[tokio::test]
-async fn authorities_of_clients_are_useless_without_https_and_must_be_some() {
+async fn client_authorities_need_https_and_must_not_be_empty() {
     let cluster = Cluster::in_process().await;
-    let volume = Volume::new(&cluster, &[("ca.crt", "nobody")]);
+    let volume = Volume::new(&cluster, &[("ca.crt", "unusable")]);
     let built = async |server: MetricsServer| {
         let built = cluster.manager().metrics_server(server).build().await;
         format!("{}", built.unwrap_err())
