@@ -41,7 +41,7 @@ impl Reconciler for Greeter {
                 .map(|title| ("title".to_owned(), title.clone())),
         );
         // A controller takes its fields from any other owner with force. A person should apply without force: the
-// conflict names the owner.
+        // conflict names the owner.
         let options = ApplyOptions::new(OWNER).force();
         ctx.client().apply(&wanted, options).await?;
         Ok(Outcome::done())

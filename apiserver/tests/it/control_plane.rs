@@ -43,13 +43,13 @@ async fn objects_and_the_port_survive_a_restart_of_the_real_api_server() {
     let down = tokio::time::timeout(Duration::from_secs(10), get(&client, "/readyz")).await;
     assert!(
         !matches!(down, Ok(Ok(_))),
-        "a stopped API server must not answer"
+        "a stopped API server does not answer"
     );
 
     control_plane
         .start_apiserver()
         .await
-        .expect("it starts again");
+        .expect("the API server starts again");
     let text = get(&client, "/api/v1/namespaces/default/configmaps/kept")
         .await
         .expect("still there");
@@ -57,11 +57,14 @@ async fn objects_and_the_port_survive_a_restart_of_the_real_api_server() {
 
     let directory = control_plane.directory().to_owned();
     drop(control_plane);
-    assert!(!directory.exists(), "data must go with the control plane");
+    assert!(
+        !directory.exists(),
+        "the data is removed with the control plane"
+    );
     let gone = tokio::time::timeout(Duration::from_secs(10), get(&client, "/readyz")).await;
     assert!(
         !matches!(gone, Ok(Ok(_))),
-        "no program may outlive the control plane"
+        "no program outlives the control plane"
     );
 }
 
@@ -92,12 +95,12 @@ async fn the_controller_manager_makes_service_accounts_whose_tokens_are_refused_
     );
     assert!(
         get(&account, "/version").await.is_ok(),
-        "everyone may ask for the version"
+        "the version needs no rights"
     );
 }
 
 #[tokio::test]
-async fn a_reset_removes_what_was_made_and_leaves_a_server_that_works() {
+async fn a_reset_removes_the_new_objects_and_leaves_a_working_server() {
     let Some(builder) = assets::control_plane() else {
         return;
     };
@@ -151,6 +154,6 @@ async fn a_reset_removes_what_was_made_and_leaves_a_server_that_works() {
             "/api/v1/namespaces/default/serviceaccounts/default",
         )
         .await
-        .expect("what the control plane made stays");
+        .expect("the objects of the control plane stay");
     }
 }

@@ -173,10 +173,7 @@ async fn connection(stream: TcpStream, state: Arc<Mutex<State>>) {
         .await;
 }
 
-#[allow(
-    deprecated,
-    reason = "a zero linger causes the wanted reset"
-)]
+#[allow(deprecated, reason = "a zero linger causes the wanted reset")]
 fn reset(stream: TcpStream) {
     let _ = stream.set_linger(Some(Duration::ZERO));
     drop(stream);

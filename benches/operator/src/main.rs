@@ -245,7 +245,10 @@ async fn run(args: Args) -> Result<()> {
     if let Some(path) = &args.table {
         std::fs::write(path, &table)?;
     }
-    #[allow(clippy::print_stdout, reason = "the table is the purpose of this program")]
+    #[allow(
+        clippy::print_stdout,
+        reason = "the table is the purpose of this program"
+    )]
     {
         println!("{table}");
     }

@@ -83,7 +83,10 @@ async fn an_object_is_guarded_greeted_and_released_with_one_write_each() {
         })
         .collect();
     reported.sort();
-    assert_eq!(reported, ["Greeted early", "Greeted late", "Released early"]);
+    assert_eq!(
+        reported,
+        ["Greeted early", "Greeted late", "Released early"]
+    );
     assert_eq!(
         running.metric("controller_runtime_reconcile_errors_total"),
         Some(0.0)

@@ -89,11 +89,7 @@ async fn a_new_token_and_a_new_authority_of_the_cluster_are_used_within_minutes(
     serving.stop().await;
     // With another authority.
     let serving = server.serve_tls(address).await.unwrap();
-    assert_eq!(
-        asker().await,
-        None,
-        "the server is not trusted"
-    );
+    assert_eq!(asker().await, None, "the server is not trusted");
     mount(&serving, "second");
     let renewed = async {
         while asker().await.as_deref() != Some("two") {

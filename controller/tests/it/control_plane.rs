@@ -240,13 +240,17 @@ async fn the_watch_of_all_others_excludes_named_namespaces(cluster: Cluster) {
     caches.namespaces().set_with_others(["blue"]);
     let all = "blue/a blue/b green/later-back red/a red/b red/later-back red/later-front";
     cluster
-        .eventually_eq("the others are those without the new one", all.to_owned(), async || {
-            if maps.has_synced() {
-                held()
-            } else {
-                String::new()
-            }
-        })
+        .eventually_eq(
+            "the others are those without the new one",
+            all.to_owned(),
+            async || {
+                if maps.has_synced() {
+                    held()
+                } else {
+                    String::new()
+                }
+            },
+        )
         .await;
     running.end().await;
 }

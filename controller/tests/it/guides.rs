@@ -28,7 +28,10 @@ fn reconciler() -> impl reconcile::Reconciler {
     })
 }
 
-#[allow(dead_code, reason = "the code is only compiled, and compared with the guides")]
+#[allow(
+    dead_code,
+    reason = "the code is only compiled, and compared with the guides"
+)]
 async fn code(ctx: Context, client: kube_client::Client) -> Result<(), Box<dyn StdError>> {
     let clock = Clock::system();
     let manager = Manager::builder(connect::infer(&connect::Options::new()).await?)

@@ -350,10 +350,16 @@ mod tests {
             ),
             ("host=a,host=b", "has host twice"),
             ("host=", "has host=: expected a DNS name"),
-            ("host=A.example.com", "has host=A.example.com: expected a DNS name"),
+            (
+                "host=A.example.com",
+                "has host=A.example.com: expected a DNS name",
+            ),
             ("host=192.0.2.1", "has host=192.0.2.1: expected a DNS name"),
             ("host=*", "has host=*: expected a DNS name"),
-            ("host=-a.example.com", "has host=-a.example.com: expected a DNS name"),
+            (
+                "host=-a.example.com",
+                "has host=-a.example.com: expected a DNS name",
+            ),
             ("path=shop", "has path=shop: expected an absolute path"),
             ("path=/a//b", "has path=/a//b: expected an absolute path"),
             ("path=/a/..", "has path=/a/..: expected an absolute path"),

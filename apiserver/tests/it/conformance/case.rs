@@ -1,4 +1,4 @@
-//! What a case can do: send requests and watch, while everything is written down.
+//! The steps of a case: requests and watches. Each step is recorded.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ const EVENT_PATIENCE: Duration = Duration::from_secs(15);
 
 /// One conversation.
 ///
-/// Paths and bodies may hold `{ns}` (the case's own namespace), `{group}` (of the shared kinds), `{own}` (a group of
-/// the case's own), `{w}` and `{cm}` (the collections of Widgets and ConfigMaps in the namespace), `{g}` (the
+/// Paths and bodies may contain `{ns}` (the case's own namespace), `{group}` (of the shared kinds), `{own}` (the case's
+/// own group), `{w}` and `{cm}` (the collections of Widgets and ConfigMaps in the namespace), `{g}` (the
 /// cluster-scoped Gadgets) and `{me}` (a name that no other case uses).
 pub struct Case {
     shared: std::sync::Arc<Shared>,
@@ -35,14 +35,14 @@ pub struct Case {
     keep_managed_fields: bool,
 }
 
-/// An answer, as the case sees it: nothing replaced.
+/// An answer without replacements.
 #[derive(Debug)]
 pub struct Answer {
     pub code: u16,
     pub body: Value,
 }
 
-/// A watch that is open.
+/// An open watch.
 pub struct Watch {
     stream: Stream,
     label: String,
@@ -112,7 +112,7 @@ impl Case {
         self.send("DELETE", path, &[], options).await
     }
 
-    /// Sends a request and writes down what was sent and what came. A JSON string as the body is sent as it is.
+    /// Sends a request and records it and its answer. A JSON string as the body is sent as plain text.
     pub async fn send(
         &mut self,
         method: &str,
@@ -145,7 +145,7 @@ impl Case {
         }
     }
 
-    /// Sends a request that must succeed and is not worth writing down.
+    /// Sends a request of the set-up that must succeed and is not recorded.
     pub async fn setup(&self, method: &str, path: &str, body: Value) -> Answer {
         let headers: &[(&str, &str)] = match method {
             "PATCH" => &[("content-type", MERGE)],
@@ -164,7 +164,7 @@ impl Case {
         }
     }
 
-    /// A patch of `kind` that must succeed and is not worth writing down.
+    /// A patch of `kind` of the set-up that must succeed and is not recorded.
     pub async fn setup_as(&self, kind: &str, path: &str, body: Value) -> Answer {
         let answer = self
             .setup_any("PATCH", path, &[("content-type", kind)], body)
@@ -173,7 +173,7 @@ impl Case {
         answer
     }
 
-    /// A request that may fail and is not written down.
+    /// A request that may fail and is not recorded.
     pub async fn setup_any(
         &self,
         method: &str,
@@ -188,7 +188,7 @@ impl Case {
         }
     }
 
-    /// The same without a body; the request is written down, the answer is not.
+    /// The same without a body; the request is recorded, the answer is not.
     pub async fn send_unwritten(
         &mut self,
         method: &str,
@@ -218,7 +218,7 @@ impl Case {
         String::from_utf8_lossy(&reply.body).into_owned()
     }
 
-    /// Status and warnings of an answer; the request is too long to be written down.
+    /// Status and warnings of an answer; the request is too long for the record.
     pub async fn warnings_of(&self, method: &str, path: &str, body: Value) -> (u16, Vec<String>) {
         let reply = self.raw(method, path, &[], &body).await;
         let warnings = reply.headers.get_all("warning").iter();
@@ -226,20 +226,20 @@ impl Case {
         (reply.status.as_u16(), texts.collect())
     }
 
-    /// Gets `path` until it answers 410: a real server learns of a compaction a little later.
+    /// Gets `path` until it answers 410: on a real server a compaction takes effect a little later.
     pub async fn gone_within(&mut self, path: &str) -> Answer {
         self.lines.push(Line::Text(format!("> GET {path}")));
         self.until(path, |answer| answer.code == 410).await
     }
 
-    /// Makes the server forget all history before now.
+    /// Makes the server drop all history before now.
     pub async fn compact(&self) {
         let list = self.setup("GET", "{cm}", Value::Null).await;
         let revision = list.version();
         match &self.shared.compact {
             Compact::BuiltIn(server) => server.compact(revision.parse().ok()),
             Compact::Etcd(etcd) => {
-                // As the API server's own compactor does: the key notifies the caches.
+                // As the API server's own compactor: the key notifies the caches.
                 let encode = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
                 let put = json!({"key": encode("compact_rev_key"), "value": encode(&revision)});
                 let compaction = json!({"revision": revision, "physical": true});
@@ -278,7 +278,7 @@ impl Case {
         Value::Array(shown)
     }
 
-    /// A watch of which nothing is written down.
+    /// A watch that is not recorded.
     pub async fn watch_unwritten(&self, path: &str) -> Watch {
         let headers = header_map(&[("accept", "application/json")]);
         Watch {
@@ -287,7 +287,7 @@ impl Case {
         }
     }
 
-    /// The next event of a watch, not written down.
+    /// The next event of a watch, without a record.
     pub async fn event_unwritten(&self, watch: &mut Watch) -> Value {
         let line = watch
             .stream
@@ -297,8 +297,8 @@ impl Case {
         serde_json::from_slice(&line).expect("an event is JSON")
     }
 
-    /// Asks as `user` until the roles that were just made let them `verb` ConfigMaps in the namespace: a real server
-    /// learns of them a little later.
+    /// Repeats a request as `user` until the new roles allow `verb` for ConfigMaps in the namespace: on a real server
+    /// they take effect a little later.
     pub async fn allowed_within(&self, user: &str, verb: &str) {
         let question = json!({"spec": {"user": user, "resourceAttributes": {"verb": verb, "resource": "configmaps", "namespace": "{ns}"}}});
         for _ in 0..200 {
@@ -312,7 +312,7 @@ impl Case {
         panic!("{user} was not allowed to {verb} within 10 s");
     }
 
-    /// Tries to create `body`, in a dry run, until it is refused as invalid.
+    /// Repeats a create of `body` as a dry run until it is refused as invalid.
     pub async fn refused_within(&self, collection: &str, body: Value) {
         for _ in 0..200 {
             let answer = self
@@ -331,12 +331,12 @@ impl Case {
         panic!("a POST to {collection} was not refused within 10 s");
     }
 
-    /// Creates one object of setup.
+    /// Creates one object of the set-up.
     pub async fn make(&self, collection: &str, body: Value) -> Answer {
         self.setup("POST", collection, body).await
     }
 
-    /// Gets `path` without writing anything down until `condition` holds.
+    /// Gets `path` without a record until `condition` holds.
     pub async fn until(&self, path: &str, condition: impl Fn(&Answer) -> bool) -> Answer {
         for _ in 0..300 {
             let reply = self.raw("GET", path, &[], &Value::Null).await;
@@ -352,12 +352,12 @@ impl Case {
         panic!("GET {path} did not become what it should in 15 s");
     }
 
-    /// Writes down something the case worked out.
+    /// Records a value that the case computed.
     pub fn note(&mut self, label: &str, value: Value) {
         self.lines.push(Line::Json(format!("= {label}"), value));
     }
 
-    /// Opens a watch; its events are written down when they are asked for.
+    /// Opens a watch; events are recorded when the case requests them.
     pub async fn watch(&mut self, path: &str) -> Watch {
         self.watch_as("application/json", path).await
     }
@@ -380,7 +380,7 @@ impl Case {
         }
     }
 
-    /// Writes down the next `count` events.
+    /// Records the next `count` events.
     pub async fn events(&mut self, watch: &mut Watch, count: usize) -> Vec<Value> {
         let mut events = Vec::new();
         for _ in 0..count {
@@ -396,7 +396,7 @@ impl Case {
         events
     }
 
-    /// All further events until the stream ends; only that it ended is written down.
+    /// All further events until the stream ends; only the end is recorded.
     pub async fn unwritten_to_end(&mut self, watch: &mut Watch) -> Vec<Value> {
         let mut events = Vec::new();
         while let Some(line) = watch.stream.line(EVENT_PATIENCE).await {
@@ -406,7 +406,7 @@ impl Case {
         events
     }
 
-    /// Writes down all further events until the stream ends, and that it ended.
+    /// Records all further events until the stream ends, and the end.
     pub async fn events_to_end(&mut self, watch: &mut Watch) -> Vec<Value> {
         let mut events = Vec::new();
         while let Some(line) = watch.stream.line(EVENT_PATIENCE).await {
@@ -419,7 +419,7 @@ impl Case {
         events
     }
 
-    /// The text with placeholders filled in.
+    /// The text with the values of the placeholders.
     pub fn fill(&self, text: &str) -> String {
         text.replace("{w}", "/apis/{group}/v1/namespaces/{ns}/widgets")
             .replace("{cm}", "/api/v1/namespaces/{ns}/configmaps")
@@ -471,7 +471,7 @@ fn shown_head(reply: &Reply) -> (String, Result<Value, String>) {
     )
 }
 
-/// Status, the headers that matter, and the body: JSON where it is.
+/// Status, the relevant headers, and the body, as JSON if it is.
 fn shown(status: &str, headers: &HeaderMap, body: &[u8]) -> (String, Result<Value, String>) {
     let mut head = format!("< {status}");
     for name in ["content-type", "retry-after", "warning", "allow"] {

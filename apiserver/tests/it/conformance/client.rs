@@ -1,4 +1,4 @@
-//! A small HTTP client, so that no client library smooths over what a server says.
+//! A small HTTP client. It shows the exact answers of a server, which a client library could hide.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const FILLING: &[u8] = b"storage is (re)initializing";
 const FILLING_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where a server is and how to come in.
+/// The address of a server, and the credentials for it.
 pub struct Client {
     address: SocketAddr,
     tls: Option<TlsConnector>,
@@ -44,7 +44,7 @@ pub struct Reply {
     pub body: Bytes,
 }
 
-/// An answer that goes on.
+/// A streamed answer.
 pub struct Stream {
     pub status: StatusCode,
     pub headers: HeaderMap,
@@ -92,8 +92,8 @@ impl Client {
 
     /// Sends and reads the whole answer.
     ///
-    /// A real server that changed the storage of a custom resource answers 429 until its new cache is filled; every
-    /// client asks again then, and no case is about it.
+    /// A real server that changed the storage of a custom resource answers 429 until its new cache is filled. Every
+    /// client repeats such a request, and no case tests it.
     pub async fn send(
         &self,
         method: &Method,
@@ -178,7 +178,7 @@ impl Client {
                 .await
             {
                 Ok(response) => return (response, connection),
-                // The server may have closed an idle connection while the request was on its way.
+                // The server may have closed an idle connection while the request was sent.
                 Err(error) => assert!(!fresh, "{method} {path}: {error}"),
             }
         }
@@ -227,7 +227,7 @@ impl Client {
 impl Connection {
     async fn open(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
         let (sender, connection) = handshake(TokioIo::new(stream)).await.expect("HTTP/1.1");
-        // It ends with an error when the server resets; the reader of the answer gets that error.
+        // After a reset by the server it ends with an error, which the reader of the answer also gets.
         let task = tokio::spawn(async move { drop(connection.await) });
         Self { sender, task }
     }
@@ -242,7 +242,7 @@ impl Drop for Connection {
 // === impl Stream ===
 
 impl Stream {
-    /// The next line; `None` at the end of the stream. Panics when nothing comes within `patience`.
+    /// The next line; `None` at the end of the stream. Panics if there is none within `patience`.
     pub async fn line(&mut self, patience: Duration) -> Option<Bytes> {
         loop {
             if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {

@@ -1,23 +1,23 @@
-//! Where the built-in server is known to answer otherwise: the case's title and the reason.
+//! The known differences of the built-in server: the title of the case and the reason.
 //!
-//! Strict: a case of this table that passes fails the run, so that the table says what is true.
+//! The table is strict: a listed case that passes fails the run.
 
 const PROTOBUF: &str = "answers are not written in protobuf";
 const MANAGED: &str = "managedFields are not kept";
-const APPLY: &str = "server-side apply is not there: 415 with a text that says so";
+const APPLY: &str = "server-side apply is not supported: 415 with a text about it";
 
-/// A case that is answered otherwise.
+/// A case with another answer.
 pub struct Difference {
-    /// Its title.
+    /// The title of the case.
     pub case: &'static str,
     pub reason: &'static str,
-    /// Each line that differs contains one of these, and each of these is in one.
+    /// Each differing line contains one of these, and each of these occurs in one.
     pub expected: &'static [&'static str],
 }
 
 impl Difference {
-    /// Whether the `lines` of a comparison are those that are expected. Lines that do not differ begin with two blanks.
-    /// Where the code of an answer differs, its body is another one: only what it says counts.
+    /// Whether the `lines` of a comparison are the expected ones. Equal lines begin with two blanks.
+    /// If the code of an answer differs, its body differs, too: then only its message counts.
     pub fn explains(&self, lines: &[String]) -> bool {
         let mut other_answer = false;
         let mut differing = Vec::new();
@@ -38,7 +38,7 @@ impl Difference {
     }
 }
 
-/// Of the built-in server.
+/// The differences of the built-in server.
 pub const BUILT_IN: &[Difference] = &[
     Difference {
         case: "MF-1: managedFields name the manager, by default the user agent",
@@ -51,7 +51,7 @@ pub const BUILT_IN: &[Difference] = &[
         expected: &["+ .metadata.managedFields: (absent)"],
     },
     Difference {
-        case: "SSA-1: an apply creates what is absent, and again changes nothing",
+        case: "SSA-1: an apply creates a missing object, and a second one changes nothing",
         reason: APPLY,
         expected: &[
             "+ < 415",
@@ -59,7 +59,7 @@ pub const BUILT_IN: &[Difference] = &[
         ],
     },
     Difference {
-        case: "SSA-1: a conflicting apply names the other manager, and force takes over",
+        case: "SSA-1: a conflicting apply names the other manager, and force overrides it",
         reason: APPLY,
         expected: &[
             "+ < 415",
@@ -67,7 +67,7 @@ pub const BUILT_IN: &[Difference] = &[
         ],
     },
     Difference {
-        case: "T-1: an Accept that cannot be served",
+        case: "T-1: an Accept header that cannot be served",
         reason: PROTOBUF,
         expected: &[
             "Available representations: application/json, application/yaml\"",
@@ -81,11 +81,11 @@ pub const BUILT_IN: &[Difference] = &[
     },
     Difference {
         case: "CRD-6: a rule that is estimated to cost too much",
-        reason: "what a rule may cost is not estimated when its definition is written; what it costs is bounded when it runs",
+        reason: "the cost of a rule is not estimated when its definition is written; it is bounded when the rule runs",
         expected: &["- < 422\n+ < 201"],
     },
     Difference {
-        case: "E-1 CRD-5: labels that are none, in an update",
+        case: "E-1 CRD-5: illegal labels in an update",
         reason: "a real server checks the metadata of an update three or four times, and lists each cause as often",
         expected: &["+ .details.causes: [{\"field\":\"metadata.labels\""],
     },

@@ -1,4 +1,4 @@
-//! `CONFORMANCE.md` defines the rules that cases name, and names cases and tests that are there.
+//! `CONFORMANCE.md` defines the rules that cases name, and names existing cases and tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::conformance::{cases, recorded, runner};
 
-/// A row of the tables: the rule, and what holds it.
+/// A row of the tables: the rule, and the case or test that checks it.
 struct Row {
     rule: String,
     held_by: HeldBy,
@@ -51,7 +51,7 @@ impl HeldBy {
     }
 }
 
-/// Whether `source` has a test of this name: a function with an attribute that makes it one.
+/// Whether `source` has a test of this name: a function with a test attribute.
 fn has_test(source: &str, name: &str) -> bool {
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
     let is_it = |line: &str| {
@@ -66,7 +66,7 @@ fn has_test(source: &str, name: &str) -> bool {
     })
 }
 
-/// What is wrong between the rules, the cases by title with their rules, and the sources by path.
+/// The contradictions between the rules, the cases with their rules, and the sources by path.
 fn problems(
     text: &str,
     cases: &[(&str, &str)],
@@ -93,23 +93,21 @@ fn problems(
             HeldBy::Test { name, file } => match source(file) {
                 Some(source) if has_test(&source, name) => {}
                 Some(_) => problems.push(format!("{rule}: {file} has no test {name}")),
-                None => problems.push(format!("{rule}: there is no file {file}")),
+                None => problems.push(format!("{rule}: file {file} does not exist")),
             },
-            HeldBy::Nothing(cell) => problems.push(format!("{rule} is held by nothing: {cell}")),
+            HeldBy::Nothing(cell) => problems.push(format!("{rule} has no case or test: {cell}")),
         }
     }
     for (rules, case) in cases {
         for rule in rules.split(' ').filter(|rule| !defined.contains(rule)) {
-            problems.push(format!(
-                "{rule}, which the case {case:?} names, is not defined"
-            ));
+            problems.push(format!("the case {case:?} names the undefined rule {rule}"));
         }
     }
     problems
 }
 
 #[test]
-fn each_rule_is_defined_and_held_by_what_is_there() {
+fn each_rule_is_defined_once_and_checked_by_an_existing_case_or_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(root.join("CONFORMANCE.md")).unwrap();
     assert!(rows(&text).len() > 50, "{}", rows(&text).len());
@@ -134,19 +132,16 @@ fn the_guard_finds_what_is_missing() {
         ("case \"two\"", "case \"one\"", "C-1 has no case \"one\""),
         ("`good`", "`goo`", "B-1: a.rs has no test goo"),
         ("`good`", "`helper`", "B-1: a.rs has no test helper"),
-        ("a.rs", "b.rs", "B-1: there is no file b.rs"),
+        ("a.rs", "b.rs", "B-1: file b.rs does not exist"),
         ("| B-1 |", "| A-1 |", "A-1 is defined twice"),
-        ("case \"two\"", "hope", "C-1 is held by nothing: hope"),
+        ("case \"two\"", "hope", "C-1 has no case or test: hope"),
     ];
     for (from, to, problem) in wrong {
         let found = check(&whole.replacen(from, to, 1));
         assert_eq!(found.first().map(String::as_str), Some(problem), "{to}");
     }
     let undefined = check("| A-1 | x | case \"one\" |\n| B-1 | x | case \"one\" |\n");
-    assert_eq!(
-        undefined,
-        ["C-1, which the case \"two\" names, is not defined"]
-    );
+    assert_eq!(undefined, ["the case \"two\" names the undefined rule C-1"]);
 }
 
 #[test]

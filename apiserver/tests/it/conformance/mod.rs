@@ -1,17 +1,17 @@
-//! The same raw HTTP requests to the built-in server and to a real kube-apiserver, and the same answers.
+//! The same raw HTTP requests to the built-in server and to a real kube-apiserver, with the same answers.
 //!
-//! Each case is a short conversation that names the rules it is about. What the real server answered is recorded in
+//! Each case is a short conversation and names the rules that it checks. The answers of the real server are recorded in
 //! `recorded/*.txt`: resourceVersions as ranks, uids, times and namespaces as placeholders. A run compares both
-//! servers with the record. Where the built-in server is known to differ, the case stands in
-//! [`differences`], with the reason and what differs; such a case must fail in this way, so that the table shrinks when the server gets better.
+//! servers with the record. [`differences`] lists the cases in which the built-in server differs, with the reason and the
+//! difference. Such a case must fail in exactly this way, so an entry is removed when the server is improved.
 //!
 //! * Built-in server: always.
 //! * Real server: through `KUBEBUILDER_ASSETS` (see `tools/kube-apiserver/build.sh`); without it that half is skipped
 //!   or fails, see `reeve_apiserver::assets`.
 //! * `REEVE_RECORD=1` writes the record again from the real server. Read the diff before you commit it.
-//! * `REEVE_CASE=text` runs only the cases whose name contains `text`; none is an error.
+//! * `REEVE_CASE=text` runs only the cases whose name contains `text`; no match is an error.
 //!
-//! `CONFORMANCE.md` of the crate says what the rules are; [`guard`] compares it with the cases.
+//! `CONFORMANCE.md` of the crate defines the rules; [`guard`] compares it with the cases.
 
 mod case;
 mod cases;
@@ -24,7 +24,7 @@ mod runner;
 
 use runner::{Outcome, Target};
 
-/// At least this many cases must stand, or some got lost on the way.
+/// The minimum number of cases: fewer mean that some were lost.
 const CASES_AT_LEAST: usize = 150;
 
 #[test]
@@ -35,7 +35,7 @@ fn every_case_has_its_own_name_and_names_its_rules() {
     for entry in &all {
         assert!(
             names.insert(entry.title()),
-            "two cases are called {:?}",
+            "two cases have the name {:?}",
             entry.title()
         );
         assert!(!entry.rules.is_empty(), "{:?} names no rule", entry.name);
@@ -43,7 +43,7 @@ fn every_case_has_its_own_name_and_names_its_rules() {
     for difference in differences::BUILT_IN {
         assert!(
             names.contains(difference.case),
-            "no case is called {:?}",
+            "no case has the name {:?}",
             difference.case
         );
     }

@@ -1,4 +1,4 @@
-//! From what a server said to what any server says: versions as ranks, uids and times as placeholders.
+//! Makes answers comparable: versions as ranks, uids and times as placeholders.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ pub enum Line {
     Json(String, Value),
 }
 
-/// Replaces what differs from run to run.
+/// Replaces values that differ from run to run.
 pub struct Normalizer {
     replacements: Vec<(String, &'static str)>,
     keep_managed_fields: bool,
@@ -30,12 +30,12 @@ impl Normalizer {
         }
     }
 
-    /// Shows `text` as `placeholder` from now on.
+    /// Replaces `text` by `placeholder` from now on.
     pub fn replace(&mut self, text: &str, placeholder: &'static str) {
         self.replacements.push((text.to_owned(), placeholder));
     }
 
-    /// The lines as they are recorded.
+    /// The lines for the record.
     pub fn transcript(mut self, lines: Vec<Line>) -> Vec<String> {
         for line in &lines {
             if let Line::Json(head, value) = line
@@ -56,8 +56,8 @@ impl Normalizer {
             .collect()
     }
 
-    /// The versions of objects: each is one write of the case, so their ranks are the same everywhere. Versions of
-    /// lists and bookmarks also count the writes of others and are shown relative to these.
+    /// The versions of objects. Each is one write of the case, so their ranks are the same on every server. Versions of
+    /// lists and bookmarks also count writes of other cases and are shown relative to these.
     fn collect_versions(&mut self, value: &Value) {
         match value {
             Value::Array(values) => values.iter().for_each(|value| self.collect_versions(value)),
@@ -89,7 +89,7 @@ impl Normalizer {
                 _ => self.text(&text),
             }),
             Value::Array(mut values) if key == "managedFields" => {
-                // They are in order of time, to the second.
+                // They are ordered by time, to the second.
                 values.sort_by_key(|entry| {
                     (entry["manager"].to_string(), entry["operation"].to_string())
                 });
@@ -104,7 +104,7 @@ impl Normalizer {
                 .collect(),
             Value::Object(map) => {
                 let bookmark = map.get("type").is_some_and(|kind| kind == "BOOKMARK");
-                // `metadata` is visited with what its object is.
+                // `metadata` is visited with the kind of its object.
                 let collective = if key == "metadata" {
                     collective
                 } else {
@@ -225,7 +225,7 @@ fn replace_times(text: &str) -> String {
     shown + rest
 }
 
-/// A whole object quoted in a text, with Go's order of fields and all that a server alone knows.
+/// A whole object quoted in a text, with Go's order of fields and with internal fields of the server.
 fn replace_object(text: &str) -> String {
     let Some((before, after)) = text.split_once("Invalid value: \"{\\\"") else {
         return text.to_owned();
@@ -236,7 +236,7 @@ fn replace_object(text: &str) -> String {
     }
 }
 
-/// A continue token of a server in the query of a request; what a case made up is shorter.
+/// A continue token of a server in the query of a request; invented tokens of cases are shorter.
 fn replace_token(text: &str) -> String {
     let Some((before, after)) = text.split_once("continue=") else {
         return text.to_owned();
@@ -250,7 +250,7 @@ fn replace_token(text: &str) -> String {
     format!("{before}continue={token}{}", &after[end..])
 }
 
-/// Versions inside texts, and in the query of a request, as numbers that are not those of this run.
+/// Replaces versions in texts and in the query of a request.
 fn replace_numbers_after(text: &str) -> String {
     let mut text = text.to_owned();
     for before in [
@@ -270,7 +270,7 @@ fn replace_numbers_after(text: &str) -> String {
             shown.push_str(&rest[..end]);
             rest = &rest[end..];
             let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-            // Small numbers were written so by the case.
+            // Small numbers are part of the case.
             shown.push_str(if digits > 1 {
                 "<version>"
             } else {

@@ -1,4 +1,4 @@
-//! The record: one text file a section, one block a case.
+//! The record: one text file for each section, one block for each case.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ fn file(section: &str) -> PathBuf {
         .join(format!("tests/it/conformance/recorded/{section}.txt"))
 }
 
-/// The sections that are recorded.
+/// The recorded sections.
 pub fn sections() -> Vec<String> {
     let directory = file("any")
         .parent()
@@ -42,7 +42,7 @@ pub fn read(section: &str) -> BTreeMap<String, Vec<String>> {
 /// Replaces a section, in the order given.
 pub fn write(section: &str, blocks: &[(String, Vec<String>)]) {
     let mut text =
-        "# What a real kube-apiserver answered. Written by REEVE_RECORD=1, not by hand.\n"
+        "# The answers of a real kube-apiserver. Written by REEVE_RECORD=1, not by hand.\n"
             .to_owned();
     for (title, lines) in blocks {
         text.push_str(&format!("\n{HEAD}{title}\n"));
@@ -54,7 +54,7 @@ pub fn write(section: &str, blocks: &[(String, Vec<String>)]) {
     std::fs::write(file(section), text).expect("the record is written");
 }
 
-/// What differs, line by line; within JSON by path. Empty when nothing does.
+/// The differences, line by line; in JSON by path. Empty without a difference.
 pub fn difference(recorded: &[String], heard: &[String]) -> Vec<String> {
     let mut report = Vec::new();
     for at in 0..recorded.len().max(heard.len()) {

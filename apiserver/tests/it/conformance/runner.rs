@@ -25,7 +25,7 @@ use crate::conformance::recorded;
 
 /// The administrator's token of the built-in server.
 const ADMIN: &str = "conformance-administrator";
-/// So many cases run at once.
+/// The number of cases that run at once.
 const AT_ONCE: usize = 12;
 const CASE_WITHIN: Duration = Duration::from_secs(60);
 
@@ -38,25 +38,25 @@ pub struct Entry {
     pub run: for<'a> fn(&'a mut Case) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
 }
 
-/// What all cases of a run share.
+/// The shared state of all cases of a run.
 pub struct Shared {
     pub client: Client,
-    /// Distinguishes the names of this run from those of others.
+    /// Distinguishes the names of this run from those of other runs.
     pub run: String,
     /// The group of the shared kinds.
     pub group: String,
-    /// Forgets history up to a version.
+    /// Drops history up to a version.
     pub compact: Compact,
 }
 
-/// How history is made to be forgotten.
+/// The way to drop history.
 pub enum Compact {
     BuiltIn(ApiServer),
-    /// Asks etcd, over its own HTTP.
+    /// A compaction of etcd, through its own HTTP interface.
     Etcd(Client),
 }
 
-/// A server to be asked.
+/// A server for the requests.
 pub struct Target {
     shared: Arc<Shared>,
     real: bool,
@@ -99,7 +99,7 @@ impl Target {
     pub async fn real() -> Option<(ControlPlane, Self)> {
         let mut control_plane = assets::control_plane()?
             .controller_manager(true)
-            // It would put a ConfigMap into every namespace.
+            // This controller would create a ConfigMap in every namespace.
             .controller_manager_argument(
                 "--controllers=*,-root-ca-certificate-publisher-controller",
             )
@@ -123,7 +123,7 @@ impl Target {
             .expect("an address");
         let target = Self::new(client, Compact::Etcd(Client::plain(etcd)), true);
         prepare(&target.shared).await;
-        // Its garbage collector looks for new kinds only every 30 s, but at the start too.
+        // Its garbage collector checks for new kinds at the start, and then every 30 s.
         control_plane.stop_controller_manager();
         control_plane
             .start_controller_manager()
@@ -155,12 +155,12 @@ impl Target {
     }
 }
 
-/// Why a case did not answer as recorded.
+/// The reason why a case does not match the record.
 #[derive(Debug)]
 enum Problem {
-    /// It panicked, took too long, or nothing is recorded.
+    /// The case panicked, took too long, or has no record.
     Broke(String),
-    /// What differs from the record.
+    /// The differences from the record.
     Differs(Vec<String>),
 }
 
@@ -185,7 +185,7 @@ pub fn select(wanted: &str) -> Result<Vec<Entry>, String> {
     Ok(entries)
 }
 
-/// Runs all cases. `differences` must fail as they say, all others must not.
+/// Runs all cases. Those in `differences` must fail as listed; all others must pass.
 pub async fn run(target: &Target, differences: &[Difference]) -> Outcome {
     let wanted = std::env::var("REEVE_CASE").unwrap_or_default();
     let entries = select(&wanted).unwrap_or_else(|problem| panic!("{problem}"));
@@ -193,7 +193,7 @@ pub async fn run(target: &Target, differences: &[Difference]) -> Outcome {
     if target.real && std::env::var_os("REEVE_RECORD").is_some() {
         assert!(
             wanted.is_empty(),
-            "a part cannot be recorded: unset REEVE_CASE"
+            "cannot record only some cases: unset REEVE_CASE"
         );
         return record(&entries, heard);
     }
@@ -207,7 +207,7 @@ pub async fn run(target: &Target, differences: &[Difference]) -> Outcome {
         let problem = match (&heard[&title], recorded.get(&title)) {
             (Err(panic), _) => Some(Problem::Broke(panic.clone())),
             (Ok(heard), None) => Some(Problem::Broke(format!(
-                "nothing is recorded: run with REEVE_RECORD=1 and KUBEBUILDER_ASSETS; heard:\n{}",
+                "no record: run with REEVE_RECORD=1 and KUBEBUILDER_ASSETS; received:\n{}",
                 heard.join("\n")
             ))),
             (Ok(heard), Some(recorded)) => {
@@ -225,7 +225,7 @@ pub async fn run(target: &Target, differences: &[Difference]) -> Outcome {
     outcome
 }
 
-/// Whether a case went as it should: as recorded, or as its difference is listed.
+/// Checks that a case matches its record, or differs as listed.
 fn judge(
     title: &str,
     problem: Option<&Problem>,
@@ -235,12 +235,12 @@ fn judge(
         (None, None) => Ok(()),
         (Some(problem), None) => Err(format!("FAILED {title}\n{}", problem.text())),
         (None, Some(listed)) => Err(format!(
-            "PASSES {title}\nthe table of differences says that it does not ({}): remove it there",
+            "PASSES {title}\nthe table of differences lists it ({}): remove it there",
             listed.reason
         )),
         (Some(Problem::Differs(lines)), Some(listed)) if listed.explains(lines) => Ok(()),
         (Some(problem), Some(listed)) => Err(format!(
-            "FAILED {title}\nnot as the table of differences says ({}), which expects {:?}:\n{}",
+            "FAILED {title}\nnot as in the table of differences ({}), which expects {:?}:\n{}",
             listed.reason,
             listed.expected,
             problem.text()
@@ -249,7 +249,7 @@ fn judge(
 }
 
 #[test]
-fn a_listed_difference_passes_only_as_it_is_listed() {
+fn a_listed_difference_passes_only_exactly_as_listed() {
     let listed = Difference {
         case: "A-1: x",
         reason: "why",
@@ -312,7 +312,7 @@ async fn converse(
         .enumerate()
         .partition(|(_, entry)| entry.section == "history");
     let mut heard = converse_at_once(target, &first, AT_ONCE).await;
-    // These make the server forget what others would still ask for.
+    // These make the server drop history that other cases still need.
     heard.extend(converse_at_once(target, &last, 1).await);
     heard
 }
@@ -360,7 +360,7 @@ fn panic_text(error: tokio::task::JoinError) -> String {
         .unwrap_or_else(|| "panicked".to_owned())
 }
 
-/// Creates the kinds that many cases use, and waits until each takes objects.
+/// Creates the shared kinds, and waits until each accepts objects.
 async fn prepare(shared: &Arc<Shared>) {
     let case = Case::new(Arc::clone(shared), 999).await;
     for definition in cases::kinds::shared() {

@@ -1,10 +1,10 @@
 //! One tour with kubectl on the built-in server and on a real kube-apiserver, with the same output.
 //!
-//! What kubectl printed against the real server is recorded per version of kubectl in `recorded-*.txt`, ages, uids and
-//! versions replaced. Both servers are compared with it.
+//! For each version of kubectl, `recorded-*.txt` has its output on the real server, with placeholders for ages, uids and
+//! versions. Both servers are compared with it.
 //!
-//! kubectl 1.29, 1.31 and 1.33 are taken from the environment (`KUBECTL_1_29`, …), else from the usual folders; a
-//! version that is not there is skipped or fails, see `reeve_apiserver::assets`. `REEVE_RECORD=1` with
+//! The environment names kubectl 1.29, 1.31 and 1.33 (`KUBECTL_1_29`, …), otherwise they come from the usual folders. A
+//! missing version is skipped or fails, see `reeve_apiserver::assets`. `REEVE_RECORD=1` with
 //! `KUBEBUILDER_ASSETS` writes the record again.
 
 mod steps;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use reeve_apiserver::{ApiServer, assets};
 
-/// Steps that the built-in server is known to answer otherwise: part of the step's line, and the reason. Strict.
+/// The known differences of the built-in server: a part of the step's line, and the reason. The list is strict.
 const KNOWN_DIFFERENCES: &[(&str, &str)] = &[];
 
 /// Makes the tests of each version of kubectl.
@@ -91,7 +91,7 @@ async fn tour(kubectl: &std::path::Path, kubeconfig: &str) -> Vec<String> {
     std::fs::write(directory.join("kubeconfig"), kubeconfig).expect("a kubeconfig");
     let mut runner = steps::Runner::new(kubectl, &directory);
     tour::walk(&mut runner).await;
-    std::fs::remove_dir_all(&directory).expect("the directory goes");
+    std::fs::remove_dir_all(&directory).expect("the directory is removed");
     runner.printed()
 }
 
@@ -144,7 +144,7 @@ fn compare(server: &str, version: &str, printed: &[String], known: &[(&str, &str
     );
 }
 
-/// `describe` walks the data of a ConfigMap or a Secret in the order of a Go map: another one each time.
+/// `describe` prints the data of a ConfigMap or a Secret in the order of a Go map, which changes each time.
 fn in_order(mut step: Vec<&str>) -> Vec<&str> {
     let is_unordered = ["describe configmap", "describe secret"]
         .iter()

@@ -1,4 +1,4 @@
-//! Running kubectl, and making what it prints comparable.
+//! Runs kubectl, and makes its output comparable.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs steps one after the other and keeps what they print.
+/// Runs steps one after the other and keeps their output.
 pub struct Runner {
     kubectl: PathBuf,
     directory: PathBuf,
@@ -80,7 +80,7 @@ impl Runner {
             .await
             .unwrap_or_else(|_| panic!("kubectl {arguments} did not end within {PATIENCE:?}"))
             .expect("kubectl ends");
-        // What kubectl's own machinery logs is no answer, and may follow a last line without an end.
+        // kubectl's internal log lines are not an answer. They may follow a last line without a line end.
         let errors = String::from_utf8_lossy(&output.stderr);
         let errors: String = errors
             .split_inclusive('\n')
@@ -94,8 +94,8 @@ impl Runner {
         ));
     }
 
-    /// Runs `kubectl ARGUMENTS` until what it prints contains `wanted`, and keeps nothing of it: a real server's parts
-    /// learn of a new definition one after the other.
+    /// Runs `kubectl ARGUMENTS` until its output contains `wanted`, and keeps nothing of it: on a real server a new
+    /// definition takes effect in one part after the other.
     pub async fn until(&self, arguments: &str, wanted: &str) {
         for _ in 0..100 {
             let output = self.command(arguments).stdin(Stdio::null()).output().await;
@@ -132,7 +132,7 @@ impl Runner {
             file,
         };
         watching.until_lines(1).await;
-        // It lists, prints, and only then watches; what happens before that it may miss.
+        // kubectl lists, prints, and only then watches. It may miss events before that.
         for _ in 0..200 {
             let log = std::fs::read_to_string(&log).unwrap_or_default();
             let answered = |line: &str| line.contains("watch=true") && line.contains("200 OK");
@@ -144,11 +144,11 @@ impl Runner {
         panic!("kubectl {arguments} did not begin to watch within 10 s");
     }
 
-    /// Waits until it has printed `lines`, stops it and keeps what it printed.
+    /// Waits until it has printed `lines`, stops it and keeps its output.
     pub async fn stop(&mut self, mut watching: Watching, lines: usize) {
         watching.until_lines(lines).await;
         watching.child.kill().await.expect("it is stopped");
-        let text = std::fs::read_to_string(&watching.file).expect("what it printed");
+        let text = std::fs::read_to_string(&watching.file).expect("its output");
         self.printed.push(format!(
             "$ kubectl {}\n{}[stopped]",
             watching.title,
@@ -176,7 +176,7 @@ impl Runner {
 // === impl Watching ===
 
 impl Watching {
-    /// Waits until it has printed so many lines; if it never does, the comparison shows it.
+    /// Waits until it has printed this number of lines. If it does not, the comparison shows it.
     async fn until_lines(&self, lines: usize) {
         for _ in 0..200 {
             let text = std::fs::read_to_string(&self.file).unwrap_or_default();
@@ -188,7 +188,7 @@ impl Watching {
     }
 }
 
-/// What kubectl's own machinery logs: `W0131 10:00:00.000000 …`, of its watches sometimes over several lines.
+/// kubectl's internal log lines: `W0131 10:00:00.000000 …`; those of its watches may have several lines.
 fn is_log(line: &str) -> bool {
     let has_head = line.len() > 5
         && line.starts_with(['I', 'W', 'E'])
@@ -196,15 +196,15 @@ fn is_log(line: &str) -> bool {
     has_head || line.contains("reflector.go")
 }
 
-/// Without what differs from run to run: ages, times, uids, versions, ports, widths of columns.
+/// The text without values that differ from run to run: ages, times, uids, versions, ports, widths of columns.
 fn comparable(text: &str) -> String {
     let mut shown = String::new();
     for line in text.lines() {
-        // The names of the files that are compared.
+        // The names of the compared files.
         if line.starts_with("diff ") || line.starts_with("--- ") || line.starts_with("+++ ") {
             continue;
         }
-        // It quotes the whole object, with what a server alone knows.
+        // The line quotes the whole object, with internal fields of the server.
         let line = match (
             line.find("patch: Invalid value: "),
             line.find(": strict decoding error"),

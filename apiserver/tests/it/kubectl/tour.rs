@@ -288,7 +288,7 @@ async fn built_in(t: &mut Runner) {
     t.run("get events -n tour -o custom-columns=REASON:.reason,OBJECT:.involvedObject.name,MESSAGE:.message").await;
 }
 
-/// What kubectl makes from flags it sends in protobuf from 1.32 on.
+/// From 1.32 on, kubectl sends objects made from flags in protobuf.
 async fn from_flags(t: &mut Runner) {
     t.run("create namespace flags").await;
     t.run("create namespace flags").await;
@@ -333,7 +333,7 @@ async fn from_flags(t: &mut Runner) {
         t.run(&format!("get service {service} -n flags -o jsonpath={{.spec.type}}:{{.spec.ports}}:{{.spec.selector}}:{{.spec.externalName}}"))
             .await;
     }
-    // Its node port is any that is free.
+    // Its node port is any free one.
     t.run("get service balanced -n flags -o jsonpath={.spec.type}:{.spec.selector}")
         .await;
     t.run("create ingress site -n flags --class=nginx --rule=site.example.com/path*=inner:80,tls=pull --rule=/exact=inner:http")

@@ -229,7 +229,8 @@ fn read<C: Cache>(
     });
     let span = stopwatch.stop();
     let reads: Result<Vec<usize>, usize> = reads.into_iter().collect();
-    let reads = reads.map_err(|reads| Stop::wrong(format!("a read was wrong after {reads} reads")))?;
+    let reads =
+        reads.map_err(|reads| Stop::wrong(format!("a read was wrong after {reads} reads")))?;
     Ok(Report::new(reads.iter().sum(), span))
 }
 

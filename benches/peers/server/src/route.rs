@@ -38,7 +38,10 @@ pub(crate) fn answer<B>(world: &Arc<World>, request: &Request<B>) -> Answer {
     if let Some((kind, number)) = status(path) {
         return match request.method() {
             &Method::PATCH => write(world, kind, number),
-            _ => refuse(StatusCode::METHOD_NOT_ALLOWED, "a status accepts only PATCH"),
+            _ => refuse(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "a status accepts only PATCH",
+            ),
         };
     }
     let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.path() == path) else {
@@ -55,7 +58,10 @@ pub(crate) fn answer<B>(world: &Arc<World>, request: &Request<B>) -> Answer {
         .get(ACCEPT)
         .and_then(|accept| accept.to_str().ok());
     let Some(form) = form(world, kind, accept.unwrap_or("*/*")) else {
-        return refuse(StatusCode::NOT_ACCEPTABLE, "the server has JSON and protobuf");
+        return refuse(
+            StatusCode::NOT_ACCEPTABLE,
+            "the server has JSON and protobuf",
+        );
     };
     let watch = query
         .get("watch")

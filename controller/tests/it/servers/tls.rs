@@ -78,7 +78,7 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     fn start(&self) -> tracing::subscriber::DefaultGuard {
         // Without a global subscriber, tracing could cache that a line is disabled, when the thread of another test reaches
-// it first.
+        // it first.
         let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
         let writer = self.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -199,9 +199,17 @@ async fn a_new_connection_gets_the_new_certificate_an_old_one_continues_and_a_br
                 (errors >= expected).then_some(()).ok_or(errors)
             })
             .await;
-        assert_eq!(served().await, der(&second.0), "the former certificate stays");
+        assert_eq!(
+            served().await,
+            der(&second.0),
+            "the former certificate stays"
+        );
     }
-    assert_eq!(log.count("the certificate was not renewed"), 1, "logged once");
+    assert_eq!(
+        log.count("the certificate was not renewed"),
+        1,
+        "logged once"
+    );
 
     let third = pair();
     put(&mut volume, &third);
@@ -275,7 +283,9 @@ async fn with_client_authorities_only_their_certificates_are_accepted() {
     volume.put(&[("ca.crt", &theirs_pem)]);
     files_checked().await;
     cluster
-        .eventually("the formerly unknown client is accepted", async || asked(&unknown).await)
+        .eventually("the formerly unknown client is accepted", async || {
+            asked(&unknown).await
+        })
         .await;
     asked(&known).await.unwrap_err();
 

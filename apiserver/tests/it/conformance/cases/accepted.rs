@@ -1,4 +1,4 @@
-//! Built-in kinds: what is accepted, as created and as changed, and what is stored of it.
+//! Built-in kinds: accepted creations and updates, and the stored form.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn template(spec: &Value) -> Value {
     with(base, spec)
 }
 
-/// A StatefulSet with a claim `data`, of which no controller makes Pods.
+/// A StatefulSet with a claim `data` and without replicas, so no controller creates Pods.
 fn stateful_set(mounts: Value) -> Value {
     json!({"metadata": {"name": "a"}, "spec": {
         "replicas": 0, "serviceName": "s", "selector": {"matchLabels": {"app": "x"}},
@@ -48,8 +48,8 @@ fn service(spec: &Value) -> Value {
     )
 }
 
-/// Writes down the code, and what was stored or of each cause field and message. Addresses and ports that the server
-/// chose are written down as being there.
+/// Records the code, and the stored object or the field and message of each cause. For addresses and ports that the
+/// server chose, it only records that they exist.
 fn note(t: &mut Case, label: &str, answer: &Answer) {
     if answer.code >= 300 {
         let causes = answer.body["details"]["causes"].as_array();
@@ -98,7 +98,7 @@ cases! { "accepted";
         let answer = t.setup_any("POST", &format!("{STATEFUL_SETS}?dryRun=All"), &[], overridden).await;
         note(t, "a claim instead of a volume", &answer);
     }
-    ["K-5"] "a StatefulSet whose claims are written in other words is the same" => |t| {
+    ["K-5"] "a StatefulSet with claims in another form is unchanged" => |t| {
         t.make(STATEFUL_SETS, stateful_set(json!([{"name": "data", "mountPath": "/data"}]))).await;
         let path = format!("{STATEFUL_SETS}/a");
         for (field, value) in [
@@ -117,7 +117,7 @@ cases! { "accepted";
         let answer = t.setup_any("PUT", &path, &[], body).await;
         note(t, "more", &answer);
     }
-    ["K-5"] "a Pod and a Job that are written in other words are the same" => |t| {
+    ["K-5"] "a Pod and a Job in another form are unchanged" => |t| {
         account(t).await;
         let divisor = json!({"containers": [{"name": "c", "image": "i:1", "resources": {"limits": {"cpu": "1000m"}}, "env": [{"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}}]}],
             "volumes": [
@@ -167,7 +167,7 @@ cases! { "accepted";
             note(t, &spec.to_string(), &answer);
         }
     }
-    ["K-4"] "a Service becomes one of another type, and what it has only as the former goes" => |t| {
+    ["K-4"] "a Service changes its type, and loses the fields of the former type" => |t| {
         let path = format!("{SERVICES}/a");
         for (first, patches) in [
             (json!({"type": "LoadBalancer"}), vec![json!({"type": "NodePort"}), json!({"type": "ClusterIP"}), json!({"type": "LoadBalancer"}), json!({"type": "ClusterIP"})]),
@@ -190,11 +190,11 @@ cases! { "accepted";
             t.setup("DELETE", &path, Value::Null).await;
         }
     }
-    ["K-4"] "a Service that loses node ports by an update keeps or drops exactly these" => |t| {
+    ["K-4"] "a Service whose update omits node ports keeps or drops exactly these" => |t| {
         let path = format!("{SERVICES}/a");
         let made = t.make(SERVICES, service(&json!({"type": "NodePort", "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}]}))).await;
         let ports = made.body["spec"]["ports"].clone();
-        // Left out, the node port of a port of the same name stays.
+        // If it is omitted, the node port of a port of the same name stays.
         let left_out = json!({"type": "NodePort", "ports": [{"name": "b", "port": 82}, {"name": "a", "port": 80}]});
         let answer = t.setup("PUT", &path, service(&left_out)).await;
         let is = &answer.body["spec"]["ports"];
@@ -203,7 +203,7 @@ cases! { "accepted";
         let answer = t.setup_any("PATCH", &path, &[("content-type", MERGE)], fewer).await;
         note(t, "one of them", &answer);
     }
-    ["K-4"] "a Service that is no load balancer any more has no address of one" => |t| {
+    ["K-4"] "a Service that is not a load balancer any more has no load balancer address" => |t| {
         let path = format!("{SERVICES}/a");
         t.make(SERVICES, service(&json!({"type": "LoadBalancer"}))).await;
         t.setup("PATCH", &format!("{path}/status"), json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}})).await;
@@ -220,7 +220,7 @@ cases! { "accepted";
             note(t, host, &answer);
         }
     }
-    ["K-6"] "requests below the limits, of resources of which there may be more than there is" => |t| {
+    ["K-6"] "requests below the limits, of resources that allow overcommitment" => |t| {
         account(t).await;
         for name in ["cpu", "kubernetes.io/slots", "slots.kubernetes.io/few", "example.com/slots", "hugepages-2Mi"] {
             let resources = json!({"limits": {name: "4Mi", "memory": "1Gi"}, "requests": {name: "2Mi"}});

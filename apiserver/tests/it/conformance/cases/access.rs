@@ -1,4 +1,4 @@
-//! Who may do what: reviews, tokens, service accounts.
+//! Access: reviews, tokens, service accounts.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ cases! { "access";
         t.post(&format!("{AUTHORIZATION}/selfsubjectaccessreviews"), json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": {"verb": "delete", "resource": "configmaps", "namespace": "{ns}"}}})).await;
     }
-    ["AUTH-1"] "a self access review that asks nothing, or two things" => |t| {
+    ["AUTH-1"] "a self access review with no attributes, or with both kinds" => |t| {
         t.post(&format!("{AUTHORIZATION}/selfsubjectaccessreviews"), json!({"spec": {}})).await;
         t.post(&format!("{AUTHORIZATION}/selfsubjectaccessreviews"), json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}, "nonResourceAttributes": {"verb": "get", "path": "/x"}}})).await;
     }
@@ -25,7 +25,7 @@ cases! { "access";
     ["AUTH-1"] "a subject access review of a master" => |t| {
         t.post(&format!("{AUTHORIZATION}/subjectaccessreviews"), json!({"spec": {"user": "root", "groups": ["system:masters"], "resourceAttributes": {"verb": "get", "resource": "pods"}}})).await;
     }
-    ["AUTH-1"] "a local review is about its namespace" => |t| {
+    ["AUTH-1"] "a local review is restricted to its namespace" => |t| {
         let path = format!("{AUTHORIZATION}/namespaces/{{ns}}/localsubjectaccessreviews");
         t.post(&path, json!({"spec": {"user": "jane", "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "other"}}})).await;
         t.post(&path, json!({"spec": {"user": "jane", "groups": ["system:masters"], "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "{ns}"}}})).await;
@@ -43,7 +43,7 @@ cases! { "access";
         t.note("kind", json!([answer.body["kind"], answer.body["apiVersion"]]));
         t.note("groups", answer.body["status"]["userInfo"]["groups"].clone());
     }
-    ["AUTH-1"] "an administrator may act as somebody else" => |t| {
+    ["AUTH-1"] "an administrator may impersonate another user" => |t| {
         let answer = t.setup_any("POST", &format!("{AUTHENTICATION}/selfsubjectreviews"), &[("impersonate-user", "jane"), ("impersonate-group", "system:masters"), ("impersonate-extra-why", "test")], json!({})).await;
         t.note("jane", answer.body["status"].clone());
         t.send("GET", "{cm}", &[("impersonate-group", "g")], Value::Null).await;
@@ -56,8 +56,8 @@ cases! { "access";
         let status = &review.body["status"];
         t.note("review", json!([status["authenticated"], status["user"]["username"], status["user"]["groups"], status["audiences"]]));
         let bearer = format!("Bearer {token}");
-        let who = t.setup_any("POST", &format!("{AUTHENTICATION}/selfsubjectreviews"), &[("authorization", &bearer)], json!({})).await;
-        t.note("who", who.body["status"]["userInfo"]["username"].clone());
+        let review = t.setup_any("POST", &format!("{AUTHENTICATION}/selfsubjectreviews"), &[("authorization", &bearer)], json!({})).await;
+        t.note("user", review.body["status"]["userInfo"]["username"].clone());
         let review = t.setup("POST", &format!("{AUTHENTICATION}/tokenreviews"), json!({"spec": {"token": token, "audiences": ["other"]}})).await;
         t.note("for another audience", review.body["status"].clone());
     }
@@ -71,7 +71,7 @@ cases! { "access";
         t.post(path, json!({"spec": {"boundObjectRef": {"kind": "ConfigMap", "apiVersion": "v1", "name": "nothing"}}})).await;
         t.post("/api/v1/namespaces/{ns}/serviceaccounts/nobody/token", json!({"spec": {}})).await;
     }
-    ["AUTH-1"] "a review of a token that is none" => |t| {
+    ["AUTH-1"] "a review of a malformed token" => |t| {
         let review = t.setup("POST", &format!("{AUTHENTICATION}/tokenreviews"), json!({"spec": {"token": "nonsense"}})).await;
         t.note("status", review.body["status"].clone());
         t.post(&format!("{AUTHENTICATION}/tokenreviews"), json!({"spec": {}})).await;

@@ -1,4 +1,4 @@
-//! Built-in kinds: what they refuse, what their status keeps, what is allocated, how they are deleted by default.
+//! Built-in kinds: refused specs, writes of the status, allocations, default deletions.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn template(policy: &str, fields: Value) -> Value {
     json!({"metadata": {"labels": {"app": "x"}}, "spec": {"restartPolicy": policy, "containers": [container(fields)]}})
 }
 
-/// A Deployment of which no controller makes Pods.
+/// A Deployment for which no controller creates Pods.
 fn deployment(spec: Value) -> Value {
     let mut deployment = json!({"metadata": {"name": "a"}, "spec": {
         "replicas": 0, "paused": true, "selector": {"matchLabels": {"app": "x"}}, "template": template("Always", json!({})),
@@ -44,7 +44,7 @@ fn deployment(spec: Value) -> Value {
     deployment
 }
 
-/// A Job of which no controller makes Pods.
+/// A Job for which no controller creates Pods.
 fn job() -> Value {
     json!({"metadata": {"name": "a"}, "spec": {"parallelism": 0, "template": template("Never", json!({}))}})
 }
@@ -61,7 +61,7 @@ fn ingress(backend: Value) -> Value {
     json!({"metadata": {"name": "a"}, "spec": {"rules": [{"http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}]}})
 }
 
-/// Writes down an answer whose message shows values as Go's own types: its code, and of each cause field and reason.
+/// Records an answer whose message shows values as Go's types: its code, and the field and reason of each cause.
 fn note_causes(t: &mut Case, label: &str, answer: &Answer) {
     let causes = answer.body["details"]["causes"].as_array();
     let causes: Vec<Value> = causes
@@ -127,7 +127,7 @@ cases! { "builtin";
             t.note(amount, answer.body["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"].clone());
         }
     }
-    ["K-2"] "what is false, zero or empty and means nothing is not stored" => |t| {
+    ["K-2"] "false, zero and empty values without a meaning are not stored" => |t| {
         let mut body = deployment(json!({"paused": false, "minReadySeconds": 0}));
         body["spec"]["template"]["spec"]["hostNetwork"] = json!(false);
         body["spec"]["template"]["spec"]["nodeName"] = json!("");
@@ -136,7 +136,7 @@ cases! { "builtin";
         let answer = t.setup("POST", &format!("{DEPLOYMENTS}?dryRun=All"), body).await;
         t.note("spec", answer.body["spec"].clone());
     }
-    ["K-3"] "a Job is deleted with a warning, and its dependents stay, unless the options say otherwise" => |t| {
+    ["K-3"] "a Job is deleted with a warning, and its dependents stay, unless the options set another policy" => |t| {
         for (name, options) in [("a", Value::Null), ("b", json!({"propagationPolicy": "Background"})), ("c", json!({"orphanDependents": true}))] {
             let mut body = job();
             body["metadata"]["name"] = json!(name);
@@ -179,7 +179,7 @@ cases! { "builtin";
         let answer = t.setup("PATCH", &format!("{SERVICES}/a"), json!({"spec": {"type": "ExternalName", "externalName": "example.com"}})).await;
         t.note("external", answer.body["spec"].clone());
     }
-    ["K-5"] "the spec of a Pod is fixed but for a few fields" => |t| {
+    ["K-5"] "the spec of a Pod is fixed except for a few fields" => |t| {
         account(t).await;
         t.make(PODS, pod(json!({"activeDeadlineSeconds": 100, "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute"}]}))).await;
         let path = format!("{PODS}/a");
@@ -212,7 +212,7 @@ cases! { "builtin";
             t.note(&patch.to_string(), json!([answer.code, message.lines().next(), answer.body["details"]["causes"][0]["field"]]));
         }
     }
-    ["K-5"] "selectors and what a StatefulSet is made of are fixed" => |t| {
+    ["K-5"] "selectors and the parts of a StatefulSet are fixed" => |t| {
         t.make(DEPLOYMENTS, deployment(json!({}))).await;
         let other = json!({"selector": {"matchLabels": {"app": "y"}}, "template": {"metadata": {"labels": {"app": "y"}}}});
         t.patch(MERGE, &format!("{DEPLOYMENTS}/a"), json!({"spec": other})).await;
@@ -244,7 +244,7 @@ cases! { "builtin";
         let answer = t.setup("PATCH", &format!("{JOBS}/a"), json!({"spec": {"activeDeadlineSeconds": 100, "backoffLimit": 1}})).await;
         t.note("allowed", json!([answer.body["spec"]["activeDeadlineSeconds"], answer.body["spec"]["backoffLimit"]]));
     }
-    ["K-6"] "a Pod with containers that are wrong" => |t| {
+    ["K-6"] "a Pod with wrong containers" => |t| {
         account(t).await;
         for spec in [
             json!({"containers": []}),
@@ -262,7 +262,7 @@ cases! { "builtin";
             t.post(&format!("{PODS}?dryRun=All"), pod(spec)).await;
         }
     }
-    ["K-6"] "a Pod with probes that are wrong" => |t| {
+    ["K-6"] "a Pod with wrong probes" => |t| {
         account(t).await;
         for probe in [
             json!({"livenessProbe": {}}),
@@ -276,7 +276,7 @@ cases! { "builtin";
             t.post(&format!("{PODS}?dryRun=All"), pod(json!({"containers": [container(probe)]}))).await;
         }
     }
-    ["K-6"] "a Pod with a spec that is wrong" => |t| {
+    ["K-6"] "a Pod with a wrong spec" => |t| {
         account(t).await;
         for spec in [
             json!({"restartPolicy": "Perhaps"}),
@@ -291,7 +291,7 @@ cases! { "builtin";
             t.post(&format!("{PODS}?dryRun=All"), pod(spec)).await;
         }
     }
-    ["K-6"] "a Deployment that is wrong" => |t| {
+    ["K-6"] "a wrong Deployment" => |t| {
         for spec in [
             json!({"replicas": -1, "minReadySeconds": -1, "revisionHistoryLimit": -1}),
             json!({"progressDeadlineSeconds": 5, "minReadySeconds": 5}),
@@ -305,7 +305,7 @@ cases! { "builtin";
             t.post(&format!("{DEPLOYMENTS}?dryRun=All"), deployment(spec)).await;
         }
     }
-    ["K-6"] "a StatefulSet, a DaemonSet and a Job that are wrong" => |t| {
+    ["K-6"] "a wrong StatefulSet, a wrong DaemonSet and a wrong Job" => |t| {
         let set = |spec: Value| {
             let mut set = json!({"metadata": {"name": "a"}, "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template("Always", json!({}))}});
             for (field, value) in spec.as_object().into_iter().flatten() {
@@ -336,7 +336,7 @@ cases! { "builtin";
             t.post(&format!("{JOBS}?dryRun=All"), json!({"metadata": {"name": "a"}, "spec": spec})).await;
         }
     }
-    ["K-6"] "a Service that is wrong" => |t| {
+    ["K-6"] "a wrong Service" => |t| {
         for spec in [
             json!({"ports": [{"port": 80, "name": "a"}, {"port": 81, "name": "a"}]}),
             json!({"ports": [{"port": 80, "name": "A"}, {"port": 81}]}),
@@ -350,7 +350,7 @@ cases! { "builtin";
             t.post(&format!("{SERVICES}?dryRun=All"), service(spec)).await;
         }
     }
-    ["K-6"] "an Ingress that is wrong" => |t| {
+    ["K-6"] "a wrong Ingress" => |t| {
         for backend in [
             json!({}),
             json!({"service": {"name": "", "port": {}}}),

@@ -42,7 +42,7 @@ async fn established(t: &Case, name: &str) -> Value {
     answer.body
 }
 
-/// What the server says to a definition that is wrong.
+/// The server's answer to a wrong definition.
 async fn refused(t: &mut Case, change: impl Fn(&mut Value)) {
     let mut definition = own("dogs", "Dog", open_schema());
     change(&mut definition);
@@ -88,7 +88,7 @@ cases! { "definitions";
         refused(t, |definition| definition["spec"]["scope"] = Value::Null).await;
         refused(t, |definition| definition["spec"]["scope"] = json!("Galaxy")).await;
     }
-    ["CRD-1"] "a definition with names that are none" => |t| {
+    ["CRD-1"] "a definition with illegal names" => |t| {
         refused(t, |definition| definition["spec"]["names"]["kind"] = json!("not a kind")).await;
         refused(t, |definition| definition["spec"]["names"]["singular"] = json!("Dog!")).await;
         refused(t, |definition| definition["spec"]["group"] = Value::Null).await;
@@ -98,16 +98,16 @@ cases! { "definitions";
         refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"type": "object", "properties": {"spec": {"type": "array"}}})).await;
         refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"type": "string"})).await;
     }
-    ["CRD-4"] "a schema with a default or a type that is wrong" => |t| {
+    ["CRD-4"] "a schema with a wrong default or a wrong type" => |t| {
         let spec = |property: Value| json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": property}}}});
         refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = spec(json!({"type": "integer", "default": "x"}))).await;
         refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = spec(json!({"type": "strin"}))).await;
     }
-    ["CRD-4"] "a schema with a pattern that is none" => |t| {
+    ["CRD-4"] "a schema with an invalid pattern" => |t| {
         refused(t, |definition| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
             json!({"type": "object", "properties": {"spec": {"type": "string", "pattern": "("}}})).await;
     }
-    ["CRD-4"] "what is wrong with a pattern is said in Go's words" => |t| {
+    ["CRD-4"] "the error of a pattern has Go's text" => |t| {
         for pattern in ["(", "[a", "a)", "*a", "a|*", "+?", "a**", "a*?+", "a{2}{3}", "a{2,1}", "a{1001}", "(a{100}){100}", "[z-a]", "x[^a", "(?<n", "(?P<n>a)(?P<n>b)",
             "(?P<a b>c)", "\\pX", "\\p{Nothing}", "[[:nothing:]]", "(?z)a", "(?i-:a)", "(?", "\\q", "[\\q]", "\\1", "\\x4", "\\C", "(?=a)", "a\\",
             "a{,2}", "a{", "[[a]", "[a&&b]", "\\Qa.b\\E", "\\x{42}", "\\103", "\\P{^Lu}", "(?i)", "^*", "()*", "\\p{greek}", "\\p{Letter}"] {
@@ -163,7 +163,7 @@ cases! { "definitions";
         t.get("/apis/{own}/v1beta1/namespaces/{ns}/dogs").await;
         t.get(&format!("{DOGS}/a")).await;
     }
-    ["CRD-3"] "a deleted definition takes its objects along, ends watches, and may come again" => |t| {
+    ["CRD-3"] "the deletion of a definition deletes its objects and ends watches, and it may be created again" => |t| {
         dogs(t, open_schema()).await;
         let made = t.make(DOGS, dog("a", json!({}))).await;
         let mut watch = t.watch(&format!("{DOGS}?watch=true&resourceVersion={}", made.version())).await;
@@ -175,14 +175,14 @@ cases! { "definitions";
         dogs(t, open_schema()).await;
         t.get(DOGS).await;
     }
-    ["CRD-3"] "the answer to a definition's delete holds the finalizer" => |t| {
+    ["CRD-3"] "the answer to a definition's delete has the finalizer" => |t| {
         dogs(t, open_schema()).await;
         let answer = t.setup("DELETE", &format!("{DEFINITIONS}/dogs.{{own}}"), Value::Null).await;
         t.note("finalizers", answer.body["metadata"]["finalizers"].clone());
         t.note("terminating", json!(answer.body["metadata"]["deletionTimestamp"].is_string()));
         t.note("conditions", conditions(&answer.body));
     }
-    ["CRD-3"] "a definition waits for the finalizers of its objects, and takes no new ones" => |t| {
+    ["CRD-3"] "a definition waits for the finalizers of its objects, and accepts no new objects" => |t| {
         dogs(t, open_schema()).await;
         let mut held = dog("a", json!({}));
         held["metadata"]["finalizers"] = json!(["example.com/hold"]);
@@ -215,7 +215,7 @@ cases! { "definitions";
         let changed = t.setup("PATCH", &path, json!({"spec": {"names": {"shortNames": ["dg"]}}})).await;
         t.note("changed", changed.body["metadata"]["generation"].clone());
     }
-    ["CRD-4"] "fields that a new schema no longer knows are pruned when read" => |t| {
+    ["CRD-4"] "fields that a new schema does not have any more are pruned at a read" => |t| {
         let schema = |name: &str| json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {name: {"type": "integer"}, "both": {"type": "integer", "default": 1}}}}});
         dogs(t, schema("old")).await;
         t.make(DOGS, dog("a", json!({"old": 1}))).await;
@@ -224,7 +224,7 @@ cases! { "definitions";
         t.get(&format!("{DOGS}/a")).await;
         t.get(DOGS).await;
     }
-    ["CRD-4"] "a new default is seen in objects stored before" => |t| {
+    ["CRD-4"] "a new default appears in objects stored before" => |t| {
         let schema = |default: Value| json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"n": default}}}});
         dogs(t, schema(json!({"type": "integer"}))).await;
         t.make(DOGS, dog("a", json!({}))).await;
@@ -238,7 +238,7 @@ cases! { "definitions";
         definition["spec"]["group"] = json!("conformance.k8s.io");
         t.post(DEFINITIONS, definition).await;
     }
-    ["CRD-1"] "a short name that is taken" => |t| {
+    ["CRD-1"] "a short name that is already in use" => |t| {
         let mut first = own("dogs", "Dog", open_schema());
         first["spec"]["names"]["shortNames"] = json!(["d"]);
         t.make(DEFINITIONS, first).await;
@@ -250,7 +250,7 @@ cases! { "definitions";
         t.note("conditions", conditions(&definition.body));
         t.note("acceptedNames", definition.body["status"]["acceptedNames"].clone());
     }
-    ["CRD-2 W-1"] "a watch of definitions sees the conditions come one by one" => |t| {
+    ["CRD-2 W-1"] "a watch of definitions shows the conditions one by one" => |t| {
         let marker = t.make("{cm}", config_map("marker", "1")).await.version();
         t.make(DEFINITIONS, own("dogs", "Dog", open_schema())).await;
         established(t, "dogs.{own}").await;

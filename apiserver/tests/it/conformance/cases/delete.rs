@@ -92,7 +92,7 @@ cases! { "delete";
         t.delete("{cm}/a?gracePeriodSeconds=x").await;
         t.delete("{cm}/a?propagationPolicy=Background&gracePeriodSeconds=0").await;
     }
-    ["D-3"] "delete options that are wrong" => |t| {
+    ["D-3"] "wrong delete options" => |t| {
         t.make("{cm}", config_map("a", "1")).await;
         t.delete_with("{cm}/a", json!({"propagationPolicy": "Sideways"})).await;
         t.delete_with("{cm}/a", json!({"kind": "ConfigMap", "apiVersion": "v1"})).await;
@@ -120,7 +120,7 @@ cases! { "delete";
         gone(t, "{cm}/owner").await;
         t.events(&mut watch, 2).await;
     }
-    ["D-4 D-5"] "an orphaning delete takes the owner reference off" => |t| {
+    ["D-4 D-5"] "an orphaning delete removes the owner reference" => |t| {
         let owner = t.make("{cm}", config_map("owner", "1")).await;
         let last = t.make("{cm}", owned("dependent", "owner", &owner.uid(), false)).await;
         let mut watch = t.watch(&format!("{{cm}}?watch=true&resourceVersion={}", last.version())).await;
@@ -146,7 +146,7 @@ cases! { "delete";
         t.until("{cm}/dependent", |answer| answer.body["metadata"]["ownerReferences"].as_array().is_some_and(|all| all.len() == 1)).await;
         t.get("{cm}/dependent").await;
     }
-    ["D-4 D-5"] "a foreground delete goes on when a dependent has another living owner" => |t| {
+    ["D-4 D-5"] "a foreground delete continues when a dependent has another living owner" => |t| {
         let going = t.make("{cm}", config_map("going", "1")).await;
         let living = t.make("{cm}", config_map("living", "1")).await;
         let reference = |name: &str, uid: String| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "blockOwnerDeletion": true});
@@ -157,7 +157,7 @@ cases! { "delete";
     }
     ["D-5"] "a cluster-scoped object that names a namespaced owner stays, with an event" => |t| {
         let owner = t.make("{cm}", config_map("owner", "1")).await;
-        // When this is done, the collector has seen the owner.
+        // After this, the collector has processed the owner.
         t.make("{cm}", owned("dependent", "never", "11111111-2222-3333-4444-555555555555", false)).await;
         gone(t, "{cm}/dependent").await;
         let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
@@ -174,7 +174,7 @@ cases! { "delete";
         t.note("still there", still.body["metadata"]["ownerReferences"].is_array().into());
         t.setup("DELETE", &format!("{roles}/{{me}}"), Value::Null).await;
     }
-    ["D-7"] "a namespace waits for the finalizers of others in its spec" => |t| {
+    ["D-7"] "a namespace waits for foreign finalizers in its spec" => |t| {
         let path = "/api/v1/namespaces/{me}-x";
         let made = t.make("/api/v1/namespaces", json!({"metadata": {"name": "{me}-x"}, "spec": {"finalizers": ["example.com/hold"]}})).await;
         t.note("made", made.body["spec"].clone());
@@ -187,11 +187,11 @@ cases! { "delete";
         t.setup("PUT", &format!("{path}/finalize"), last).await;
         gone(t, path).await;
     }
-    ["D-5"] "an object whose owner never was is collected" => |t| {
+    ["D-5"] "an object whose owner never existed is collected" => |t| {
         t.make("{cm}", owned("dependent", "never", "11111111-2222-3333-4444-555555555555", false)).await;
         gone(t, "{cm}/dependent").await;
     }
-    ["D-5"] "custom resources own and are owned" => |t| {
+    ["D-5"] "custom resources may be owners and dependents" => |t| {
         let owner = t.make("{w}", widget("owner", json!({}))).await;
         let reference = json!({"apiVersion": "{group}/v1", "kind": "Widget", "name": "owner", "uid": owner.uid()});
         t.make("{cm}", json!({"metadata": {"name": "dependent", "ownerReferences": [reference]}})).await;
@@ -200,7 +200,7 @@ cases! { "delete";
         gone(t, "{cm}/dependent").await;
         gone(t, "{w}/dependent").await;
     }
-    ["D-4"] "a default delete of a custom resource with the foreground finalizer already there" => |t| {
+    ["D-4"] "a default delete of a custom resource that already has the foreground finalizer" => |t| {
         t.make("{w}", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "finalizers": ["orphan"]}})).await;
         t.delete_with("{w}/a", json!({"propagationPolicy": "Background"})).await;
     }
@@ -223,7 +223,7 @@ cases! { "delete";
         t.delete("{cm}?dryRun=All").await;
         t.get("{cm}").await;
     }
-    ["D-7"] "a namespace goes with its contents" => |t| {
+    ["D-7"] "a namespace is deleted with its contents" => |t| {
         t.make("/api/v1/namespaces", json!({"metadata": {"name": "{me}-x"}})).await;
         t.make("/api/v1/namespaces/{me}-x/configmaps", config_map("a", "1")).await;
         t.make("/apis/{group}/v1/namespaces/{me}-x/widgets", widget("a", json!({}))).await;
@@ -232,7 +232,7 @@ cases! { "delete";
         t.get("/api/v1/namespaces/{me}-x/configmaps").await;
         t.get("/apis/{group}/v1/namespaces/{me}-x/widgets").await;
     }
-    ["D-7"] "a namespace being deleted takes no new objects, and waits for the finalizers of its contents" => |t| {
+    ["D-7"] "a terminating namespace accepts no new objects, and waits for the finalizers of its contents" => |t| {
         t.make("/api/v1/namespaces", json!({"metadata": {"name": "{me}-x"}})).await;
         let widgets = "/apis/{group}/v1/namespaces/{me}-x/widgets";
         t.make(widgets, held("a")).await;
@@ -255,7 +255,7 @@ cases! { "delete";
         t.delete("/api/v1/namespaces/kube-system").await;
         t.delete("/api/v1/namespaces/kube-public").await;
     }
-    ["D-8"] "a pod without a node goes at once" => |t| {
+    ["D-8"] "a pod without a node is deleted at once" => |t| {
         let pods = "/api/v1/namespaces/{ns}/pods";
         t.until("/api/v1/namespaces/{ns}/serviceaccounts/default", |answer| answer.code == 200).await;
         t.make(pods, json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})).await;

@@ -15,7 +15,7 @@ fn of_group(list: &Value, group: &str) -> Value {
     found.cloned().unwrap_or_default()
 }
 
-/// What discovery says of a built-in resource.
+/// The entry of a built-in resource in discovery.
 fn shown(resource: &Value) -> Value {
     json!([
         resource["name"],
@@ -101,7 +101,7 @@ fn shared_of(group: &str) -> &'static [&'static str] {
 /// Subresources that the built-in server has; a real one has more (`exec`, `log`, `proxy`, …).
 const SUBRESOURCES: &[&str] = &["finalize", "scale", "status", "token"];
 
-/// The members of `list` whose `name` is of the shared resources of `group`, or of their subresources.
+/// The members of `list` that are shared resources of `group`, or their subresources.
 fn only_shared(list: &Value, group: &str, name: &str) -> Vec<Value> {
     let is_shared = |one: &&Value| {
         let full = one[name].as_str().unwrap_or_default();
@@ -150,7 +150,7 @@ cases! { "discovery";
             let list = t.setup("GET", &path, Value::Null).await.body;
             t.note(&path, json!([list["kind"], list["apiVersion"], list["groupVersion"]]));
             for mut resource in only_shared(&list["resources"], group, "name") {
-                // A hash of how the server stores them, for the migration of storage only.
+                // A hash of the storage form, which only storage migration uses.
                 if let Some(resource) = resource.as_object_mut() {
                     resource.remove("storageVersionHash");
                 }
@@ -162,7 +162,7 @@ cases! { "discovery";
         let list = t.setup("GET", "/api", Value::Null).await.body;
         t.note("/api", json!([list["kind"], list["versions"]]));
     }
-    ["DISC-1"] "the version says what it is" => |t| {
+    ["DISC-1"] "the version document has its fields" => |t| {
         let version = t.setup("GET", "/version", Value::Null).await.body;
         t.note("major", version["major"].clone());
         t.note("minor", version["minor"].clone());
@@ -187,11 +187,11 @@ cases! { "discovery";
     }
     ["DISC-1"] "the resources of a custom group" => |t| {
         let mut list = t.setup("GET", "/apis/{group}/v1", Value::Null).await.body;
-        // The order is that in which the definitions were seen.
+        // The order is the order of the definitions.
         if let Some(resources) = list["resources"].as_array_mut() {
             resources.sort_by_key(|resource| resource["name"].to_string());
             for resource in resources.iter_mut().filter_map(Value::as_object_mut) {
-                // A hash of how the server stores them, for the migration of storage only.
+                // A hash of the storage form, which only storage migration uses.
                 resource.remove("storageVersionHash");
             }
         }

@@ -24,7 +24,7 @@ fn in_envelope(api_version: &str, kind: &str, object: &str) -> Value {
 }
 
 cases! { "errors";
-    ["E-1 E-3"] "what is absent is named with its plural and group" => |t| {
+    ["E-1 E-3"] "a missing object is named with its plural and group" => |t| {
         t.get("{cm}/nothing").await;
         t.get("{w}/nothing").await;
         t.get("/api/v1/namespaces/no-such-namespace").await;
@@ -109,17 +109,17 @@ cases! { "errors";
         t.post("{w}?fieldValidation=Strict", widget("a", json!({"odd": 1}))).await;
         t.post("{w}?fieldValidation=Ignore", widget("a", json!({"odd": 1, "replicas": -1}))).await;
     }
-    ["E-1 CRD-5"] "labels that are none, in an update" => |t| {
+    ["E-1 CRD-5"] "illegal labels in an update" => |t| {
         t.make("{cm}", config_map("a", "1")).await;
         t.make("{w}", widget("a", json!({}))).await;
         t.patch(crate::conformance::case::MERGE, "{cm}/a", json!({"metadata": {"labels": {"a": "b@d"}}})).await;
         t.patch(crate::conformance::case::MERGE, "{w}/a", json!({"metadata": {"labels": {"a": "b@d"}}})).await;
     }
-    ["E-1 FV-1"] "a warning is said once" => |t| {
+    ["E-1 FV-1"] "a warning is sent once" => |t| {
         t.send("POST", "{w}", &[], json!(r#"{"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "finalizers": ["odd", "odd"]}, "spec": {"odd": 1, "odd": 2}}"#)).await;
         t.patch(crate::conformance::case::MERGE, "{w}/a", json!({"metadata": {"finalizers": null}})).await;
     }
-    ["E-1 FV-1"] "long warnings are cut" => |t| {
+    ["E-1 FV-1"] "long warnings are truncated" => |t| {
         let mut spec = serde_json::Map::new();
         for at in 0..30 {
             spec.insert(format!("odd{at:02}{}", "x".repeat(300)), json!(1));
@@ -165,7 +165,7 @@ cases! { "errors";
         t.send("POST", "{cm}", &[("content-type", "application/yaml")], json!("- a\n")).await;
         t.send("POST", "{w}", &[("content-type", "application/yaml")], json!("just text")).await;
     }
-    ["E-3"] "a subresource that is none is not found" => |t| {
+    ["E-3"] "an unknown subresource is not found" => |t| {
         t.make("{w}", widget("a", json!({}))).await;
         t.get("{w}/a/nothing").await;
         t.get("{cm}/a/nothing").await;
@@ -190,7 +190,7 @@ cases! { "errors";
         t.get("{cm}?&nothing=1&limit=").await;
         t.get("{cm}?timeout=32s&pretty=true").await;
     }
-    ["E-3"] "a timeout that is none is refused" => |t| {
+    ["E-3"] "a malformed timeout is refused" => |t| {
         t.post("{cm}?timeout=soon", config_map("a", "1")).await;
     }
     ["E-1"] "a name that a path cannot have" => |t| {
@@ -198,7 +198,7 @@ cases! { "errors";
         t.get("{w}/..").await;
         t.get("{cm}/%20").await;
     }
-    ["D-7"] "a namespace's finalizers are its own" => |t| {
+    ["D-7"] "a patch of a namespace does not change its finalizers" => |t| {
         t.make("/api/v1/namespaces", json!({"metadata": {"name": "{me}-x"}})).await;
         t.patch(crate::conformance::case::MERGE, "/api/v1/namespaces/{me}-x", json!({"spec": {"finalizers": []}})).await;
         t.setup("DELETE", "/api/v1/namespaces/{me}-x", Value::Null).await;
@@ -217,14 +217,14 @@ cases! { "errors";
         t.post(services, json!({"metadata": {"name": "b"}, "spec": {"ports": [{"port": 70000}]}})).await;
         t.post(services, json!({"metadata": {"name": "1a"}, "spec": {"ports": [{"port": 80}]}})).await;
     }
-    ["C-1"] "a Deployment without what it needs is invalid" => |t| {
+    ["C-1"] "a Deployment without required fields is invalid" => |t| {
         t.post("/apis/apps/v1/namespaces/{ns}/deployments", json!({"metadata": {"name": "a"}, "spec": {}})).await;
         t.post("/apis/apps/v1/namespaces/{ns}/deployments", json!({"metadata": {"name": "a"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "c"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}})).await;
     }
     ["C-1"] "a Lease of a negative duration is invalid" => |t| {
         t.post("/apis/coordination.k8s.io/v1/namespaces/{ns}/leases", json!({"metadata": {"name": "a"}, "spec": {"leaseDurationSeconds": 0, "leaseTransitions": -1}})).await;
     }
-    ["C-1"] "times of a Lease are micro-times, in whatever zone they come" => |t| {
+    ["C-1"] "times of a Lease are micro-times, in any time zone" => |t| {
         let leases = "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases";
         t.post(leases, json!({"metadata": {"name": "a"}, "spec": {"renewTime": "2026-01-01T01:00:00.5+01:00"}})).await;
         let answer = t.make(leases, json!({"metadata": {"name": "a"}, "spec": {"holderIdentity": "me", "renewTime": "2026-01-01T01:00:00.500000+01:00"}})).await;

@@ -1,11 +1,11 @@
-//! History that is gone. These run one after the other when all others are done: compaction is for the whole server.
+//! History that is gone. These cases run one by one after all others, because a compaction affects the whole server.
 
 use serde_json::json;
 
 use super::{cases, config_map, widget};
 
 cases! { "history";
-    ["PG-2"] "a continue token whose version is gone answers 410 with a fresh token that goes on" => |t| {
+    ["PG-2"] "a continue token whose version is gone gets 410 with a new token that continues" => |t| {
         for name in ["a", "b", "c"] {
             t.make("{w}", widget(name, json!({}))).await;
         }
@@ -18,7 +18,7 @@ cases! { "history";
         let fresh = gone.text("/metadata/continue");
         t.get(&format!("{{w}}?limit=1&continue={fresh}")).await;
     }
-    ["RV-4"] "a list at exactly a version that is gone answers 410" => |t| {
+    ["RV-4"] "a list at exactly a version that is gone gets 410" => |t| {
         let first = t.make("{w}", widget("a", json!({}))).await.version();
         t.make("{w}", widget("b", json!({}))).await;
         t.compact().await;
@@ -26,14 +26,14 @@ cases! { "history";
         t.note("gone", gone.body);
         t.get(&format!("{{w}}?resourceVersion={first}&resourceVersionMatch=NotOlderThan")).await;
     }
-    ["W-3"] "a watch resumes after a compaction, as its history is the server's own" => |t| {
+    ["W-3"] "a watch resumes after a compaction from the server's own history" => |t| {
         let first = t.make("{cm}", config_map("a", "1")).await.version();
         t.setup("PATCH", "{cm}/a", json!({"data": {"key": "2"}})).await;
         t.compact().await;
         let mut watch = t.watch(&format!("{{cm}}?watch=true&resourceVersion={first}&timeoutSeconds=5")).await;
         t.events(&mut watch, 1).await;
     }
-    ["W-3"] "a running watch goes on after a compaction, an idle one too" => |t| {
+    ["W-3"] "a running watch continues after a compaction, also an idle one" => |t| {
         let first = t.make("{cm}", config_map("a", "1")).await.version();
         let mut watch = t.watch(&format!("{{cm}}?watch=true&resourceVersion={first}&timeoutSeconds=20")).await;
         let mut idle = t.watch(&format!("{{w}}?watch=true&resourceVersion={first}&timeoutSeconds=20")).await;

@@ -142,7 +142,7 @@ pub fn own(plural: &str, kind: &str, schema: Value) -> Value {
     })
 }
 
-/// A schema that takes anything.
+/// A schema that accepts any object.
 pub fn open_schema() -> Value {
     json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }

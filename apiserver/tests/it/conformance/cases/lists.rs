@@ -16,7 +16,7 @@ cases! { "lists";
         t.get("{cm}").await;
         t.get("{w}").await;
     }
-    ["LS-1 PG-3"] "items come in order of name, built-ins without kind, custom resources with it" => |t| {
+    ["LS-1 PG-3"] "items are in the order of their names, built-ins without kind, custom resources with kind" => |t| {
         for name in ["b", "a-2", "a", "a.1", "c"] {
             t.make("{cm}", config_map(name, "1")).await;
             t.make("{w}", widget(name, json!({}))).await;
@@ -24,7 +24,7 @@ cases! { "lists";
         t.get("{cm}").await;
         t.get("{w}").await;
     }
-    ["RV-3"] "a PUT that changes nothing keeps the version and sends no event" => |t| {
+    ["RV-3"] "a PUT without a change keeps the version and sends no event" => |t| {
         let made = t.post("{cm}", config_map("a", "1")).await;
         let mut watch = t.watch(&format!("{{cm}}?watch=true&resourceVersion={}", made.version())).await;
         t.put("{cm}/a", config_map("a", "1")).await;
@@ -36,10 +36,10 @@ cases! { "lists";
         t.patch(crate::conformance::case::MERGE, "{w}/a", json!({})).await;
         t.patch(crate::conformance::case::MERGE, "{w}/a", json!({"spec": {"color": "red"}})).await;
     }
-    ["RV-4"] "a get takes version 0, its own version and one behind it" => |t| {
+    ["RV-4"] "a get accepts version 0, its own version and an older one" => |t| {
         let made = t.post("{cm}", config_map("a", "1")).await;
         t.get(&format!("{{cm}}/a?resourceVersion={}", made.version())).await;
-        // What is served at version 0 may lag behind; the read before made it catch up.
+        // An answer at version 0 may lag behind; the read before prevents this.
         t.get("{cm}/a?resourceVersion=0").await;
         t.get("{cm}/a?resourceVersion=1").await;
     }
@@ -47,17 +47,17 @@ cases! { "lists";
         for name in ["a", "b", "c"] {
             t.make("{w}", widget(name, json!({}))).await;
         }
-        // The cache may lag behind; the version of the last write makes it catch up first.
+        // The cache may lag behind; a read at the version of the last write prevents this.
         let last = t.make("{w}", widget("d", json!({}))).await.version();
         t.get(&format!("{{w}}?resourceVersion={last}&resourceVersionMatch=NotOlderThan")).await;
         t.get("{w}?resourceVersion=0&limit=2").await;
     }
-    ["RV-4"] "a list not older than a version holds that version's writes" => |t| {
+    ["RV-4"] "a list not older than a version has that version's writes" => |t| {
         let made = t.make("{cm}", config_map("a", "1")).await;
         t.get(&format!("{{cm}}?resourceVersion={}&resourceVersionMatch=NotOlderThan", made.version())).await;
         t.get(&format!("{{cm}}?resourceVersion={}", made.version())).await;
     }
-    ["RV-4"] "a list at exactly a version does not hold later writes" => |t| {
+    ["RV-4"] "a list at exactly a version does not have later writes" => |t| {
         let first = t.make("{w}", widget("a", json!({"color": "red"}))).await.version();
         t.make("{w}", widget("b", json!({}))).await;
         t.setup("PATCH", "{w}/a", json!({"spec": {"color": "blue"}})).await;
@@ -79,7 +79,7 @@ cases! { "lists";
     ["RV-4"] "a match with a continue token is invalid" => |t| {
         t.get("{cm}?continue=abc&resourceVersion=5&resourceVersionMatch=NotOlderThan").await;
     }
-    ["RV-4"] "a version that is no number is refused" => |t| {
+    ["RV-4"] "a version that is not a number is refused" => |t| {
         t.get("{cm}?resourceVersion=abc").await;
         t.get("{w}?resourceVersion=abc").await;
         t.get("{cm}/a?resourceVersion=abc").await;
@@ -119,14 +119,14 @@ cases! { "lists";
         }
         t.get("{cm}?limit=2&labelSelector=app%3Dx").await;
     }
-    ["PG-1"] "a page that holds the last item has no continue token" => |t| {
+    ["PG-1"] "a page with the last item has no continue token" => |t| {
         for name in ["a", "b"] {
             t.make("{cm}", config_map(name, "1")).await;
         }
         t.get("{cm}?limit=2").await;
         t.get("{cm}?limit=0").await;
     }
-    ["PG-1"] "a page of a metadata-only list continues too" => |t| {
+    ["PG-1"] "a page of a metadata-only list also continues" => |t| {
         for name in ["a", "b", "c"] {
             t.make("{w}", widget(name, json!({}))).await;
         }
@@ -134,7 +134,7 @@ cases! { "lists";
         let token = first.text("/metadata/continue");
         t.get_as(crate::conformance::case::METADATA_LIST, &format!("{{w}}?limit=2&continue={token}")).await;
     }
-    ["PG-2"] "a continue token that is none is refused" => |t| {
+    ["PG-2"] "a malformed continue token is refused" => |t| {
         t.get("{cm}?limit=2&continue=nonsense").await;
         t.get("{cm}?limit=2&continue=e30").await;
     }
@@ -142,7 +142,7 @@ cases! { "lists";
         t.get("{cm}?limit=-1").await;
         t.get("{cm}?limit=x").await;
     }
-    ["RV-4 PG-1"] "a continue token and a version do not go together" => |t| {
+    ["RV-4 PG-1"] "a continue token and a version exclude each other" => |t| {
         for name in ["a", "b", "c"] {
             t.make("{cm}", config_map(name, "1")).await;
         }
@@ -151,7 +151,7 @@ cases! { "lists";
         t.get(&format!("{{cm}}?limit=2&continue={token}&resourceVersion=77")).await;
         t.get(&format!("{{cm}}?limit=2&continue={token}&resourceVersion=0")).await;
     }
-    ["LS-1"] "a list of all namespaces holds objects of each" => |t| {
+    ["LS-1"] "a list of all namespaces has objects of each" => |t| {
         t.make("{cm}", super::labelled("a", json!({"mine": "{me}"}))).await;
         t.get("/api/v1/configmaps?labelSelector=mine%3D{me}").await;
         t.make("{w}", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "labels": {"mine": "{me}"}}})).await;

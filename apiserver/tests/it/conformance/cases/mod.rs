@@ -1,4 +1,4 @@
-//! The cases, one file a section of reference rules.
+//! The cases, one file for each section of rules.
 
 pub mod kinds;
 
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::conformance::runner::Entry;
 
-/// `["RULE-1 RULE-2"] "what holds" => |t| { … }`, any number of times, becomes `pub fn cases() -> Vec<Entry>`.
+/// Turns any number of `["RULE-1 RULE-2"] "the rule in words" => |t| { … }` into `pub fn cases() -> Vec<Entry>`.
 macro_rules! cases {
     ($section:literal; $([$rules:literal] $name:literal => |$case:ident| $body:block)*) => {
         pub fn cases() -> Vec<crate::conformance::runner::Entry> {

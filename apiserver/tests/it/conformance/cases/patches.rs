@@ -22,7 +22,7 @@ fn deployment(name: &str) -> Value {
     }})
 }
 
-/// The parts of a Deployment that no server defaults.
+/// The parts of a Deployment without server defaults.
 fn essence(body: &Value) -> Value {
     let pod = &body["spec"]["template"]["spec"];
     let containers: Vec<Value> = pod["containers"]
@@ -37,7 +37,7 @@ fn essence(body: &Value) -> Value {
         "volumes": pod["volumes"], "nodeSelector": pod["nodeSelector"], "generation": body["metadata"]["generation"]})
 }
 
-/// Applies a strategic patch to a fresh Deployment and notes what became of it.
+/// Applies a strategic patch to a new Deployment and records the result.
 async fn strategic(t: &mut crate::conformance::case::Case, patch: Value) {
     t.make(DEPLOYMENTS, deployment("a")).await;
     let path = format!("{DEPLOYMENTS}/a");
@@ -71,7 +71,7 @@ cases! { "patches";
         t.patch(JSON_PATCH, "{cm}/a", json!([{"op": "replace", "path": "/data/key", "value": "2"}, {"op": "test", "path": "/data/key", "value": "1"}])).await;
         t.get("{cm}/a").await;
     }
-    ["P-1"] "a JSON patch with a path that is not there is unprocessable" => |t| {
+    ["P-1"] "a JSON patch with a missing path is unprocessable" => |t| {
         t.make("{w}", widget("a", json!({}))).await;
         t.patch(JSON_PATCH, "{w}/a", json!([{"op": "remove", "path": "/spec/color"}])).await;
         t.patch(JSON_PATCH, "{w}/a", json!([{"op": "add", "path": "/spec/limits/x", "value": 1}])).await;
@@ -82,7 +82,7 @@ cases! { "patches";
         t.make("{w}", widget("a", json!({"tags": ["b"]}))).await;
         t.patch(JSON_PATCH, "{w}/a", json!([{"op": "add", "path": "/spec/tags/-", "value": "c"}, {"op": "add", "path": "/spec/tags/0", "value": "a"}])).await;
     }
-    ["P-1"] "a JSON patch that is no list is refused" => |t| {
+    ["P-1"] "a JSON patch that is not a list is refused" => |t| {
         t.make("{cm}", config_map("a", "1")).await;
         t.patch(JSON_PATCH, "{cm}/a", json!({"op": "add"})).await;
         t.patch(MERGE, "{cm}/a", json!("nonsense")).await;
@@ -136,13 +136,13 @@ cases! { "patches";
     ["P-2"] "a strategic patch deletes a list entry by its key" => |t| {
         strategic(t, json!({"spec": {"template": {"spec": {"containers": [{"name": "two", "$patch": "delete"}, {"name": "one", "env": [{"name": "A", "$patch": "delete"}]}]}}}})).await;
     }
-    ["P-2"] "a strategic patch replaces a list where told" => |t| {
+    ["P-2"] "a strategic patch replaces a list with the replace directive" => |t| {
         strategic(t, json!({"spec": {"template": {"spec": {"containers": [{"$patch": "replace"}, {"name": "new", "image": "new:1"}]}}}})).await;
     }
-    ["P-2"] "a strategic patch replaces a map where told" => |t| {
+    ["P-2"] "a strategic patch replaces a map with the replace directive" => |t| {
         strategic(t, json!({"metadata": {"labels": {"$patch": "replace", "b": "c"}}})).await;
     }
-    ["P-2"] "a strategic patch orders a list where told" => |t| {
+    ["P-2"] "a strategic patch orders a list with the order directive" => |t| {
         strategic(t, json!({"spec": {"template": {"spec": {"$setElementOrder/containers": [{"name": "two"}, {"name": "one"}], "containers": [{"name": "two", "image": "two:2"}]}}}})).await;
     }
     ["P-2"] "a strategic patch replaces lists without a merge key" => |t| {
@@ -157,7 +157,7 @@ cases! { "patches";
         t.patch(STRATEGIC, "{cm}/a", json!({"metadata": {"finalizers": ["example.com/c"]}})).await;
         t.patch(STRATEGIC, "{cm}/a", json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/a"]}})).await;
     }
-    ["P-2"] "a strategic patch retains only the keys told" => |t| {
+    ["P-2"] "a strategic patch retains only the listed keys" => |t| {
         strategic(t, json!({"spec": {"template": {"spec": {"volumes": [{"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/x"}}]}}}})).await;
     }
     ["P-2"] "a strategic patch removes a field by null" => |t| {
@@ -182,7 +182,7 @@ cases! { "patches";
         let paused = t.setup("PATCH", &path, json!({"spec": {"paused": true}})).await;
         t.note("paused", paused.body["metadata"]["generation"].clone());
     }
-    ["SSA-1"] "an apply creates what is absent, and again changes nothing" => |t| {
+    ["SSA-1"] "an apply creates a missing object, and a second one changes nothing" => |t| {
         t.keep_managed_fields();
         let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"key": "1"}});
         t.patch(APPLY, "{cm}/a?fieldManager=me", body.clone()).await;
@@ -191,7 +191,7 @@ cases! { "patches";
     ["SSA-1"] "an apply without a field manager is invalid" => |t| {
         t.patch(APPLY, "{cm}/a", json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})).await;
     }
-    ["SSA-1"] "a conflicting apply names the other manager, and force takes over" => |t| {
+    ["SSA-1"] "a conflicting apply names the other manager, and force overrides it" => |t| {
         let body = |value: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"key": value}});
         t.patch(APPLY, "{cm}/a?fieldManager=me", body("1")).await;
         t.patch(APPLY, "{cm}/a?fieldManager=you", body("2")).await;

@@ -1,4 +1,4 @@
-//! RBAC: who is refused what, in which words.
+//! RBAC: the texts of refusals.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::conformance::case::{Case, MERGE};
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const AUTHORIZATION: &str = "/apis/authorization.k8s.io/v1";
 
-/// A user of the case's own, so that no other case gives them rights.
+/// The case's own user, to whom no other case grants rights.
 const JANE: &str = "jane";
 
 /// Lets `subject` do `rules` in the case's namespace.
@@ -40,7 +40,7 @@ async fn as_jane(t: &mut Case, method: &str, path: &str, body: Value) {
 }
 
 cases! { "rights";
-    ["E-3"] "a user without rights is refused in the words of the request" => |t| {
+    ["E-3"] "the refusal of a user without rights names the request" => |t| {
         as_jane(t, "GET", "{cm}", Value::Null).await;
         as_jane(t, "GET", "{cm}/a", Value::Null).await;
         as_jane(t, "GET", "/api/v1/configmaps", Value::Null).await;
@@ -52,7 +52,7 @@ cases! { "rights";
         as_jane(t, "GET", "{cm}?fieldSelector=metadata.name%3Da", Value::Null).await;
         t.send("PATCH", "{cm}/a", &[("impersonate-user", JANE), ("content-type", MERGE)], json!({})).await;
     }
-    ["E-3"] "subresources, groups, namespaces and paths in the words of a refusal" => |t| {
+    ["E-3"] "a refusal names subresources, groups, namespaces and paths" => |t| {
         as_jane(t, "GET", "{w}/a/status", Value::Null).await;
         as_jane(t, "GET", "{g}/a", Value::Null).await;
         as_jane(t, "GET", "/api/v1/namespaces/{ns}", Value::Null).await;
@@ -61,14 +61,14 @@ cases! { "rights";
         as_jane(t, "GET", "/metrics", Value::Null).await;
         as_jane(t, "GET", "/nothing", Value::Null).await;
     }
-    ["E-3"] "who proved nothing is anonymous, and may see health and version only" => |t| {
-        let nobody = [("authorization", "Basic eDp5")];
-        t.send("GET", "{cm}", &nobody, Value::Null).await;
-        t.send("GET", "/apis", &nobody, Value::Null).await;
-        t.send("GET", "/healthz", &nobody, Value::Null).await;
-        t.send("POST", &format!("{AUTHORIZATION}/selfsubjectaccessreviews"), &nobody, json!({"spec": {}})).await;
+    ["E-3"] "a client without credentials is anonymous, and may read only health and version" => |t| {
+        let anonymous = [("authorization", "Basic eDp5")];
+        t.send("GET", "{cm}", &anonymous, Value::Null).await;
+        t.send("GET", "/apis", &anonymous, Value::Null).await;
+        t.send("GET", "/healthz", &anonymous, Value::Null).await;
+        t.send("POST", &format!("{AUTHORIZATION}/selfsubjectaccessreviews"), &anonymous, json!({"spec": {}})).await;
     }
-    ["AUTH-1"] "everyone who is known may discover and ask about themselves" => |t| {
+    ["AUTH-1"] "every authenticated user may use discovery and self reviews" => |t| {
         let answer = t.setup_any("GET", "/apis", &[("impersonate-user", JANE)], Value::Null).await;
         t.note("/apis", json!(answer.code));
         let answer = t.setup_any("GET", "/openapi/v3", &[("impersonate-user", JANE)], Value::Null).await;
@@ -76,7 +76,7 @@ cases! { "rights";
         as_jane(t, "POST", &format!("{AUTHORIZATION}/selfsubjectaccessreviews"), json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "secrets", "namespace": "{ns}"}}})).await;
         as_jane(t, "POST", &format!("{AUTHORIZATION}/subjectaccessreviews"), json!({"spec": {"user": "joe", "resourceAttributes": {"verb": "get", "resource": "secrets"}}})).await;
     }
-    ["AUTH-1"] "a role lets a user do what it says, in its namespace only" => |t| {
+    ["AUTH-1"] "a role grants its rights only in its namespace" => |t| {
         grant(t, "reader", user("{me}"), reader()).await;
         t.allowed_within("{me}", "list").await;
         let me = t.fill("{me}");
@@ -87,7 +87,7 @@ cases! { "rights";
         t.send("GET", "/api/v1/namespaces/default/configmaps", &mine, Value::Null).await;
         t.send("GET", "/api/v1/configmaps", &mine, Value::Null).await;
     }
-    ["AUTH-1"] "an access review says which binding allows it" => |t| {
+    ["AUTH-1"] "an access review names the binding that allows the request" => |t| {
         grant(t, "reader", user("{me}"), reader()).await;
         t.allowed_within("{me}", "get").await;
         let question = |verb: &str| json!({"spec": {"user": "{me}", "resourceAttributes": {"verb": verb, "resource": "configmaps", "namespace": "{ns}"}}});
@@ -95,7 +95,7 @@ cases! { "rights";
         t.post(&format!("{AUTHORIZATION}/subjectaccessreviews"), question("delete")).await;
         t.post(&format!("{AUTHORIZATION}/subjectaccessreviews"), json!({"spec": {"user": "{me}", "groups": ["system:authenticated"], "nonResourceAttributes": {"verb": "get", "path": "/api"}}})).await;
     }
-    ["AUTH-1"] "a role with names allows these names only" => |t| {
+    ["AUTH-1"] "a role with names allows only these names" => |t| {
         let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"], "verbs": ["get", "update", "list"]}, {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["watch"]}]);
         grant(t, "named", user("{me}"), rules).await;
         t.allowed_within("{me}", "watch").await;
@@ -107,7 +107,7 @@ cases! { "rights";
         t.send("GET", "{cm}", &mine, Value::Null).await;
         t.send("GET", "{cm}?fieldSelector=metadata.name%3Da", &mine, Value::Null).await;
     }
-    ["AUTH-1"] "a role may be for a subresource alone" => |t| {
+    ["AUTH-1"] "a role may allow only a subresource" => |t| {
         let rules = json!([{"apiGroups": ["{group}"], "resources": ["widgets/status"], "verbs": ["patch", "get"]}, {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]);
         grant(t, "status", user("{me}"), rules).await;
         t.allowed_within("{me}", "get").await;
@@ -117,7 +117,7 @@ cases! { "rights";
         t.send("PATCH", "{w}/a", &[("impersonate-user", &me), ("content-type", MERGE)], json!({"spec": {"color": "red"}})).await;
         t.send("GET", "{w}/a/scale", &[("impersonate-user", &me)], Value::Null).await;
     }
-    ["AUTH-1"] "a binding of a role that is not there is named in the refusal" => |t| {
+    ["AUTH-1"] "a binding to a missing role is named in the refusal" => |t| {
         let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "missing"});
         let bindings = format!("{RBAC}/namespaces/{{ns}}/rolebindings");
         t.make(&bindings, json!({"metadata": {"name": "dangling"}, "roleRef": reference, "subjects": [user("{me}")]})).await;
@@ -146,7 +146,7 @@ cases! { "rights";
         let me = t.fill("{me}");
         let answer = t.setup_any("POST", &format!("{AUTHORIZATION}/selfsubjectrulesreviews"), &[("impersonate-user", &me)], json!({"spec": {"namespace": "{ns}"}})).await;
         let mut status = answer.body["status"].clone();
-        // In whatever order the bindings are known.
+        // The order of the bindings does not matter.
         for list in ["resourceRules", "nonResourceRules"] {
             if let Some(rules) = status[list].as_array_mut() {
                 rules.sort_by_key(Value::to_string);
@@ -154,7 +154,7 @@ cases! { "rights";
         }
         t.note("status", status);
     }
-    ["AUTH-1"] "nobody may grant what they do not hold" => |t| {
+    ["AUTH-1"] "a user may not grant rights that the user does not have" => |t| {
         let rules = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["create"]}, {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]);
         grant(t, "granter", user("{me}"), rules).await;
         t.allowed_within("{me}", "get").await;

@@ -13,7 +13,7 @@ async fn three(t: &Case) {
     t.make("{cm}", config_map("c", "1")).await;
 }
 
-/// The names that a label selector finds.
+/// The names of the objects that a label selector selects.
 async fn found(t: &mut Case, selector: &str) {
     let path = format!("{{cm}}?labelSelector={}", encoded(selector));
     let answer = t.setup("GET", &path, Value::Null).await;
@@ -87,7 +87,7 @@ cases! { "select";
         let answer = t.send_unwritten("GET", "{w}", &[("accept", TABLE)]).await;
         t.note("table", answer.body);
     }
-    ["T-1"] "a table without columns of its own has the age" => |t| {
+    ["T-1"] "a table without its own columns has the age" => |t| {
         t.make("{g}", super::gadget(json!({}))).await;
         let answer = t.send_unwritten("GET", "{g}/{me}", &[("accept", TABLE)]).await;
         t.note("table", answer.body);
@@ -100,7 +100,7 @@ cases! { "select";
         let answer = t.send_unwritten("GET", "{cm}/a", &[("accept", TABLE)]).await;
         t.note("table", answer.body);
     }
-    ["T-1"] "a table whose rows hold the object, or nothing" => |t| {
+    ["T-1"] "a table whose rows have the object, or nothing" => |t| {
         t.make("{w}", widget("a", json!({"color": "red"}))).await;
         for include in ["Object", "None", "Metadata", "Everything"] {
             let answer = t.send_unwritten("GET", &format!("{{w}}?includeObject={include}"), &[("accept", TABLE)]).await;
@@ -122,7 +122,7 @@ cases! { "select";
             t.note(path, json!(shown));
         }
     }
-    ["T-1"] "metadata only, of one and of a list" => |t| {
+    ["T-1"] "only metadata, of an object and of a list" => |t| {
         t.make("{w}", widget("a", json!({"color": "red"}))).await;
         t.get_as(METADATA, "{w}/a").await;
         t.get_as(METADATA_LIST, "{w}").await;
@@ -130,22 +130,22 @@ cases! { "select";
         t.get_as(METADATA, "{cm}/a").await;
         t.get_as(METADATA_LIST, "{cm}").await;
     }
-    ["T-1"] "metadata only, as the answer of a write" => |t| {
+    ["T-1"] "only metadata, as the answer to a write" => |t| {
         t.send("POST", "{cm}", &[("accept", METADATA)], config_map("a", "1")).await;
         t.send("PATCH", "{cm}/a", &[("accept", METADATA), ("content-type", crate::conformance::case::MERGE)], json!({"data": {"key": "2"}})).await;
     }
-    ["T-1"] "an Accept that cannot be served" => |t| {
+    ["T-1"] "an Accept header that cannot be served" => |t| {
         t.get_as("text/html", "{cm}").await;
         t.get_as("application/json;as=Chair;v=v1;g=meta.k8s.io", "{cm}").await;
         t.get_as("application/json;as=Table;v=v7;g=meta.k8s.io", "{w}").await;
         t.get_as("application/cbor-seq", "{w}").await;
     }
-    ["T-1"] "an Accept of anything, or with a preference, gets JSON" => |t| {
+    ["T-1"] "an Accept header for any type, or with a preference, gets JSON" => |t| {
         t.make("{w}", widget("a", json!({}))).await;
         t.get_as("*/*", "{w}/a").await;
         t.get_as("text/html, application/*;q=0.5", "{w}/a").await;
     }
-    ["T-1"] "YAML where it is asked for" => |t| {
+    ["T-1"] "YAML on request" => |t| {
         t.make("{w}", widget("a", json!({"color": "red"}))).await;
         let answer = t.send_raw("GET", "{w}/a", &[("accept", "application/yaml")]).await;
         t.note("begins", json!(answer.lines().take(1).collect::<Vec<_>>()));

@@ -9,13 +9,13 @@ cases! { "validation";
     ["CRD-4"] "unknown fields are pruned, but not where the schema preserves them" => |t| {
         t.post("{w}?fieldValidation=Ignore", widget("a", json!({"unknown": 1, "free": {"any": {"thing": 1}}, "ports": [{"name": "x", "odd": 1}]}))).await;
     }
-    ["CRD-4"] "defaults are filled in, deep ones too" => |t| {
+    ["CRD-4"] "defaults are added, also nested ones" => |t| {
         t.post("{w}", widget("a", json!({"ports": [{"name": "x"}, {"name": "y", "protocol": "UDP"}]}))).await;
     }
-    ["CRD-4"] "defaults of an absent spec are not" => |t| {
+    ["CRD-4"] "defaults of a missing spec are not added" => |t| {
         t.post("{w}", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a"}})).await;
     }
-    ["CRD-4"] "null becomes the default, stays where it may, and else goes" => |t| {
+    ["CRD-4"] "null becomes the default, stays where it is allowed, and is removed elsewhere" => |t| {
         t.post("{w}", widget("a", json!({"mode": null, "note": null, "color": null}))).await;
     }
     ["CRD-4"] "an embedded resource keeps its unknown fields and needs kind and apiVersion" => |t| {
@@ -36,7 +36,7 @@ cases! { "validation";
         t.post("{w}", widget("a", json!({"strict": []}))).await;
         t.post("{w}", widget("a", json!({"replicas": 1.5}))).await;
     }
-    ["CRD-5"] "a spec that is no object" => |t| {
+    ["CRD-5"] "a spec that is not an object" => |t| {
         t.post("{w}", widget("a", json!("x"))).await;
         t.post("{w}", widget("a", Value::Null)).await;
     }
@@ -48,7 +48,7 @@ cases! { "validation";
         t.post("{w}", widget("a", json!({"color": "abcdefghijk"}))).await;
         t.post("{w}", widget("a", json!({"color": "a"}))).await;
     }
-    ["CRD-5"] "patterns mean what they mean in Go" => |t| {
+    ["CRD-5"] "patterns have Go's meaning" => |t| {
         let tried = [
             ("^\\d+$", "12"), ("^\\d+$", "١٢"), ("^\\w$", "é"), ("^\\s$", "\u{b}"), ("^[\\D]$", "x"), ("^a{,2}$", "a{,2}"), ("^[[a]$", "["),
             ("^[a&&b]+$", "a&b"), ("^[a~~b]+$", "~"), ("\\bx\\b", "éx"), ("^\\p{Greek}\\P{^Lu}$", "αA"), ("^\\Qa.b\\E$", "axb"), ("^\\103$", "C"),
@@ -69,7 +69,7 @@ cases! { "validation";
         causes.sort_by_key(Value::to_string);
         t.note("code and causes", json!([answer.code, causes]));
     }
-    ["CRD-5"] "a text that is no date" => |t| {
+    ["CRD-5"] "a text that is not a date" => |t| {
         t.post("{w}", widget("a", json!({"day": "yesterday"}))).await;
         t.post("{w}", widget("a", json!({"day": "2026-01-01T00:00:00Z"}))).await;
     }
@@ -87,7 +87,7 @@ cases! { "validation";
         t.post("{w}", widget("b", json!({"either": {"a": 1, "b": 2}}))).await;
         t.post("{w}", widget("c", json!({"either": {}}))).await;
     }
-    ["CRD-5"] "several errors at once, in whatever order" => |t| {
+    ["CRD-5"] "several errors at once, in any order" => |t| {
         let body = widget("a", json!({"replicas": -1, "size": "huge", "color": "X1"}));
         let answer = t.setup_any("POST", "{w}", &[], body).await;
         let mut causes = answer.body["details"]["causes"].as_array().cloned().unwrap_or_default();
@@ -98,7 +98,7 @@ cases! { "validation";
         t.post("{w}", widget("a", json!({"tags": ["x", "y", "x"]}))).await;
         t.post("{w}", widget("a", json!({"ports": [{"name": "x"}, {"name": "x", "number": 2}]}))).await;
     }
-    ["CRD-7"] "an int-or-string takes both and nothing else" => |t| {
+    ["CRD-7"] "an int-or-string accepts only these two types" => |t| {
         t.post("{w}", widget("a", json!({"port": 80}))).await;
         t.post("{w}", widget("b", json!({"port": "http"}))).await;
         t.post("{w}", widget("c", json!({"port": true}))).await;
@@ -121,10 +121,10 @@ cases! { "validation";
     ["CRD-6"] "rules are skipped when types are wrong" => |t| {
         t.post("{w}", widget("a", json!({"low": 5, "high": 3, "replicas": "x"}))).await;
     }
-    ["CRD-6"] "rules run beside other errors of values" => |t| {
+    ["CRD-6"] "rules also run with other errors of values" => |t| {
         t.post("{w}", widget("a", json!({"low": 5, "high": 3, "replicas": -1}))).await;
     }
-    ["CRD-5"] "what was invalid before the schema changed may stay as it is" => |t| {
+    ["CRD-5"] "a value that was invalid before the schema changed may stay" => |t| {
         let definitions = super::kinds::DEFINITIONS;
         let schema = |maximum: Value| json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"n": {"type": "integer", "maximum": maximum}, "m": {"type": "integer"}}}}});
         t.make(definitions, super::kinds::own("rats", "Rat", schema(json!(10)))).await;
@@ -133,12 +133,12 @@ cases! { "validation";
         t.make(rats, json!({"apiVersion": "{own}/v1", "kind": "Rat", "metadata": {"name": "a"}, "spec": {"n": 9, "m": 1}})).await;
         t.setup("PATCH", &format!("{definitions}/rats.{{own}}"), json!({"spec": {"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema(json!(5))}}]}})).await;
 
-        // The new schema is in force once it refuses.
+        // The new schema is active when the server refuses the object.
         t.refused_within(rats, json!({"apiVersion": "{own}/v1", "kind": "Rat", "metadata": {"name": "b"}, "spec": {"n": 9}})).await;
         t.patch(MERGE, &format!("{rats}/a"), json!({"spec": {"m": 2}})).await;
         t.patch(MERGE, &format!("{rats}/a"), json!({"spec": {"n": 8}})).await;
     }
-    ["CRD-6"] "what broke a rule before the rule was there may stay, with a warning" => |t| {
+    ["CRD-6"] "a value that broke a rule before the rule existed may stay, with a warning" => |t| {
         let definitions = super::kinds::DEFINITIONS;
         let schema = |rules: Value| json!({"type": "object", "properties": {"spec": {"type": "object",
             "properties": {"n": {"type": "integer", "x-kubernetes-validations": rules}, "m": {"type": "integer"}}}}});

@@ -6,7 +6,7 @@ use super::{cases, config_map, labelled, widget};
 use crate::conformance::case::{MERGE, METADATA, TABLE};
 
 cases! { "watches";
-    ["W-1"] "a watch from a version sends what came after it" => |t| {
+    ["W-1"] "a watch from a version sends later events" => |t| {
         let first = t.make("{cm}", config_map("a", "1")).await;
         t.post("{cm}", config_map("b", "1")).await;
         let mut watch = t.watch(&format!("{{cm}}?watch=true&resourceVersion={}", first.version())).await;
@@ -14,7 +14,7 @@ cases! { "watches";
         t.delete("{cm}/b").await;
         t.events(&mut watch, 3).await;
     }
-    ["W-1"] "a watch without a version begins with what is there" => |t| {
+    ["W-1"] "a watch without a version begins with the existing objects" => |t| {
         t.make("{cm}", config_map("b", "1")).await;
         t.make("{cm}", config_map("a", "1")).await;
         let mut watch = t.watch("{cm}?watch=1").await;
@@ -22,7 +22,7 @@ cases! { "watches";
         t.post("{cm}", config_map("c", "1")).await;
         t.events(&mut watch, 1).await;
     }
-    ["W-1"] "a watch from version 0 begins with what is there" => |t| {
+    ["W-1"] "a watch from version 0 begins with the existing objects" => |t| {
         let last = t.make("{w}", widget("a", json!({}))).await.version();
         t.until(&format!("{{w}}?resourceVersion={last}"), |answer| answer.code == 200).await;
         let mut watch = t.watch("{w}?watch=true&resourceVersion=0").await;
@@ -49,7 +49,7 @@ cases! { "watches";
         let mut watch = t.watch(&format!("{{w}}?watch=true&resourceVersion={}", first.version())).await;
         t.events(&mut watch, 5).await;
     }
-    ["W-4"] "bookmarks come shortly before the end of a watch that allows them" => |t| {
+    ["W-4"] "bookmarks are sent shortly before the end of a watch that allows them" => |t| {
         let first = t.make("{cm}", config_map("a", "1")).await;
         let mut watch = t.watch(&format!("{{cm}}?watch=true&allowWatchBookmarks=true&timeoutSeconds=4&resourceVersion={}", first.version())).await;
         let events = t.unwritten_to_end(&mut watch).await;
@@ -57,12 +57,12 @@ cases! { "watches";
         t.note("all are bookmarks", json!(events.iter().all(|event| event["type"] == "BOOKMARK")));
         t.note("the last", events.last().cloned().unwrap_or_default());
     }
-    ["W-4 W-6"] "no bookmarks come on a watch that does not allow them, and it ends in time" => |t| {
+    ["W-4 W-6"] "a watch that does not allow bookmarks gets none, and ends in time" => |t| {
         let first = t.make("{cm}", config_map("a", "1")).await;
         let mut watch = t.watch(&format!("{{cm}}?watch=true&timeoutSeconds=2&resourceVersion={}", first.version())).await;
         t.events_to_end(&mut watch).await;
     }
-    ["W-5"] "a streaming list sends all objects, then the end bookmark, then what comes" => |t| {
+    ["W-5"] "a streaming list sends all objects, then the end bookmark, then later events" => |t| {
         t.make("{w}", widget("a", json!({}))).await;
         t.make("{w}", widget("b", json!({}))).await;
         let mut watch = t.watch("{w}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true").await;
@@ -70,7 +70,7 @@ cases! { "watches";
         t.post("{w}", widget("c", json!({}))).await;
         t.events(&mut watch, 1).await;
     }
-    ["W-5"] "a streaming list of nothing is only the end bookmark" => |t| {
+    ["W-5"] "an empty streaming list is only the end bookmark" => |t| {
         let mut watch = t.watch("{cm}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&resourceVersion=0").await;
         t.events(&mut watch, 1).await;
         let mut watch = t.watch("{w}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true").await;
@@ -99,13 +99,13 @@ cases! { "watches";
         t.get("{cm}?watch=true&resourceVersionMatch=NotOlderThan&resourceVersion=5").await;
         t.get("{cm}?watch=true&resourceVersionMatch=NotOlderThan").await;
     }
-    ["W-5"] "sendInitialEvents=false sends only what comes" => |t| {
+    ["W-5"] "sendInitialEvents=false sends only later events" => |t| {
         let first = t.make("{cm}", config_map("a", "1")).await;
         let mut watch = t.watch(&format!("{{cm}}?watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion={}", first.version())).await;
         t.post("{cm}", config_map("b", "1")).await;
         t.events(&mut watch, 1).await;
     }
-    ["W-5"] "a streaming list without bookmarks sends the objects and goes on" => |t| {
+    ["W-5"] "a streaming list without bookmarks sends the objects and continues" => |t| {
         t.make("{cm}", config_map("a", "1")).await;
         let mut watch = t.watch("{cm}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan").await;
         t.events(&mut watch, 1).await;
@@ -140,20 +140,20 @@ cases! { "watches";
         t.patch(MERGE, "{w}/a", json!({"spec": {"color": "red"}})).await;
         t.events(&mut watch, 2).await;
     }
-    ["W-8"] "a deleted event holds the last state with the deletion's version" => |t| {
+    ["W-8"] "a deleted event has the last state with the deletion's version" => |t| {
         let first = t.make("{cm}", config_map("a", "1")).await;
         let mut watch = t.watch(&format!("{{cm}}?watch=true&resourceVersion={}", first.version())).await;
         t.delete("{cm}/a").await;
         t.events(&mut watch, 1).await;
     }
-    ["W-8 D-2"] "the deleted event after the last finalizer went still lists the finalizer" => |t| {
+    ["W-8 D-2"] "the deleted event after the removal of the last finalizer still lists it" => |t| {
         let first = t.make("{cm}", json!({"metadata": {"name": "a", "finalizers": ["example.com/hold"]}})).await;
         let mut watch = t.watch(&format!("{{cm}}?watch=true&resourceVersion={}", first.version())).await;
         t.delete("{cm}/a").await;
         t.patch(MERGE, "{cm}/a", json!({"metadata": {"finalizers": null}})).await;
         t.events(&mut watch, 2).await;
     }
-    ["W-9"] "events of two objects come in the order of the writes" => |t| {
+    ["W-9"] "events of two objects are in the order of the writes" => |t| {
         let first = t.make("{w}", widget("a", json!({}))).await;
         let mut watch = t.watch(&format!("{{w}}?watch=true&resourceVersion={}", first.version())).await;
         t.make("{w}", widget("b", json!({}))).await;
@@ -176,7 +176,7 @@ cases! { "watches";
         t.make("{cm}", config_map("b", "1")).await;
         t.events(&mut watch, 1).await;
     }
-    ["W-11 T-1"] "a watch of tables sends tables, columns only in the first" => |t| {
+    ["W-11 T-1"] "a watch of tables sends tables, with columns only in the first" => |t| {
         let first = t.make("{w}", widget("a", json!({"color": "red"}))).await;
         let mut watch = t.watch_as(TABLE, &format!("{{w}}?watch=true&resourceVersion={}", first.version())).await;
         t.setup("PATCH", "{w}/a", json!({"spec": {"replicas": 2}})).await;
@@ -189,7 +189,7 @@ cases! { "watches";
         t.setup("PATCH", "{w}/a", json!({"spec": {"replicas": 2}})).await;
         t.events(&mut watch, 1).await;
     }
-    ["W-6"] "a watch with a timeout that is no number is refused" => |t| {
+    ["W-6"] "a watch with a timeout that is not a number is refused" => |t| {
         t.get("{cm}?watch=true&timeoutSeconds=x").await;
     }
     ["W-1"] "a watch from a version from the future waits and does not fail" => |t| {

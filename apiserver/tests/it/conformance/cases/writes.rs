@@ -10,7 +10,7 @@ cases! { "writes";
         t.post("{cm}", config_map("a", "1")).await;
         t.post("{w}", widget("a", json!({"color": "red"}))).await;
     }
-    ["C-1"] "a create must not bring a version" => |t| {
+    ["C-1"] "a create must not have a version" => |t| {
         t.post("{cm}", json!({"metadata": {"name": "a", "resourceVersion": "5"}})).await;
         t.post("{w}", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "resourceVersion": "5"}})).await;
     }
@@ -30,7 +30,7 @@ cases! { "writes";
         t.post("{w}", json!({"apiVersion": "{group}/v2", "kind": "Widget", "metadata": {"name": "a"}})).await;
         t.post("{w}", json!({"apiVersion": "{group}/v1", "kind": "Gizmo", "metadata": {"name": "a"}})).await;
     }
-    ["C-1"] "apiVersion and kind may be left out" => |t| {
+    ["C-1"] "apiVersion and kind may be omitted" => |t| {
         t.post("{cm}", json!({"metadata": {"name": "a"}})).await;
         t.post("{w}", json!({"metadata": {"name": "a"}})).await;
     }
@@ -55,7 +55,7 @@ cases! { "writes";
         t.post("{w}", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "labels": {"ok": "-no-"}, "annotations": {"/": "x"}}})).await;
         t.post("{cm}", json!({"metadata": {"name": "a", "finalizers": ["nodomain"]}})).await;
     }
-    ["C-1"] "a label that is no text cannot be decoded" => |t| {
+    ["C-1"] "a label that is not a text cannot be decoded" => |t| {
         t.post("{cm}", json!({"metadata": {"name": "a", "labels": {"n": 5}}})).await;
         t.post("{w}", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "labels": {"n": 5}}})).await;
     }
@@ -63,7 +63,7 @@ cases! { "writes";
         t.post("/api/v1/namespaces/no-such-namespace/configmaps", config_map("a", "1")).await;
         t.post("/apis/{group}/v1/namespaces/no-such-namespace/widgets", widget("a", json!({}))).await;
     }
-    ["C-1"] "a body that is no JSON is refused" => |t| {
+    ["C-1"] "a body that is not JSON is refused" => |t| {
         t.post("{cm}", json!("{\"metadata\": ")).await;
         t.post("{w}", json!("nonsense")).await;
         t.post("{cm}", json!("[]")).await;
@@ -72,20 +72,20 @@ cases! { "writes";
         t.post("{cm}", Value::Null).await;
         t.post("{w}", Value::Null).await;
     }
-    ["C-1"] "a YAML body is taken" => |t| {
+    ["C-1"] "a YAML body is accepted" => |t| {
         t.send("POST", "{cm}", &[("content-type", "application/yaml")], json!("metadata:\n  name: a\ndata:\n  key: value\n")).await;
     }
     ["C-1"] "a namespace that already exists, a list as a body, another path's kind" => |t| {
         t.post("/api/v1/namespaces", json!({"metadata": {"name": "{ns}"}})).await;
         t.post("{cm}", json!({"apiVersion": "v1", "kind": "ConfigMapList", "items": []})).await;
     }
-    ["C-2"] "creating what exists is a conflict" => |t| {
+    ["C-2"] "a create of an existing object is a conflict" => |t| {
         t.make("{cm}", config_map("a", "1")).await;
         t.make("{w}", widget("a", json!({}))).await;
         t.post("{cm}", config_map("a", "2")).await;
         t.post("{w}", widget("a", json!({}))).await;
     }
-    ["C-2 D-2"] "creating what is being deleted says so" => |t| {
+    ["C-2 D-2"] "a create of a terminating object has its own message" => |t| {
         t.make("{w}", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "finalizers": ["example.com/hold"]}})).await;
         t.setup("DELETE", "{w}/a", Value::Null).await;
         t.post("{w}", widget("a", json!({}))).await;
@@ -114,7 +114,7 @@ cases! { "writes";
         let made = t.make("{w}", widget("a", json!({"color": "red", "flag": true}))).await.version();
         t.put("{w}/a", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "resourceVersion": made}, "spec": {"color": "blue"}})).await;
     }
-    ["U-1"] "a PUT with a version that is no number is invalid" => |t| {
+    ["U-1"] "a PUT with a version that is not a number is invalid" => |t| {
         t.make("{cm}", config_map("a", "1")).await;
         t.put("{cm}/a", json!({"metadata": {"name": "a", "resourceVersion": "abc"}})).await;
     }
@@ -157,7 +157,7 @@ cases! { "writes";
         t.patch(MERGE, "{w}/a/status", json!({"status": {"phase": "Up"}})).await;
         t.patch(MERGE, "{w}/a", json!({"status": {"phase": "Down"}})).await;
     }
-    ["G-1"] "without a status subresource a change of status counts too" => |t| {
+    ["G-1"] "without a status subresource a change of status also counts" => |t| {
         t.post("{g}", gadget(json!({"a": 1}))).await;
         t.patch(MERGE, "{g}/{me}", json!({"status": {"phase": "Up"}})).await;
         t.patch(MERGE, "{g}/{me}", json!({"metadata": {"annotations": {"x": "y"}}})).await;
@@ -173,7 +173,7 @@ cases! { "writes";
         t.make("{cm}", config_map("a", "1")).await;
         t.patch(MERGE, "{cm}/a", json!({"data": {"key": "2"}})).await;
     }
-    ["S-1"] "a create drops status where it is a subresource" => |t| {
+    ["S-1"] "a create drops the status if it is a subresource" => |t| {
         t.post("{w}", json!({"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a"}, "status": {"phase": "Up"}})).await;
     }
     ["S-1"] "the main resource keeps the stored status" => |t| {
@@ -200,7 +200,7 @@ cases! { "writes";
         t.setup("DELETE", "{g}/{me}", Value::Null).await;
         t.get("{cm}/a/status").await;
     }
-    ["S-1"] "status takes neither POST nor DELETE" => |t| {
+    ["S-1"] "status accepts neither POST nor DELETE" => |t| {
         t.make("{w}", widget("a", json!({}))).await;
         t.post("{w}/a/status", widget("a", json!({}))).await;
         t.delete("{w}/a/status").await;
@@ -247,7 +247,7 @@ cases! { "writes";
         t.delete_with("{w}/a", json!({"dryRun": ["All"]})).await;
         t.get("{w}/a").await;
     }
-    ["DR-1"] "a dry run checks what a run checks" => |t| {
+    ["DR-1"] "a dry run makes the checks of a real run" => |t| {
         t.make("{cm}", config_map("a", "1")).await;
         t.post("{cm}?dryRun=All", config_map("a", "1")).await;
         t.post("{w}?dryRun=All", widget("a", json!({"replicas": -1}))).await;
@@ -263,7 +263,7 @@ cases! { "writes";
         t.post("{cm}?fieldValidation=Strict", body("c")).await;
         t.post("{cm}?fieldValidation=Ignore", body("d")).await;
     }
-    ["FV-1 CRD-4"] "unknown fields of a custom resource: a warning, an error, or nothing; pruned in any case" => |t| {
+    ["FV-1 CRD-4"] "unknown fields of a custom resource: a warning, an error, or nothing; always pruned" => |t| {
         let body = |name: &str| widget(name, json!({"colr": "red", "strict": {"must": "x", "other": 1}}));
         t.post("{w}", body("a")).await;
         t.post("{w}?fieldValidation=Strict", body("c")).await;
@@ -308,13 +308,13 @@ cases! { "writes";
     ["C-1"] "a Namespace has its phase, its finalizer and its name as a label" => |t| {
         t.get("/api/v1/namespaces/{ns}").await;
     }
-    ["C-1"] "an Event of one group is read in the other" => |t| {
+    ["C-1"] "an Event of one group can be read in the other" => |t| {
         t.post("/apis/events.k8s.io/v1/namespaces/{ns}/events", json!({"metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z",
             "reportingController": "example.com/c", "reportingInstance": "c-0", "action": "Doing", "reason": "Did", "type": "Normal", "note": "it did",
             "regarding": {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "namespace": "{ns}"}})).await;
         t.get("/api/v1/namespaces/{ns}/events/e").await;
     }
-    ["C-1"] "an Event without what it needs is invalid" => |t| {
+    ["C-1"] "an Event without required fields is invalid" => |t| {
         t.post("/apis/events.k8s.io/v1/namespaces/{ns}/events", json!({"metadata": {"name": "e"}, "regarding": {"namespace": "{ns}"}})).await;
         t.post("/api/v1/namespaces/{ns}/events", json!({"metadata": {"name": "e"}, "involvedObject": {"namespace": "elsewhere"}})).await;
     }

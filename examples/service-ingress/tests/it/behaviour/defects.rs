@@ -168,7 +168,12 @@ async fn c4_failures_of_the_past_do_not_count(world: World) {
         world.annotate("web", None).await;
         world.until_no_ingress("web").await;
     }
-    assert!(!world.event_reasons("web").await.contains(&"SyncFailed".to_owned()));
+    assert!(
+        !world
+            .event_reasons("web")
+            .await
+            .contains(&"SyncFailed".to_owned())
+    );
     program.end().await;
 }
 
@@ -296,7 +301,9 @@ async fn c8_a_service_that_is_being_deleted_gets_no_ingress(world: World) {
 }
 
 /// C9: an Ingress of the same name with another owner was not reported.
-async fn c9_an_ingress_with_another_owner_is_reported_and_its_deletion_frees_the_name(world: World) {
+async fn c9_an_ingress_with_another_owner_is_reported_and_its_deletion_frees_the_name(
+    world: World,
+) {
     let program = world.start().await;
     world.foreign_ingress("web").await;
     world.service("web", Some("on")).await;

@@ -131,7 +131,10 @@ async fn a_terminating_namespace_gets_no_repeated_creations(world: World) {
         request.verb == "create" && request.code == 403
     };
     let refused = world.requests().into_iter().filter(refused).count();
-    assert!(refused <= 1, "{refused} creations in a terminating namespace");
+    assert!(
+        refused <= 1,
+        "{refused} creations in a terminating namespace"
+    );
     program.end().await;
 }
 

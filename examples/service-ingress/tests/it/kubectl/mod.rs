@@ -92,10 +92,7 @@ async fn scenarios(world: &World) {
         let mut script = Command::new(script);
         script.env("KUBECTL", &world.kubectl);
         let output = world.output(&mut script).await;
-        assert!(
-            output.contains("== all four scenarios passed"),
-            "{output}"
-        );
+        assert!(output.contains("== all four scenarios passed"), "{output}");
         let log = program.log();
         let line = |what: &str| {
             log.matches(&format!(
