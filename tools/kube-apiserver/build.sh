@@ -5,11 +5,11 @@
 #     eval "$(tools/kube-apiserver/build.sh)" && cargo test
 #
 # Only that line goes to stdout; progress goes to stderr. Needs Go (the version in go.mod or newer) and the module
-# proxy; takes about five minutes on two cores, and nothing when the binaries of these versions are there already.
+# proxy. It takes about five minutes on two cores, and no time if the binaries of these versions exist.
 #
 #   REEVE_ASSETS_DIR   the folder to build into
 #                      (default: ${XDG_CACHE_HOME:-$HOME/.cache}/reeve/kube-apiserver-<version>)
-#   REEVE_ASSETS_JOBS  how many packages to compile at once (default: Go's own choice, one a core)
+#   REEVE_ASSETS_JOBS  how many packages to compile at once (default: Go's default, one for each core)
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -39,7 +39,7 @@ if ! command -v go > /dev/null; then
 fi
 
 mkdir -p "$assets"
-# Two runs at once (two test jobs on one machine) build once: the second waits and then finds the binaries.
+# Of two runs at once (two test jobs on one machine), one builds; the other one waits and then finds the binaries.
 if command -v flock > /dev/null; then
     exec 9> "$assets/.lock"
     flock 9

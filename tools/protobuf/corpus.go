@@ -24,7 +24,7 @@ const corpusHead = `# Objects as client-go writes them: kind and filling, protob
 # Written by tools/protobuf/generate.sh, not by hand.
 `
 
-// How many random fillings are tried for the largest below a bound: the most fields for a file of moderate size.
+// The number of random fillings, of which the largest below a bound is used: many fields in a file of moderate size.
 const (
 	tries   = 40
 	largest = 2500
@@ -72,7 +72,7 @@ func randomOf(root root, number, try int) *rand.Rand {
 	return rand.New(rand.NewSource(int64(seed.Sum64())))
 }
 
-// An object in protobuf, and the JSON of what client-go's own decoder makes of that.
+// An object in protobuf, and the JSON of the object that client-go's own decoder returns for it.
 func encode(known *runtime.Scheme, root root, fill *filler) ([]byte, string) {
 	object := reflect.New(root.goType)
 	fill.value(object.Elem(), 0)
@@ -135,7 +135,7 @@ func (f *filler) raw() []byte {
 	return []byte(texts[f.random.Intn(len(texts))])
 }
 
-// Values of types that have a form of their own; whether it is one.
+// Fills values of types that have their own form. Returns whether the type is one of them.
 func (f *filler) special(value reflect.Value) bool {
 	switch nameOf(value.Type()) {
 	case "meta.v1.Time", "meta.v1.MicroTime":
@@ -246,7 +246,7 @@ func (f *filler) value(value reflect.Value, depth int) {
 	}
 }
 
-// Schemas hold schemas: two levels are enough.
+// Schemas contain schemas: two levels are enough.
 func isSchema(of reflect.Type) bool {
 	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
 		of = of.Elem()

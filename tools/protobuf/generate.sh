@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Writes what the API server's protobuf decoder is made of and tested with, from the Kubernetes types at the versions in
+# Writes the table and the test corpus of the API server's protobuf decoder, from the Kubernetes types at the versions in
 # go.mod beside this script:
 #
 #   apiserver/src/protobuf/table.txt             the fields of every message
 #   apiserver/src/protobuf/testdata/corpus.txt   objects of every kind, in protobuf and in JSON
 #
 #   tools/protobuf/generate.sh           writes both
-#   tools/protobuf/generate.sh --check   fails with a diff where one is not what would be written
+#   tools/protobuf/generate.sh --check   fails with a diff if a file is not current
 #
-# Needs Go (the version in go.mod or newer) and the module proxy; takes a few seconds once the modules are there.
+# Needs Go (the version in go.mod or newer) and the module proxy; takes a few seconds when the modules are downloaded.
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
@@ -36,7 +36,7 @@ for pair in table:table.txt corpus:testdata/corpus.txt; do
         cp "$work/written" "$file"
     elif ! diff -u "$file" "$work/written" > "$work/diff"; then
         cut -c 1-200 "$work/diff" | head -n 40 >&2
-        echo "generate.sh: $file is not what the pinned types give; run tools/protobuf/generate.sh" >&2
+        echo "generate.sh: $file does not match the pinned types; run tools/protobuf/generate.sh" >&2
         status=1
     fi
 done

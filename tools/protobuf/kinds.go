@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// A group version and those of its kinds that the API server reads from request bodies.
+// A group version, and its kinds that the API server reads from request bodies.
 type served struct {
 	group, version string
 	kinds          []string

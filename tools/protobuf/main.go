@@ -1,4 +1,4 @@
-// Writes to standard output what its argument names: the table of messages, or the corpus.
+// Writes the table of messages or the corpus to standard output; the argument selects one.
 package main
 
 import (

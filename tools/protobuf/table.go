@@ -21,7 +21,7 @@ const tableHead = `# The fields of protobuf messages and their names in JSON. Wr
 # an @name for a type with a form of its own, or a message; then ? omitempty, ! omitzero.
 `
 
-// Types that are written to JSON in a form of their own; the decoder knows each by name.
+// Types that have their own form in JSON; the decoder handles each by name.
 var special = map[string]string{
 	"meta.v1.Time":                 "@time",
 	"meta.v1.MicroTime":            "@microtime",
@@ -73,13 +73,13 @@ func writeTable(out io.Writer, roots []root) {
 	}
 }
 
-// The name of a type: the last two parts of its package, and its own.
+// The name of a type: the last two parts of its package, and its own name.
 func nameOf(of reflect.Type) string {
 	parts := strings.Split(of.PkgPath(), "/")
 	return strings.Join(append(parts[max(0, len(parts)-2):], of.Name()), ".")
 }
 
-// The name of a message, which is then part of the table.
+// The name of a message, which is added to the table.
 func (t *table) message(of reflect.Type) string {
 	name := nameOf(of)
 	if known, ok := t.names[name]; ok {
@@ -99,7 +99,7 @@ func (t *table) add(of reflect.Type) {
 	if union, ok := unions[name]; ok {
 		line += " " + union
 	} else if of.Implements(jsonMarshaler) || reflect.PointerTo(of).Implements(jsonMarshaler) {
-		log.Fatalf("%v has a form of its own in JSON", of)
+		log.Fatalf("%v has its own form in JSON", of)
 	}
 	var fields []string
 	numbers := map[string]int{}
@@ -162,7 +162,7 @@ func (t *table) typeOf(of reflect.Type) string {
 		return "*" + t.element(of)
 	case reflect.Map:
 		if of.Key().Kind() != reflect.String {
-			log.Fatalf("%v has keys that are no texts", of)
+			log.Fatalf("%v has keys that are not texts", of)
 		}
 		return "{" + t.element(of)
 	case reflect.Slice:
@@ -187,7 +187,7 @@ func (t *table) typeOf(of reflect.Type) string {
 	return ""
 }
 
-// What a pointer, a list or a map holds.
+// The element type of a pointer, a list or a map.
 func (t *table) element(of reflect.Type) string {
 	element := t.typeOf(of.Elem())
 	if strings.ContainsAny(element[:1], "*[{") || of.Name() != "" && of.Implements(wireMarshaler) {

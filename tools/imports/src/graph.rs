@@ -72,7 +72,7 @@ fn components(n: usize, edges: &Edges) -> Vec<Vec<usize>> {
 /// A small set of edges inside `circle` without which no circle of it has more than `goal` nodes.
 ///
 /// Orders the nodes so that edges of little weight run backward (Eades, Lin and Smyth), moves single nodes while that
-/// helps, and then gives back each backward edge that the goal does not need cut.
+/// helps, and then keeps each backward edge that does not have to be cut for the goal.
 pub(crate) fn cuts(circle: &[usize], edges: &Edges, goal: usize) -> Vec<(usize, usize)> {
     let members: BTreeMap<usize, usize> = circle
         .iter()
@@ -149,7 +149,7 @@ fn ordered(n: usize, edges: &Edges) -> Vec<usize> {
     head
 }
 
-/// Moves single nodes of an order as long as the weight of its backward edges becomes less.
+/// Moves single nodes of an order as long as the weight of its backward edges decreases.
 fn settled(mut order: Vec<usize>, edges: &Edges) -> Vec<usize> {
     loop {
         let before = backward_weight(&order, edges);
@@ -188,7 +188,7 @@ fn backward_weight(order: &[usize], edges: &Edges) -> usize {
         .sum()
 }
 
-/// Components by floor: the ground floor imports nothing, each other one something of the floor below it.
+/// Components by floor: the ground floor imports nothing, each other floor imports a component of the floor below it.
 pub(crate) fn floors(n: usize, edges: &Edges) -> Vec<Vec<Vec<usize>>> {
     let components = components(n, edges);
     let mut component_of = vec![0; n];

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// The largest circle of a crate that has no line in the file of limits.
 pub(crate) const GOAL: usize = 4;
 
-/// The limits of the crates that are not at [`GOAL`] yet.
+/// The limits of the crates above [`GOAL`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits(BTreeMap<String, usize>);
 
@@ -23,7 +23,7 @@ impl Limits {
     /// Reads lines `CRATE NUMBER`; `#` starts a comment.
     ///
     /// # Errors
-    /// A line of another form, a limit that the goal makes useless, or a crate that comes twice.
+    /// A line of another form, a limit that the goal makes useless, or a repeated crate.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         let mut limits = BTreeMap::new();
         for (at, line) in text.lines().enumerate() {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_circle_is_held_to_its_limit_from_both_sides() {
+    fn a_circle_above_or_below_its_limit_is_an_error() {
         let limits = Limits::parse("# crates above the goal\na 10\n\nb 5 # nearly\n").unwrap();
         let cases = [
             ("at its limit", "a", 10, None),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_cannot_be_meant_is_refused_with_its_line() {
+    fn a_wrong_limit_is_refused_with_its_line() {
         let cases = [
             ("a", "line 1: expected a crate and a number"),
             ("\na five", "line 2: `five` is not a number"),

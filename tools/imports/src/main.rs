@@ -4,7 +4,7 @@
 //! or in code, leads to an item that the other file defines; re-exports are followed to the definition. `mod x;` is not
 //! an import, and neither is a re-export of a name that the file does not use itself.
 //!
-//! Fails where a crate's largest circle (strongly connected component of files) is not what the file of limits says.
+//! Fails where a crate's largest circle (strongly connected component of files) does not match the file of limits.
 
 mod graph;
 mod limits;
@@ -26,18 +26,18 @@ use report::Report;
 /// Prints the largest circle of files that import each other, for each crate, and compares it with its limit.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Crates to look at; all of the workspace without.
+    /// Crates to check; by default all of the workspace.
     crates: Vec<String>,
 
     /// Print the files of each circle, and its imports: file:line -> file (path).
     #[arg(long)]
     why: bool,
 
-    /// Print a small set of imports that, turned, open the largest circle: a heuristic.
+    /// Print a small set of imports to reverse, which opens the largest circle: a heuristic.
     #[arg(long)]
     cuts: bool,
 
-    /// Print the floors of each crate's modules: each module stands above what it imports.
+    /// Print the floors of each crate's modules: each module is above the modules that it imports.
     #[arg(long)]
     floors: bool,
 
@@ -46,7 +46,7 @@ struct Arguments {
     limits: PathBuf,
 }
 
-/// Why there is no answer.
+/// The reason of a failure.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]

@@ -1,6 +1,6 @@
 //! One source text: the names it defines, its imports and the paths in its code.
 //!
-//! Works on tokens, so that a path inside a macro call counts like any other. Code that only tests compile is left out.
+//! Works on tokens, so that a path inside a macro call counts like any other. Code that only tests compile is excluded.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(crate) struct Body {
     pub(crate) items: Vec<String>,
     /// One entry for each leaf of each `use`.
     pub(crate) uses: Vec<Use>,
-    /// Modules declared here, with a text of their own or inline.
+    /// Modules declared here, in their own file or inline.
     pub(crate) children: Vec<Child>,
     /// Paths of two segments and more in the code, without those of inline modules.
     pub(crate) paths: Vec<Path>,
@@ -21,16 +21,16 @@ pub(crate) struct Body {
     pub(crate) names: BTreeMap<String, usize>,
     /// The whole text belongs to tests: `#![cfg(test)]`.
     pub(crate) test: bool,
-    /// How many lines belong to tests.
+    /// The number of lines that belong to tests.
     pub(crate) test_lines: usize,
 }
 
 /// One leaf of a `use`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Use {
-    /// What is imported; `*` is the last segment of a glob.
+    /// The imported path; `*` is the last segment of a glob.
     pub(crate) path: Path,
-    /// The name it gets here; none for a glob and for `as _`.
+    /// The name of the import here; none for a glob and for `as _`.
     pub(crate) name: Option<String>,
     /// Whether the name is visible outside of this module.
     pub(crate) exported: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Child {
 /// Reads a source text.
 ///
 /// # Errors
-/// Where the text is not made of Rust's tokens: the line and the cause.
+/// If the text does not consist of Rust's tokens: the line and the cause.
 pub(crate) fn parse(text: &str) -> Result<Body, (usize, String)> {
     let tokens: TokenStream = text
         .parse()
@@ -180,7 +180,7 @@ impl Body {
         }
     }
 
-    /// Reads the path that starts here, and returns how many tokens it has.
+    /// Reads the path that starts here, and returns the number of its tokens.
     fn path(&mut self, tokens: &[TokenTree]) -> usize {
         let mut segments = Vec::new();
         let mut at = 0;
@@ -201,7 +201,7 @@ impl Body {
         1
     }
 
-    /// Reads an attribute: its tokens, and paths in its strings as serde takes them.
+    /// Reads an attribute: its tokens, and paths in its strings, as serde has them.
     fn attribute(&mut self, tokens: &[TokenTree]) {
         let Some(TokenTree::Group(group)) = tokens.last() else {
             return;
@@ -289,7 +289,7 @@ impl Attributes {
     }
 }
 
-/// Whether a condition of `cfg` holds in test builds only.
+/// Whether a condition of `cfg` holds only in test builds.
 fn only_in_tests(condition: &[TokenTree]) -> bool {
     let Some(name) = condition.first().and_then(word) else {
         return false;
@@ -308,7 +308,7 @@ fn only_in_tests(condition: &[TokenTree]) -> bool {
     }
 }
 
-/// Reads a tree of imports below `prefix` into leaves: what is imported, and its name here.
+/// Reads a tree of imports below `prefix` into leaves: the imported path, and its name here.
 fn tree(tokens: &[TokenTree], prefix: &[String], leaves: &mut Vec<(Path, Option<String>)>) {
     let mut segments = prefix.to_vec();
     let mut name = None;
@@ -425,7 +425,7 @@ fn keyword_at(tokens: &[TokenTree]) -> usize {
     0
 }
 
-/// How many tokens the attribute that starts here has; none where there is no attribute.
+/// The number of tokens of the attribute that starts here; none without an attribute.
 fn attribute(tokens: &[TokenTree]) -> Option<usize> {
     if !is_punct(tokens.first()?, '#') {
         return None;
@@ -437,7 +437,7 @@ fn attribute(tokens: &[TokenTree]) -> Option<usize> {
     }
 }
 
-/// Whether a `use` of imports stands here, and not one of captured generics.
+/// Whether a `use` of imports starts here, and not one of captured generics.
 fn starts_import(tokens: &[TokenTree], at: usize) -> bool {
     is_word(&tokens[at], "use") && tokens.get(at + 1).is_some_and(|next| !is_punct(next, '<'))
 }
@@ -446,7 +446,7 @@ fn starts_import(tokens: &[TokenTree], at: usize) -> bool {
 fn is_foreign(tokens: &[TokenTree], at: usize) -> bool {
     let before = at.checked_sub(1).map(|before| &tokens[before]);
     let member = before.is_some_and(|before| is_punct(before, '.'))
-        // The end of a range is no member.
+        // The end of a range is not a member.
         && !(at >= 2 && is_punct(&tokens[at - 2], '.'));
     let lifetime = before.is_some_and(|before| is_punct(before, '\''));
     member || lifetime || (at >= 2 && is_colons(tokens, at - 2))
@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn code_of_tests_is_left_out_and_what_follows_it_is_not() {
+    fn code_of_tests_is_excluded_and_the_code_after_it_is_not() {
         let cases: &[(&str, &str, &[&str])] = &[
             (
                 "a module",

@@ -1,4 +1,4 @@
-//! The text that is printed for a crate.
+//! The printed text for a crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -75,7 +75,7 @@ impl Report {
         Ok(report)
     }
 
-    /// How many files the largest circle has; 0 without one.
+    /// The number of files in the largest circle; 0 without one.
     pub(crate) fn largest(&self) -> usize {
         self.circles.first().map_or(0, Vec::len)
     }
@@ -112,14 +112,14 @@ impl Report {
         text
     }
 
-    /// Imports of the largest circle to turn, so that none with more than `goal` files is left.
+    /// Imports of the largest circle to reverse, so that no circle has more than `goal` files.
     pub(crate) fn cuts(&self, goal: usize) -> String {
         let mut text = String::new();
         for circle in self.circles.iter().filter(|circle| circle.len() > goal) {
             let cuts = graph::cuts(circle, &self.edges, goal);
             let _ = writeln!(
                 text,
-                "  circle of {}: {} of its imports to turn",
+                "  circle of {}: {} of its imports to reverse",
                 circle.len(),
                 cuts.len()
             );

@@ -1,17 +1,17 @@
-//! From paths to the files that define what they name.
+//! Finds the file that defines the item of a path.
 //!
-//! A path is followed through modules, imports, re-exports and globs to the item's definition. A name that macros make,
-//! and that no text defines, belongs to the file of the module it is looked up in.
+//! A path is followed through modules, imports, re-exports and globs to the item's definition. A name that a macro
+//! generates belongs to the file of the module in which it is searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::parse::{Path, Use};
 use crate::tree::{ROOT, Tree};
 
-/// Imports between files: for each pair of importing and defining file, why.
+/// Imports between files: for each pair of importing and defining file, the reasons.
 pub(crate) type Imports = BTreeMap<(usize, usize), BTreeSet<Reason>>;
 
-/// One import: where it stands, and the path.
+/// One import: its line, and the path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Reason {
     pub(crate) line: usize,
@@ -25,7 +25,7 @@ enum Target {
     Item(usize),
     /// A module of this crate.
     Module(usize),
-    /// Something of another crate.
+    /// An item of another crate.
     Foreign,
 }
 
@@ -87,7 +87,7 @@ struct Resolver<'a> {
     imports: Imports,
 }
 
-/// Imports that are being followed, each with the name it is followed for, so that a ring of them ends.
+/// Imports that are being followed, each with the searched name, so that a ring of them ends.
 type Visited<'a> = Vec<(&'a Use, String)>;
 
 // === impl Resolver ===
@@ -100,7 +100,7 @@ impl<'a> Resolver<'a> {
         for path in &body.paths {
             let first = path.segments[0].as_str();
             walked.insert(first);
-            // Where a path starts with an imported item, the import counts.
+            // If a path starts with an imported item, the import counts.
             let targets = self.name(id, first, &mut Visited::new());
             if targets
                 .iter()
@@ -130,7 +130,7 @@ impl<'a> Resolver<'a> {
                 match target {
                     Target::Item(file) => self.add(id, file, &import.path),
                     Target::Module(module) => {
-                        // A module is imported for what is in it; the paths through its name say what that is.
+                        // A module is imported for its items; the paths through its name show which.
                         let name = import.name.as_deref();
                         if !name.is_some_and(|name| walked.contains(name)) {
                             self.add(id, self.tree.modules[module].file, &import.path);
@@ -213,7 +213,7 @@ impl<'a> Resolver<'a> {
                         }
                         next.extend(below);
                     }
-                    // A variant, an associated item, or whatever another crate has there.
+                    // A variant, an associated item, or an item of another crate.
                     end => {
                         next.insert(end);
                     }
@@ -241,7 +241,7 @@ impl<'a> Resolver<'a> {
                 }
                 Binding::Use(import) => {
                     let targets = self.follow(id, import, &import.path.segments, name, visited);
-                    // A path that starts with no name of this crate leads to another crate.
+                    // A path that does not start with a name of this crate leads to another crate.
                     let foreign = targets.is_empty();
                     found.extend(targets);
                     if foreign {
@@ -266,7 +266,7 @@ impl<'a> Resolver<'a> {
         found.into_iter().collect()
     }
 
-    /// Follows the path of an import that is looked at for a name, unless that is under way.
+    /// Follows the path of an import in the search for a name, unless this search already runs.
     fn follow(
         &self,
         id: usize,
@@ -486,7 +486,7 @@ mod tests {
                 &["a.rs -> run.rs", "a.rs -> run/e.rs"],
             ),
             (
-                "names of a glob count where the code has them",
+                "names of a glob count if the code has them",
                 &[
                     ("lib.rs", "mod m;"),
                     ("m/mod.rs", "mod a; mod b; mod c; use b::B; use c::C;"),
@@ -513,7 +513,7 @@ mod tests {
                 &["a.rs -> b.rs"],
             ),
             (
-                "tests are left out, with the files that only they reach",
+                "tests are excluded, with the files that only they reach",
                 &[
                     ("lib.rs", "mod a; mod b; #[cfg(test)] mod fixtures;"),
                     ("a.rs", "#[cfg(test)] mod tests;"),

@@ -25,7 +25,7 @@ pub(crate) struct File {
     pub(crate) top: Option<String>,
 }
 
-/// A module, in a file of its own or inline.
+/// A module, in its own file or inline.
 #[derive(Debug)]
 pub(crate) struct Module {
     pub(crate) name: String,
@@ -42,7 +42,7 @@ pub(crate) enum Error {
     /// A file cannot be read.
     #[error("cannot read {path}: {source}", path = path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A file is not made of Rust's tokens.
+    /// A file does not consist of Rust's tokens.
     #[error("cannot parse {path}:{line}: {cause}", path = path.display())]
     Parse {
         path: PathBuf,

@@ -28,8 +28,8 @@ pub(crate) enum Error {
     /// Cargo fails.
     #[error("cargo metadata failed: {0}")]
     Failed(String),
-    /// Cargo prints something else.
-    #[error("cannot read what cargo metadata prints: {0}")]
+    /// Cargo's output has another form.
+    #[error("cannot read the output of cargo metadata: {0}")]
     Output(#[from] serde_json::Error),
 }
 

@@ -8,7 +8,7 @@ use crate::conformance::case::{Case, MERGE};
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const AUTHORIZATION: &str = "/apis/authorization.k8s.io/v1";
 
-/// The case's own user, to whom no other case grants rights.
+/// The case's own user, which gets no rights from other cases.
 const JANE: &str = "jane";
 
 /// Lets `subject` do `rules` in the case's namespace.
