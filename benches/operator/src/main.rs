@@ -117,7 +117,7 @@ impl Bench {
         self.clocks.1 + since
     }
 
-    fn wants(args: &Args, scenario: &str) -> bool {
+    fn includes(args: &Args, scenario: &str) -> bool {
         args.only.is_empty() || args.only.iter().any(|only| only == scenario)
     }
 
@@ -133,19 +133,19 @@ impl Bench {
     }
 
     async fn measure(&mut self, args: &Args) -> Result<()> {
-        if Self::wants(args, "one") {
+        if Self::includes(args, "one") {
             scenario::single(self, 100).await?;
         }
-        if Self::wants(args, "lift") {
+        if Self::includes(args, "lift") {
             scenario::lift(self, args.count, Duration::from_secs(20)).await?;
         }
-        if Self::wants(args, "gateway") {
+        if Self::includes(args, "gateway") {
             scenario::gateway_faults(self, 50).await?;
         }
-        if Self::wants(args, "api-down") {
+        if Self::includes(args, "api-down") {
             scenario::api_down(self, 200).await?;
         }
-        if Self::wants(args, "kill") {
+        if Self::includes(args, "kill") {
             scenario::kill(self, 200).await?;
         }
         Ok(())
@@ -225,7 +225,7 @@ async fn run(args: Args) -> Result<()> {
         report: Report::default(),
         clocks,
     };
-    if Bench::wants(&args, "burst") {
+    if Bench::includes(&args, "burst") {
         for _ in 0..args.runs.max(1) {
             bench.bursts(args.count, &subjects).await?;
         }
@@ -233,7 +233,7 @@ async fn run(args: Args) -> Result<()> {
             bench.bursts(args.large, &subjects).await?;
         }
     }
-    if Bench::wants(&args, "one") {
+    if Bench::includes(&args, "one") {
         scenario::write_alone(&mut bench, 100).await?;
     }
     for (name, recipe) in subjects {

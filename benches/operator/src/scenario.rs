@@ -505,7 +505,9 @@ async fn until(subject: &mut Subject, limit: Duration, done: impl Fn() -> bool) 
     let waiting = async {
         while !done() {
             if !subject.alive() {
-                return Err(Error::Setup("the operator ended; its log says why".into()));
+                return Err(Error::Setup(
+                    "the operator ended; its log has the reason".into(),
+                ));
             }
             sleep(Duration::from_millis(2)).await;
         }

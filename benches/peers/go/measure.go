@@ -154,7 +154,7 @@ func print(fields map[string]any) {
 	fmt.Println(string(line))
 }
 
-// counter of one goroutine, on a cache line of its own.
+// counter of one goroutine, on its own cache line.
 type counter struct {
 	value atomic.Int64
 	_     [120]byte

@@ -114,7 +114,7 @@ async fn forbidden(cluster: Cluster, objects: usize) {
     let all = |count: &AtomicUsize| count.load(Ordering::Relaxed) >= objects;
 
     cluster
-        .eventually("the other controller goes on", async || all(&of_modest))
+        .eventually("the other controller continues", async || all(&of_modest))
         .await;
     assert_eq!(modest.state(), State::Running);
     cluster

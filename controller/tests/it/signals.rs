@@ -124,7 +124,7 @@ impl Process {
     }
 
     /// Reads lines until `said`.
-    fn says(&self, said: &str) {
+    fn prints(&self, said: &str) {
         while !self
             .lines
             .recv_timeout(PATIENCE)
@@ -164,10 +164,10 @@ impl Drop for Process {
 fn the_first_signal_stops_gracefully() {
     for signal in ["-TERM", "-INT"] {
         let mut process = Process::start(MANAGER, WORKER, "ends");
-        process.says("at work");
+        process.prints("at work");
         process.is_sent(signal);
-        process.says("stopping");
-        process.says("done");
+        process.prints("stopping");
+        process.prints("done");
         assert_eq!(process.ends().0, Some(0), "{signal}");
     }
 }
@@ -176,9 +176,9 @@ fn the_first_signal_stops_gracefully() {
 fn a_second_signal_exits_with_status_1() {
     for (first, second) in [("-TERM", "-TERM"), ("-INT", "-INT"), ("-TERM", "-INT")] {
         let mut process = Process::start(MANAGER, WORKER, "hangs");
-        process.says("at work");
+        process.prints("at work");
         process.is_sent(first);
-        process.says("stopping");
+        process.prints("stopping");
         process.is_sent(second);
         assert_eq!(process.ends().0, Some(1), "{first}, {second}");
     }
@@ -202,7 +202,7 @@ async fn a_signal_under_load_loses_no_write_that_a_real_server_acknowledged() {
     let said = tokio::task::spawn_blocking(move || {
         let test = "a_controller_that_counts_until_a_signal";
         let mut process = Process::start(test, KUBECONFIG, &file);
-        process.says("at work");
+        process.prints("at work");
         process.is_sent("-TERM");
         process.ends()
     });

@@ -14,12 +14,12 @@ fn home() -> &'static Path {
         .expect("the driver is in the workspace of the peers")
 }
 
-/// Where the binaries are: beside this one.
+/// The directory of the binaries: that of this one.
 fn binaries() -> Result<PathBuf, String> {
     let exe = env::current_exe().map_err(|error| format!("this program: {error}"))?;
     Ok(exe
         .parent()
-        .expect("a program lies in a directory")
+        .expect("a program is in a directory")
         .to_owned())
 }
 
@@ -106,8 +106,8 @@ pub(crate) fn circumstances(rounds: usize, scale: f64) -> String {
     format!(
         "{rounds} rounds, all peers in turn in each; medians. {cores} cores, {model}. {}; {}; {}.{scale}",
         versions.join(", "),
-        said("rustc", &["--version"]),
-        said("go", &["version"]),
+        version_of("rustc", &["--version"]),
+        version_of("go", &["version"]),
     )
 }
 
@@ -137,7 +137,7 @@ fn required(module: &str) -> String {
     format!("{name} {}", version.trim_start_matches('v'))
 }
 
-fn said(program: &str, arguments: &[&str]) -> String {
+fn version_of(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     text.unwrap_or_else(|_| format!("no {program}"))

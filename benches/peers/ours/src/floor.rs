@@ -154,7 +154,7 @@ struct Counts(Mutex<HashMap<Arc<str>, u32>>);
 
 pub(crate) fn wqlimit(flags: &Flags) -> Outcome {
     if flags.text("mode", "limiter") != "limiter" {
-        return Err(Stop::skip("the floor's queue knows no limits"));
+        return Err(Stop::skip("the floor's queue has no limits"));
     }
     limit::run(flags, Counts::default())
 }

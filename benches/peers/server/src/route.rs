@@ -31,7 +31,7 @@ pub(crate) fn answer<B>(world: &Arc<World>, request: &Request<B>) -> Answer {
             return refuse(StatusCode::METHOD_NOT_ALLOWED, "orders need POST");
         }
         return match control(world, order, &query) {
-            Ok(text) => say(StatusCode::OK, text),
+            Ok(text) => text_answer(StatusCode::OK, text),
             Err(why) => refuse(StatusCode::BAD_REQUEST, &why),
         };
     }
@@ -212,7 +212,7 @@ fn form(world: &World, kind: Kind, accept: &str) -> Option<Form> {
     })
 }
 
-fn say(status: StatusCode, text: String) -> Answer {
+fn text_answer(status: StatusCode, text: String) -> Answer {
     let mut answer = Response::new(Full::from(text).boxed_unsync());
     *answer.status_mut() = status;
     answer
@@ -223,7 +223,7 @@ fn refuse(status: StatusCode, message: &str) -> Answer {
     let text = format!(
         r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"{message}","code":{code}}}"#
     );
-    let mut answer = say(status, text);
+    let mut answer = text_answer(status, text);
     let json = "application/json".parse().expect("a media type");
     answer.headers_mut().insert(CONTENT_TYPE, json);
     answer
