@@ -14,8 +14,8 @@ use kube_core::metadata::PartialObjectMeta;
 use kube_core::{DynamicObject, Expression, Selector};
 use kube_derive::Resource;
 use reeve_informer::{
-    Compact, Decoding, Event, HandlerOptions, ObjectKey, Policy, ReflectorOptions, SharedInformer,
-    Stored,
+    Compact, Decoding, Event, Form, HandlerOptions, ObjectKey, Policy, ReflectorOptions,
+    SharedInformer,
 };
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -111,7 +111,7 @@ fn decode(c: &mut Criterion) {
     group.finish();
 }
 
-fn one<S: Stored>(document: &str) {
+fn one<S: Form>(document: &str) {
     let decoded = Decoding::default().read::<S>(document);
     drop(black_box(decoded.expect("an object")));
 }

@@ -16,7 +16,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use k8s_openapi::api::core::v1::Pod;
 use kube_client::Client;
 use kube_client::client::Body;
-use reeve_informer::{Compact, Endpoint, ReflectorOptions, SharedInformer, Stored};
+use reeve_informer::{Compact, Endpoint, Form, ReflectorOptions, SharedInformer};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -76,7 +76,7 @@ fn resident() -> usize {
     kilobytes.unwrap_or_default() / 1000
 }
 
-async fn keep<S: Stored<Typed = Pod>>(count: usize) -> Result<(), Box<dyn Error>> {
+async fn keep<S: Form<Typed = Pod>>(count: usize) -> Result<(), Box<dyn Error>> {
     let client = client(count);
     let before = resident();
     let options = ReflectorOptions::new().streaming(false);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use reeve_informer::{
-    Endpoint, HandlerOptions, InformerFactory, NamespaceSet, Selection, SharedInformer, Stored,
+    Endpoint, Form, HandlerOptions, InformerFactory, NamespaceSet, Selection, SharedInformer,
 };
 
 #[tokio::main(flavor = "current_thread")]
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 fn within<K>(factory: &InformerFactory, namespaces: &NamespaceSet) -> SharedInformer<K>
 where
-    K: Stored + kube_core::Resource<DynamicType = ()>,
+    K: Form + kube_core::Resource<DynamicType = ()>,
 {
     factory.informer_within(Endpoint::of::<K>(), namespaces, Selection::default())
 }

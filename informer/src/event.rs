@@ -60,7 +60,7 @@ pub enum UpdateReason {
 
 // === impl Event ===
 
-impl<S: Stored> Event<S> {
+impl<S: Stored + ?Sized> Event<S> {
     /// The key of the object.
     #[must_use]
     pub fn key(&self) -> ObjectKey {
@@ -184,7 +184,7 @@ impl<S: ?Sized> Clone for Event<S> {
     }
 }
 
-impl<S: Stored> fmt::Debug for Event<S> {
+impl<S: Stored + ?Sized> fmt::Debug for Event<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Added { object, initial } => f
@@ -218,7 +218,7 @@ impl<S: Stored> fmt::Debug for Event<S> {
 
 /// The result of merging two waiting events of one key.
 #[derive(Debug)]
-pub(crate) enum Merged<S: Stored> {
+pub(crate) enum Merged<S: Stored + ?Sized> {
     /// One event stands for both.
     One(Event<S>),
     /// The handler never saw the object, and now it is gone.
@@ -228,7 +228,7 @@ pub(crate) enum Merged<S: Stored> {
 }
 
 /// Merges `next` into `waiting`, which the handler has not seen yet.
-pub(crate) fn merge<S: Stored>(waiting: Event<S>, next: Event<S>) -> Merged<S> {
+pub(crate) fn merge<S: Stored + ?Sized>(waiting: Event<S>, next: Event<S>) -> Merged<S> {
     use Event::{Added, Deleted, Updated};
     match (waiting, next) {
         (Added { initial, .. }, Updated { new: object, .. } | Added { object, .. }) => {

@@ -15,7 +15,7 @@ use kube_core::metadata::PartialObjectMeta;
 use crate::decode::{Frame, Undecodable, decode_frame, decode_list};
 use crate::object::Compact;
 use crate::object::Decoding;
-use crate::object::Stored;
+use crate::object::Form;
 use reeve_client::compare;
 use reeve_client::transport::{Error, Splitter, from_answer};
 
@@ -77,7 +77,7 @@ fn check(object: &Undecodable) {
     assert!(!object.error.is_empty());
 }
 
-fn check_entry<S: Stored>(entry: &Arc<S>) -> String {
+fn check_entry<S: Form>(entry: &Arc<S>) -> String {
     assert!(!entry.name().is_empty(), "an object has a name");
     assert_eq!(entry.key().name.as_ref(), entry.name());
     let text = format!("{} {}", entry.key(), entry.resource_version());
@@ -87,9 +87,9 @@ fn check_entry<S: Stored>(entry: &Arc<S>) -> String {
 }
 
 /// The content of a line of a watch: its type and its object.
-fn summary<S: Stored>(line: &[u8]) -> Option<(&'static str, String)> {
+fn summary<S: Form>(line: &[u8]) -> Option<(&'static str, String)> {
     let entry = |word, entry: Arc<S>| (word, check_entry(&entry));
-    Some(match decode_frame::<S>(line, &secrets()).ok()? {
+    Some(match decode_frame::<S>(line, &secrets().into()).ok()? {
         Frame::Added(object) => entry("added", object),
         Frame::Modified(object) => entry("modified", object),
         Frame::Deleted(object) => entry("deleted", object),
@@ -133,8 +133,8 @@ pub fn frame(line: &[u8]) {
 }
 
 /// The number of items of a list, readable or not, with its version and token; `None` if it is refused.
-fn counted<S: Stored>(body: &[u8]) -> Option<(usize, String, Option<String>)> {
-    let page = decode_list::<S>(body, &secrets()).ok()?;
+fn counted<S: Form>(body: &[u8]) -> Option<(usize, String, Option<String>)> {
+    let page = decode_list::<S>(body, &secrets().into()).ok()?;
     let items = page.items.len() + page.undecodable.len();
     page.undecodable.iter().for_each(check);
     for item in &page.items {
@@ -209,7 +209,7 @@ pub fn round_trip(input: &[u8]) {
         panic!("every Secret is JSON");
     };
     let line = serde_json::json!({"type": "MODIFIED", "object": document}).to_string();
-    match decode_frame::<Secret>(line.as_bytes(), &secrets()) {
+    match decode_frame::<Secret>(line.as_bytes(), &secrets().into()) {
         Ok(Frame::Modified(read)) => assert_eq!(*read, secret),
         other => panic!("{other:?}"),
     }
@@ -217,7 +217,7 @@ pub fn round_trip(input: &[u8]) {
         "kind": "SecretList", "metadata": {"resourceVersion": "1"}, "items": [document, document],
     });
     let list = list.to_string();
-    match decode_list::<Secret>(list.as_bytes(), &secrets()) {
+    match decode_list::<Secret>(list.as_bytes(), &secrets().into()) {
         Ok(page) => assert_eq!(page.items, [secret.clone(), secret].map(Arc::new)),
         Err(error) => panic!("{error}"),
     }

@@ -16,7 +16,8 @@
 //!   [`Filtered`], [`HandlerOptions`], [`Policy`] of a queue, [`HandlerHandle`].
 //! * [`Lister`], [`StoreSnapshot`] and [`Indexer`] with named indexes; [`FieldSelector`]; [`MutationCache`] for
 //!   own writes; [`ObjectKey`], [`KeyRef`], [`ResourceVersion`].
-//! * [`Stored`]: an entry of the store. Every Kubernetes type is an entry of itself; [`Compact`] keeps its JSON.
+//! * [`Stored`]: an entry of the store, and [`Form`]: how one is read. Every Kubernetes type is an entry of itself;
+//!   [`Compact`] keeps its JSON.
 //! * [`Reflector`] with [`ReflectorOptions`], [`FirstList`], [`BackoffOptions`]; its recovery rules are in
 //!   [`reflector`].
 //! * [`Fifo`] with its two types [`RealFifo`] and [`DeltaFifo`]; [`Delta`], [`Deletion`], [`Snapshot`].
@@ -75,8 +76,8 @@ pub use lister::Lister;
 pub use metrics::{InformerMetrics, Measurement};
 pub use mutation::MutationCache;
 pub use object::{
-    Compact, Decoding, FieldSelector, FieldSelectorError, SkipPath, SkipPathError, Stored,
-    ViewError,
+    Compact, Decoding, EntryType, FieldSelector, FieldSelectorError, Form, SkipPath, SkipPathError,
+    Stored, ViewError,
 };
 pub use processor::{
     AsyncEventHandler, EventHandler, EventStream, Filtered, HandlerEnded, HandlerHandle,

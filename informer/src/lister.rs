@@ -12,7 +12,7 @@ use reeve_client::ResourceVersion;
 use reeve_client::{KeyRef, ObjectKey};
 
 /// Reads the store of an informer. Cloning it is cheap. The objects it returns are shared: clone an object to change it.
-pub struct Lister<S> {
+pub struct Lister<S: ?Sized> {
     indexer: Arc<Indexer<S>>,
     /// Keeps the informer running while it may be read.
     in_use: Option<Arc<InUse>>,
@@ -20,7 +20,7 @@ pub struct Lister<S> {
 
 // === impl Lister ===
 
-impl<S: Stored> Lister<S> {
+impl<S: Stored + ?Sized> Lister<S> {
     pub(crate) fn new(indexer: Arc<Indexer<S>>, in_use: Option<Arc<InUse>>) -> Self {
         Self { indexer, in_use }
     }
@@ -131,7 +131,7 @@ impl<S: Stored> Lister<S> {
     }
 }
 
-impl<S> Clone for Lister<S> {
+impl<S: ?Sized> Clone for Lister<S> {
     fn clone(&self) -> Self {
         Self {
             indexer: Arc::clone(&self.indexer),
@@ -140,7 +140,7 @@ impl<S> Clone for Lister<S> {
     }
 }
 
-impl<S: Stored> std::fmt::Debug for Lister<S> {
+impl<S: Stored + ?Sized> std::fmt::Debug for Lister<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lister")
             .field("objects", &self.len())

@@ -35,21 +35,21 @@ const CAPACITY: NonZeroUsize = NonZeroUsize::new(100).expect("a hundred");
 /// The cache is bounded: by default it keeps 100 mutations for five minutes each, and drops those first that were not
 /// read for longest. If a mutation was dropped early, or its version is not a number and so has no order, reads return
 /// the content of the store.
-pub struct MutationCache<S> {
+pub struct MutationCache<S: ?Sized> {
     lister: Lister<S>,
     ttl: Duration,
     include_adds: bool,
     mutations: Mutex<LruCache<ObjectKey, Mutation<S>>>,
 }
 
-struct Mutation<S> {
+struct Mutation<S: ?Sized> {
     object: Arc<S>,
     expires: Instant,
 }
 
 // === impl MutationCache ===
 
-impl<S: Stored> MutationCache<S> {
+impl<S: Stored + ?Sized> MutationCache<S> {
     /// A cache without mutations, on top of `lister`.
     #[must_use]
     pub fn new(lister: Lister<S>) -> Self {
@@ -160,13 +160,13 @@ impl<S: Stored> MutationCache<S> {
     }
 }
 
-impl<S: Stored> Mutation<S> {
+impl<S: Stored + ?Sized> Mutation<S> {
     fn counts(&self, store: &StoreSnapshot<S>) -> bool {
         Instant::now() < self.expires && is_ahead(&*self.object, store)
     }
 }
 
-impl<S: Stored> std::fmt::Debug for MutationCache<S> {
+impl<S: Stored + ?Sized> std::fmt::Debug for MutationCache<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MutationCache")
             .field("lister", &self.lister)
@@ -180,7 +180,7 @@ fn is_older(version: &str, than: &str) -> bool {
 }
 
 /// True if the store has not reached the version of `object`, as a whole or with this object.
-fn is_ahead<S: Stored>(object: &S, store: &StoreSnapshot<S>) -> bool {
+fn is_ahead<S: Stored + ?Sized>(object: &S, store: &StoreSnapshot<S>) -> bool {
     let version = object.resource_version();
     let held = store.get(object.key_ref());
     let seen = store.resource_version_of(object.namespace());

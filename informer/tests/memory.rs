@@ -17,7 +17,7 @@ use kube_client::client::Body;
 use kube_core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube_derive::Resource;
 use reeve_informer::{
-    Compact, Decoding, Endpoint, ReflectorOptions, SharedInformer, StoreBytes, Stored,
+    Compact, Decoding, Endpoint, Form, ReflectorOptions, SharedInformer, StoreBytes,
 };
 use serde::{Deserialize, Serialize};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
@@ -57,7 +57,7 @@ fn client(item: fn(usize) -> String) -> Client {
 }
 
 /// The memory of `COUNT` objects, and the number that their store reports.
-fn kept<S: Stored>(endpoint: Endpoint, item: fn(usize) -> String) -> (usize, StoreBytes) {
+fn kept<S: Form>(endpoint: Endpoint, item: fn(usize) -> String) -> (usize, StoreBytes) {
     // With it, all other work is over before the next measurement.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -65,7 +65,7 @@ fn kept<S: Stored>(endpoint: Endpoint, item: fn(usize) -> String) -> (usize, Sto
     runtime.unwrap().block_on(keep::<S>(endpoint, item))
 }
 
-async fn keep<S: Stored>(endpoint: Endpoint, item: fn(usize) -> String) -> (usize, StoreBytes) {
+async fn keep<S: Form>(endpoint: Endpoint, item: fn(usize) -> String) -> (usize, StoreBytes) {
     let client = client(item);
     let before = live();
     let options = ReflectorOptions::new().streaming(false);
@@ -158,7 +158,7 @@ struct Status {
 }
 
 /// The memory of one object as its type.
-fn typed<S: Stored>(kind: &str, document: &str) -> usize {
+fn typed<S: Form>(kind: &str, document: &str) -> usize {
     let decoding = Decoding::of("v1", kind);
     let mut objects = Vec::with_capacity(100);
     let before = live();

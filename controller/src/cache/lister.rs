@@ -93,7 +93,7 @@ impl<V: 'static> Lister<V> {
         let namespace = namespace.filter(|_| self.slot.kind.is_namespaced());
         let store = self.store(namespace)?;
         match store.get(KeyRef { namespace, name }) {
-            Some(row) => Ok(Some(self.view.of_store(&**store, row)?)),
+            Some(row) => Ok(Some(self.view.of_store(store, row)?)),
             None => Ok(None),
         }
     }
@@ -240,7 +240,7 @@ impl<V: 'static> Lister<V> {
             let store = self.slot.made().await;
             match self.scope(namespace) {
                 None => store.synced().await,
-                Some(scope) => store.synced_in(scope).await,
+                Some(scope) => store.synced_in(&scope).await,
             }
         };
         let _ = tokio::time::timeout(limit, answers).await;
@@ -263,7 +263,7 @@ impl<V: 'static> Lister<V> {
         let rows = store.find(query)?;
         let mut objects = Vec::with_capacity(rows.len());
         for row in rows {
-            match self.view.of_store(&**store, row) {
+            match self.view.of_store(store, row) {
                 Ok(object) => objects.push(object),
                 Err(ViewError::Undecodable { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -273,7 +273,7 @@ impl<V: 'static> Lister<V> {
     }
 
     /// The store, if it can answer for this namespace, or for all that it watches.
-    fn store(&self, namespace: Option<&str>) -> Result<&Arc<dyn Store>, ReadError> {
+    fn store(&self, namespace: Option<&str>) -> Result<&Arc<Store>, ReadError> {
         let kind = || self.slot.kind.to_string();
         let store = self
             .slot
@@ -287,7 +287,7 @@ impl<V: 'static> Lister<V> {
                     return Err(ReadError::Namespace {
                         kind: kind(),
                         namespace: namespace.to_owned(),
-                        cached: cached(&**store),
+                        cached: cached(store),
                     });
                 }
                 store.has_synced_in(&scope)
@@ -305,7 +305,7 @@ impl<V: 'static> Lister<V> {
 }
 
 /// The namespaces that a store watches.
-fn cached(store: &dyn Store) -> Vec<String> {
+fn cached(store: &Store) -> Vec<String> {
     let watches = store.health().watches;
     watches
         .iter()

@@ -1,17 +1,16 @@
 //! The kinds, places and forms of the cached objects.
 
-use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_core::{GroupVersionKind, ObjectMeta};
-use reeve_informer::SkipPath;
+use kube_core::{DynamicObject, GroupVersionKind, ObjectMeta};
+use reeve_informer::{SkipPath, Stored};
 
-use super::store::{Make, StoreForm, make};
-use super::view::{Need, View};
+use super::store::{Model, StoreForm};
+use super::view::{Need, Shape, View};
 use super::{Kind, OptionsError};
 use crate::client::Object;
 use reeve_clock::LONGEST;
@@ -116,15 +115,13 @@ pub(super) enum Transform {
 /// A change of objects of one type, with the constructor of a store of that type.
 #[derive(Clone)]
 pub(super) struct Typed {
-    pub(super) model: TypeId,
-    pub(super) make: Make,
+    pub(super) model: Model,
     pub(super) need: Need,
-    /// An `Arc<dyn Fn(&mut K) + Send + Sync>`.
-    pub(super) function: Arc<dyn Any + Send + Sync>,
+    pub(super) function: Function,
 }
 
-/// The function of a [`Typed`].
-pub(super) type Function<S> = Arc<dyn Fn(&mut S) + Send + Sync>;
+/// Changes an object if it is of the type.
+pub(super) type Function = Arc<dyn Fn(&mut dyn Stored) + Send + Sync>;
 
 // === impl CacheOptions ===
 
@@ -302,13 +299,11 @@ impl KindOptions {
         mut self,
         transform: impl Fn(&mut K) + Send + Sync + 'static,
     ) -> Self {
-        let function: Function<K> = Arc::new(transform);
-        let View { model, need, .. } = View::<K>::typed();
+        let Shape { model, need, .. } = View::<K>::typed().shape;
         self.selected.transform = Some(Transform::Typed(Typed {
             model,
             need,
-            make: make::<K>,
-            function: Arc::new(function),
+            function: function(transform),
         }));
         self
     }
@@ -316,14 +311,12 @@ impl KindOptions {
     /// As [`KindOptions::transform`], for a kind without a Rust type.
     pub fn transform_dynamic(
         mut self,
-        transform: impl Fn(&mut kube_core::DynamicObject) + Send + Sync + 'static,
+        transform: impl Fn(&mut DynamicObject) + Send + Sync + 'static,
     ) -> Self {
-        let function: Function<kube_core::DynamicObject> = Arc::new(transform);
         self.selected.transform = Some(Transform::Typed(Typed {
-            model: TypeId::of::<kube_core::DynamicObject>(),
+            model: Model::of::<DynamicObject>(),
             need: Need::Dynamic,
-            make: make::<kube_core::DynamicObject>,
-            function: Arc::new(function),
+            function: function(transform),
         }));
         self
     }
@@ -446,6 +439,14 @@ impl Which {
             Self::Named(gvk) => gvk.clone(),
         }
     }
+}
+
+fn function<S: Stored>(transform: impl Fn(&mut S) + Send + Sync + 'static) -> Function {
+    Arc::new(move |object| {
+        if let Some(object) = object.cast_mut() {
+            transform(object);
+        }
+    })
 }
 
 // === impl Transform ===

@@ -11,15 +11,15 @@ use super::store::{Handle, Store};
 /// A registered handler. Dropping it removes the handler.
 #[must_use = "dropping it removes the handler"]
 pub struct Registration {
-    store: Arc<dyn Store>,
-    handle: Box<dyn Handle>,
+    store: Arc<Store>,
+    handle: Handle,
     interest: Interest,
 }
 
 // === impl Registration ===
 
 impl Registration {
-    pub(super) fn new(interest: Interest, store: Arc<dyn Store>, handle: Box<dyn Handle>) -> Self {
+    pub(super) fn new(interest: Interest, store: Arc<Store>, handle: Handle) -> Self {
         Self {
             store,
             handle,

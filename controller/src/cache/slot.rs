@@ -1,6 +1,5 @@
 //! The slot of a kind's store: its users, and the store once it is made.
 
-use std::any::TypeId;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,17 +7,17 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::Kind;
 use super::options::Typed;
-use super::store::{Make, Store, StoreForm};
-use super::view::Need;
-use super::{Kind, View};
+use super::store::{Model, Store, StoreForm};
+use super::view::{Need, Shape};
 
 /// Until its store is made, it collects the needs of its users, so that the store serves them all. It lives as long as
 /// it is used, and the informer of the store for a while longer.
 pub(crate) struct Slot {
     pub(crate) kind: Kind,
     needs: Mutex<Needs>,
-    store: OnceLock<Arc<dyn Store>>,
+    store: OnceLock<Arc<Store>>,
     /// The store has the indexes of its kind, so it may be read.
     indexed: AtomicBool,
     made: watch::Sender<bool>,
@@ -30,8 +29,7 @@ pub(crate) struct Slot {
 #[derive(Clone, Copy)]
 struct Needs {
     need: Need,
-    model: TypeId,
-    make: Make,
+    model: Model,
     /// The options set the type.
     fixed: bool,
 }
@@ -46,13 +44,12 @@ pub(crate) struct Interest {
 
 impl Slot {
     /// For a view; or for the type of the store, if the options set one.
-    pub(super) fn new<V>(view: &View<V>, typed: Option<&Typed>) -> Self {
+    pub(super) fn new(view: &Shape, typed: Option<&Typed>) -> Self {
         let needs = typed.map_or_else(
             || Needs::of(view),
             |typed| Needs {
                 need: typed.need,
                 model: typed.model,
-                make: typed.make,
                 fixed: true,
             },
         );
@@ -67,13 +64,13 @@ impl Slot {
     }
 
     /// The store, once it is made and has its indexes.
-    pub(super) fn store(&self) -> Option<&Arc<dyn Store>> {
+    pub(super) fn store(&self) -> Option<&Arc<Store>> {
         let indexed = self.indexed.load(Ordering::Acquire);
         self.store.get().filter(|_| indexed)
     }
 
     /// The store, once it is made. It may still lack an index.
-    pub(crate) fn bare(&self) -> Option<&Arc<dyn Store>> {
+    pub(crate) fn bare(&self) -> Option<&Arc<Store>> {
         self.store.get()
     }
 
@@ -84,7 +81,7 @@ impl Slot {
     }
 
     /// Waits until the store is made and has its indexes.
-    pub(super) async fn made(&self) -> Arc<dyn Store> {
+    pub(super) async fn made(&self) -> Arc<Store> {
         let mut made = self.made.subscribe();
         loop {
             if let Some(store) = self.store() {
@@ -96,7 +93,7 @@ impl Slot {
     }
 
     /// Whether the needs so far give the view, too.
-    pub(super) fn serves<V>(&self, view: &View<V>) -> bool {
+    pub(super) fn serves(&self, view: &Shape) -> bool {
         match self.bare() {
             Some(store) => {
                 let whole = store.form() != StoreForm::Metadata;
@@ -114,7 +111,7 @@ impl Slot {
     }
 
     /// Extends the needs so that the store will give the view; false if that is impossible.
-    pub(super) fn absorb<V>(&self, view: &View<V>) -> bool {
+    pub(super) fn absorb(&self, view: &Shape) -> bool {
         if self.bare().is_some() {
             return self.serves(view);
         }
@@ -122,7 +119,8 @@ impl Slot {
         if needs.fixed {
             return needs.serves(view);
         }
-        if needs.need == Need::Typed && view.need == Need::Typed && needs.model != view.model {
+        if needs.need == Need::Typed && view.need == Need::Typed && needs.model.id != view.model.id
+        {
             return false;
         }
         if view.need > needs.need {
@@ -136,15 +134,15 @@ impl Slot {
     pub(super) fn make(
         &self,
         configured: Option<StoreForm>,
-        make: impl FnOnce(Make, StoreForm) -> Arc<dyn Store>,
-    ) -> &Arc<dyn Store> {
+        make: impl FnOnce(Model, StoreForm) -> Arc<Store>,
+    ) -> &Arc<Store> {
         let needs = *self.needs.lock();
         self.store.get_or_init(|| {
             let form = configured.unwrap_or(match needs.need {
                 Need::Metadata => StoreForm::Metadata,
                 Need::Dynamic | Need::Typed => StoreForm::Typed,
             });
-            make(needs.make, form)
+            make(needs.model, form)
         })
     }
 
@@ -155,20 +153,19 @@ impl Slot {
 }
 
 impl Needs {
-    fn of<V>(view: &View<V>) -> Self {
+    fn of(view: &Shape) -> Self {
         Self {
             need: view.need,
             model: view.model,
-            make: view.make,
             fixed: false,
         }
     }
 
     /// Whether a store made now gives the view.
-    fn serves<V>(&self, view: &View<V>) -> bool {
+    fn serves(&self, view: &Shape) -> bool {
         match view.need {
             // As with the made store: any type can be read from a dynamic object.
-            Need::Typed => self.need >= Need::Dynamic && view.reads(self.model),
+            Need::Typed => self.need >= Need::Dynamic && view.reads(self.model.id),
             need => self.need >= need,
         }
     }

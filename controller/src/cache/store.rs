@@ -1,30 +1,24 @@
-//! The store of a kind, its form erased: an informer, with the operations that do not need its type.
+//! The store of a kind: an informer of entries whose type is known when the program runs ([`Model`]).
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use kube_core::{DynamicObject, PartialObjectMeta, Resource, Selector, SelectorExt};
 use lru::LruCache;
 use parking_lot::Mutex;
 use reeve_informer::{
-    Builder, CacheHealth, Compact, Endpoint, Event, FieldSelector, HandlerHandle, HandlerOptions,
-    IndexValues, InformerFactory, KeyRef, NamespaceSet, ObjectKey, ResourceVersion, Scope,
-    Selection, SharedInformer, Stored, ViewError, Within, indexer,
+    CacheHealth, Compact, Endpoint, EntryType, Event, FieldSelector, Form, HandlerHandle,
+    HandlerOptions, IndexValues, InformerFactory, KeyRef, NamespaceSet, ObjectKey, ResourceVersion,
+    Scope, Selection, SharedInformer, Stored, ViewError, Within, indexer,
 };
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::Kind;
 use super::label_selector;
-use super::options::{Function, Transform};
+use super::options::Transform;
 use super::resolve::{equal_to, terms};
-use super::view::Row;
 use crate::client::key_of;
 
 /// The number of unreadable versions that are remembered as logged; past it the oldest may be logged again.
@@ -44,9 +38,6 @@ pub enum StoreForm {
     Metadata,
 }
 
-/// Makes the store of a kind, of the maker's Rust type.
-pub(super) type Make = fn(&Kind, &Making<'_>) -> Arc<dyn Store>;
-
 /// The parameters of a store.
 pub(super) struct Making<'a> {
     pub(super) factory: &'a InformerFactory,
@@ -60,60 +51,42 @@ pub(super) struct Making<'a> {
     pub(super) decoded: Option<NonZeroUsize>,
 }
 
-impl Making<'_> {
-    fn with_form(&self, form: StoreForm) -> Self {
-        Self {
-            form,
-            selection: self.selection.clone(),
-            namespaces: self.namespaces.clone(),
-            within: Arc::clone(&self.within),
-            transforms: self.transforms.clone(),
-            ..*self
-        }
-    }
-}
-
 /// The selection of a scope.
 pub(super) type Select = Arc<dyn Fn(&Scope) -> Within + Send + Sync>;
 /// The transform for objects of a namespace.
 pub(super) type Transforms = Arc<dyn Fn(Option<&str>) -> Option<Transform> + Send + Sync>;
 
-/// A handler of a store of unknown form.
-pub(crate) type RowHandler = Box<dyn Fn(Event<dyn Row>) + Send + Sync>;
+/// A handler of a store.
+pub(crate) type RowHandler = Box<dyn Fn(Event<dyn Stored>) + Send + Sync>;
 /// The values of an entry in an index.
-pub(crate) type RowIndex = Arc<dyn Fn(&dyn Row) -> IndexValues + Send + Sync>;
+pub(crate) type RowIndex = Arc<dyn Fn(&dyn Stored) -> IndexValues + Send + Sync>;
 
-/// An informer of any form.
-pub(crate) trait Store: Send + Sync {
-    fn form(&self) -> StoreForm;
-    /// The Rust type that is stored, or that stored objects are decoded to.
-    fn model(&self) -> TypeId;
-    fn health(&self) -> CacheHealth;
-    /// Whether all of `scope` is watched.
-    fn covers(&self, scope: &Scope) -> bool;
-    /// Whether an object of this key would be in it, judged by the key.
-    fn may_hold(&self, key: &ObjectKey) -> bool;
-    /// Whether the label selector for the place of the key selects these labels.
-    fn selects(&self, key: &ObjectKey, labels: &BTreeMap<String, String>) -> bool;
-    fn has_synced(&self) -> bool;
-    fn has_synced_in(&self, scope: &Scope) -> bool;
-    /// Waits for the first lists; false if the informer stopped before.
-    fn synced(&self) -> BoxFuture<'_, bool>;
-    /// Waits for the first lists of `scope`; false if the informer stopped before, or does not watch there.
-    fn synced_in(&self, scope: Scope) -> BoxFuture<'_, bool>;
-    fn resource_version(&self) -> ResourceVersion;
-    /// The version of the store in `scope`; empty before its first list.
-    fn resource_version_in(&self, scope: &Scope) -> ResourceVersion;
-    fn len(&self) -> usize;
-    fn get(&self, key: KeyRef<'_>) -> Option<Arc<dyn Row>>;
-    fn find(&self, query: &Query<'_>) -> Result<Vec<Arc<dyn Row>>, indexer::Error>;
-    fn add_index(&self, name: Arc<str>, function: RowIndex) -> Result<(), indexer::Error>;
-    fn add_label_index(&self, label: Arc<str>) -> Result<(), indexer::Error>;
-    fn add_handler(&self, handler: RowHandler, options: HandlerOptions) -> Box<dyn Handle>;
-    /// Counts and logs, once, an entry that cannot be read as a type other than the store's.
-    fn unreadable(&self, row: &dyn Row, error: &ViewError);
-    /// The [`SharedInformer`].
-    fn informer(&self) -> &dyn Any;
+/// The types of the entries of a kind's store, as values. A kind brings these, and what reads the store is compiled
+/// once for all kinds.
+#[derive(Clone, Copy)]
+pub(super) struct Model {
+    /// The Rust type that stored objects are read as.
+    pub(super) id: TypeId,
+    /// The entries of the metadata form.
+    metadata: EntryType<dyn Stored>,
+    /// The entries of the typed form, and the type that they are read as; `None` if the server sends metadata only.
+    whole: Option<(EntryType<dyn Stored>, TypeId)>,
+}
+
+/// An informer of entries of any type.
+pub(crate) struct Store {
+    informer: SharedInformer<dyn Stored>,
+    lister: reeve_informer::Lister<dyn Stored>,
+    form: StoreForm,
+    entries: EntryType<dyn Stored>,
+    model: TypeId,
+    within: Select,
+    /// The fields selected of all that is watched as one.
+    fields: String,
+    /// The labels, too.
+    labels: Selector,
+    /// The unreadable objects that were logged, by version.
+    logged: Mutex<LruCache<(ObjectKey, String), ()>>,
 }
 
 /// The objects to find.
@@ -136,167 +109,102 @@ pub(crate) enum Query<'a> {
     Namespace(&'a str),
 }
 
-/// A registered handler.
-pub(crate) trait Handle: Send + Sync {
-    fn has_synced(&self) -> bool;
-    fn synced(&self) -> BoxFuture<'_, ()>;
-    fn unregister(&self);
-    /// As `unregister`, and waits until the handler does not run any more.
-    fn remove(&self) -> BoxFuture<'_, ()>;
-}
-
-struct Held<S: Stored> {
-    informer: SharedInformer<S>,
-    lister: reeve_informer::Lister<S>,
-    form: StoreForm,
-    model: TypeId,
-    within: Select,
-    /// The fields selected of all that is watched as one.
-    fields: String,
-    /// The labels, too.
-    labels: Selector,
-    /// The unreadable objects that were logged, by version.
-    logged: Mutex<LruCache<(ObjectKey, String), ()>>,
-}
-
-/// Makes the store of a kind, of the Rust type `K` or of objects decoded as it.
-///
-/// The compact and the metadata form are the same type for all kinds, so that a kind costs the code of one store.
-pub(super) fn make<K>(kind: &Kind, making: &Making<'_>) -> Arc<dyn Store>
-where
-    K: Resource + Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
-{
-    let model = TypeId::of::<K>();
-    match making.form {
-        StoreForm::Metadata if !K::metadata_api() => {
-            held::<AnyMetadata>(model, metadata(kind), making, transforming)
-        }
-        StoreForm::Compact if !K::metadata_api() => compact(model, kind, making),
-        StoreForm::Typed if !K::metadata_api() => {
-            held::<K>(model, whole(kind), making, transforming)
-        }
-        // The server sends metadata only for this type.
-        _ => {
-            let making = making.with_form(StoreForm::Metadata);
-            held::<K>(model, metadata(kind), &making, transforming)
-        }
-    }
-}
-
-/// Makes the store of a kind that only views of its metadata asked for, as `PartialObjectMeta<K>`. The typed form of
-/// such a kind is a dynamic object: no code is made for a store of `K`.
-pub(super) fn make_metadata<K>(kind: &Kind, making: &Making<'_>) -> Arc<dyn Store>
-where
-    K: 'static,
-    PartialObjectMeta<K>: Stored + Resource,
-{
-    let model = TypeId::of::<K>();
-    match making.form {
-        StoreForm::Metadata => {
-            held::<PartialObjectMeta<K>>(model, metadata(kind), making, transforming)
-        }
-        StoreForm::Compact => compact(model, kind, making),
-        StoreForm::Typed => {
-            let model = TypeId::of::<DynamicObject>();
-            held::<DynamicObject>(model, whole(kind), making, transforming)
-        }
-    }
-}
+/// A registered handler; `None` if the informer had stopped before.
+pub(crate) struct Handle(Option<HandlerHandle<dyn Stored>>);
 
 /// The metadata of an object of any kind.
 type AnyMetadata = PartialObjectMeta<DynamicObject>;
 /// The text of an object of any kind.
 pub(super) type AnyCompact = Compact<DynamicObject>;
 
-fn compact(model: TypeId, kind: &Kind, making: &Making<'_>) -> Arc<dyn Store> {
-    // Options with a transform were refused.
-    held::<AnyCompact>(model, whole(kind), making, |builder, _| builder)
-}
+// === impl Model ===
 
-fn whole(kind: &Kind) -> Endpoint {
-    Endpoint::for_type::<DynamicObject>(kind.resource())
-}
-
-fn metadata(kind: &Kind) -> Endpoint {
-    Endpoint::for_type::<AnyMetadata>(kind.resource())
-}
-
-fn held<S: Stored>(
-    model: TypeId,
-    endpoint: Endpoint,
-    making: &Making<'_>,
-    transforming: fn(Builder<S>, Transforms) -> Builder<S>,
-) -> Arc<dyn Store> {
-    let informer = making.factory.informer_with::<S>(
-        endpoint,
-        making.selection.clone(),
-        making.namespaces.as_ref(),
-        |mut builder| {
-            let within = Arc::clone(&making.within);
-            builder = builder.within(move |scope| within(scope));
-            if let Some(transforms) = &making.transforms {
-                builder = transforming(builder, Arc::clone(transforms));
-            }
-            if let Some(period) = making.resync {
-                builder = builder.resync(period);
-            }
-            if let Some(decoded) = making.decoded {
-                builder = builder.cache_decoded(decoded);
-            }
-            builder
-        },
-    );
-    let all = (making.within)(&Scope::Cluster);
-    Arc::new(Held {
-        lister: informer.lister(),
-        informer,
-        form: making.form,
-        model,
-        fields: all.fields,
-        labels: selector(&all.labels),
-        within: Arc::clone(&making.within),
-        logged: Mutex::new(LruCache::new(LOGGED)),
-    })
-}
-
-fn transforming<S: Stored + Resource>(builder: Builder<S>, transforms: Transforms) -> Builder<S> {
-    builder.transform(move |object| {
-        let transform = transforms(object.meta().namespace.as_deref());
-        match transform {
-            None | Some(Transform::None) => {}
-            Some(Transform::Metadata(change)) => change(object.meta_mut()),
-            Some(Transform::Typed(typed)) => {
-                if let Some(change) = typed.function.downcast_ref::<Function<S>>() {
-                    change(object);
-                }
-            }
+impl Model {
+    /// Objects of the type `K`. The compact and the metadata form have the same type for all kinds.
+    pub(super) fn of<K: Form + Resource>() -> Self {
+        let own = EntryType::erased::<K>();
+        let id = TypeId::of::<K>();
+        if K::metadata_api() {
+            return Self {
+                id,
+                metadata: own,
+                whole: None,
+            };
         }
-    })
-}
+        Self {
+            id,
+            metadata: EntryType::erased::<AnyMetadata>(),
+            whole: Some((own, id)),
+        }
+    }
 
-/// A label selector of the options, validated there.
-fn selector(text: &str) -> Selector {
-    label_selector::parse(text).unwrap_or_default()
-}
-
-/// The scope of an object of this key.
-pub(crate) fn scope_of(key: &ObjectKey) -> Scope {
-    match &key.namespace {
-        Some(namespace) => Scope::Namespace(Arc::clone(namespace)),
-        None => Scope::Cluster,
+    /// The model of a kind that only views of its metadata asked for, as `PartialObjectMeta<K>`. Its typed form is a
+    /// dynamic object.
+    pub(super) fn of_metadata<K: 'static>() -> Self
+    where
+        PartialObjectMeta<K>: Form,
+    {
+        let dynamic = EntryType::erased::<DynamicObject>();
+        Self {
+            id: TypeId::of::<K>(),
+            metadata: EntryType::erased::<PartialObjectMeta<K>>(),
+            whole: Some((dynamic, TypeId::of::<DynamicObject>())),
+        }
     }
 }
 
-// === impl Held ===
+// === impl Store ===
 
-fn erased<S: Stored>(objects: Vec<Arc<S>>) -> Vec<Arc<dyn Row>> {
-    objects
-        .into_iter()
-        .map(|object| object as Arc<dyn Row>)
-        .collect()
-}
+impl Store {
+    /// Makes the store of a kind.
+    pub(super) fn make(model: Model, kind: &Kind, making: &Making<'_>) -> Arc<Self> {
+        let (form, entries, model) = match (making.form, model.whole) {
+            (StoreForm::Metadata, _) | (_, None) => (StoreForm::Metadata, model.metadata, model.id),
+            (StoreForm::Compact, Some(_)) => {
+                let compact = EntryType::erased::<AnyCompact>();
+                (StoreForm::Compact, compact, model.id)
+            }
+            (StoreForm::Typed, Some((whole, model))) => (StoreForm::Typed, whole, model),
+        };
+        let endpoint = match form {
+            StoreForm::Metadata => Endpoint::for_type::<AnyMetadata>(kind.resource()),
+            _ => Endpoint::for_type::<DynamicObject>(kind.resource()),
+        };
+        let informer = making.factory.informer_of(
+            entries,
+            endpoint,
+            making.selection.clone(),
+            making.namespaces.as_ref(),
+            |mut builder| {
+                let within = Arc::clone(&making.within);
+                builder = builder.within(move |scope| within(scope));
+                if let Some(transforms) = &making.transforms {
+                    let transforms = Arc::clone(transforms);
+                    builder = builder.transform(move |object| transform(object, &transforms));
+                }
+                if let Some(period) = making.resync {
+                    builder = builder.resync(period);
+                }
+                if let Some(decoded) = making.decoded {
+                    builder = builder.cache_decoded(decoded);
+                }
+                builder
+            },
+        );
+        let all = (making.within)(&Scope::Cluster);
+        Arc::new(Self {
+            lister: informer.lister(),
+            informer,
+            form,
+            entries,
+            model,
+            fields: all.fields,
+            labels: selector(&all.labels),
+            within: Arc::clone(&making.within),
+            logged: Mutex::new(LruCache::new(LOGGED)),
+        })
+    }
 
-impl<S: Stored> Held<S> {
     /// Whether the namespace of the key has a watch of its own, which may have another selection.
     fn watches_by_itself(&self, key: &ObjectKey) -> bool {
         let namespaces = self.informer.namespaces();
@@ -304,26 +212,32 @@ impl<S: Stored> Held<S> {
             .as_deref()
             .is_some_and(|name| namespaces.is_some_and(|namespaces| namespaces.is_named(name)))
     }
-}
 
-impl<S: Stored> Store for Held<S> {
-    fn form(&self) -> StoreForm {
+    pub(crate) fn form(&self) -> StoreForm {
         self.form
     }
 
-    fn model(&self) -> TypeId {
+    /// The Rust type that is stored, or that stored objects are decoded to.
+    pub(crate) fn model(&self) -> TypeId {
         self.model
     }
 
-    fn health(&self) -> CacheHealth {
+    /// Whether its entries are of the type `K`.
+    pub(super) fn holds<K: Form>(&self) -> bool {
+        self.entries.is::<K>()
+    }
+
+    pub(crate) fn health(&self) -> CacheHealth {
         self.informer.health()
     }
 
-    fn covers(&self, scope: &Scope) -> bool {
+    /// Whether all of `scope` is watched.
+    pub(crate) fn covers(&self, scope: &Scope) -> bool {
         self.informer.covers(scope)
     }
 
-    fn may_hold(&self, key: &ObjectKey) -> bool {
+    /// Whether an object of this key would be in it, judged by the key.
+    pub(crate) fn may_hold(&self, key: &ObjectKey) -> bool {
         let scope = scope_of(key);
         if !self.informer.covers(&scope) {
             return false;
@@ -341,7 +255,8 @@ impl<S: Stored> Store for Held<S> {
             && allow("metadata.namespace", key.namespace.as_deref())
     }
 
-    fn selects(&self, key: &ObjectKey, labels: &BTreeMap<String, String>) -> bool {
+    /// Whether the label selector for the place of the key selects these labels.
+    pub(crate) fn selects(&self, key: &ObjectKey, labels: &BTreeMap<String, String>) -> bool {
         if self.watches_by_itself(key) {
             selector(&(self.within)(&scope_of(key)).labels).matches(labels)
         } else {
@@ -349,41 +264,43 @@ impl<S: Stored> Store for Held<S> {
         }
     }
 
-    fn has_synced(&self) -> bool {
+    pub(crate) fn has_synced(&self) -> bool {
         self.informer.has_synced()
     }
 
-    fn has_synced_in(&self, scope: &Scope) -> bool {
+    pub(crate) fn has_synced_in(&self, scope: &Scope) -> bool {
         self.informer.has_synced_in(scope)
     }
 
-    fn synced(&self) -> BoxFuture<'_, bool> {
-        async { self.informer.wait_synced().await.is_ok() }.boxed()
+    /// Waits for the first lists; false if the informer stopped before.
+    pub(crate) async fn synced(&self) -> bool {
+        self.informer.wait_synced().await.is_ok()
     }
 
-    fn synced_in(&self, scope: Scope) -> BoxFuture<'_, bool> {
-        async move { self.informer.wait_synced_in(&scope).await.is_ok() }.boxed()
+    /// Waits for the first lists of `scope`; false if the informer stopped before, or does not watch there.
+    pub(crate) async fn synced_in(&self, scope: &Scope) -> bool {
+        self.informer.wait_synced_in(scope).await.is_ok()
     }
 
-    fn resource_version(&self) -> ResourceVersion {
+    pub(crate) fn resource_version(&self) -> ResourceVersion {
         self.informer.last_sync_resource_version()
     }
 
-    fn resource_version_in(&self, scope: &Scope) -> ResourceVersion {
+    /// The version of the store in `scope`; empty before its first list.
+    pub(crate) fn resource_version_in(&self, scope: &Scope) -> ResourceVersion {
         self.informer.resource_version_in(scope)
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.lister.len()
     }
 
-    fn get(&self, key: KeyRef<'_>) -> Option<Arc<dyn Row>> {
-        let found = self.lister.get_named(key.namespace, key.name);
-        found.map(|object| object as Arc<dyn Row>)
+    pub(crate) fn get(&self, key: KeyRef<'_>) -> Option<Arc<dyn Stored>> {
+        self.lister.get_named(key.namespace, key.name)
     }
 
-    fn find(&self, query: &Query<'_>) -> Result<Vec<Arc<dyn Row>>, indexer::Error> {
-        Ok(erased(match *query {
+    pub(crate) fn find(&self, query: &Query<'_>) -> Result<Vec<Arc<dyn Stored>>, indexer::Error> {
+        Ok(match *query {
             Query::All => self.lister.list(),
             Query::Namespace(namespace) => self.lister.namespace(namespace),
             Query::Select {
@@ -397,25 +314,24 @@ impl<S: Stored> Store for Held<S> {
                 after,
                 limit,
             } => self.lister.list_range(namespace, after, limit),
-        }))
+        })
     }
 
-    fn add_index(&self, name: Arc<str>, function: RowIndex) -> Result<(), indexer::Error> {
+    pub(crate) fn add_index(
+        &self,
+        name: Arc<str>,
+        function: RowIndex,
+    ) -> Result<(), indexer::Error> {
         self.informer
-            .add_indexer(name, move |object: &S| function(object))
+            .add_indexer(name, move |object: &dyn Stored| function(object))
     }
 
-    fn add_label_index(&self, label: Arc<str>) -> Result<(), indexer::Error> {
+    pub(crate) fn add_label_index(&self, label: Arc<str>) -> Result<(), indexer::Error> {
         self.informer.add_label_index(label)
     }
 
-    fn add_handler(&self, handler: RowHandler, options: HandlerOptions) -> Box<dyn Handle> {
-        let shown = move |event: Event<S>| {
-            if let Some(event) = event.filter_map(|object| Some(object as Arc<dyn Row>)) {
-                handler(event);
-            }
-        };
-        Box::new(match self.informer.add_handler(shown, options) {
+    pub(crate) fn add_handler(&self, handler: RowHandler, options: HandlerOptions) -> Handle {
+        Handle(match self.informer.add_handler(handler, options) {
             Ok(handle) => Some(handle),
             Err(stopped) => {
                 tracing::debug!(%stopped, "could not add a handler");
@@ -424,7 +340,8 @@ impl<S: Stored> Store for Held<S> {
         })
     }
 
-    fn unreadable(&self, row: &dyn Row, error: &ViewError) {
+    /// Counts and logs, once, an entry that cannot be read as a type other than the store's.
+    pub(crate) fn unreadable(&self, row: &dyn Stored, error: &ViewError) {
         let (ViewError::Undecodable { .. }, Ok(meta)) = (error, row.metadata()) else {
             return;
         };
@@ -435,42 +352,65 @@ impl<S: Stored> Store for Held<S> {
         }
     }
 
-    fn informer(&self) -> &dyn Any {
+    pub(crate) fn informer(&self) -> &SharedInformer<dyn Stored> {
         &self.informer
     }
 }
 
-impl<S: Stored> Handle for Option<HandlerHandle<S>> {
-    fn has_synced(&self) -> bool {
-        self.as_ref().is_some_and(HandlerHandle::has_synced)
+// === impl Handle ===
+
+impl Handle {
+    pub(crate) fn has_synced(&self) -> bool {
+        self.0.as_ref().is_some_and(HandlerHandle::has_synced)
     }
 
-    fn synced(&self) -> BoxFuture<'_, ()> {
-        async {
-            let synced = match self {
-                Some(handle) => handle.wait_synced().await.is_ok(),
-                None => false,
-            };
-            if !synced {
-                // The informer has stopped: the waiter will stop, too.
-                std::future::pending::<()>().await;
-            }
+    /// Waits until the handler has seen every object of the first list.
+    pub(crate) async fn synced(&self) {
+        let synced = match &self.0 {
+            Some(handle) => handle.wait_synced().await.is_ok(),
+            None => false,
+        };
+        if !synced {
+            // The informer has stopped: the waiter will stop, too.
+            std::future::pending::<()>().await;
         }
-        .boxed()
     }
 
-    fn unregister(&self) {
-        if let Some(handle) = self {
+    pub(crate) fn unregister(&self) {
+        if let Some(handle) = &self.0 {
             handle.unregister();
         }
     }
 
-    fn remove(&self) -> BoxFuture<'_, ()> {
-        async move {
-            if let Some(handle) = self {
-                handle.remove().await;
+    /// As `unregister`, and waits until the handler does not run any more.
+    pub(crate) async fn remove(&self) {
+        if let Some(handle) = &self.0 {
+            handle.remove().await;
+        }
+    }
+}
+
+fn transform(object: &mut dyn Stored, transforms: &Transforms) {
+    match transforms(object.namespace()) {
+        None | Some(Transform::None) => {}
+        Some(Transform::Metadata(change)) => {
+            if let Some(metadata) = object.metadata_mut() {
+                change(metadata);
             }
         }
-        .boxed()
+        Some(Transform::Typed(typed)) => (typed.function)(object),
+    }
+}
+
+/// A label selector of the options, validated there.
+fn selector(text: &str) -> Selector {
+    label_selector::parse(text).unwrap_or_default()
+}
+
+/// The scope of an object of this key.
+pub(crate) fn scope_of(key: &ObjectKey) -> Scope {
+    match &key.namespace {
+        Some(namespace) => Scope::Namespace(Arc::clone(namespace)),
+        None => Scope::Cluster,
     }
 }

@@ -1,16 +1,15 @@
 //! A reader's view of a kind, independent of the stored form.
 
-use std::any::{Any, TypeId};
-use std::borrow::Cow;
+use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use kube_core::{DynamicObject, ObjectMeta, PartialObjectMeta, Resource, TypeMeta};
-use reeve_informer::{Stored, ViewError};
+use reeve_informer::{Form, Stored, ViewError};
 
 use super::Kind;
-use super::store::{AnyCompact, Make, Store, make, make_metadata};
+use super::store::{AnyCompact, Model, Store};
 use crate::client::{Object, json};
 
 /// The form in which a reader or a handler gets a kind: its objects as `V`.
@@ -31,19 +30,24 @@ use crate::client::{Object, json};
 /// before the start. Where a running store cannot serve a later view (metadata only, and now the type is needed), the
 /// kind gets a second store and a second watch, and a log line names the option that avoids that.
 pub struct View<V> {
-    pub(super) kind: Kind,
-    pub(super) need: Need,
-    pub(super) make: Make,
-    /// The Rust type of the store.
-    pub(super) model: TypeId,
+    pub(super) shape: Shape,
     convert: Convert<V>,
     lend: Lend<V>,
 }
 
+/// A view without its Rust type, so that what finds or makes its store is compiled once.
+#[derive(Clone)]
+pub(super) struct Shape {
+    pub(super) kind: Kind,
+    pub(super) need: Need,
+    /// The types of a store that is made for it.
+    pub(super) model: Model,
+}
+
 /// Makes an object of an entry.
-type Convert<V> = fn(&Kind, Arc<dyn Row>) -> Result<Arc<V>, ViewError>;
+type Convert<V> = fn(&Kind, Arc<dyn Stored>) -> Result<Arc<V>, ViewError>;
 /// Lends an object that is made of an entry, or is one.
-type Lend<V> = fn(&Kind, &dyn Row, &mut dyn FnMut(&V)) -> Result<(), ViewError>;
+type Lend<V> = fn(&Kind, &dyn Stored, &mut dyn FnMut(&V)) -> Result<(), ViewError>;
 
 /// The part of an object that a view needs, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,32 +59,6 @@ pub(super) enum Need {
     Typed,
 }
 
-/// An entry of a store, its form erased.
-pub(crate) trait Row: Send + Sync + 'static {
-    fn metadata(&self) -> Result<Cow<'_, ObjectMeta>, ViewError>;
-    fn dynamic(&self) -> Result<DynamicObject, ViewError>;
-    fn any(&self) -> &dyn Any;
-    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
-}
-
-impl<S: Stored> Row for S {
-    fn metadata(&self) -> Result<Cow<'_, ObjectMeta>, ViewError> {
-        Stored::metadata(self)
-    }
-
-    fn dynamic(&self) -> Result<DynamicObject, ViewError> {
-        Stored::dynamic(self)
-    }
-
-    fn any(&self) -> &dyn Any {
-        self
-    }
-
-    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
-        self
-    }
-}
-
 // === impl View ===
 
 impl<K: Object> View<K> {
@@ -88,27 +66,27 @@ impl<K: Object> View<K> {
     #[must_use]
     pub fn typed() -> Self {
         Self {
-            kind: Kind::of::<K>(),
-            // `PartialObjectMeta<T>` is a type like another, for which the server sends metadata only.
-            need: if K::metadata_api() {
-                Need::Metadata
-            } else {
-                Need::Typed
+            shape: Shape {
+                kind: Kind::of::<K>(),
+                // `PartialObjectMeta<T>` is a type like another, for which the server sends metadata only.
+                need: if K::metadata_api() {
+                    Need::Metadata
+                } else {
+                    Need::Typed
+                },
+                model: Model::of::<K>(),
             },
-            make: make::<K>,
-            model: TypeId::of::<K>(),
             convert: |kind, row| {
-                let any = Arc::clone(&row).into_any();
-                let any = match any.downcast::<K>() {
+                let row = match row.cast::<K>() {
                     Ok(typed) => return Ok(typed),
-                    Err(any) => any,
+                    Err(row) => row,
                 };
-                match any.downcast::<AnyCompact>() {
+                match row.cast::<AnyCompact>() {
                     Ok(compact) => compact.typed_as(),
-                    Err(_) => from_row(kind, &*row).map(Arc::new),
+                    Err(row) => from_row(kind, &*row).map(Arc::new),
                 }
             },
-            lend: |kind, row, read| match row.any().downcast_ref::<K>() {
+            lend: |kind, row, read| match row.cast_ref::<K>() {
                 Some(typed) => {
                     read(typed);
                     Ok(())
@@ -137,23 +115,21 @@ impl View<PartialObjectMeta<DynamicObject>> {
 
 impl<K: Send + Sync + 'static> View<PartialObjectMeta<K>>
 where
-    PartialObjectMeta<K>: Stored + Resource,
+    PartialObjectMeta<K>: Form + Resource,
 {
     fn metadata_as(kind: Kind) -> Self {
         Self {
-            kind,
-            need: Need::Metadata,
-            make: make_metadata::<K>,
-            model: TypeId::of::<K>(),
-            convert: |kind, row| {
-                let any = Arc::clone(&row).into_any();
-                match any.downcast::<PartialObjectMeta<K>>() {
-                    Ok(held) => Ok(held),
-                    Err(_) => Ok(Arc::new(partial(kind, row.metadata()?.into_owned()))),
-                }
+            shape: Shape {
+                kind,
+                need: Need::Metadata,
+                model: Model::of_metadata::<K>(),
+            },
+            convert: |kind, row| match row.cast::<PartialObjectMeta<K>>() {
+                Ok(held) => Ok(held),
+                Err(row) => Ok(Arc::new(partial(kind, row.metadata()?.into_owned()))),
             },
             lend: |kind, row, read| {
-                match row.any().downcast_ref::<PartialObjectMeta<K>>() {
+                match row.cast_ref::<PartialObjectMeta<K>>() {
                     Some(held) => read(held),
                     None => read(&partial(kind, row.metadata()?.into_owned())),
                 }
@@ -168,19 +144,17 @@ impl View<DynamicObject> {
     #[must_use]
     pub fn dynamic(kind: &Kind) -> Self {
         Self {
-            kind: kind.clone(),
-            need: Need::Dynamic,
-            make: make::<DynamicObject>,
-            model: TypeId::of::<DynamicObject>(),
-            convert: |kind, row| {
-                let any = Arc::clone(&row).into_any();
-                match any.downcast::<DynamicObject>() {
-                    Ok(held) => Ok(held),
-                    Err(_) => dynamic(kind, &*row).map(Arc::new),
-                }
+            shape: Shape {
+                kind: kind.clone(),
+                need: Need::Dynamic,
+                model: Model::of::<DynamicObject>(),
+            },
+            convert: |kind, row| match row.cast::<DynamicObject>() {
+                Ok(held) => Ok(held),
+                Err(row) => dynamic(kind, &*row).map(Arc::new),
             },
             lend: |kind, row, read| {
-                match row.any().downcast_ref::<DynamicObject>() {
+                match row.cast_ref::<DynamicObject>() {
                     Some(held) => read(held),
                     None => read(&dynamic(kind, row)?),
                 }
@@ -194,28 +168,24 @@ impl<V> View<V> {
     /// The kind.
     #[must_use]
     pub fn kind(&self) -> &Kind {
-        &self.kind
-    }
-
-    /// Whether it can be read from a store of the type `model`.
-    pub(super) fn reads(&self, model: TypeId) -> bool {
-        model == self.model || model == TypeId::of::<DynamicObject>()
+        &self.shape.kind
     }
 
     /// The object in the view's form.
-    pub(super) fn of(&self, row: Arc<dyn Row>) -> Result<Arc<V>, ViewError> {
-        (self.convert)(&self.kind, row)
+    pub(super) fn of(&self, row: Arc<dyn Stored>) -> Result<Arc<V>, ViewError> {
+        (self.convert)(&self.shape.kind, row)
     }
 
     /// The object of a row of `store` in the view's form. The store counts objects that do not convert.
     pub(super) fn of_store(
         &self,
-        store: &dyn Store,
-        row: Arc<dyn Row>,
+        store: &Store,
+        row: Arc<dyn Stored>,
     ) -> Result<Arc<V>, ViewError> {
         // A store of the type has counted those that do not decode, and so does a compact one.
-        let counted = store.model() == self.model || row.any().is::<AnyCompact>();
-        if self.need != Need::Typed || counted {
+        let counted =
+            store.model() == self.shape.model.id || row.cast_ref::<AnyCompact>().is_some();
+        if self.shape.need != Need::Typed || counted {
             return self.of(row);
         }
         let shown = self.of(Arc::clone(&row));
@@ -226,15 +196,24 @@ impl<V> View<V> {
     }
 
     /// Calls `read` with the object.
-    pub(super) fn show(&self, row: &dyn Row, read: &mut dyn FnMut(&V)) -> Result<(), ViewError> {
-        (self.lend)(&self.kind, row, read)
+    pub(super) fn show(&self, row: &dyn Stored, read: &mut dyn FnMut(&V)) -> Result<(), ViewError> {
+        (self.lend)(&self.shape.kind, row, read)
+    }
+}
+
+// === impl Shape ===
+
+impl Shape {
+    /// Whether it can be read from a store of the type `model`.
+    pub(super) fn reads(&self, model: TypeId) -> bool {
+        model == self.model.id || model == TypeId::of::<DynamicObject>()
     }
 }
 
 impl<V> Clone for View<V> {
     fn clone(&self) -> Self {
         Self {
-            kind: self.kind.clone(),
+            shape: self.shape.clone(),
             ..*self
         }
     }
@@ -242,7 +221,7 @@ impl<V> Clone for View<V> {
 
 impl<V> fmt::Debug for View<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "View({} as {:?})", self.kind, self.need)
+        write!(f, "View({} as {:?})", self.shape.kind, self.shape.need)
     }
 }
 
@@ -261,7 +240,7 @@ fn partial<K>(kind: &Kind, metadata: ObjectMeta) -> PartialObjectMeta<K> {
     }
 }
 
-fn dynamic(kind: &Kind, row: &dyn Row) -> Result<DynamicObject, ViewError> {
+fn dynamic(kind: &Kind, row: &dyn Stored) -> Result<DynamicObject, ViewError> {
     let mut object = row.dynamic()?;
     // Items of lists come without types.
     object.types.get_or_insert_with(|| types(kind));
@@ -269,7 +248,7 @@ fn dynamic(kind: &Kind, row: &dyn Row) -> Result<DynamicObject, ViewError> {
 }
 
 /// An object from a store of another type, through JSON.
-fn from_row<K: Object>(kind: &Kind, row: &dyn Row) -> Result<K, ViewError> {
+fn from_row<K: Object>(kind: &Kind, row: &dyn Stored) -> Result<K, ViewError> {
     let undecodable = |error: serde_json::Error| ViewError::Undecodable {
         view: "type",
         // The message may hold values of the object, which may be a secret.

@@ -1,6 +1,7 @@
 //! The requests to the server follow the options.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
@@ -497,10 +498,12 @@ async fn forms_convert_for_readers_or_fail_with_the_option() {
             let object = dynamic.unwrap().get(&key).unwrap().unwrap();
             assert_eq!(object.data["data"]["size"], "large", "{form:?}");
             assert_eq!(object.types.as_ref().unwrap().kind, "ConfigMap");
-            assert_eq!(
-                caches.informer::<ConfigMap>().is_ok(),
-                form == StoreForm::Typed
-            );
+            let informer = caches.informer::<ConfigMap>();
+            assert_eq!(informer.is_ok(), form == StoreForm::Typed);
+            if let Ok(informer) = informer {
+                let entry = informer.lister().get(&key).unwrap();
+                assert!(Arc::ptr_eq(&entry.cast().unwrap(), &map));
+            }
         }
         caches.stop().await;
     }

@@ -116,7 +116,7 @@ impl Caches {
         self.holding(write)
             .iter()
             .filter(|store| store.may_hold(&write.key))
-            .all(|store| write.effect.is_seen(&seen(&**store, write)))
+            .all(|store| write.effect.is_seen(&seen(store, write)))
     }
 
     /// The state of a write's object in the caches; `None` if no cache would hold it, or its existence is unknown.
@@ -124,7 +124,7 @@ impl Caches {
         let holding = self.holding(write);
         let stores = holding.iter().filter(|store| store.may_hold(&write.key));
         stores
-            .filter_map(|store| write.effect.standing(&seen(&**store, write)))
+            .filter_map(|store| write.effect.standing(&seen(store, write)))
             .max()
     }
 
@@ -164,7 +164,7 @@ impl Caches {
         let holding = self.holding(write);
         let stores = holding.iter().filter(|store| store.may_hold(&write.key));
         stores
-            .filter_map(|store| seen(&**store, write).object)
+            .filter_map(|store| seen(store, write).object)
             .map(|(uid, _)| uid)
             .collect()
     }
@@ -218,7 +218,7 @@ impl Caches {
     }
 
     /// The stores that hold the objects of a write, in any version of the API.
-    pub(super) fn holding(&self, write: &Write) -> Vec<Arc<dyn Store>> {
+    pub(super) fn holding(&self, write: &Write) -> Vec<Arc<Store>> {
         let slots = self.slots();
         slots
             .iter()
@@ -229,7 +229,7 @@ impl Caches {
 }
 
 /// The view of a write's object in a store.
-fn seen(store: &dyn Store, write: &Write) -> effect::View {
+fn seen(store: &Store, write: &Write) -> effect::View {
     // Events in other namespaces are not evidence for this one.
     let through = store.resource_version_in(&scope_of(&write.key));
     let object = store.get(write.key.as_ref());

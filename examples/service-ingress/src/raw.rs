@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use reeve_controller::events::Recorder;
 use reeve_controller::{Client, Manager, Runnable, client, manager};
 use reeve_informer::{
-    Endpoint, Event, HandlerHandle, HandlerOptions, InformerFactory, Lister, MutationCache,
+    Endpoint, Event, Form, HandlerHandle, HandlerOptions, InformerFactory, Lister, MutationCache,
     ObjectKey, Selection, SharedInformer, Stored,
 };
 use reeve_workqueue::{Item, OnDrop, Queue};
@@ -252,7 +252,7 @@ impl Controller {
 /// The informer of a kind in the namespaces that the manager watches.
 fn informer<K>(manager: &Manager, factory: &InformerFactory) -> SharedInformer<K>
 where
-    K: Stored + Resource,
+    K: Form + Resource,
     K::DynamicType: Default,
 {
     let namespaces = manager.caches().namespaces();

@@ -11,13 +11,12 @@ use serde_json::value::RawValue;
 
 use super::error::DecodeError;
 use super::identity::{Identity, read_object};
-use super::list::entry;
 use super::undecodable::Undecodable;
-use crate::object::{Decoding, Stored};
+use crate::object::{EntryReader, Stored};
 
 /// The content of one line of a watch.
 #[derive(Debug)]
-pub(crate) enum Frame<S> {
+pub(crate) enum Frame<S: ?Sized> {
     Added(Arc<S>),
     Modified(Arc<S>),
     Deleted(Arc<S>),
@@ -64,7 +63,7 @@ struct BookmarkMetadata {
     annotations: Option<BTreeMap<String, String>>,
 }
 
-impl<S> From<BookmarkObject> for Frame<S> {
+impl<S: ?Sized> From<BookmarkObject> for Frame<S> {
     fn from(object: BookmarkObject) -> Self {
         let annotations = object.metadata.annotations.unwrap_or_default();
         Self::Bookmark {
@@ -77,30 +76,30 @@ impl<S> From<BookmarkObject> for Frame<S> {
 }
 
 /// Reads a line: in one pass, or else the object by itself.
-pub(crate) fn decode_frame<S: Stored>(
+pub(crate) fn decode_frame<S: Stored + ?Sized>(
     line: &[u8],
-    decoding: &Decoding,
+    entries: &EntryReader<S>,
 ) -> Result<Frame<S>, DecodeError> {
     let Ok(line) = std::str::from_utf8(line) else {
         // Go replaces invalid UTF-8 too.
-        return decode_frame(String::from_utf8_lossy(line).as_bytes(), decoding);
+        return decode_frame(String::from_utf8_lossy(line).as_bytes(), entries);
     };
     // Without `json::read`: its error would be made for nothing.
     let mut reader = Reader::new(line);
     let read = attempt(|| {
-        let frame = whole(&mut reader, decoding)?;
+        let frame = whole(&mut reader, entries)?;
         reader.end().map(|()| frame)
     });
     match read.flatten() {
         Some(frame) => Ok(named(frame)),
-        None => decode_parts(line, decoding).map(named),
+        None => decode_parts(line, entries).map(named),
     }
 }
 
 /// Reads a line in one pass; `None` if the object comes before the type.
-fn whole<'de, S: Stored>(
+fn whole<'de, S: Stored + ?Sized>(
     reader: &mut Reader<'de>,
-    decoding: &'de Decoding,
+    entries: &'de EntryReader<S>,
 ) -> Result<Option<Frame<S>>, serde_json::Error> {
     reader.enter(b'{')?;
     let mut fields = Fields::new(reader);
@@ -128,7 +127,7 @@ fn whole<'de, S: Stored>(
                         continue;
                     }
                 };
-                frame = Some(wrap(fields.value_by(|reader| entry(reader, decoding))?));
+                frame = Some(wrap(fields.value_by(|reader| entries.read(reader))?));
             }
             (Field::Object | Field::Other, _) => {
                 fields.next_value::<IgnoredAny>()?;
@@ -166,7 +165,7 @@ pub(crate) fn changed(line: &[u8]) -> Option<Identity<'_>> {
 }
 
 /// Turns an object without a name into an undecodable one: it is something else, such as a Table.
-fn named<S: Stored>(frame: Frame<S>) -> Frame<S> {
+fn named<S: Stored + ?Sized>(frame: Frame<S>) -> Frame<S> {
     match frame {
         Frame::Added(object) | Frame::Modified(object) | Frame::Deleted(object)
             if object.name().is_empty() =>
@@ -181,7 +180,10 @@ fn named<S: Stored>(frame: Frame<S>) -> Frame<S> {
 }
 
 /// The slow way: for a frame whose object cannot be read, or whose `type` comes after its object.
-fn decode_parts<S: Stored>(line: &str, decoding: &Decoding) -> Result<Frame<S>, DecodeError> {
+fn decode_parts<S: Stored + ?Sized>(
+    line: &str,
+    entries: &EntryReader<S>,
+) -> Result<Frame<S>, DecodeError> {
     #[derive(Deserialize)]
     struct Parts<'a> {
         r#type: Type,
@@ -209,7 +211,7 @@ fn decode_parts<S: Stored>(line: &str, decoding: &Decoding) -> Result<Frame<S>, 
         }
         Type::Unknown => return Ok(Frame::Unknown),
     };
-    match read_alone(|| json::read(object.get(), |reader| entry(reader, decoding))) {
+    match read_alone(|| json::read(object.get(), |reader| entries.read(reader))) {
         Ok(entry) => Ok(wrap(entry)),
         Err(error) => Ok(Frame::Undecodable {
             object: Undecodable::probe(object.get(), error),
@@ -232,9 +234,10 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
+    use crate::object::Decoding;
 
     fn read(line: &str) -> Result<Frame<ConfigMap>, DecodeError> {
-        decode_frame(line.as_bytes(), &Decoding::default())
+        decode_frame(line.as_bytes(), &Decoding::default().into())
     }
 
     #[test]

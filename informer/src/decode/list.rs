@@ -12,11 +12,11 @@ use super::budget::Budget;
 use super::error::DecodeError;
 use super::identity::{Identity, identity};
 use super::undecodable::Undecodable;
-use crate::object::{Decoding, Stored};
+use crate::object::{EntryReader, Stored};
 
 /// One page of a list.
 #[derive(Debug)]
-pub(crate) struct ListPage<S> {
+pub(crate) struct ListPage<S: ?Sized> {
     pub(crate) resource_version: String,
     /// The token of the next page, if there is one.
     pub(crate) continue_token: Option<String>,
@@ -36,9 +36,9 @@ pub(crate) type Held<'a, S> = dyn Fn(&Identity<'_>) -> Option<Arc<S>> + Send + S
 
 /// Reads a page: in one pass, or else item by item. If most of a page is `held` already, such items are read no further
 /// than their version. Yields to other tasks by `budget`.
-pub(crate) async fn read_list<S: Stored>(
+pub(crate) async fn read_list<S: Stored + ?Sized>(
     body: &[u8],
-    decoding: &Decoding,
+    entries: &EntryReader<S>,
     held: Option<&Held<'_, S>>,
     budget: &mut Budget,
 ) -> Result<ListPage<S>, DecodeError> {
@@ -50,7 +50,7 @@ pub(crate) async fn read_list<S: Stored>(
         let list = steps(
             &mut reader,
             budget,
-            |reader| entry(reader, decoding),
+            |reader| entries.read(reader),
             |item| items.push(item),
         );
         let list = list.await;
@@ -59,7 +59,7 @@ pub(crate) async fn read_list<S: Stored>(
         }
     }
     let mut read = Alone {
-        decoding,
+        entries,
         held,
         items: Vec::new(),
         undecodable: Vec::new(),
@@ -80,12 +80,12 @@ pub(crate) async fn read_list<S: Stored>(
 
 /// [`read_list`] without held entries, and without yielding.
 #[cfg(any(test, fuzzing))]
-pub(crate) fn decode_list<S: Stored>(
+pub(crate) fn decode_list<S: Stored + ?Sized>(
     body: &[u8],
-    decoding: &Decoding,
+    entries: &EntryReader<S>,
 ) -> Result<ListPage<S>, DecodeError> {
     use futures::FutureExt;
-    read_list(body, decoding, None, &mut Budget::unlimited())
+    read_list(body, entries, None, &mut Budget::unlimited())
         .now_or_never()
         .expect("it waits for nothing else")
 }
@@ -143,8 +143,8 @@ async fn steps<'de, T>(
 }
 
 /// Reads each item by itself.
-struct Alone<'a, S> {
-    decoding: &'a Decoding,
+struct Alone<'a, S: ?Sized> {
+    entries: &'a EntryReader<S>,
     held: Option<&'a Held<'a, S>>,
     items: Vec<Arc<S>>,
     undecodable: Vec<Undecodable>,
@@ -152,7 +152,7 @@ struct Alone<'a, S> {
 
 // === impl Alone ===
 
-impl<S: Stored> Alone<'_, S> {
+impl<S: Stored + ?Sized> Alone<'_, S> {
     fn take(&mut self, raw: &RawValue) {
         match read_alone(|| self.read(raw.get())) {
             Ok(item) => self.items.push(item),
@@ -166,11 +166,11 @@ impl<S: Stored> Alone<'_, S> {
         {
             return Ok(held);
         }
-        json::read(item, |document| entry(document, self.decoding))
+        json::read(item, |document| self.entries.read(document))
     }
 }
 
-fn finish<S: Stored>(
+fn finish<S: Stored + ?Sized>(
     ListHead { kind, metadata }: ListHead,
     mut items: Vec<Arc<S>>,
     mut undecodable: Vec<Undecodable>,
@@ -254,32 +254,25 @@ fn raw<'de>(document: &mut Reader<'de>) -> Result<&'de RawValue, Error> {
     <&RawValue>::deserialize(document)
 }
 
-/// Reads one entry into its final place: it is half a kilobyte or more, too much to move.
-pub(super) fn entry<'de, S: Stored>(
-    document: &mut Reader<'de>,
-    decoding: &'de Decoding,
-) -> Result<Arc<S>, Error> {
-    S::decode(document, decoding).map(Arc::new)
-}
-
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
+    use crate::object::Decoding;
     use reeve_client::ObjectKey;
 
     fn read(body: &str) -> Result<ListPage<ConfigMap>, DecodeError> {
-        decode_list(body.as_bytes(), &Decoding::default())
+        decode_list(body.as_bytes(), &Decoding::default().into())
     }
 
     fn read_again(
         body: &str,
         held: &Held<'_, ConfigMap>,
     ) -> Result<ListPage<ConfigMap>, DecodeError> {
-        let (decoding, mut budget) = (Decoding::default(), Budget::unlimited());
-        let page = read_list(body.as_bytes(), &decoding, Some(held), &mut budget);
+        let (entries, mut budget) = (Decoding::default().into(), Budget::unlimited());
+        let page = read_list(body.as_bytes(), &entries, Some(held), &mut budget);
         page.now_or_never().expect("it waits for nothing else")
     }
 
@@ -299,8 +292,8 @@ mod tests {
         ] {
             let body =
                 format!(r#"{{"metadata":{{"resourceVersion":"1"}},"items":[{items}{tail}]}}"#);
-            let (decoding, mut budget) = (Decoding::default(), Budget::new());
-            let page = read_list(body.as_bytes(), &decoding, held, &mut budget);
+            let (entries, mut budget) = (Decoding::default().into(), Budget::new());
+            let page = read_list(body.as_bytes(), &entries, held, &mut budget);
             let mut page = std::pin::pin!(page);
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
             let mut polls = 1;
@@ -358,7 +351,7 @@ mod tests {
             "{\"items\":[",
             r#"{"kind":"Table","metadata":{"resourceVersion":"1"}}"#,
         ] {
-            let first = decode_list::<ConfigMap>(body.as_bytes(), &Decoding::default());
+            let first = decode_list::<ConfigMap>(body.as_bytes(), &Decoding::default().into());
             let again = read_again(body, &nothing);
             assert_eq!(format!("{first:?}"), format!("{again:?}"));
         }
@@ -428,7 +421,7 @@ mod tests {
             .to_vec();
         let place = body.iter().position(|byte| *byte == b'?').unwrap();
         body[place] = 0xff;
-        let page = decode_list::<ConfigMap>(&body, &Decoding::default()).unwrap();
+        let page = decode_list::<ConfigMap>(&body, &Decoding::default().into()).unwrap();
         let data = page.items[1].data.as_ref().unwrap();
         assert_eq!(data["k"], "\u{fffd}");
         assert_eq!((page.items.len(), page.undecodable.len()), (2, 1));

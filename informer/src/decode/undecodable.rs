@@ -24,7 +24,7 @@ pub(crate) struct Undecodable {
 
 impl Undecodable {
     /// Describes an object that could be read and has no name: it is something else, such as a Table or a Status.
-    pub(super) fn nameless<S: Stored>(object: &S) -> Self {
+    pub(super) fn nameless<S: Stored + ?Sized>(object: &S) -> Self {
         Self {
             key: None,
             uid: None,

@@ -11,7 +11,7 @@ use reeve_clock::Clock;
 
 use super::informer_factory::InformerFactory;
 use crate::informer::{Builder, MetricsProvider, NamespaceSet, SharedInformer};
-use crate::object::Stored;
+use crate::object::{EntryType, Form, Stored};
 use crate::reflector::{ReflectorOptions, Refusals};
 use reeve_client::transport::{Endpoint, Scope, Selection};
 
@@ -31,7 +31,7 @@ pub struct FactoryBuilder {
 }
 
 /// A kind in one form.
-type KindKey = (String, TypeId);
+type KindKey = (String, (TypeId, TypeId));
 type Configure<S> = Arc<dyn Fn(Builder<S>) -> Builder<S> + Send + Sync>;
 
 /// The settings of new informers.
@@ -101,21 +101,23 @@ impl FactoryBuilder {
         configure: impl Fn(Builder<K>) -> Builder<K> + Send + Sync + 'static,
     ) -> Self
     where
-        K: Stored + Resource,
+        K: Form + Resource,
         K::DynamicType: Default,
     {
         self.configure_for(&Endpoint::of::<K>(), configure)
     }
 
     /// As [`FactoryBuilder::configure`], for the kind at `endpoint` in the form `S`.
-    pub fn configure_for<S: Stored>(
+    pub fn configure_for<S: Form>(
         mut self,
         endpoint: &Endpoint,
         configure: impl Fn(Builder<S>) -> Builder<S> + Send + Sync + 'static,
     ) -> Self {
         let configure: Configure<S> = Arc::new(configure);
-        self.kinds
-            .insert(kind_key::<S>(endpoint), Box::new(configure));
+        self.kinds.insert(
+            kind_key(EntryType::<S>::known(), endpoint),
+            Box::new(configure),
+        );
         self
     }
 
@@ -148,8 +150,9 @@ impl std::fmt::Debug for FactoryBuilder {
 // === impl Recipe ===
 
 impl Recipe {
-    pub(super) fn make<S: Stored>(
+    pub(super) fn make<S: Stored + ?Sized>(
         &self,
+        entry_type: EntryType<S>,
         endpoint: Endpoint,
         selection: Selection,
         namespaces: Option<NamespaceSet>,
@@ -157,9 +160,9 @@ impl Recipe {
     ) -> SharedInformer<S> {
         let configure = self
             .kinds
-            .get(&kind_key::<S>(&endpoint))
+            .get(&kind_key(entry_type, &endpoint))
             .and_then(|configure| configure.downcast_ref::<Configure<S>>());
-        let mut builder = SharedInformer::<S>::builder_for(self.client.clone(), endpoint)
+        let mut builder = SharedInformer::builder_of(entry_type, self.client.clone(), endpoint)
             .clock(self.clock.clone())
             .reflector(self.options)
             .refusals(self.refusals.clone());
@@ -180,6 +183,6 @@ impl Recipe {
     }
 }
 
-fn kind_key<S: Stored>(endpoint: &Endpoint) -> KindKey {
-    (endpoint.path(&Scope::Cluster), TypeId::of::<S>())
+fn kind_key<S: Stored + ?Sized>(entry_type: EntryType<S>, endpoint: &Endpoint) -> KindKey {
+    (endpoint.path(&Scope::Cluster), entry_type.id())
 }

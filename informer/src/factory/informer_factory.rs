@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::builder::{FactoryBuilder, Recipe};
 use crate::health::CacheHealth;
 use crate::informer::{Builder, NamespaceSet, SharedInformer};
-use crate::object::Stored;
+use crate::object::{EntryType, Form, Stored};
 use crate::use_count::UseCount;
 use reeve_client::transport::{Endpoint, Scope, Selection};
 
@@ -59,7 +59,7 @@ struct Key {
     kind: Endpoint,
     selection: Selection,
     namespaces: Option<NamespaceSet>,
-    form: TypeId,
+    form: (TypeId, TypeId),
 }
 
 struct Entry {
@@ -89,7 +89,7 @@ trait Erased: Send + Sync {
 
 impl State {
     /// The existing informer.
-    fn known<S: Stored>(&self, key: &Key) -> Option<SharedInformer<S>> {
+    fn known<S: Stored + ?Sized>(&self, key: &Key) -> Option<SharedInformer<S>> {
         let entry = self.informers.get(key)?;
         if entry.erased.is_stopped() {
             return None;
@@ -169,7 +169,7 @@ impl InformerFactory {
     #[must_use]
     pub fn informer<K>(&self, selection: Selection) -> SharedInformer<K>
     where
-        K: Stored + Resource,
+        K: Form + Resource,
         K::DynamicType: Default,
     {
         self.informer_for(Endpoint::of::<K>(), selection)
@@ -177,18 +177,19 @@ impl InformerFactory {
 
     /// The informer for the kind at `endpoint` in the form `S`.
     #[must_use]
-    pub fn informer_for<S: Stored>(
+    pub fn informer_for<S: Form>(
         &self,
         endpoint: Endpoint,
         selection: Selection,
     ) -> SharedInformer<S> {
-        self.shared(endpoint, selection, None, |builder| builder)
+        let entry_type = EntryType::known();
+        self.shared(entry_type, endpoint, selection, None, |builder| builder)
     }
 
     /// The informer for the kind at `endpoint` in the form `S`, in the namespaces of a set, which may change while
     /// it runs; the same one for each call with this set. The scope of `selection` has no effect.
     #[must_use]
-    pub fn informer_within<S: Stored>(
+    pub fn informer_within<S: Form>(
         &self,
         endpoint: Endpoint,
         namespaces: &NamespaceSet,
@@ -196,6 +197,7 @@ impl InformerFactory {
     ) -> SharedInformer<S> {
         let scope = Scope::Cluster;
         self.shared(
+            EntryType::known(),
             endpoint,
             Selection { scope, ..selection },
             Some(namespaces.clone()),
@@ -208,8 +210,22 @@ impl InformerFactory {
     /// selection or namespaces set there are not kept. Two calls at once may both make an informer, of which one is
     /// used.
     #[must_use]
-    pub fn informer_with<S: Stored>(
+    pub fn informer_with<S: Form>(
         &self,
+        endpoint: Endpoint,
+        selection: Selection,
+        namespaces: Option<&NamespaceSet>,
+        configure: impl FnOnce(Builder<S>) -> Builder<S>,
+    ) -> SharedInformer<S> {
+        let entry_type = EntryType::known();
+        self.informer_of(entry_type, endpoint, selection, namespaces, configure)
+    }
+
+    /// As [`InformerFactory::informer_with`], for entries of a type that is a value.
+    #[must_use]
+    pub fn informer_of<S: Stored + ?Sized>(
+        &self,
+        entry_type: EntryType<S>,
         endpoint: Endpoint,
         selection: Selection,
         namespaces: Option<&NamespaceSet>,
@@ -220,6 +236,7 @@ impl InformerFactory {
             None => selection.scope,
         };
         self.shared(
+            entry_type,
             endpoint,
             Selection { scope, ..selection },
             namespaces.cloned(),
@@ -227,8 +244,9 @@ impl InformerFactory {
         )
     }
 
-    fn shared<S: Stored>(
+    fn shared<S: Stored + ?Sized>(
         &self,
+        entry_type: EntryType<S>,
         endpoint: Endpoint,
         selection: Selection,
         namespaces: Option<NamespaceSet>,
@@ -238,7 +256,7 @@ impl InformerFactory {
             kind: endpoint.clone(),
             selection: selection.clone(),
             namespaces: namespaces.clone(),
-            form: TypeId::of::<S>(),
+            form: entry_type.id(),
         };
         let known = self.inner.state.lock().known(&key);
         if let Some(known) = known {
@@ -248,7 +266,7 @@ impl InformerFactory {
         let informer = self
             .inner
             .recipe
-            .make::<S>(endpoint, selection, namespaces, configure);
+            .make(entry_type, endpoint, selection, namespaces, configure);
         let mut state = self.inner.state.lock();
         if let Some(known) = state.known(&key) {
             drop(state);
@@ -347,7 +365,7 @@ impl InformerFactory {
 
     /// Stops `informer` for all its users, and returns when none of its tasks runs any more. A request for its kind and
     /// selection after that makes a new one. Has no effect on an informer that is not of this factory, or has stopped.
-    pub async fn stop<S: Stored>(&self, informer: &SharedInformer<S>) {
+    pub async fn stop<S: Stored + ?Sized>(&self, informer: &SharedInformer<S>) {
         let entry = {
             let mut state = self.inner.state.lock();
             let place = state.informers.values().position(|entry| {
@@ -435,7 +453,7 @@ impl std::fmt::Debug for InformerFactory {
     }
 }
 
-impl<S: Stored> Erased for SharedInformer<S> {
+impl<S: Stored + ?Sized> Erased for SharedInformer<S> {
     fn run(&self, stop: CancellationToken) -> BoxFuture {
         let informer = self.clone();
         // Made here and not in the future, which may be dropped before it is polled.

@@ -9,7 +9,7 @@ use reeve_client::{KeyRef, ObjectKey};
 
 /// One change (client-go: `Delta`). No other kinds will be added: a consumer can match them all.
 #[derive(Debug)]
-pub enum Delta<S> {
+pub enum Delta<S: ?Sized> {
     /// The server reported a new object.
     Added(Arc<S>),
     /// The server reported a changed object.
@@ -30,7 +30,7 @@ pub enum Delta<S> {
 
 /// The way in which a deletion was found.
 #[derive(Debug)]
-pub enum Deletion<S> {
+pub enum Deletion<S: ?Sized> {
     /// The server reported the deletion, with the final state.
     Seen(Arc<S>),
     /// The deletion was missed, and a list revealed it (client-go: `DeletedFinalStateUnknown`).
@@ -53,7 +53,7 @@ pub enum Deletion<S> {
 
 /// Deltas that are applied to the store in one step, and whose events go to the handlers in order.
 #[derive(Debug)]
-pub struct Batch<S> {
+pub struct Batch<S: ?Sized> {
     /// The deltas.
     pub deltas: Vec<Delta<S>>,
     /// They are part of the first list (client-go: `isInInitialList`).
@@ -64,7 +64,7 @@ pub struct Batch<S> {
 
 // === impl Delta ===
 
-impl<S: Stored> Delta<S> {
+impl<S: Stored + ?Sized> Delta<S> {
     /// The key of the object, for deltas about one object.
     #[must_use]
     pub fn key_ref(&self) -> Option<KeyRef<'_>> {

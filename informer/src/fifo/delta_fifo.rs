@@ -28,7 +28,7 @@ use reeve_client::ResourceVersion;
 ///
 /// [`Builder::delta_fifo`](crate::Builder::delta_fifo) chooses it as the queue of an informer. Without an informer, a
 /// consumer that may fail takes deltas with [`DeltaFifo::pop`].
-pub struct DeltaFifo<S> {
+pub struct DeltaFifo<S: ?Sized> {
     inner: Mutex<Inner<S>>,
     known: Arc<dyn KnownObjects<S>>,
     key_function: KeyFunction<S>,
@@ -40,7 +40,7 @@ pub struct DeltaFifo<S> {
 
 type KeyFunction<S> = Arc<dyn Fn(&S) -> ObjectKey + Send + Sync>;
 
-struct Inner<S> {
+struct Inner<S: ?Sized> {
     /// Keys in order of their first delta.
     order: VecDeque<ObjectKey>,
     items: HashMap<ObjectKey, Item<S>>,
@@ -61,7 +61,7 @@ struct Inner<S> {
     new_epoch: bool,
 }
 
-struct InProcess<S> {
+struct InProcess<S: ?Sized> {
     number: u64,
     key: ObjectKey,
     /// `None` if the object is gone.
@@ -69,7 +69,7 @@ struct InProcess<S> {
 }
 
 /// The deltas that wait for one key.
-struct Item<S> {
+struct Item<S: ?Sized> {
     deltas: Vec<Delta<S>>,
     /// The key was in the queue before the first list, or came with it.
     initial: bool,
@@ -79,7 +79,7 @@ struct Item<S> {
 
 // === impl DeltaFifo ===
 
-impl<S: Stored> DeltaFifo<S> {
+impl<S: Stored + ?Sized> DeltaFifo<S> {
     /// A queue whose consumer has the objects `known` (`()` for none), and in which up to `capacity` deltas wait before
     /// producers have to wait.
     #[must_use]
@@ -177,7 +177,7 @@ impl<S: Stored> DeltaFifo<S> {
     }
 }
 
-impl<S: Stored> Inner<S> {
+impl<S: Stored + ?Sized> Inner<S> {
     fn enqueue(&mut self, key: ObjectKey, delta: Delta<S>) {
         self.waiting += 1;
         if let Some(item) = self.items.get_mut(&key) {
@@ -255,7 +255,7 @@ impl<S: Stored> Inner<S> {
 }
 
 /// The object after those deltas; `None` if it is gone.
-fn newest<S: Stored>(deltas: &[Delta<S>]) -> Option<&Arc<S>> {
+fn newest<S: Stored + ?Sized>(deltas: &[Delta<S>]) -> Option<&Arc<S>> {
     deltas
         .last()
         .filter(|last| !matches!(last, Delta::Deleted(_)))?;
@@ -264,7 +264,7 @@ fn newest<S: Stored>(deltas: &[Delta<S>]) -> Option<&Arc<S>> {
 
 /// Merges two deletions in a row: the one with more information stays (client-go: `dedupDeltas`). Returns how many were
 /// removed.
-fn merge_deletions<S>(deltas: &mut Vec<Delta<S>>) -> usize {
+fn merge_deletions<S: ?Sized>(deltas: &mut Vec<Delta<S>>) -> usize {
     let [.., Delta::Deleted(former), Delta::Deleted(_)] = &deltas[..] else {
         return 0;
     };
@@ -274,7 +274,7 @@ fn merge_deletions<S>(deltas: &mut Vec<Delta<S>>) -> usize {
     1
 }
 
-impl<S: Stored> Fifo<S> for DeltaFifo<S> {
+impl<S: Stored + ?Sized> Fifo<S> for DeltaFifo<S> {
     fn push(&self, delta: Delta<S>) {
         let Some(key) = self.key_of(&delta) else {
             return;
@@ -431,7 +431,7 @@ impl<S: Stored> Fifo<S> for DeltaFifo<S> {
     }
 }
 
-impl<S: Stored> std::fmt::Debug for DeltaFifo<S> {
+impl<S: Stored + ?Sized> std::fmt::Debug for DeltaFifo<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DeltaFifo")
             .field("deltas", &self.len())

@@ -8,7 +8,7 @@ use crate::object::Stored;
 use reeve_client::ResourceVersion;
 
 /// A queue of changes with one consumer.
-pub trait Fifo<S: Stored>: Send + Sync + 'static {
+pub trait Fifo<S: Stored + ?Sized>: Send + Sync + 'static {
     /// Appends [`Delta::Added`], [`Delta::Updated`] or [`Delta::Deleted`].
     fn push(&self, delta: Delta<S>);
 

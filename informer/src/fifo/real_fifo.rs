@@ -20,7 +20,7 @@ const BATCH: usize = 1000;
 /// A batch ends at 1,000 deltas, and before and after a delta that concerns the whole store. A key may occur twice in a
 /// batch: deltas are applied in order under one lock.
 #[derive(Debug)]
-pub struct RealFifo<S> {
+pub struct RealFifo<S: ?Sized> {
     inner: Mutex<Inner<S>>,
     capacity: usize,
     readable: Notify,
@@ -28,7 +28,7 @@ pub struct RealFifo<S> {
 }
 
 #[derive(Debug)]
-struct Inner<S> {
+struct Inner<S: ?Sized> {
     deltas: VecDeque<Delta<S>>,
     /// The number of lists among `deltas`.
     lists: usize,
@@ -48,7 +48,7 @@ enum Sync {
 
 // === impl RealFifo ===
 
-impl<S: Stored> RealFifo<S> {
+impl<S: Stored + ?Sized> RealFifo<S> {
     /// A queue in which up to `capacity` deltas wait before producers have to wait (client-go: 2,000). While one list
     /// is in the queue, the next one has to wait, whatever its size.
     #[must_use]
@@ -89,13 +89,13 @@ impl<S: Stored> RealFifo<S> {
     }
 }
 
-impl<S: Stored> Default for RealFifo<S> {
+impl<S: Stored + ?Sized> Default for RealFifo<S> {
     fn default() -> Self {
         Self::new(2 * BATCH)
     }
 }
 
-impl<S: Stored> Fifo<S> for RealFifo<S> {
+impl<S: Stored + ?Sized> Fifo<S> for RealFifo<S> {
     fn push(&self, delta: Delta<S>) {
         self.append(delta);
     }

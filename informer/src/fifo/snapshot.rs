@@ -6,7 +6,7 @@ use reeve_client::{ObjectKey, ResourceVersion};
 
 /// A state that replaces the content of the store.
 #[derive(Debug)]
-pub struct Snapshot<S> {
+pub struct Snapshot<S: ?Sized> {
     /// The objects. Of two with one key the later counts.
     pub objects: Vec<Arc<S>>,
     /// Keys of objects that exist but could not be read: the store keeps what it holds of them.

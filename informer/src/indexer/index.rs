@@ -60,7 +60,7 @@ pub enum Error {
 }
 
 /// One named index.
-pub(super) struct Index<S> {
+pub(super) struct Index<S: ?Sized> {
     pub(super) name: Arc<str>,
     function: IndexFunction<S>,
     /// The label of an index of a label's values, so that selectors can use the index.
@@ -72,7 +72,7 @@ pub(super) struct Index<S> {
 
 // === impl Index ===
 
-impl<S> Clone for Index<S> {
+impl<S: ?Sized> Clone for Index<S> {
     fn clone(&self) -> Self {
         Self {
             name: Arc::clone(&self.name),
@@ -85,7 +85,7 @@ impl<S> Clone for Index<S> {
     }
 }
 
-impl<S: Stored> Index<S> {
+impl<S: Stored + ?Sized> Index<S> {
     pub(super) fn new(name: Arc<str>, function: IndexFunction<S>) -> Self {
         Self {
             name,

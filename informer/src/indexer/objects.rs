@@ -11,14 +11,14 @@ type Chunk<S> = [Option<Arc<S>>; CHUNK];
 /// Objects by key. A clone shares all chunks; a change copies the chunk of the object, if that is shared.
 ///
 /// An object costs 8 bytes of a chunk, 6 for its key and those of its name, and 10 to 20 of the table.
-pub(super) struct Objects<S> {
+pub(super) struct Objects<S: ?Sized> {
     chunks: Vec<Arc<Chunk<S>>>,
     pub(super) names: Names,
 }
 
 // === impl Objects ===
 
-impl<S> Clone for Objects<S> {
+impl<S: ?Sized> Clone for Objects<S> {
     fn clone(&self) -> Self {
         Self {
             chunks: self.chunks.clone(),
@@ -27,7 +27,7 @@ impl<S> Clone for Objects<S> {
     }
 }
 
-impl<S: Stored> Objects<S> {
+impl<S: Stored + ?Sized> Objects<S> {
     pub(super) fn new() -> Self {
         Self {
             chunks: Vec::new(),

@@ -15,7 +15,7 @@ use crate::object::Stored;
 /// rest in the order of the list (client-go: `processReplacedAll`).
 ///
 /// An object whose version did not change keeps its entry and makes no event.
-pub(super) fn replace<S: Stored>(
+pub(super) fn replace<S: Stored + ?Sized>(
     old: &State<S>,
     snapshot: Snapshot<S>,
     initial: bool,
@@ -66,7 +66,7 @@ pub(super) fn replace<S: Stored>(
 }
 
 /// The state that is being built.
-struct Next<S> {
+struct Next<S: ?Sized> {
     objects: Objects<S>,
     /// For each slot, the slot of the old state with the same key.
     former: Vec<Option<Slot>>,
@@ -76,7 +76,7 @@ struct Next<S> {
     namespace: Arc<str>,
 }
 
-impl<S: Stored> Next<S> {
+impl<S: Stored + ?Sized> Next<S> {
     fn take(&mut self, old: &State<S>, object: Arc<S>, new_epoch: bool) {
         let hash = old.objects.names.hash(object.key_ref());
         let former = old.objects.names.find(hash, object.key_ref());
@@ -159,7 +159,7 @@ fn shared(
 }
 
 /// True if both are the same version of the same object.
-pub(crate) fn is_same<S: Stored>(known: &S, object: &S) -> bool {
+pub(crate) fn is_same<S: Stored + ?Sized>(known: &S, object: &S) -> bool {
     std::ptr::eq(known, object)
         || (known.uid() == object.uid()
             && known.resource_version() == object.resource_version()

@@ -18,11 +18,11 @@ use reeve_client::{KeyRef, ObjectKey};
 /// million objects). Objects that are replaced meanwhile stay in memory, so do not keep it.
 ///
 /// All methods return objects in the order of the keys: by namespace, cluster-scoped objects first, then by name.
-pub struct StoreSnapshot<S>(pub(super) Arc<State<S>>);
+pub struct StoreSnapshot<S: ?Sized>(pub(super) Arc<State<S>>);
 
 // === impl StoreSnapshot ===
 
-impl<S: Stored> StoreSnapshot<S> {
+impl<S: Stored + ?Sized> StoreSnapshot<S> {
     /// The version of the content.
     #[must_use]
     pub fn resource_version(&self) -> &ResourceVersion {
@@ -111,20 +111,20 @@ impl<S: Stored> StoreSnapshot<S> {
     }
 }
 
-impl<S: Stored> StoreSnapshot<S> {
+impl<S: Stored + ?Sized> StoreSnapshot<S> {
     /// The values of `object` in the index called `name`, whether it is here or not.
     pub(crate) fn values_of(&self, name: &str, object: &S) -> Result<Vec<Arc<str>>, Error> {
         self.0.values_of(name, object)
     }
 }
 
-impl<S> Clone for StoreSnapshot<S> {
+impl<S: ?Sized> Clone for StoreSnapshot<S> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<S: Stored> std::fmt::Debug for StoreSnapshot<S> {
+impl<S: Stored + ?Sized> std::fmt::Debug for StoreSnapshot<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StoreSnapshot")
             .field("objects", &self.len())

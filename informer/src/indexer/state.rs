@@ -21,7 +21,7 @@ pub(crate) const OTHERS: &str = "*";
 
 /// The objects and indexes of one moment. A clone costs a few pointers for each thousand objects, and a change after
 /// that copies what it changes.
-pub(crate) struct State<S> {
+pub(crate) struct State<S: ?Sized> {
     pub(super) objects: Objects<S>,
     pub(super) namespaces: Namespaces,
     pub(super) indexes: Vec<Arc<Index<S>>>,
@@ -33,7 +33,7 @@ pub(crate) struct State<S> {
 }
 
 /// The source of an object's values of a field.
-pub(super) enum Field<'a, S> {
+pub(super) enum Field<'a, S: ?Sized> {
     Name,
     Namespace,
     /// The index whose name is the field's.
@@ -42,7 +42,7 @@ pub(super) enum Field<'a, S> {
 
 // === impl State ===
 
-impl<S> Clone for State<S> {
+impl<S: ?Sized> Clone for State<S> {
     fn clone(&self) -> Self {
         Self {
             objects: self.objects.clone(),
@@ -55,7 +55,7 @@ impl<S> Clone for State<S> {
     }
 }
 
-impl<S: Stored> State<S> {
+impl<S: Stored + ?Sized> State<S> {
     pub(super) fn new() -> Self {
         Self {
             objects: Objects::new(),
@@ -81,9 +81,11 @@ impl<S: Stored> State<S> {
     }
 
     pub(super) fn bytes(&self) -> StoreBytes {
+        // All are of one type, also where that is not known here.
+        let entry = self.iter().next().map_or(0, |entry| size_of_val(&**entry));
         StoreBytes {
             // Two reference counts each.
-            entries: self.len() * (size_of::<S>() + 2 * size_of::<usize>()),
+            entries: self.len() * (entry + 2 * size_of::<usize>()),
             owned: self.owned,
             indexes: self.objects.bytes()
                 + self.namespaces.bytes()

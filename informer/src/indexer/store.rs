@@ -30,7 +30,7 @@ const LISTED_UNDER_LOCK: usize = 4096;
 /// counterpart on purpose: only the informer writes, so that the store equals the server's state; own writes that no
 /// watch has brought yet belong into a [`MutationCache`](crate::MutationCache). `GetIndexers` is
 /// [`Indexer::index_names`]; the functions are not returned.
-pub struct Indexer<S> {
+pub struct Indexer<S: ?Sized> {
     state: RwLock<Arc<State<S>>>,
     /// Held through a whole change, so that a state can be built beside the one that is read.
     writer: Mutex<()>,
@@ -38,7 +38,7 @@ pub struct Indexer<S> {
 
 // === impl Indexer ===
 
-impl<S: Stored> Indexer<S> {
+impl<S: Stored + ?Sized> Indexer<S> {
     /// An empty store.
     #[must_use]
     pub fn new() -> Self {
@@ -286,13 +286,13 @@ impl<S: Stored> Indexer<S> {
     }
 }
 
-impl<S: Stored> Default for Indexer<S> {
+impl<S: Stored + ?Sized> Default for Indexer<S> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<S: Stored> KnownObjects<S> for Indexer<S> {
+impl<S: Stored + ?Sized> KnownObjects<S> for Indexer<S> {
     fn known(&self, key: KeyRef<'_>) -> Option<Arc<S>> {
         self.get_ref(key)
     }
@@ -302,7 +302,7 @@ impl<S: Stored> KnownObjects<S> for Indexer<S> {
     }
 }
 
-impl<S: Stored> std::fmt::Debug for Indexer<S> {
+impl<S: Stored + ?Sized> std::fmt::Debug for Indexer<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Indexer")
             .field("objects", &self.len())

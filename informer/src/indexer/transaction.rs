@@ -15,7 +15,7 @@ use reeve_client::version;
 
 /// The result of a change to the store.
 #[derive(Debug)]
-pub(crate) enum Change<S: Stored> {
+pub(crate) enum Change<S: Stored + ?Sized> {
     /// Nothing: the store has this state already.
     Known,
     /// Nothing: it is older than the state in the store.
@@ -27,7 +27,7 @@ pub(crate) enum Change<S: Stored> {
 }
 
 /// Changes under the store's lock.
-pub(crate) struct Transaction<'a, S> {
+pub(crate) struct Transaction<'a, S: ?Sized> {
     state: &'a mut State<S>,
     /// Entries to drop after the lock.
     freed: &'a mut Vec<Arc<S>>,
@@ -35,7 +35,7 @@ pub(crate) struct Transaction<'a, S> {
 
 // === impl Transaction ===
 
-impl<'a, S: Stored> Transaction<'a, S> {
+impl<'a, S: Stored + ?Sized> Transaction<'a, S> {
     pub(super) fn new(state: &'a mut State<S>, freed: &'a mut Vec<Arc<S>>) -> Self {
         Self { state, freed }
     }

@@ -18,7 +18,7 @@ use super::source::Source;
 use super::within::{SelectByScope, Within};
 use crate::indexer::Indexer;
 use crate::metrics::Recorder;
-use crate::object::{DecodeCache, SkipPath, Stored};
+use crate::object::{DecodeCache, EntryType, SkipPath, Stored};
 use crate::processor::Processor;
 use crate::reflector::{ReflectorOptions, Refusals, Transform};
 use reeve_client::ResourceVersion;
@@ -26,9 +26,10 @@ use reeve_client::transport::{Endpoint, Scope, Selection};
 
 /// Makes a [`SharedInformer`].
 #[must_use = "call `build`"]
-pub struct Builder<S: Stored> {
+pub struct Builder<S: Stored + ?Sized> {
     client: Client,
     endpoint: Endpoint,
+    entry_type: EntryType<S>,
     selection: Selection,
     namespaces: Option<NamespaceSet>,
     name: Option<Arc<str>>,
@@ -46,11 +47,12 @@ pub struct Builder<S: Stored> {
 
 // === impl Builder ===
 
-impl<S: Stored> Builder<S> {
-    pub(super) fn new(client: Client, endpoint: Endpoint) -> Self {
+impl<S: Stored + ?Sized> Builder<S> {
+    pub(super) fn new(entry_type: EntryType<S>, client: Client, endpoint: Endpoint) -> Self {
         Self {
             client,
             endpoint,
+            entry_type,
             selection: Selection::default(),
             namespaces: None,
             name: None,
@@ -199,6 +201,7 @@ impl<S: Stored> Builder<S> {
             let source = Source {
                 client: self.client,
                 endpoint: self.endpoint,
+                entry_type: self.entry_type,
                 selection: selection.clone(),
                 options: self.options,
                 refusals: self.refusals,
@@ -256,7 +259,7 @@ fn named(endpoint: &Endpoint, selection: &Selection) -> String {
     name
 }
 
-impl<S: Stored> std::fmt::Debug for Builder<S> {
+impl<S: Stored + ?Sized> std::fmt::Debug for Builder<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Builder")
             .field("endpoint", &self.endpoint)

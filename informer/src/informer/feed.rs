@@ -18,7 +18,7 @@ use reeve_client::ResourceVersion;
 use reeve_client::transport::Scope;
 
 /// One watch of an informer.
-pub(super) struct Feed<S: Stored> {
+pub(super) struct Feed<S: Stored + ?Sized> {
     pub(super) scope: Scope,
     /// The part of the store that it fills.
     pub(super) part: Part,
@@ -32,7 +32,7 @@ pub(super) struct Feed<S: Stored> {
 }
 
 /// The result of a batch.
-pub(super) struct Applied<S: Stored> {
+pub(super) struct Applied<S: Stored + ?Sized> {
     /// For the handlers, in order.
     pub(super) events: Vec<Event<S>>,
     /// The number of deltas that were older than the store.
@@ -41,7 +41,7 @@ pub(super) struct Applied<S: Stored> {
 
 // === impl Feed ===
 
-impl<S: Stored> Feed<S> {
+impl<S: Stored + ?Sized> Feed<S> {
     pub(super) fn new(
         scope: Scope,
         part: Part,

@@ -26,7 +26,7 @@ use reeve_client::ResourceVersion;
 use reeve_client::transport::Scope;
 
 /// The state that all handles to one informer share.
-pub(crate) struct Inner<S: Stored> {
+pub(crate) struct Inner<S: Stored + ?Sized> {
     pub(super) name: Arc<str>,
     pub(super) namespaces: Option<NamespaceSet>,
     pub(super) default_resync: Option<Duration>,
@@ -59,7 +59,7 @@ pub(super) enum Stage {
 
 // === impl Inner: stages ===
 
-impl<S: Stored> Inner<S> {
+impl<S: Stored + ?Sized> Inner<S> {
     /// Moves from `Created` to `Running`.
     pub(super) fn begin(&self) -> Result<(), RunError> {
         let begun = self.stage.send_if_modified(|stage| {
@@ -104,7 +104,7 @@ impl<S: Stored> Inner<S> {
     }
 }
 
-impl<S: Stored> Drop for Inner<S> {
+impl<S: Stored + ?Sized> Drop for Inner<S> {
     fn drop(&mut self) {
         // Handles of handlers may be left, and wait for the end.
         self.end_unless_run();
@@ -113,7 +113,7 @@ impl<S: Stored> Drop for Inner<S> {
 
 // === impl Inner: watches ===
 
-impl<S: Stored> Inner<S> {
+impl<S: Stored + ?Sized> Inner<S> {
     pub(super) fn feeds(&self) -> Arc<[Arc<Feed<S>>]> {
         Arc::clone(&self.feeds.borrow())
     }
@@ -224,7 +224,7 @@ impl<S: Stored> Inner<S> {
 
 // === impl Inner: steps of the pipeline ===
 
-impl<S: Stored> Inner<S> {
+impl<S: Stored + ?Sized> Inner<S> {
     /// Publishes how far the store has come: the version, and that it has synced.
     pub(super) fn publish(&self) {
         if !self.handlers_synced.load(Ordering::Relaxed) && self.has_synced() {
@@ -284,7 +284,7 @@ impl<S: Stored> Inner<S> {
 
 // === impl Inner: health ===
 
-impl<S: Stored> Gauges for Inner<S> {
+impl<S: Stored + ?Sized> Gauges for Inner<S> {
     fn read(&self) -> CacheHealth {
         let handlers = self
             .processor

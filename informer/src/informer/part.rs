@@ -27,7 +27,7 @@ pub(crate) enum Part {
 }
 
 /// The objects that a store holds of one part.
-pub(super) struct KnownPart<S> {
+pub(super) struct KnownPart<S: ?Sized> {
     pub(super) indexer: Arc<Indexer<S>>,
     pub(super) part: Part,
 }
@@ -74,7 +74,7 @@ impl Part {
     }
 
     /// The keys of the objects that the store holds of this part.
-    fn keys<S: Stored>(&self, indexer: &Indexer<S>) -> Vec<ObjectKey> {
+    fn keys<S: Stored + ?Sized>(&self, indexer: &Indexer<S>) -> Vec<ObjectKey> {
         if let Self::Namespace(namespace) = self {
             return keys_of(indexer, namespace);
         }
@@ -87,7 +87,7 @@ impl Part {
 
     /// Replaces what the store holds of this part, in one step, and returns what changed: first what is gone, then the
     /// rest in the order of the list, as for a list of everything.
-    pub(super) fn replace<S: Stored>(
+    pub(super) fn replace<S: Stored + ?Sized>(
         &self,
         indexer: &Indexer<S>,
         mut snapshot: Snapshot<S>,
@@ -147,7 +147,10 @@ impl Part {
 }
 
 /// Removes all objects of a namespace from the store.
-pub(super) fn remove_namespace<S: Stored>(indexer: &Indexer<S>, namespace: &str) -> Vec<Event<S>> {
+pub(super) fn remove_namespace<S: Stored + ?Sized>(
+    indexer: &Indexer<S>,
+    namespace: &str,
+) -> Vec<Event<S>> {
     let keys = keys_of(indexer, namespace);
     let mut events = Vec::with_capacity(keys.len());
     for keys in keys.chunks(DELETIONS_AT_ONCE) {
@@ -166,7 +169,7 @@ pub(super) fn remove_namespace<S: Stored>(indexer: &Indexer<S>, namespace: &str)
     events
 }
 
-fn keys_of<S: Stored>(indexer: &Indexer<S>, namespace: &str) -> Vec<ObjectKey> {
+fn keys_of<S: Stored + ?Sized>(indexer: &Indexer<S>, namespace: &str) -> Vec<ObjectKey> {
     indexer
         .index_keys(NAMESPACE_INDEX, namespace)
         .unwrap_or_default()
@@ -174,7 +177,7 @@ fn keys_of<S: Stored>(indexer: &Indexer<S>, namespace: &str) -> Vec<ObjectKey> {
 
 // === impl KnownPart ===
 
-impl<S: Stored> KnownObjects<S> for KnownPart<S> {
+impl<S: Stored + ?Sized> KnownObjects<S> for KnownPart<S> {
     fn known(&self, key: KeyRef<'_>) -> Option<Arc<S>> {
         self.indexer.get_ref(key)
     }

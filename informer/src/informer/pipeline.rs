@@ -36,7 +36,7 @@ use crate::metrics::Measurement;
 use crate::object::Stored;
 
 /// Runs the pipeline until `stop` is cancelled, and returns when the callbacks of handlers in flight are over.
-pub(super) async fn run<S: Stored>(inner: &Arc<Inner<S>>, stop: CancellationToken) {
+pub(super) async fn run<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, stop: CancellationToken) {
     let end = StopOnDrop(Arc::clone(inner));
     let mut handlers = RunningHandlers::default();
     tokio::select! {
@@ -50,7 +50,7 @@ pub(super) async fn run<S: Stored>(inner: &Arc<Inner<S>>, stop: CancellationToke
 }
 
 /// Step 1: runs one reflector for each feed, and as many feeds as there are namespaces.
-async fn poll_reflectors<S: Stored>(inner: &Inner<S>) {
+async fn poll_reflectors<S: Stored + ?Sized>(inner: &Inner<S>) {
     let mut namespaces = inner.namespaces.as_ref().map(NamespaceSet::changes);
     let mut reflectors = FuturesUnordered::new();
     // `FuturesUnordered` wakes its own task once it has polled all of its futures. Each change would then wake another
@@ -82,7 +82,10 @@ async fn poll_reflectors<S: Stored>(inner: &Inner<S>) {
 }
 
 /// Steps 2 to 4, again whenever there may be something to do. Starts handlers and resyncs too.
-async fn drain_and_hand_out<S: Stored>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers) {
+async fn drain_and_hand_out<S: Stored + ?Sized>(
+    inner: &Arc<Inner<S>>,
+    handlers: &mut RunningHandlers,
+) {
     loop {
         drain(inner, handlers).await;
         inner.start_handlers(handlers);
@@ -103,7 +106,7 @@ async fn drain_and_hand_out<S: Stored>(inner: &Arc<Inner<S>>, handlers: &mut Run
 
 /// Step 2: processes what is queued, one batch of each feed in turn. This ends: step 1 does not run meanwhile, except
 /// while step 4 waits for a handler.
-async fn drain<S: Stored>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers) {
+async fn drain<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers) {
     loop {
         let mut more = false;
         for feed in inner.feeds().iter() {
@@ -124,7 +127,7 @@ async fn drain<S: Stored>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers)
 
 /// Step 3: puts one batch into the store, and its events into the handlers' queues. Both happen under the processor's
 /// lock, so a handler that is added meanwhile sees the batch either in the store or as events.
-fn apply<S: Stored>(inner: &Inner<S>, feed: &Feed<S>, batch: Batch<S>) {
+fn apply<S: Stored + ?Sized>(inner: &Inner<S>, feed: &Feed<S>, batch: Batch<S>) {
     let started = Instant::now();
     let deltas = batch.deltas.len();
     let processor = inner.processor.lock();
@@ -143,7 +146,7 @@ fn apply<S: Stored>(inner: &Inner<S>, feed: &Feed<S>, batch: Batch<S>) {
 }
 
 /// Step 4: runs the handlers that share this task, and waits until no blocking handler is full.
-async fn hand_out<S: Stored>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers) {
+async fn hand_out<S: Stored + ?Sized>(inner: &Arc<Inner<S>>, handlers: &mut RunningHandlers) {
     let inline = inner.processor.lock().inline();
     for listener in inline {
         listener.hand_out(|listener| inner.catch_up(listener));

@@ -17,7 +17,7 @@ use super::stopping::StopUnlessRun;
 use crate::health::CacheHealth;
 use crate::indexer::{self, IndexValues, Indexer};
 use crate::lister::Lister;
-use crate::object::{Stored, ViewError};
+use crate::object::{EntryType, Form, Stored, ViewError};
 use crate::processor::{
     AsyncEventHandler, EventHandler, EventStream, Filtered, HandlerHandle, HandlerOptions,
     Listener, Receiver, channel,
@@ -31,7 +31,7 @@ use reeve_client::{KeyRef, ResourceVersion};
 ///
 /// It does nothing until [`SharedInformer::run`] is awaited, by the caller or by an
 /// [`InformerFactory`](crate::InformerFactory).
-pub struct SharedInformer<S: Stored> {
+pub struct SharedInformer<S: Stored + ?Sized> {
     pub(super) inner: Arc<Inner<S>>,
     /// An informer of a factory runs while it is in use.
     pub(super) in_use: Option<Arc<InUse>>,
@@ -41,19 +41,26 @@ pub struct SharedInformer<S: Stored> {
 
 impl<K> SharedInformer<K>
 where
-    K: Stored + Resource,
+    K: Form + Resource,
     K::DynamicType: Default,
 {
     /// Begins an informer of a kind that is known at compile time.
     pub fn builder(client: Client) -> Builder<K> {
-        Builder::new(client, Endpoint::of::<K>())
+        Self::builder_for(client, Endpoint::of::<K>())
     }
 }
 
-impl<S: Stored> SharedInformer<S> {
+impl<S: Form> SharedInformer<S> {
     /// Begins an informer of the kind at `endpoint`.
     pub fn builder_for(client: Client, endpoint: Endpoint) -> Builder<S> {
-        Builder::new(client, endpoint)
+        Self::builder_of(EntryType::known(), client, endpoint)
+    }
+}
+
+impl<S: Stored + ?Sized> SharedInformer<S> {
+    /// Begins an informer of the kind at `endpoint`, with entries of a type that is a value.
+    pub fn builder_of(entry_type: EntryType<S>, client: Client, endpoint: Endpoint) -> Builder<S> {
+        Builder::new(entry_type, client, endpoint)
     }
 
     /// The same informer, in use while the handle lives.
@@ -102,7 +109,7 @@ impl<S: Stored> SharedInformer<S> {
 
 // === impl SharedInformer: its run ===
 
-impl<S: Stored> SharedInformer<S> {
+impl<S: Stored + ?Sized> SharedInformer<S> {
     /// Runs until `stop` is cancelled; then drops the events that wait for handlers, and returns when the callbacks in
     /// flight are over. Dropping the future stops the informer too, at once.
     ///
@@ -130,7 +137,7 @@ impl<S: Stored> SharedInformer<S> {
 
 // === impl SharedInformer: waits ===
 
-impl<S: Stored> SharedInformer<S> {
+impl<S: Stored + ?Sized> SharedInformer<S> {
     /// Returns once everything in scope is in the store: the first list, or the first lists of all namespaces that the
     /// set has then. After a change of the set it waits for the lists of the new namespaces.
     ///
@@ -216,7 +223,7 @@ impl<S: Stored> SharedInformer<S> {
 
 // === impl SharedInformer: handlers ===
 
-impl<S: Stored> SharedInformer<S> {
+impl<S: Stored + ?Sized> SharedInformer<S> {
     /// Delivers every change from now on to `handler`, after every object that is in the store. Handlers may be added
     /// before the informer runs and while it does; the same handler may be added many times.
     ///
@@ -298,7 +305,7 @@ impl<S: Stored> SharedInformer<S> {
 
 // === impl SharedInformer: its store and its state ===
 
-impl<S: Stored> SharedInformer<S> {
+impl<S: Stored + ?Sized> SharedInformer<S> {
     /// Adds a named index, before or after the start. See [`Indexer::add_index`].
     ///
     /// # Errors
@@ -385,7 +392,7 @@ impl<S: Stored> SharedInformer<S> {
     }
 }
 
-impl<S: Stored> Clone for SharedInformer<S> {
+impl<S: Stored + ?Sized> Clone for SharedInformer<S> {
     fn clone(&self) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
@@ -394,7 +401,7 @@ impl<S: Stored> Clone for SharedInformer<S> {
     }
 }
 
-impl<S: Stored> std::fmt::Debug for SharedInformer<S> {
+impl<S: Stored + ?Sized> std::fmt::Debug for SharedInformer<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SharedInformer")
             .field("name", &self.inner.name)

@@ -12,7 +12,7 @@ use crate::fifo::{DeltaFifo, Fifo, KnownObjects, RealFifo};
 use crate::health::HealthCell;
 use crate::indexer::Indexer;
 use crate::metrics::Recorder;
-use crate::object::{DecodeCache, SkipPath, Stored};
+use crate::object::{DecodeCache, EntryType, SkipPath, Stored};
 use crate::reflector::{Reflector, ReflectorOptions, Refusals, Transform};
 use reeve_client::ResourceVersion;
 use reeve_client::transport::{Endpoint, Scope, Selection};
@@ -21,9 +21,10 @@ use reeve_client::transport::{Endpoint, Scope, Selection};
 const FIFO_CAPACITY: usize = 2000;
 
 /// The common parts of the watches of one informer.
-pub(super) struct Source<S: Stored> {
+pub(super) struct Source<S: Stored + ?Sized> {
     pub(super) client: Client,
     pub(super) endpoint: Endpoint,
+    pub(super) entry_type: EntryType<S>,
     pub(super) selection: Selection,
     pub(super) options: ReflectorOptions,
     pub(super) refusals: Refusals,
@@ -39,7 +40,7 @@ pub(super) struct Source<S: Stored> {
 
 // === impl Source ===
 
-impl<S: Stored> Source<S> {
+impl<S: Stored + ?Sized> Source<S> {
     /// A watch of `scope` that fills the whole store.
     pub(super) fn whole(&self, scope: Scope) -> Arc<Feed<S>> {
         self.feed(scope, Part::Whole, ResourceVersion::default())
@@ -76,16 +77,17 @@ impl<S: Stored> Source<S> {
             fields: part.fields(fields),
         };
         let (client, endpoint) = (self.client.clone(), self.endpoint.clone());
-        let mut reflector = Reflector::builder(client, endpoint, Arc::clone(&fifo))
-            .selection(selection)
-            .options(self.options)
-            .clock(self.clock.clone())
-            .known(known);
+        let mut reflector =
+            Reflector::builder_of(self.entry_type, client, endpoint, Arc::clone(&fifo))
+                .selection(selection)
+                .options(self.options)
+                .clock(self.clock.clone())
+                .known(known);
         for path in self.skip.iter().chain(&skip) {
             reflector = reflector.skip(path.clone());
         }
         let mut reflector = reflector.build();
-        reflector.decoding.cache = Arc::clone(&self.cache);
+        reflector.entries.decoding.cache = Arc::clone(&self.cache);
         reflector.transform.clone_from(&self.transform);
         reflector.not_before = not_before;
         reflector.refusals = self.refusals.clone();

@@ -2,7 +2,7 @@
 //!
 //! An entry is the text in one allocation, and the positions of name, namespace, uid, version, labels and owners in it.
 //! Nothing is decoded on arrival, so an entry costs its text and 120 bytes; a Pod of 3.5 KB takes 18.1 KB as its type
-//! (`benches/peers`, `sync`). Each [`Stored::typed`] pays for decoding instead: the form suits kinds with many objects
+//! (`benches/peers`, `sync`). Each [`Form::typed`] pays for decoding instead: the form suits kinds with many objects
 //! that are read seldom, or by key. Nothing is interned, since nothing is copied out of the text: namespaces and labels
 //! are read in place.
 //!
@@ -27,6 +27,7 @@ use serde_json::value::RawValue;
 
 use super::decode_cache::DecodeCache;
 use super::decoding::Decoding;
+use super::form::Form;
 use super::stored::Stored;
 use super::view_error::ViewError;
 
@@ -157,8 +158,6 @@ impl<K> fmt::Debug for Compact<K> {
 }
 
 impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
-    type Typed = K;
-
     fn name(&self) -> &str {
         self.header.name.of(&self.json)
     }
@@ -205,10 +204,6 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
         self.json.len()
     }
 
-    fn typed(self: &Arc<Self>) -> Result<Arc<K>, ViewError> {
-        self.typed_as()
-    }
-
     fn metadata(&self) -> Result<Cow<'_, ObjectMeta>, ViewError> {
         let text = self.header.metadata.of(&self.json);
         if text.is_empty() {
@@ -219,6 +214,14 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Stored for Compact<K> {
 
     fn dynamic(&self) -> Result<DynamicObject, ViewError> {
         self.read(&self.json, "untyped object")
+    }
+}
+
+impl<K: DeserializeOwned + Send + Sync + 'static> Form for Compact<K> {
+    type Typed = K;
+
+    fn typed(self: &Arc<Self>) -> Result<Arc<K>, ViewError> {
+        self.typed_as()
     }
 
     fn decode<'de>(
@@ -584,7 +587,7 @@ mod tests {
         assert_eq!(labels(&*compact), labels(&*typed));
     }
 
-    fn labels<S: Stored>(object: &S) -> Vec<String> {
+    fn labels<S: Stored + ?Sized>(object: &S) -> Vec<String> {
         let mut labels = Vec::new();
         object.each_label(&mut |name, value| labels.push(format!("{name}={value}")));
         labels

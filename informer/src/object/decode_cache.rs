@@ -46,26 +46,34 @@ impl DecodeCache {
         entry: &Arc<E>,
         decode: impl FnOnce() -> Result<T, ViewError>,
     ) -> Result<Arc<T>, ViewError> {
-        let Some(cache) = &self.decoded else {
-            return decode().map(Arc::new);
-        };
         let address = Arc::as_ptr(entry).addr();
-        let known = cache
-            .lock()
-            .get(&address)
-            .map(|known| Arc::clone(&known.typed));
-        if let Some(typed) = known.and_then(|typed| typed.downcast().ok()) {
+        if let Some(typed) = self.known(address).and_then(|typed| typed.downcast().ok()) {
             return Ok(typed);
         }
         let typed = Arc::new(decode()?);
-        let decoded = Decoded {
-            _entry: Arc::downgrade(entry) as Weak<dyn Any + Send + Sync>,
-            typed: Arc::clone(&typed) as Arc<dyn Any + Send + Sync>,
-        };
+        let _entry = Arc::downgrade(entry) as Weak<dyn Any + Send + Sync>;
+        let kept = Arc::clone(&typed) as Arc<dyn Any + Send + Sync>;
+        self.keep(
+            address,
+            Decoded {
+                _entry,
+                typed: kept,
+            },
+        );
+        Ok(typed)
+    }
+
+    /// The object of the entry at `address`.
+    fn known(&self, address: usize) -> Option<Arc<dyn Any + Send + Sync>> {
+        let mut cache = self.decoded.as_ref()?.lock();
+        cache.get(&address).map(|known| Arc::clone(&known.typed))
+    }
+
+    fn keep(&self, address: usize, decoded: Decoded) {
+        let Some(cache) = &self.decoded else { return };
         // An evicted object is freed after the lock.
         let pushed_out = cache.lock().push(address, decoded);
         drop(pushed_out);
-        Ok(typed)
     }
 
     /// The number of objects that could not be decoded.

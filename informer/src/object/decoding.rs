@@ -5,7 +5,7 @@ use std::sync::Arc;
 use reeve_client::json::{self, SkipPath, Trimming};
 
 use super::decode_cache::DecodeCache;
-use super::stored::Stored;
+use super::form::Form;
 
 /// The options of reading objects.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +51,7 @@ impl Decoding {
     ///
     /// # Errors
     /// [`json::read`]'s. It may quote the object, which may be a secret, if the type does.
-    pub fn read<S: Stored>(&self, document: &str) -> Result<S, serde_json::Error> {
+    pub fn read<S: Form>(&self, document: &str) -> Result<S, serde_json::Error> {
         json::read(document, |reader| S::decode(reader, self))
     }
 }

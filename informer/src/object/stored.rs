@@ -1,57 +1,24 @@
 //! An entry of the store: [`Stored`].
 
+use std::any::Any;
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube_core::DynamicObject;
-use reeve_client::json::Reader;
 
-use super::decoding::Decoding;
 use super::view_error::ViewError;
 use reeve_client::{KeyRef, ObjectKey};
 
 /// An entry of the store: the identity of an object, and views of it.
 ///
-/// Every Kubernetes type (anything that implements [`Resource`](kube_core::Resource) and serde's traits) is an entry of
-/// itself; its typed view costs nothing. Forms that keep less than the whole object implement this trait too, so the
-/// views return a `Result`.
+/// Every Kubernetes type is an entry of itself. [`Form`](super::Form) says how an entry is read from JSON. A store of
+/// `dyn Stored` holds entries of one type that is known when the program runs ([`EntryType::erased`]). Its code is
+/// compiled once for all kinds. `dyn Stored` is `dyn Any` too, so an entry can be cast to its type again.
 ///
-/// A struct with only some of the fields is an entry too. Nothing else of the object is decoded or kept, and
-/// `SharedInformer::<Placed>::builder(client)` works as for the whole type:
-///
-/// ```
-/// # use reeve_informer::{Decoding, Stored};
-/// use k8s_openapi::api::core::v1::Pod;
-/// use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-/// use kube_derive::Resource;
-/// use serde::{Deserialize, Serialize};
-///
-/// /// Where a Pod runs.
-/// #[derive(Resource, Serialize, Deserialize)]
-/// #[resource(inherit = Pod, crates(kube_core = "::kube_core"))] // with the crate `kube`: `inherit = Pod` alone
-/// struct Placed {
-///     metadata: ObjectMeta,
-///     spec: Placement,
-/// }
-///
-/// #[derive(Serialize, Deserialize)]
-/// #[serde(rename_all = "camelCase")]
-/// struct Placement {
-///     node_name: Option<String>,
-/// }
-///
-/// let pod = r#"{"metadata": {"name": "p"}, "spec": {"nodeName": "n1", "containers": []}, "status": {}}"#;
-/// let placed = Decoding::default().read::<Placed>(pod)?; // as the informer does
-/// assert_eq!(placed.spec.node_name.as_deref(), Some("n1"));
-/// # Ok::<(), serde_json::Error>(())
-/// ```
-///
-/// Annotations come with `metadata`; [`Builder::skip`](crate::Builder::skip) leaves them out.
-pub trait Stored: Sized + Send + Sync + 'static {
-    /// The type that [`Stored::typed`] returns.
-    type Typed: Send + Sync + 'static;
-
+/// [`EntryType::erased`]: super::EntryType::erased
+pub trait Stored: Any + Send + Sync {
     /// The object's name.
     fn name(&self) -> &str;
 
@@ -73,33 +40,22 @@ pub trait Stored: Sized + Send + Sync + 'static {
     /// The owners of the object.
     fn owner_references(&self) -> Cow<'_, [OwnerReference]>;
 
-    /// The object as its own type.
-    ///
-    /// # Errors
-    /// [`ViewError`] if this form does not hold all of the object.
-    fn typed(self: &Arc<Self>) -> Result<Arc<Self::Typed>, ViewError>;
-
     /// The object's metadata. Fields that were skipped while decoding (`managedFields`) are absent.
     ///
     /// # Errors
     /// [`ViewError`] if this form does not hold it.
     fn metadata(&self) -> Result<Cow<'_, ObjectMeta>, ViewError>;
 
+    /// The object's metadata, to change it before it is stored; `None` for a form that does not hold it as a value.
+    fn metadata_mut(&mut self) -> Option<&mut ObjectMeta> {
+        None
+    }
+
     /// The object without its type.
     ///
     /// # Errors
     /// [`ViewError`] if this form does not hold all of the object, or it has no JSON form.
     fn dynamic(&self) -> Result<DynamicObject, ViewError>;
-
-    /// Reads an entry. [`Decoding::read`] calls this for a text. A form that is read by serde leaves out what the store
-    /// does not keep by [`Reader::trimming`].
-    ///
-    /// # Errors
-    /// The reader's, if the document does not describe an entry of this type.
-    fn decode<'de>(
-        document: &mut Reader<'de>,
-        decoding: &'de Decoding,
-    ) -> Result<Self, serde_json::Error>;
 
     /// The bytes that the entry owns on the heap besides itself, as far as they are known without a walk through all
     /// fields. Default: 0. The number must stay the same while the entry is in a store.
@@ -118,5 +74,44 @@ pub trait Stored: Sized + Send + Sync + 'static {
     /// The key.
     fn key(&self) -> ObjectKey {
         self.key_ref().to_key()
+    }
+}
+
+// === impl dyn Stored ===
+
+impl dyn Stored {
+    /// The entry as its type, if that is `T`.
+    ///
+    /// # Errors
+    /// The entry, unchanged, if it is of another type.
+    pub fn cast<T: Stored>(self: Arc<Self>) -> Result<Arc<T>, Arc<Self>> {
+        if self.cast_ref::<T>().is_none() {
+            return Err(self);
+        }
+        let entry: Arc<dyn Any + Send + Sync> = self;
+        Ok(entry.downcast().expect("it was checked"))
+    }
+
+    /// As `cast`, borrowed.
+    #[must_use]
+    pub fn cast_ref<T: Stored>(&self) -> Option<&T> {
+        let entry: &dyn Any = self;
+        entry.downcast_ref()
+    }
+
+    /// As `cast`, to change the entry.
+    pub fn cast_mut<T: Stored>(&mut self) -> Option<&mut T> {
+        let entry: &mut dyn Any = self;
+        entry.downcast_mut()
+    }
+}
+
+impl fmt::Debug for dyn Stored {
+    /// Prints key and version only: the content may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stored")
+            .field("key", &self.key())
+            .field("version", &self.resource_version())
+            .finish_non_exhaustive()
     }
 }

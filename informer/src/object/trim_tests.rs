@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use reeve_client::json::{self, Trimming};
 
-use super::{Compact, Decoding, Stored};
+use super::{Compact, Decoding, Form, Stored};
 use crate::sample::{any_path, any_value, cases};
 
 const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"n","uid":"u",
     "resourceVersion":"5","labels":{"managedFields":"kept"},"managedFields":[{"manager":"m","fieldsV1":{"f:a":{}}}],
     "annotations":{"a":"b"}},"spec":{"containers":[{"name":"c","env":[{"name":"managedFields"}]}]}}"#;
 
-fn read<S: Stored>(document: &str, decoding: &Decoding) -> S {
+fn read<S: Form>(document: &str, decoding: &Decoding) -> S {
     decoding.read(document).unwrap()
 }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::decoding::Decoding;
+use super::form::Form;
 use super::stored::Stored;
 use super::view_error::ViewError;
 
@@ -17,8 +18,6 @@ impl<K> Stored for K
 where
     K: Resource + Serialize + DeserializeOwned + Send + Sync + 'static,
 {
-    type Typed = K;
-
     fn name(&self) -> &str {
         self.meta().name.as_deref().unwrap_or_default()
     }
@@ -52,16 +51,27 @@ where
         Cow::Borrowed(self.meta().owner_references.as_deref().unwrap_or_default())
     }
 
-    fn typed(self: &Arc<Self>) -> Result<Arc<K>, ViewError> {
-        Ok(Arc::clone(self))
-    }
-
     fn metadata(&self) -> Result<Cow<'_, ObjectMeta>, ViewError> {
         Ok(Cow::Borrowed(self.meta()))
     }
 
+    fn metadata_mut(&mut self) -> Option<&mut ObjectMeta> {
+        Some(self.meta_mut())
+    }
+
     fn dynamic(&self) -> Result<DynamicObject, ViewError> {
         json::reencode(self).map_err(|error| ViewError::Encode(json::redacted(&error)))
+    }
+}
+
+impl<K> Form for K
+where
+    K: Resource + Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    type Typed = K;
+
+    fn typed(self: &Arc<Self>) -> Result<Arc<K>, ViewError> {
+        Ok(Arc::clone(self))
     }
 
     fn decode<'de>(

@@ -10,7 +10,7 @@ use crate::indexer::Indexer;
 use crate::object::Stored;
 
 /// The handlers of one informer. The informer changes its store under the lock of this list.
-pub(crate) struct Processor<S> {
+pub(crate) struct Processor<S: ?Sized> {
     listeners: Vec<Arc<Listener<S>>>,
     synced: bool,
     next_id: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Processor<S> {
 
 // === impl Processor ===
 
-impl<S: Stored> Processor<S> {
+impl<S: Stored + ?Sized> Processor<S> {
     pub(crate) fn new() -> Self {
         Self {
             listeners: Vec::new(),

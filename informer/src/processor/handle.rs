@@ -7,7 +7,7 @@ use crate::object::Stored;
 
 /// A registered handler (client-go: `ResourceEventHandlerRegistration`). Dropping it does not remove the handler.
 #[must_use = "keep it to know when the handler has synced, or to remove it"]
-pub struct HandlerHandle<S> {
+pub struct HandlerHandle<S: ?Sized> {
     listener: Arc<Listener<S>>,
 }
 
@@ -18,7 +18,7 @@ pub struct HandlerEnded;
 
 // === impl HandlerHandle ===
 
-impl<S: Stored> HandlerHandle<S> {
+impl<S: Stored + ?Sized> HandlerHandle<S> {
     pub(crate) fn new(listener: Arc<Listener<S>>) -> Self {
         Self { listener }
     }
@@ -91,7 +91,7 @@ impl<S: Stored> HandlerHandle<S> {
     }
 }
 
-impl<S: Stored> std::fmt::Debug for HandlerHandle<S> {
+impl<S: Stored + ?Sized> std::fmt::Debug for HandlerHandle<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HandlerHandle")
             .field("name", &self.listener.name)

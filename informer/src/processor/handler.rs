@@ -11,12 +11,12 @@ use crate::object::Stored;
 /// event (enqueue a key) and return.
 ///
 /// Every `Fn(Event<S>)` is a handler.
-pub trait EventHandler<S>: Send + Sync + 'static {
+pub trait EventHandler<S: ?Sized>: Send + Sync + 'static {
     /// Handles `event`. A panic is caught and counted, and costs this event only.
     fn handle(&self, event: Event<S>);
 }
 
-impl<S, F: Fn(Event<S>) + Send + Sync + 'static> EventHandler<S> for F {
+impl<S: ?Sized, F: Fn(Event<S>) + Send + Sync + 'static> EventHandler<S> for F {
     fn handle(&self, event: Event<S>) {
         self(event);
     }
@@ -26,12 +26,12 @@ impl<S, F: Fn(Event<S>) + Send + Sync + 'static> EventHandler<S> for F {
 ///
 /// Meanwhile further events wait in its queue, under its [`Policy`]. Every `Fn(Event<S>) -> impl Future` is one.
 /// Removing the handler, or stopping the informer, drops the future where it waits.
-pub trait AsyncEventHandler<S>: Send + Sync + 'static {
+pub trait AsyncEventHandler<S: ?Sized>: Send + Sync + 'static {
     /// Handles `event`. A panic is caught and counted, and costs this event only.
     fn handle(&self, event: Event<S>) -> impl Future<Output = ()> + Send;
 }
 
-impl<S, F, R> AsyncEventHandler<S> for F
+impl<S: ?Sized, F, R> AsyncEventHandler<S> for F
 where
     F: Fn(Event<S>) -> R + Send + Sync + 'static,
     R: Future<Output = ()> + Send,
@@ -42,12 +42,12 @@ where
 }
 
 /// The receiver of a listener's events.
-pub(crate) enum Receiver<S> {
+pub(crate) enum Receiver<S: ?Sized> {
     Callback(Arc<dyn EventHandler<S>>),
     Task(Arc<dyn Asynchronous<S>>),
 }
 
-impl<S> Clone for Receiver<S> {
+impl<S: ?Sized> Clone for Receiver<S> {
     fn clone(&self) -> Self {
         match self {
             Self::Callback(handler) => Self::Callback(Arc::clone(handler)),
@@ -57,11 +57,11 @@ impl<S> Clone for Receiver<S> {
 }
 
 /// [`AsyncEventHandler`] with its futures boxed.
-pub(crate) trait Asynchronous<S>: Send + Sync {
+pub(crate) trait Asynchronous<S: ?Sized>: Send + Sync {
     fn handle_boxed(&self, event: Event<S>) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-impl<S: Send + Sync + 'static, H: AsyncEventHandler<S>> Asynchronous<S> for H {
+impl<S: ?Sized + Send + Sync + 'static, H: AsyncEventHandler<S>> Asynchronous<S> for H {
     fn handle_boxed(&self, event: Event<S>) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(self.handle(event))
     }
@@ -179,7 +179,7 @@ impl<P, H> Filtered<P, H> {
     }
 
     /// The event for a handler that sees only objects that satisfy the condition; `None` if it concerns none of them.
-    fn pass<S: Stored>(&self, event: Event<S>) -> Option<Event<S>>
+    fn pass<S: Stored + ?Sized>(&self, event: Event<S>) -> Option<Event<S>>
     where
         P: Fn(&S) -> bool,
     {
@@ -227,7 +227,7 @@ impl<P, H> Filtered<P, H> {
 
 impl<S, P, H> EventHandler<S> for Filtered<P, H>
 where
-    S: Stored,
+    S: Stored + ?Sized,
     P: Fn(&S) -> bool + Send + Sync + 'static,
     H: EventHandler<S>,
 {
@@ -240,7 +240,7 @@ where
 
 impl<S, P, H> AsyncEventHandler<S> for Filtered<P, H>
 where
-    S: Stored,
+    S: Stored + ?Sized,
     P: Fn(&S) -> bool + Send + Sync + 'static,
     H: AsyncEventHandler<S>,
 {

@@ -32,7 +32,7 @@ const CHUNK: usize = 128;
 /// The number of events that a handler in the informer's task receives after each batch.
 const AT_ONCE: usize = 1024;
 
-pub(crate) struct Listener<S> {
+pub(crate) struct Listener<S: ?Sized> {
     pub(crate) name: Arc<str>,
     /// Dropped when the listener has ended, with everything that it holds.
     receiver: Mutex<Option<Receiver<S>>>,
@@ -67,7 +67,7 @@ pub(crate) enum Phase {
     Ended,
 }
 
-struct Waiting<S> {
+struct Waiting<S: ?Sized> {
     /// The objects that the store held when the handler was added; delivered before the queue.
     replay: std::vec::IntoIter<Arc<S>>,
     queue: EventQueue<S>,
@@ -81,7 +81,7 @@ struct Waiting<S> {
 }
 
 /// The next step of a handler's task.
-enum Next<S> {
+enum Next<S: ?Sized> {
     Deliver(Vec<Event<S>>),
     CatchUp,
     Wait,
@@ -89,7 +89,7 @@ enum Next<S> {
 
 // === impl Listener ===
 
-impl<S: Stored> Listener<S> {
+impl<S: Stored + ?Sized> Listener<S> {
     pub(crate) fn new(
         id: u64,
         receiver: Receiver<S>,
@@ -473,16 +473,16 @@ impl<S: Stored> Listener<S> {
     }
 }
 
-impl<S> Waiting<S> {
+impl<S: ?Sized> Waiting<S> {
     fn account(&mut self, pushed: Pushed) {
         self.initial = self.initial.saturating_sub(pushed.initial_gone);
     }
 }
 
 /// Marks the end of a listener's task when dropped.
-struct End<S: Stored>(Arc<Listener<S>>);
+struct End<S: Stored + ?Sized>(Arc<Listener<S>>);
 
-impl<S: Stored> Drop for End<S> {
+impl<S: Stored + ?Sized> Drop for End<S> {
     fn drop(&mut self) {
         self.0.let_go();
         self.0.phase.send_replace(Phase::Ended);

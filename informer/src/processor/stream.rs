@@ -16,24 +16,24 @@ use crate::object::Stored;
 /// Events that are not taken wait under the handler's [`Policy`](super::Policy): a stream that is not polled holds up
 /// the informer only if that policy is [`Block`](super::Policy::Block). Dropping the stream removes the handler.
 #[must_use = "dropping it removes the handler"]
-pub struct EventStream<S: Stored> {
+pub struct EventStream<S: Stored + ?Sized> {
     events: mpsc::Receiver<Event<S>>,
     handle: HandlerHandle<S>,
 }
 
 /// The handler that passes events to the stream.
-pub(crate) struct Sender<S>(mpsc::Sender<Event<S>>);
+pub(crate) struct Sender<S: ?Sized>(mpsc::Sender<Event<S>>);
 
 /// The number of events between a handler's queue and its stream.
 const BETWEEN: usize = 64;
 
 /// Both ends.
-pub(crate) fn channel<S>() -> (Sender<S>, mpsc::Receiver<Event<S>>) {
+pub(crate) fn channel<S: ?Sized>() -> (Sender<S>, mpsc::Receiver<Event<S>>) {
     let (sender, receiver) = mpsc::channel(BETWEEN);
     (Sender(sender), receiver)
 }
 
-impl<S: Send + Sync + 'static> AsyncEventHandler<S> for Sender<S> {
+impl<S: ?Sized + Send + Sync + 'static> AsyncEventHandler<S> for Sender<S> {
     async fn handle(&self, event: Event<S>) {
         // On an error the stream is gone, and the handler is about to be removed.
         let _ = self.0.send(event).await;
@@ -42,7 +42,7 @@ impl<S: Send + Sync + 'static> AsyncEventHandler<S> for Sender<S> {
 
 // === impl EventStream ===
 
-impl<S: Stored> EventStream<S> {
+impl<S: Stored + ?Sized> EventStream<S> {
     pub(crate) fn new(events: mpsc::Receiver<Event<S>>, handle: HandlerHandle<S>) -> Self {
         Self { events, handle }
     }
@@ -58,7 +58,7 @@ impl<S: Stored> EventStream<S> {
     }
 }
 
-impl<S: Stored> Stream for EventStream<S> {
+impl<S: Stored + ?Sized> Stream for EventStream<S> {
     type Item = Event<S>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event<S>>> {
@@ -66,13 +66,13 @@ impl<S: Stored> Stream for EventStream<S> {
     }
 }
 
-impl<S: Stored> Drop for EventStream<S> {
+impl<S: Stored + ?Sized> Drop for EventStream<S> {
     fn drop(&mut self) {
         self.handle.unregister();
     }
 }
 
-impl<S: Stored> std::fmt::Debug for EventStream<S> {
+impl<S: Stored + ?Sized> std::fmt::Debug for EventStream<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EventStream")
             .field("handle", &self.handle)

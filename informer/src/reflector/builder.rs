@@ -11,30 +11,41 @@ use super::run::Reflector;
 use crate::fifo::{Fifo, KnownObjects};
 use crate::health::HealthCell;
 use crate::metrics::Recorder;
-use crate::object::{Decoding, SkipPath, Stored};
+use crate::object::{Decoding, EntryReader, EntryType, Form, SkipPath, Stored};
 use reeve_client::ResourceVersion;
 use reeve_client::transport::{Endpoint, Limits, Selection, Transport};
 
 /// Makes a [`Reflector`] for a queue and a consumer of your own. An informer makes its reflectors itself.
 #[must_use = "call `build`"]
-pub struct Builder<S: Stored> {
+pub struct Builder<S: Stored + ?Sized> {
     client: Client,
     reflector: Reflector<S>,
 }
 
-impl<S: Stored> Reflector<S> {
+impl<S: Form> Reflector<S> {
     /// Begins a reflector that lists and watches `endpoint` and fills `fifo` (client-go: `NewReflector`).
     pub fn builder(client: Client, endpoint: Endpoint, fifo: Arc<dyn Fifo<S>>) -> Builder<S> {
-        let decoding = Decoding::of(endpoint.api_version(), endpoint.kind());
+        Self::builder_of(EntryType::known(), client, endpoint, fifo)
+    }
+}
+
+impl<S: Stored + ?Sized> Reflector<S> {
+    /// As [`Reflector::builder`], for entries of a type that is a value.
+    pub(crate) fn builder_of(
+        entry_type: EntryType<S>,
+        client: Client,
+        endpoint: Endpoint,
+        fifo: Arc<dyn Fifo<S>>,
+    ) -> Builder<S> {
+        let mut decoding = Decoding::of(endpoint.api_version(), endpoint.kind());
+        // The server calls metadata alone PartialObjectMetadata.
+        if !endpoint.is_metadata_only() {
+            decoding = decoding.guarded();
+        }
         let clock = Clock::system();
         let reflector = Self {
             transport: Transport::new(client.clone(), Limits::default()),
-            // The server calls metadata alone PartialObjectMetadata.
-            decoding: if endpoint.is_metadata_only() {
-                decoding
-            } else {
-                decoding.guarded()
-            },
+            entries: EntryReader::new(entry_type, decoding),
             endpoint,
             fifo,
             selection: Selection::default(),
@@ -53,7 +64,7 @@ impl<S: Stored> Reflector<S> {
 
 // === impl Builder ===
 
-impl<S: Stored> Builder<S> {
+impl<S: Stored + ?Sized> Builder<S> {
     /// The objects to list and watch. Default: all of the kind.
     pub fn selection(mut self, selection: Selection) -> Self {
         self.reflector.selection = selection;
@@ -83,7 +94,8 @@ impl<S: Stored> Builder<S> {
     /// Leaves a part of every object out, as bytes, before anything is decoded. Each call adds a path. Default: only
     /// `.metadata.managedFields`, which is always left out.
     pub fn skip(mut self, path: SkipPath) -> Self {
-        self.reflector.decoding = self.reflector.decoding.skip(&path);
+        let entries = &mut self.reflector.entries;
+        entries.decoding = std::mem::take(&mut entries.decoding).skip(&path);
         self
     }
 
@@ -105,7 +117,7 @@ impl<S: Stored> Builder<S> {
     }
 }
 
-impl<S: Stored> std::fmt::Debug for Builder<S> {
+impl<S: Stored + ?Sized> std::fmt::Debug for Builder<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Builder").field(&self.reflector).finish()
     }

@@ -14,7 +14,7 @@ use reeve_client::{KeyRef, ObjectKey};
 
 /// The state after the initial events so far. Updates and deletions before the end belong to it (client-go: the temporary
 /// store of `watchList`).
-pub(super) struct Initial<S> {
+pub(super) struct Initial<S: ?Sized> {
     objects: IndexSet<Keyed<S>, RandomState>,
     undecodable: IndexMap<Identity, Undecodable>,
 }
@@ -28,11 +28,11 @@ enum Identity {
 }
 
 /// An object in a set, identified by its key.
-struct Keyed<S>(Arc<S>);
+struct Keyed<S: ?Sized>(Arc<S>);
 
 // === impl Initial ===
 
-impl<S: Stored> Initial<S> {
+impl<S: Stored + ?Sized> Initial<S> {
     pub(super) fn new() -> Self {
         Self {
             objects: IndexSet::default(),
@@ -95,21 +95,21 @@ impl Identity {
 
 // === impl Keyed ===
 
-impl<S: Stored> PartialEq for Keyed<S> {
+impl<S: Stored + ?Sized> PartialEq for Keyed<S> {
     fn eq(&self, other: &Self) -> bool {
         self.0.key_ref() == other.0.key_ref()
     }
 }
 
-impl<S: Stored> Eq for Keyed<S> {}
+impl<S: Stored + ?Sized> Eq for Keyed<S> {}
 
-impl<S: Stored> Hash for Keyed<S> {
+impl<S: Stored + ?Sized> Hash for Keyed<S> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.key_ref().hash(state);
     }
 }
 
-impl<S: Stored> Equivalent<Keyed<S>> for KeyRef<'_> {
+impl<S: Stored + ?Sized> Equivalent<Keyed<S>> for KeyRef<'_> {
     fn equivalent(&self, keyed: &Keyed<S>) -> bool {
         *self == keyed.0.key_ref()
     }

@@ -47,7 +47,7 @@ impl Ahead {
 
 // === impl Reflector ===
 
-impl<S: Stored> Reflector<S> {
+impl<S: Stored + ?Sized> Reflector<S> {
     /// Reads one page after the other into the queue.
     pub(super) async fn list<W>(&self, history: &mut History, paging: Paging) -> Outcome<W> {
         let started = Instant::now();
@@ -143,9 +143,9 @@ impl<S: Stored> Reflector<S> {
         // At first the consumer holds nothing.
         Ok(if history.has_begun() {
             let held = |identity: &Identity<'_>| self.held(history, identity);
-            read_list(&body, &self.decoding, Some(&held), budget).await?
+            read_list(&body, &self.entries, Some(&held), budget).await?
         } else {
-            read_list(&body, &self.decoding, None, budget).await?
+            read_list(&body, &self.entries, None, budget).await?
         })
     }
 
@@ -157,7 +157,7 @@ impl<S: Stored> Reflector<S> {
             continue_token: None,
         };
         let body = self.body(request).await?;
-        let page = read_list::<S>(&body, &self.decoding, None, &mut Budget::new()).await?;
+        let page = read_list(&body, &self.entries, None, &mut Budget::new()).await?;
         Ok(listed_version(page.resource_version.into()))
     }
 

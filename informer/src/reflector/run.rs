@@ -24,7 +24,7 @@ use crate::fifo::{Fifo, KnownObjects, Snapshot};
 use crate::health::{Activity, HealthCell};
 use crate::indexer::is_same;
 use crate::metrics::{Measurement, Recorder};
-use crate::object::{Decoding, Stored};
+use crate::object::{EntryReader, Stored};
 use reeve_client::transport::{Endpoint, Scope, Selection, Transport};
 use reeve_client::{ResourceVersion, error_chain};
 
@@ -33,11 +33,11 @@ use reeve_client::{ResourceVersion, error_chain};
 pub(crate) type Transform<S> = Arc<dyn Fn(&mut S) + Send + Sync>;
 
 /// Lists and watches one selection of one kind, into one queue.
-pub struct Reflector<S: Stored> {
+pub struct Reflector<S: Stored + ?Sized> {
     pub(super) transport: Transport,
     pub(super) endpoint: Endpoint,
     pub(super) selection: Selection,
-    pub(crate) decoding: Decoding,
+    pub(crate) entries: EntryReader<S>,
     pub(super) options: ReflectorOptions,
     pub(crate) transform: Option<Transform<S>>,
     pub(super) fifo: Arc<dyn Fifo<S>>,
@@ -53,7 +53,7 @@ pub struct Reflector<S: Stored> {
 }
 
 /// A complete state that was read.
-pub(super) struct Listed<S> {
+pub(super) struct Listed<S: ?Sized> {
     pub(super) objects: Vec<Arc<S>>,
     pub(super) undecodable: Vec<Undecodable>,
     pub(super) version: ResourceVersion,
@@ -61,7 +61,7 @@ pub(super) struct Listed<S> {
 
 // === impl Reflector ===
 
-impl<S: Stored> Reflector<S> {
+impl<S: Stored + ?Sized> Reflector<S> {
     /// Lists and watches until `stop` is cancelled. Every wait and request ends then.
     pub async fn run(&self, stop: CancellationToken) {
         tokio::select! {
@@ -289,7 +289,7 @@ pub(super) fn listed_version(version: ResourceVersion) -> ResourceVersion {
     version
 }
 
-impl<S: Stored> std::fmt::Debug for Reflector<S> {
+impl<S: Stored + ?Sized> std::fmt::Debug for Reflector<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reflector")
             .field("endpoint", &self.endpoint)

@@ -15,7 +15,7 @@ use crate::object::Stored;
 use reeve_client::error_chain;
 use reeve_client::transport::{self, Lines};
 
-impl<S: Stored> Reflector<S> {
+impl<S: Stored + ?Sized> Reflector<S> {
     /// Reads the present state into the queue. The connection continues as a watch.
     pub(super) async fn stream(&self, history: &mut History) -> Outcome<Opened> {
         let started = Instant::now();
@@ -92,7 +92,7 @@ impl<S: Stored> Reflector<S> {
         let held = changed.and_then(|identity| self.held(history, &identity));
         let frame = match held {
             Some(object) => Frame::Modified(object),
-            None => decode_frame(line, &self.decoding).map_err(transport::Error::from)?,
+            None => decode_frame(line, &self.entries).map_err(transport::Error::from)?,
         };
         let (Frame::Added(object) | Frame::Modified(object)) = frame else {
             return Ok(frame);

@@ -35,7 +35,7 @@ struct Session {
     synthetic: bool,
 }
 
-impl<S: Stored> Reflector<S> {
+impl<S: Stored + ?Sized> Reflector<S> {
     /// Opens a watch after `version`, or a streaming list not older than it.
     pub(super) async fn open(
         &self,
@@ -215,7 +215,7 @@ impl<S: Stored> Reflector<S> {
         session: &mut Session,
     ) -> Result<(), Error> {
         history.heard();
-        let frame = decode_frame::<S>(line, &self.decoding).map_err(transport::Error::from)?;
+        let frame = decode_frame(line, &self.entries).map_err(transport::Error::from)?;
         self.take(history, frame, session)
     }
 

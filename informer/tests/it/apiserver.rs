@@ -8,7 +8,8 @@ use kube_client::{Api, Client};
 use reeve_apiserver::ApiServer;
 use reeve_apiserver::faults::Rule;
 use reeve_informer::{
-    Compact, Endpoint, HandlerOptions, ObjectKey, ResourceVersion, Scope, SharedInformer, Stored,
+    Compact, Endpoint, Form, HandlerOptions, ObjectKey, ResourceVersion, Scope, SharedInformer,
+    Stored,
 };
 use tokio_util::sync::CancellationToken;
 

@@ -10,8 +10,9 @@ use futures::FutureExt;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use reeve_informer::{
-    Activity, Compact, Endpoint, Event, HandlerHandle, HandlerOptions, InformerFactory,
-    NamespaceSet, ReflectorOptions, Scope, Selection, SharedInformer, UpdateReason,
+    Activity, Compact, Endpoint, EntryType, Event, Form, HandlerHandle, HandlerOptions,
+    InformerFactory, NamespaceSet, ObjectKey, ReflectorOptions, Scope, Selection, SharedInformer,
+    Stored, UpdateReason,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -77,6 +78,49 @@ async fn a_factory_makes_one_informer_for_each_kind_scope_and_selector() {
     factory.start();
     millis(100).await;
     assert!(!after.has_synced());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_of_erased_entries_is_shared_by_their_type_and_casts_them_back() {
+    let script = one();
+    let factory = InformerFactory::new(script.client(), clock());
+    let endpoint = Endpoint::of::<ConfigMap>();
+    let erased = |entries: EntryType<dyn Stored>| {
+        let selection = Selection::default();
+        factory.informer_of(entries, endpoint.clone(), selection, None, |builder| {
+            builder.transform(|object| {
+                if let Some(metadata) = object.metadata_mut() {
+                    metadata.labels = None;
+                }
+            })
+        })
+    };
+    let maps = erased(EntryType::erased::<ConfigMap>());
+    let same = erased(EntryType::erased::<ConfigMap>());
+    let compact = erased(EntryType::erased::<Compact<ConfigMap>>());
+    let typed = factory.informer::<ConfigMap>(Selection::default());
+    assert!(Arc::ptr_eq(maps.indexer(), same.indexer()));
+    assert!(!Arc::ptr_eq(maps.indexer(), compact.indexer()));
+    factory.start();
+    factory
+        .wait_for_cache_sync(Duration::from_secs(5))
+        .await
+        .unwrap();
+    assert_eq!(script.count("list"), 3, "one for each type of entries");
+    let key = ObjectKey::namespaced("n", "a");
+    let (entry, known) = (maps.lister().get(&key), typed.lister().get(&key));
+    let (entry, known) = (entry.unwrap(), known.unwrap());
+    assert_eq!((entry.key(), entry.resource_version()), (key.clone(), "1"));
+    let entry = entry.cast::<Compact<ConfigMap>>().unwrap_err();
+    assert_eq!(*entry.cast::<ConfigMap>().unwrap(), *known);
+    let compact = compact.lister().get(&key).unwrap();
+    let compact = compact.cast::<Compact<ConfigMap>>().unwrap();
+    assert_eq!(*compact.typed().unwrap(), *known);
+    assert_eq!(
+        maps.indexer().bytes().entries,
+        typed.indexer().bytes().entries
+    );
+    factory.shutdown().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_derive::Resource;
 use reeve_informer::{
-    Builder, Compact, Endpoint, Gauges, InformerIdentity, InformerMetrics, Measurement,
+    Builder, Compact, Endpoint, Form, Gauges, InformerIdentity, InformerMetrics, Measurement,
     MetricsProvider, ObjectKey, SharedInformer, Stored, ViewError,
 };
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use crate::harness::{clock, millis};
 use crate::script::*;
 
 /// Runs an informer of `S` until the test ends.
-async fn started<S: Stored>(
+async fn started<S: Form>(
     script: &Script,
     configure: impl FnOnce(Builder<S>) -> Builder<S>,
 ) -> SharedInformer<S> {

@@ -11,8 +11,8 @@ use peer_measure::informer::{self, Cache, Setup, Tally};
 use peer_measure::{Flags, Outcome, Stop};
 use peer_objects::{IpBlock, Object};
 use reeve_informer::{
-    Compact, Endpoint, Event, HandlerOptions, Lister, ObjectKey, Policy, ReflectorOptions,
-    SharedInformer, Stored,
+    Compact, Endpoint, Event, Form, HandlerOptions, Lister, ObjectKey, Policy, ReflectorOptions,
+    SharedInformer,
 };
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::queue::runtime;
 
 /// A running informer.
-struct Running<S: Stored> {
+struct Running<S: Form> {
     informer: SharedInformer<S>,
     lister: Lister<S>,
     stop: CancellationToken,
@@ -44,7 +44,7 @@ pub(crate) fn run(flags: &Flags) -> Outcome {
 
 fn run_kind<K>(flags: &Flags) -> Outcome
 where
-    K: Stored + DeserializeOwned + Resource<DynamicType = ()> + Object,
+    K: Form + DeserializeOwned + Resource<DynamicType = ()> + Object,
 {
     match flags.peer.as_str() {
         "ours" => run_as::<K>(flags, &Endpoint::of::<K>(), |object| object.stamp()),
@@ -65,7 +65,7 @@ where
 }
 
 /// `stamp` reads the time of the last change from an object.
-fn run_as<S: Stored>(
+fn run_as<S: Form>(
     flags: &Flags,
     endpoint: &Endpoint,
     stamp: fn(&Arc<S>) -> Option<u64>,
@@ -77,7 +77,7 @@ fn run_as<S: Stored>(
 
 // === impl Running ===
 
-impl<S: Stored> Running<S> {
+impl<S: Form> Running<S> {
     fn start(setup: Setup, endpoint: Endpoint, stamp: fn(&Arc<S>) -> Option<u64>) -> Self {
         let runtime = runtime(2);
         let entered = runtime.enter();
@@ -115,7 +115,7 @@ impl<S: Stored> Running<S> {
     }
 }
 
-fn handler<S: Stored>(
+fn handler<S: Form>(
     tally: Arc<Tally>,
     stamp: fn(&Arc<S>) -> Option<u64>,
 ) -> impl Fn(Event<S>) + Send + Sync + 'static {
@@ -126,7 +126,7 @@ fn handler<S: Stored>(
     }
 }
 
-impl<S: Stored> Drop for Running<S> {
+impl<S: Form> Drop for Running<S> {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(run) = self.run.take() {
@@ -135,7 +135,7 @@ impl<S: Stored> Drop for Running<S> {
     }
 }
 
-impl<S: Stored> Cache for Running<S> {
+impl<S: Form> Cache for Running<S> {
     type Key = ObjectKey;
 
     fn wait_synced(&self) {

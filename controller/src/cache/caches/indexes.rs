@@ -73,7 +73,7 @@ impl Caches {
             Ok(values)
         });
         self.index(Index {
-            kind: view.kind.clone(),
+            kind: view.kind().clone(),
             name: name.into(),
             function: Some(function),
             identity,
@@ -118,7 +118,7 @@ impl Caches {
         };
         // Not under the lock: the function is the user's, and runs for every object of the store.
         for store in stores {
-            if let Err(error) = index.add_to(&*store) {
+            if let Err(error) = index.add_to(&store) {
                 let mut state = self.shared.state.lock();
                 state.indexes.retain(|known| !known.is(&index));
                 return Err(error.into());
@@ -144,7 +144,7 @@ impl Index {
         labels || (self.identity.is_some() && self.identity == other.identity)
     }
 
-    pub(super) fn add_to(&self, store: &dyn Store) -> Result<(), indexer::Error> {
+    pub(super) fn add_to(&self, store: &Store) -> Result<(), indexer::Error> {
         let name = Arc::clone(&self.name);
         match &self.function {
             Some(function) => store.add_index(name, Arc::clone(function)),

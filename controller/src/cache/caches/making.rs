@@ -4,13 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use reeve_clock::scaled;
-use reeve_informer::{Event, HandlerOptions, NamespaceSet, Scope, Selection, Within, indexer};
+use reeve_informer::{
+    Event, HandlerOptions, NamespaceSet, Scope, Selection, Stored, Within, indexer,
+};
 
 use super::super::registration::Registration;
 use super::super::resolve::place;
 use super::super::slot::{Interest, Slot};
 use super::super::store::{Making, Store, StoreForm};
-use super::super::view::{Need, Row};
+use super::super::view::{Need, Shape};
 use super::super::{CacheOptions, Kind, View, resolve};
 use super::indexes::Index;
 use super::{CacheError, Caches};
@@ -24,6 +26,10 @@ impl Caches {
     /// A controller calls this when it is added, and [`Caches::register`] when its workers start. In between the cache
     /// is filled. Before the start the needs of all users are collected, then the form of the store is decided.
     pub(crate) fn watch<V>(&self, view: &View<V>, required: bool) -> Result<Interest, CacheError> {
+        self.watch_shape(&view.shape, required)
+    }
+
+    fn watch_shape(&self, view: &Shape, required: bool) -> Result<Interest, CacheError> {
         let options = &self.shared.options;
         options.validate_for(&view.kind)?;
         if options.form_of(&view.kind) == Some(StoreForm::Metadata) && view.need > Need::Metadata {
@@ -32,7 +38,7 @@ impl Caches {
             });
         }
         let typed = options.typed(&view.kind);
-        if typed.is_some_and(|typed| view.need == Need::Typed && !view.reads(typed.model)) {
+        if typed.is_some_and(|typed| view.need == Need::Typed && !view.reads(typed.model.id)) {
             return Err(CacheError::Transform {
                 kind: view.kind.to_string(),
             });
@@ -85,10 +91,10 @@ impl Caches {
         let view = view.clone();
         // The store holds the handler.
         let of = Arc::downgrade(&store);
-        let shown = move |event: Event<dyn Row>| {
+        let shown = move |event: Event<dyn Stored>| {
             let Some(store) = of.upgrade() else { return };
             // The store counts and logs objects that do not decode.
-            if let Some(event) = event.filter_map(|row| view.of_store(&*store, row).ok()) {
+            if let Some(event) = event.filter_map(|row| view.of_store(&store, row).ok()) {
                 handler(event);
             }
         };
@@ -98,7 +104,7 @@ impl Caches {
 
     /// The store of a slot. The call that makes it adds the indexes, and until then the store is not readable. Other
     /// calls do not wait for that, because they may come from the function of an index.
-    pub(super) fn make<'a>(&self, slot: &'a Arc<Slot>) -> &'a Arc<dyn Store> {
+    pub(super) fn make<'a>(&self, slot: &'a Arc<Slot>) -> &'a Arc<Store> {
         if let Some(store) = slot.bare() {
             return store;
         }
@@ -109,8 +115,12 @@ impl Caches {
         }
         let namespaces = self.set_of(&mut state, &slot.kind);
         let options = &self.shared.options;
-        let store = slot.make(options.form_of(&slot.kind), |make, form| {
-            make(&slot.kind, &self.making(&slot.kind, form, namespaces))
+        let store = slot.make(options.form_of(&slot.kind), |model, form| {
+            Store::make(
+                model,
+                &slot.kind,
+                &self.making(&slot.kind, form, namespaces),
+            )
         });
         // An index added after these finds the store.
         let indexes = state.indexes.iter();
@@ -119,7 +129,7 @@ impl Caches {
         drop(state);
         // Not under the lock: the functions are the user's, and a lingering informer is filled.
         for index in indexes {
-            match index.add_to(&**store) {
+            match index.add_to(store) {
                 // The lingering informer has the index.
                 Ok(()) | Err(indexer::Error::Exists { .. }) => {}
                 Err(error) => tracing::error!(kind = %slot.kind, %error, "could not add an index"),

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use reeve_clock::Clock;
 use reeve_informer::{
     Event, HandlerOptions, InformerFactory, MetricsProvider, NamespaceSet, Scope, SharedInformer,
+    Stored,
 };
 
 use super::options::Namespaces;
@@ -193,19 +194,21 @@ impl Caches {
     }
 
     /// The informer of kind `K`, kept as by [`Caches::keep`], for features that handlers and listers do not offer. Its
-    /// store is made now, so set all options before.
+    /// store is made now, so set all options before. Each object is a `K`: `cast` returns it.
     ///
     /// # Errors
     /// [`CacheError::OtherForm`] if the kind is not stored as `K`; it is not kept then.
-    pub fn informer<K: Object>(&self) -> Result<SharedInformer<K>, CacheError> {
+    pub fn informer<K: Object>(&self) -> Result<SharedInformer<dyn Stored>, CacheError> {
         let view = View::<K>::typed();
         let interest = self.watch(&view, true)?;
         let store = self.make(interest.slot());
-        let informer = store.informer().downcast_ref::<SharedInformer<K>>();
-        let informer = informer.cloned().ok_or_else(|| CacheError::OtherForm {
-            kind: view.kind.to_string(),
-            form: store.form(),
-        })?;
+        if !store.holds::<K>() {
+            return Err(CacheError::OtherForm {
+                kind: view.kind().to_string(),
+                form: store.form(),
+            });
+        }
+        let informer = store.informer().clone();
         self.hold(interest);
         Ok(informer)
     }
@@ -324,11 +327,11 @@ impl Caches {
         let slots = self.slots();
         let slot = slots
             .into_iter()
-            .find(|slot| slot.kind.is(&view.kind) && slot.serves(view));
+            .find(|slot| slot.kind.is(view.kind()) && slot.serves(&view.shape));
         match slot {
             Some(slot) => Ok(Lister::new(slot, view.clone())),
             None => Err(NotCached {
-                kind: view.kind.to_string(),
+                kind: view.kind().to_string(),
             }),
         }
     }

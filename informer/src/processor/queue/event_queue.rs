@@ -13,7 +13,7 @@ use crate::processor::handler::Policy;
 use reeve_client::ObjectKey;
 
 /// The events that wait for one handler, bounded by its [`Policy`].
-pub(in crate::processor) struct EventQueue<S> {
+pub(in crate::processor) struct EventQueue<S: ?Sized> {
     policy: Policy,
     /// `None` in place of an event that was merged with another.
     pub(super) events: VecDeque<Option<Event<S>>>,
@@ -28,7 +28,7 @@ pub(in crate::processor) struct EventQueue<S> {
 }
 
 /// Dropped events of one object.
-struct Missed<S> {
+struct Missed<S: ?Sized> {
     /// The last state that the handler saw.
     seen: Seen<S>,
     /// An event of a resync was among them.
@@ -36,7 +36,7 @@ struct Missed<S> {
 }
 
 /// The last state of an object that a handler saw.
-enum Seen<S> {
+enum Seen<S: ?Sized> {
     /// None; `initial` if the dropped addition was part of the first list.
     Nothing { initial: bool },
     /// This state, or one that is not known.
@@ -53,7 +53,7 @@ pub(in crate::processor) struct Pushed {
 
 // === impl EventQueue ===
 
-impl<S: Stored> EventQueue<S> {
+impl<S: Stored + ?Sized> EventQueue<S> {
     pub(in crate::processor) fn new(policy: Policy) -> Self {
         Self {
             policy,

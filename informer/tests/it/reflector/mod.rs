@@ -15,8 +15,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_core::DynamicObject;
 use reeve_informer::{
-    Activity, BackoffOptions, Compact, Endpoint, FirstList, HandlerOptions, Limits, ObjectKey,
-    Policy, ReflectorOptions, SharedInformer, Stored,
+    Activity, BackoffOptions, Compact, Endpoint, FirstList, Form, HandlerOptions, Limits,
+    ObjectKey, Policy, ReflectorOptions, SharedInformer, Stored,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -235,7 +235,7 @@ async fn a_table_in_a_watch_is_set_aside_and_the_watch_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_names_another_type_is_set_aside_in_the_forms_that_would_read_it() {
-    async fn set_aside<S: Stored>() {
+    async fn set_aside<S: Form>() {
         let secret = object("s", "6").replace("ConfigMap", "Secret");
         let other = object("c", "12").replace(r#""apiVersion":"v1""#, r#""apiVersion":"v2""#);
         let script = Script::new([
