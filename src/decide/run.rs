@@ -13,7 +13,7 @@
 //! | finalizer and intent are one patch, written before the first call | a ban that no object records |
 //! | the fence is checked before each call | a call of a process that was suspended while another one took over |
 //! | the status is written after the calls | a status that claims what the gateway did not answer |
-//! | the report follows the status, before the last patch | an Event that is lost: the next run does not see the transition |
+//! | the report follows the status, before the last patch; that of a release follows the patch | an Event that is lost: the next run does not see the transition |
 //! | flags and the finalizer are removed last | a request that is forgotten, an object that goes while its ban stands |
 //!
 //! # When a step does not succeed
@@ -309,9 +309,13 @@ impl Run {
         };
         let report = settled.report.some().map(Step::Report);
         self.next.extend(claim.map(Step::Claim));
-        if let Some(status) = settled.status {
-            // The status is the transition: the next run does not see it again, whatever comes of the patch.
-            self.next.push_back(Step::WriteStatus(Box::new(status)));
+        // The status is the transition: the next run does not see it again, whatever comes of the patch. Of a release
+        // it is the patch that removes the finalizer.
+        let by_status =
+            settled.status.is_some() && !matches!(self.plan.purpose, Purpose::Release { .. });
+        let write = |status| Step::WriteStatus(Box::new(status));
+        self.next.extend(settled.status.map(write));
+        if by_status {
             self.next.extend(report.into_iter().chain(finish));
         } else {
             self.next.extend(finish.into_iter().chain(report));

@@ -38,6 +38,9 @@ struct Draft<'a> {
     status: IPBlockStatus,
     announcements: Vec<Announcement>,
     effect: Effect,
+    /// The end was reported with the status: what is lifted now was not banned since, or its intent could not be
+    /// removed.
+    ended: bool,
 }
 
 // === impl Plan ===
@@ -260,6 +263,7 @@ impl<'a> Draft<'a> {
             status: base.clone(),
             announcements: Vec::new(),
             effect: Effect::None,
+            ended: base.is_over() && base.observed_generation.is_some(),
         }
     }
 
@@ -399,7 +403,7 @@ impl<'a> Draft<'a> {
         };
         self.end(Phase::Expired, ResultCode::Unblocked, &message, true);
         self.conditions(True, False, reason, &message);
-        if lifted {
+        if lifted && !self.ended {
             let due = self.base.expires_at().filter(|_| cause == Cause::Expired);
             self.effect = Effect::Lifted(cause, due.map(|due| span(due, self.at)));
             self.announce(false, event, message, Some(Notice::Resolve));
@@ -419,6 +423,7 @@ impl<'a> Draft<'a> {
         if !too_wide {
             self.condition(ALLOWLISTED, True, kind.as_str(), message);
         }
+        let lifted = lifted && !self.ended;
         if !known || lifted {
             let notice = match (lifted, too_wide) {
                 (true, _) => Some(Notice::Resolve),
@@ -438,6 +443,7 @@ impl<'a> Draft<'a> {
         let known = self.is_known(&Phase::Failed, message);
         self.end(Phase::Failed, ResultCode::Failed, message, lifted);
         self.conditions(False, False, reason, message);
+        let lifted = lifted && !self.ended;
         if !known || lifted {
             self.announce(true, reason, message, Some(Notice::Trouble));
             self.effect = if lifted {
@@ -475,7 +481,7 @@ impl<'a> Draft<'a> {
                 "released without lifting the ban of {target}, as its annotation requests; the gateway may still enforce it"
             );
             self.announce(true, "Released", note, Some(Notice::Trouble));
-        } else if lifted {
+        } else if lifted && !self.ended {
             let note = format!("the ban of {target} is lifted: the object was deleted");
             self.announce(false, "Unbanned", note, Some(Notice::Resolve));
             self.effect = Effect::Lifted(Cause::Deleted, None);

@@ -72,15 +72,7 @@ impl Simulation {
             }
             Happening::Alert { target, duration } => self.alert(target, duration),
             Happening::Delete(block) => {
-                let now = self.now;
-                self.expected.deleted(&key(block));
-                self.edit(&key(block), |object| {
-                    object.metadata.deletion_timestamp = Some(Time(now));
-                });
-                let held = self.objects.get(&key(block)).is_some_and(IPBlock::is_held);
-                if !held {
-                    self.objects.remove(&key(block));
-                }
+                self.delete(&key(block));
             }
             Happening::Unblock(block) => {
                 self.expected.edited(&key(block));
@@ -101,10 +93,7 @@ impl Simulation {
                 });
             }
             Happening::Duration(block, duration) => {
-                self.expected.edited(&key(block));
-                self.edit(&key(block), |object| {
-                    object.spec.duration = duration.map(|seconds| format!("{seconds}s"));
-                });
+                self.set_duration(&key(block), duration);
             }
             Happening::BreakDuration(block) => {
                 self.expected.edited(&key(block));
@@ -160,7 +149,29 @@ impl Simulation {
         self.objects.insert(key.into(), object);
         self.queue.insert(key.into());
         self.expected.forget(key);
+        self.audit.forget(key);
+        // It is born with an intent, or may be banned by the original operator.
+        self.audit.intends(key);
         self.expected.asked(key, self.now);
+    }
+
+    pub(super) fn delete(&mut self, key: &str) {
+        let now = self.now;
+        self.expected.deleted(key);
+        self.edit(key, |object| {
+            object.metadata.deletion_timestamp = Some(Time(now));
+        });
+        let held = self.objects.get(key).is_some_and(IPBlock::is_held);
+        if !held {
+            self.objects.remove(key);
+        }
+    }
+
+    pub(super) fn set_duration(&mut self, key: &str, duration: Option<u64>) {
+        self.expected.edited(key);
+        self.edit(key, |object| {
+            object.spec.duration = duration.map(|seconds| format!("{seconds}s"));
+        });
     }
 
     pub(super) fn edit(&mut self, key: &str, change: impl FnOnce(&mut IPBlock)) {

@@ -6,8 +6,10 @@
 //! be killed before or after every write. A gateway may die for good.
 //!
 //! [`shell`] performs the steps of runs, [`happen`] does what users, alerts and administrators do, [`expect`] has what
-//! must come of it. Another client may write an object between two steps, and a gateway may be slow.
+//! must come of it, and [`audit`] what holds in each run. Another client may change or delete an object between two
+//! steps, a gateway may be slow, and the fence may be closed.
 
+mod audit;
 mod expect;
 mod happen;
 mod shell;
@@ -22,6 +24,7 @@ use crate::api::{
     condition,
 };
 use crate::target::Target;
+use audit::Audit;
 use expect::Expected;
 use shell::Simulation;
 
@@ -110,9 +113,20 @@ enum Fault {
     KilledBefore,
     KilledAfter,
     /// Another client writes the object before the operator does.
-    Overtaken,
+    Overtaken(Overtaking),
+    /// The fence is closed when it is checked.
+    Fenced,
     /// The gateway does not answer for a second.
     Slow,
+}
+
+/// A write of another client between two steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Overtaking {
+    /// A field that nothing follows from.
+    By,
+    Duration(Option<u64>),
+    Deletion,
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -145,6 +159,14 @@ fn happening() -> impl Strategy<Value = Happening> {
     ]
 }
 
+fn overtaking() -> impl Strategy<Value = Overtaking> {
+    prop_oneof![
+        2 => Just(Overtaking::By),
+        2 => proptest::option::of(5..LONGEST).prop_map(Overtaking::Duration),
+        1 => Just(Overtaking::Deletion),
+    ]
+}
+
 fn faults() -> impl Strategy<Value = Vec<Fault>> {
     proptest::collection::vec(
         prop_oneof![
@@ -153,7 +175,8 @@ fn faults() -> impl Strategy<Value = Vec<Fault>> {
             1 => Just(Fault::FailsAfter),
             1 => Just(Fault::KilledBefore),
             1 => Just(Fault::KilledAfter),
-            1 => Just(Fault::Overtaken),
+            1 => overtaking().prop_map(Fault::Overtaken),
+            1 => Just(Fault::Fenced),
             1 => Just(Fault::Slow),
         ],
         0..60,

@@ -43,6 +43,7 @@ pub(super) struct Simulation {
     /// The calls of the present run ban.
     banning: bool,
     pub(super) expected: Expected,
+    pub(super) audit: Audit,
 }
 
 pub(super) fn addresses(target: &Target) -> BTreeSet<u32> {
@@ -98,6 +99,7 @@ impl Simulation {
             banning: false,
             faults: faults.into_iter(),
             expected: Expected::default(),
+            audit: Audit::default(),
         }
     }
 
@@ -125,13 +127,13 @@ impl Simulation {
         }
     }
 
-    /// Whether a call has no answer for a second.
-    fn slow(&mut self) -> bool {
-        let slow = self.budget > 0 && self.faults.as_slice().first() == Some(&Fault::Slow);
-        if slow {
+    /// Whether this fault comes next, at a step that has it.
+    fn has(&mut self, fault: Fault) -> bool {
+        let has = self.budget > 0 && self.faults.as_slice().first() == Some(&fault);
+        if has {
             self.fault();
         }
-        slow
+        has
     }
 
     /// Writes to the version `base` of an object as the server does.
@@ -145,7 +147,7 @@ impl Simulation {
         match fault {
             Fault::KilledBefore => return Err(Broken::Killed),
             Fault::FailsBefore => return Err(Broken::Failed),
-            Fault::Overtaken => self.overtake(&key),
+            Fault::Overtaken(how) => self.overtake(&key, how),
             _ => {}
         }
         let Some(mut block) = self.objects.get(&key).cloned() else {
@@ -165,6 +167,10 @@ impl Simulation {
             .is_some_and(|all| !all.is_empty());
         let after = block.status.clone().unwrap_or_default();
         self.expected.status(&key, &before, &after, self.now);
+        self.audit.changes(&key, &before, &after);
+        if block.is_deleting() {
+            self.expected.deleted(&key);
+        }
         if block.is_deleting() && !held {
             self.objects.remove(&key);
         } else {
@@ -188,13 +194,17 @@ impl Simulation {
     }
 
     /// Another client writes the object first.
-    fn overtake(&mut self, key: &str) {
-        self.edit(key, |block| {
-            block.spec.by = Some(match block.spec.by.as_deref() {
-                Some("one") => "another".into(),
-                _ => "one".into(),
-            });
-        });
+    fn overtake(&mut self, key: &str, how: Overtaking) {
+        match how {
+            Overtaking::By => self.edit(key, |block| {
+                block.spec.by = Some(match block.spec.by.as_deref() {
+                    Some("one") => "another".into(),
+                    _ => "one".into(),
+                });
+            }),
+            Overtaking::Duration(duration) => self.set_duration(key, duration),
+            Overtaking::Deletion => self.delete(key),
+        }
     }
 
     fn patch(&mut self, base: &IPBlock, patch: &Patch) -> Result<Outcome, Broken> {
@@ -263,12 +273,14 @@ impl Simulation {
     pub(super) fn reconcile(&mut self, key: &str) -> Result<(), Killed> {
         self.wakes.remove(key);
         self.dead_call = false;
+        self.audit.begins();
         let Some(mut run) = self.decide(key) else {
             return Ok(());
         };
         loop {
             let outcome = match run.step().clone() {
                 Step::End(wake) => {
+                    self.audit.ends(key);
                     self.wake(key, &run, wake);
                     return Ok(());
                 }
@@ -293,17 +305,32 @@ impl Simulation {
                     block.metadata.deletion_timestamp = Some(Time(now));
                 })
             }
-            Step::RecordIntent(patch) | Step::Finish(patch) => self.patch(block, patch),
-            Step::WriteStatus(status) | Step::ShowProgress(status) => self.write(block, |block| {
-                block.status = Some(IPBlockStatus::clone(status));
-            }),
+            Step::RecordIntent(patch) => {
+                self.audit.intends(key);
+                self.patch(block, patch)
+            }
+            Step::Finish(patch) => self.patch(block, patch),
+            Step::WriteStatus(status) | Step::ShowProgress(status) => {
+                let before = block.status.clone().unwrap_or_default();
+                let written = self.write(block, |block| {
+                    block.status = Some(IPBlockStatus::clone(status));
+                });
+                if matches!(
+                    (step, &written),
+                    (Step::WriteStatus(_), Ok(Outcome::Object(_)))
+                ) {
+                    self.audit.wrote(&before, status);
+                }
+                written
+            }
             Step::Read => Ok(match self.objects.get(key) {
                 Some(live) => Outcome::Object(live.clone().into()),
                 None => Outcome::Gone,
             }),
             Step::Call(call) => {
                 self.is_recorded(key, call);
-                if self.slow() {
+                self.audit.calls(key, call);
+                if self.has(Fault::Slow) {
                     return Ok(Outcome::Slow);
                 }
                 self.call(key, call)
@@ -321,7 +348,16 @@ impl Simulation {
                     .extend(overlapping.iter().map(ToString::to_string));
                 Ok(Outcome::Done)
             }
-            Step::CheckFence | Step::Report(_) | Step::End(_) => Ok(Outcome::Done),
+            Step::CheckFence if self.has(Fault::Fenced) => Err(Broken::Failed),
+            Step::CheckFence => {
+                self.audit.checked();
+                Ok(Outcome::Done)
+            }
+            Step::Report(report) => {
+                self.audit.reported(key, block, report);
+                Ok(Outcome::Done)
+            }
+            Step::End(_) => Ok(Outcome::Done),
         }
     }
 

@@ -129,6 +129,21 @@ fn a_ban_that_did_not_come_about_within_its_own_time_is_lifted_to_be_sure_and_en
 }
 
 #[test]
+fn an_end_is_reported_once_though_its_intent_could_not_be_removed() {
+    let mut case = Case::new("192.0.2.7", "10m");
+    fail(&mut case, now());
+    let late = now() + seconds(540);
+    let given_up = case.at(late).settle(late, &[]);
+    assert_eq!(reasons(&given_up), ["NotInTime"]);
+    // The patch after the report failed.
+    case.block.status = given_up.status;
+    let again = case.at(late);
+    assert_eq!(operations(&again), [unban("192.0.2.7")], "to be sure");
+    let again = again.settle(late, &[]);
+    assert_eq!((reasons(&again), again.effect), (vec![], Effect::None));
+}
+
+#[test]
 fn a_block_that_waited_for_a_configuration_past_its_own_time_is_not_banned_when_there_is_one() {
     let mut case = Case::new("192.0.2.7", "10m");
     case.block.metadata.creation_timestamp = Some(Time(now() - seconds(DAY)));

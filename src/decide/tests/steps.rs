@@ -317,3 +317,18 @@ fn the_claim_of_a_block_that_is_gone_stays_until_its_ban_is_lifted() {
     assert_eq!(names(&steps), ["lift", "fence", "unban", "end"]);
     assert_eq!(steps.last(), Some(&Step::End(AGAIN)));
 }
+
+#[test]
+fn the_report_of_a_deleted_block_follows_the_removal_of_its_finalizer() {
+    let mut case = Case::active("192.0.2.7", "10m", 60);
+    case.block.metadata.deletion_timestamp = Some(Time(now()));
+    let plan = case.decide();
+    let failed = plan.fail(&plan.calls()[0], &refused(), now());
+    // The next run also writes that the lift does not fail any more.
+    case.block.status = failed.status;
+    let steps = names(&all_succeed(&case.decide()));
+    assert!(
+        steps.ends_with(&["status", "finish", "report", "end"]),
+        "{steps:?}"
+    );
+}
