@@ -2,6 +2,7 @@
 //!
 //! `manifests/base/crd.yaml` and `manifests/base/rbac.yaml` are what these functions print; a test compares them.
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::api::{self, GROUP};
@@ -14,12 +15,17 @@ pub const NAME: &str = "ipblock-operator";
 
 const HEADER: &str = "# Generated: `ipblock-operator";
 
+/// Why a manifest cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("the manifest cannot be written as YAML: {0}")]
+pub struct Error(String);
+
 /// The CRD as YAML.
 ///
 /// # Errors
 /// When it cannot be written as YAML, which a test rules out.
-pub fn crd() -> Result<String, serde_yaml_ng::Error> {
-    let body = serde_yaml_ng::to_string(&without_nulls(serde_yaml_ng::to_value(api::crd())?))?;
+pub fn crd() -> Result<String, Error> {
+    let body = yaml(api::crd())?;
     Ok(format!("{HEADER} crd > manifests/base/crd.yaml`\n{body}"))
 }
 
@@ -27,9 +33,8 @@ pub fn crd() -> Result<String, serde_yaml_ng::Error> {
 ///
 /// # Errors
 /// As [`crd`].
-pub fn crd_without_rules() -> Result<String, serde_yaml_ng::Error> {
-    let crd = serde_yaml_ng::to_value(api::crd_without_rules())?;
-    let body = serde_yaml_ng::to_string(&without_nulls(crd))?;
+pub fn crd_without_rules() -> Result<String, Error> {
+    let body = yaml(api::crd_without_rules())?;
     Ok(format!("{HEADER} crd --without-rules`\n{body}"))
 }
 
@@ -37,13 +42,13 @@ pub fn crd_without_rules() -> Result<String, serde_yaml_ng::Error> {
 ///
 /// # Errors
 /// As [`crd`].
-pub fn rbac(namespace: &str) -> Result<String, serde_yaml_ng::Error> {
+pub fn rbac(namespace: &str) -> Result<String, Error> {
     let mut text = format!("{HEADER} rbac > manifests/base/rbac.yaml`\n");
     for (position, document) in rules(namespace).iter().enumerate() {
         if position > 0 {
             text.push_str("---\n");
         }
-        text.push_str(&serde_yaml_ng::to_string(document)?);
+        text.push_str(&yaml(document)?);
     }
     Ok(text)
 }
@@ -91,18 +96,25 @@ fn rules(namespace: &str) -> [Value; 4] {
     ]
 }
 
+fn yaml(object: impl Serialize) -> Result<String, Error> {
+    let value = serde_json::to_value(object).map_err(|error| Error(error.to_string()))?;
+    // One line for each text, so that tools that read line by line find it.
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    serde_saphyr::to_string_with_options(&without_nulls(value), options)
+        .map_err(|error| Error(error.to_string()))
+}
+
 /// Optional fields that are absent are nulls to the serializer of some generated types.
-fn without_nulls(value: serde_yaml_ng::Value) -> serde_yaml_ng::Value {
-    use serde_yaml_ng::Value;
+fn without_nulls(value: Value) -> Value {
     match value {
-        Value::Mapping(fields) => Value::Mapping(
+        Value::Object(fields) => Value::Object(
             fields
                 .into_iter()
                 .filter(|(_, value)| !value.is_null())
                 .map(|(key, value)| (key, without_nulls(value)))
                 .collect(),
         ),
-        Value::Sequence(items) => Value::Sequence(items.into_iter().map(without_nulls).collect()),
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
         other => other,
     }
 }

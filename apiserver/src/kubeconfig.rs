@@ -32,5 +32,5 @@ pub(crate) fn kubeconfig(access: &Access<'_>) -> String {
         "contexts": [{"name": "reeve", "context": {"cluster": "reeve", "user": "reeve", "namespace": "default"}}],
         "current-context": "reeve",
     });
-    serde_yaml_ng::to_string(&config).unwrap_or_default()
+    crate::yaml::write(&config)
 }

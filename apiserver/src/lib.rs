@@ -72,6 +72,7 @@ mod store;
 mod table;
 mod tls;
 mod verbs;
+mod yaml;
 
 pub use http::body::Body;
 pub use identity::IdentityError;

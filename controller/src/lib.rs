@@ -121,7 +121,10 @@ pub mod source;
 pub mod testing;
 
 #[doc(no_inline)]
-pub use reeve_serve::{access, certificates, health, http as server, metrics_server};
+#[cfg(feature = "tls")]
+pub use reeve_serve::certificates;
+#[doc(no_inline)]
+pub use reeve_serve::{access, health, http as server, metrics_server};
 
 pub use cache::{CacheOptions, Caches, Lister};
 pub use client::Client;

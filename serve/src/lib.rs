@@ -15,6 +15,7 @@
 //! Time is tokio's; dates and randomness come from a [`reeve_clock::Clock`].
 
 pub mod access;
+#[cfg(feature = "tls")]
 pub mod certificates;
 pub mod debug;
 pub mod health;

@@ -2,6 +2,8 @@
 //!
 //! controller-runtime: `metrics/server.Options`.
 //!
+//! Without the feature `tls`, a server that is to be [secure](MetricsServer::secure) does not start, and says why.
+//!
 //! ```
 //! use reeve_serve::metrics::handler;
 //! use reeve_serve::metrics_server::{Certificate, MetricsServer, Parts};
@@ -21,6 +23,7 @@ use std::time::Duration;
 use reeve_clock::Clock;
 
 use crate::access::{Access, Reviewer};
+#[cfg(feature = "tls")]
 use crate::certificates::{self, Certificates};
 use crate::debug::{self, Page, Pages};
 use crate::http::{Handler, Limits, RouteError, Router, Server};
@@ -50,6 +53,7 @@ pub struct Parts {
     clock: Clock,
     pages: Vec<Page>,
     reviewer: Option<Arc<dyn Reviewer>>,
+    #[cfg(feature = "tls")]
     certificates: certificates::Metrics,
 }
 
@@ -67,11 +71,13 @@ pub enum Certificate {
         key: PathBuf,
     },
     /// Certificates that the program has.
+    #[cfg(feature = "tls")]
     Ready(Certificates),
 }
 
 // === impl Certificate ===
 
+#[cfg(feature = "tls")]
 impl Certificate {
     async fn load(self, clock: &Clock) -> Result<Certificates, certificates::Error> {
         match self {
@@ -150,11 +156,16 @@ impl MetricsServer {
     /// # Errors
     /// When the address cannot be bound, the certificate or the authorities cannot be used, clients need certificates
     /// and the server is without HTTPS, the server is protected and `parts` has no reviewer, or two handlers have one path.
+    /// Without the feature `tls`, also when the server is [secure](MetricsServer::secure).
     pub async fn bind(self, parts: Parts) -> Result<Server, Error> {
         let mut handler = self.router(&parts)?.into_handler();
         let mut limits = self.limits;
         if self.secure.is_none() && self.client_authorities.is_some() {
             return Err(Error::Plain);
+        }
+        #[cfg(not(feature = "tls"))]
+        if self.secure.is_some() {
+            return Err(Error::NoTls);
         }
         if self.protected {
             if self.secure.is_none() && !self.address.ip().is_loopback() {
@@ -166,14 +177,18 @@ impl MetricsServer {
             handler = Access::shared(reviewer, parts.clock.clone()).protect(handler);
             limits.answer_timeout = limits.answer_timeout.max(PROTECTED_ANSWER);
         }
-        let mut server = Server::bind("metrics", self.address, handler).await?;
-        if let Some(certificate) = self.secure {
-            let mut certificates = certificate.load(&parts.clock).await?;
-            if let Some(file) = self.client_authorities {
-                certificates = certificates.with_client_authorities(file).await?;
+        let server = Server::bind("metrics", self.address, handler).await?;
+        #[cfg(feature = "tls")]
+        let server = match self.secure {
+            None => server,
+            Some(certificate) => {
+                let mut certificates = certificate.load(&parts.clock).await?;
+                if let Some(file) = self.client_authorities {
+                    certificates = certificates.with_client_authorities(file).await?;
+                }
+                server.tls(certificates.counted_in(&parts.certificates), self.http2)?
             }
-            server = server.tls(certificates.counted_in(&parts.certificates), self.http2)?;
-        }
+        };
         Ok(server.limits(limits))
     }
 
@@ -199,6 +214,7 @@ impl Parts {
             clock,
             pages: Vec::new(),
             reviewer: None,
+            #[cfg(feature = "tls")]
             certificates: certificates::Metrics::default(),
         }
     }
@@ -216,6 +232,7 @@ impl Parts {
     }
 
     /// Counts the reads of certificates in `metrics`.
+    #[cfg(feature = "tls")]
     pub fn certificates(mut self, metrics: certificates::Metrics) -> Self {
         self.certificates = metrics;
         self
@@ -252,8 +269,15 @@ pub enum Error {
     #[error(transparent)]
     Bind(#[from] std::io::Error),
     /// The certificate cannot be used.
+    #[cfg(feature = "tls")]
     #[error("the metrics server: {0}")]
     Certificate(#[from] certificates::Error),
+    /// The server is secure, and the program is built without the feature `tls`.
+    #[cfg(not(feature = "tls"))]
+    #[error(
+        "the metrics server: HTTPS needs the feature `tls` of reeve-serve, with which this program was not built"
+    )]
+    NoTls,
     /// Clients need certificates, and the server is without HTTPS.
     #[error("the metrics server: authorities of clients need HTTPS")]
     Plain,

@@ -402,11 +402,15 @@ impl Reader<'_> {
         else {
             return Vec::new();
         };
-        let mut list: Vec<RawTrigger> = match serde_yaml_ng::from_str(text) {
+        let mut list: Vec<RawTrigger> = match serde_saphyr::from_str(text) {
             Ok(list) => list,
             Err(error) => {
-                let line = error.location().map(|location| location.line());
-                let message = format!("a YAML list of triggers is expected: {error}");
+                let line = error.location();
+                let line = line.and_then(|at| usize::try_from(at.line()).ok());
+                let message = format!(
+                    "a YAML list of triggers is expected: {}",
+                    error.without_snippet()
+                );
                 self.errors.add(keys::TRIGGER, line, message);
                 return Vec::new();
             }

@@ -556,7 +556,7 @@ fn a_change_says_what_it_is_about() {
 #[test]
 fn the_configmap_of_the_manifests_is_right_and_gives_no_warning() {
     let text = include_str!("../../manifests/base/configmap.yaml");
-    let map: k8s_openapi::api::core::v1::ConfigMap = serde_yaml_ng::from_str(text).unwrap();
+    let map: k8s_openapi::api::core::v1::ConfigMap = serde_saphyr::from_str(text).unwrap();
     let config = parse(&map.data.unwrap(), &Options::default()).unwrap();
     assert_eq!(config.warnings, [""; 0]);
     let options = Options {
@@ -564,6 +564,6 @@ fn the_configmap_of_the_manifests_is_right_and_gives_no_warning() {
         ..Options::default()
     };
     assert_eq!(config.triggers.len(), 1);
-    let again: k8s_openapi::api::core::v1::ConfigMap = serde_yaml_ng::from_str(text).unwrap();
+    let again: k8s_openapi::api::core::v1::ConfigMap = serde_saphyr::from_str(text).unwrap();
     assert!(parse(&again.data.unwrap(), &options).is_ok());
 }

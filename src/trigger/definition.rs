@@ -328,7 +328,7 @@ mod tests {
     use crate::mounted::{Directory, MountedFile};
 
     fn raw(yaml: &str) -> RawTrigger {
-        serde_yaml_ng::from_str(yaml).unwrap()
+        serde_saphyr::from_str(yaml).unwrap()
     }
 
     fn options(insecure_triggers: bool) -> Options {
@@ -412,7 +412,7 @@ mod tests {
             assert!(error.contains(word), "{error}");
         }
         let misspelt = "{name: grafana, addr: ':1', path: /p, insecur: true}";
-        let error = serde_yaml_ng::from_str::<RawTrigger>(misspelt).unwrap_err();
+        let error = serde_saphyr::from_str::<RawTrigger>(misspelt).unwrap_err();
         assert!(error.to_string().contains("insecur"), "{error}");
         let twice = raw("{name: grafana, addr: ':1', path: /p}");
         let error = RawTrigger::define_all(&[twice.clone(), twice], &options(true)).unwrap_err();

@@ -27,7 +27,7 @@ struct World {
 }
 
 fn definition(yaml: &str) -> Definition {
-    let raw: RawTrigger = serde_yaml_ng::from_str(yaml).unwrap();
+    let raw: RawTrigger = serde_saphyr::from_str(yaml).unwrap();
     let options = Options {
         secrets: Directory::new(std::env::temp_dir()),
         ..Options::default()

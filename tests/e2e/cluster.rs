@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use kube_client::Client;
 use reeve_apiserver::assets;
 use reeve_apiserver::control_plane::ControlPlane;
-use serde::Deserialize as _;
+
 use serde_json::Value;
 
 use crate::builtin::Builtin;
@@ -99,7 +99,7 @@ impl Cluster {
     /// The API server's URL and the certificate of its authority.
     pub(crate) fn endpoint(&self) -> (String, String) {
         use base64::Engine as _;
-        let config: Value = serde_yaml_ng::from_str(&self.kubeconfig()).expect("YAML");
+        let config: Value = serde_saphyr::from_str(&self.kubeconfig()).expect("YAML");
         let cluster = &config["clusters"][0]["cluster"];
         let text = |key: &str| cluster[key].as_str().expect(key);
         let authority = base64::engine::general_purpose::STANDARD
@@ -116,7 +116,7 @@ impl Cluster {
     /// The same cluster as another user: the one of `token`.
     pub(crate) fn kubeconfig_with_token(&self, token: &str) -> PathBuf {
         let mut config: Value =
-            serde_yaml_ng::from_str(&self.kubeconfig()).expect("a kubeconfig is YAML");
+            serde_saphyr::from_str(&self.kubeconfig()).expect("a kubeconfig is YAML");
         for user in config["users"].as_array_mut().expect("users") {
             user["user"] = serde_json::json!({"token": token});
         }
@@ -187,10 +187,10 @@ pub(crate) fn documents(path: &Path) -> Vec<Value> {
 
 /// The documents of a YAML text, which comes from `source`.
 pub(crate) fn yaml(text: &str, source: &str) -> Vec<Value> {
-    serde_yaml_ng::Deserializer::from_str(text)
-        .map(|document| {
-            Value::deserialize(document).unwrap_or_else(|error| panic!("{source}: {error}"))
-        })
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(text).unwrap_or_else(|error| panic!("{source}: {error}"));
+    documents
+        .into_iter()
         .filter(|document| !document.is_null())
         .collect()
 }

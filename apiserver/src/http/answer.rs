@@ -29,9 +29,7 @@ pub(crate) fn document(
 ) -> Response<Body> {
     let content = match encoding {
         Encoding::Json => json(value, pretty),
-        Encoding::Yaml => serde_yaml_ng::to_string(value)
-            .map(String::into_bytes)
-            .unwrap_or_default(),
+        Encoding::Yaml => crate::yaml::write(value).into_bytes(),
     };
     bytes(code, encoding.content_type(), content)
 }

@@ -71,8 +71,7 @@ impl Options {
                         ))
                     })?
                     .to_value(),
-                "application/yaml" => serde_yaml_ng::from_slice(body)
-                    .map_err(|error| Status::bad_request(error.to_string()))?,
+                "application/yaml" => crate::yaml::read(body).map_err(Status::bad_request)?,
                 media::PROTOBUF => protobuf::decode(body, ("v1", "DeleteOptions"))
                     .map_err(|error| Status::bad_request(error.to_string()))?,
                 _ => return Err(Status::unsupported_media_type(media::READ)),

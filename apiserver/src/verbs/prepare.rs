@@ -127,8 +127,8 @@ pub(crate) fn read(
         "" | "application/json" => json_text::parse(body)
             .map_err(|error| unversioned(format!("{error} ({})", snippet(body))))?,
         "application/yaml" | "text/yaml" | "application/x-yaml" => {
-            let value: Value = serde_yaml_ng::from_slice(body)
-                .map_err(|error| refuse(format!("yaml: {error}")))?;
+            let value =
+                crate::yaml::read(body).map_err(|error| refuse(format!("yaml: {error}")))?;
             Node::from_value(&value)
         }
         media::PROTOBUF => Node::from_value(&read_protobuf(request, body)?),

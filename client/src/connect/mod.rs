@@ -9,6 +9,8 @@
 //!   within 45 s;
 //! * `NO_PROXY` is matched against the cluster's address. kube-client 5.0 matches it against the proxy's own;
 //! * each request carries the program's `User-Agent`;
+//! * a program in which two providers of cryptography are compiled does not panic: the provider of the feature
+//!   `aws-lc-rs` or `ring` is installed for the process, unless the program has installed one;
 //! * undelivered data of a closed connection is discarded, so that a write does not arrive minutes after its process
 //!   has ended.
 //!
@@ -22,6 +24,7 @@
 //! A client of this module also checks the gate of a [gated](crate::Client::gated) write again when the write is sent,
 //! and counts its requests (`rest_client_requests_total`) if [`Options::metrics`] is set.
 
+mod cryptography;
 mod error;
 pub mod location;
 mod options;

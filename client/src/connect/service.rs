@@ -45,6 +45,7 @@ where
     B::Error: Into<BoxError>,
     E: Into<BoxError> + Send + 'static,
 {
+    super::cryptography::install();
     config.default_retry = false;
     let agent = options.user_agent.clone();
     let agent = agent.unwrap_or_else(|| concat!("reeve/", env!("CARGO_PKG_VERSION")).to_owned());

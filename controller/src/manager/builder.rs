@@ -246,8 +246,9 @@ impl Builder {
         if let Some(server) = self.metrics_server.take() {
             let parts = Parts::new(self.metrics.handler(), self.clock.clone())
                 .pages(sources.pages())
-                .reviewer(Arc::new(client.clone()))
-                .certificates(self.metrics.certificates());
+                .reviewer(Arc::new(client.clone()));
+            #[cfg(feature = "tls")]
+            let parts = parts.certificates(self.metrics.certificates());
             let server = server.bind(parts).await?;
             addresses.metrics = server.local_addr().ok();
             runnables.push(Runnable::server(server));

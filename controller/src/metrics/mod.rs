@@ -47,6 +47,7 @@ use reeve_serve::metrics::encode;
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     families: Arc<Families>,
+    #[cfg(feature = "tls")]
     certificates: reeve_serve::certificates::Metrics,
     queues: Arc<reeve_workqueue::prometheus::Metrics>,
     informers: Arc<reeve_informer::prometheus::Metrics>,
@@ -63,6 +64,7 @@ impl Metrics {
         let families = Families::new();
         let mut registry = Registry::default();
         families.register(&mut registry);
+        #[cfg(feature = "tls")]
         let certificates = reeve_serve::certificates::Metrics::register(&mut registry);
         registry.register_collector(Box::new(Process));
         let queues = reeve_workqueue::prometheus::Metrics::register(&mut registry);
@@ -70,6 +72,7 @@ impl Metrics {
         Self {
             registry: Arc::new(Mutex::new(registry)),
             families: Arc::new(families),
+            #[cfg(feature = "tls")]
             certificates,
             queues: Arc::new(queues),
             informers: Arc::new(informers),
@@ -179,6 +182,7 @@ impl Metrics {
 
     /// Counts reads of certificates into this set: a metrics server's do; pass it to another server
     /// ([`Certificates::counted_in`](crate::certificates::Certificates::counted_in)).
+    #[cfg(feature = "tls")]
     #[must_use]
     pub fn certificates(&self) -> reeve_serve::certificates::Metrics {
         self.certificates.clone()

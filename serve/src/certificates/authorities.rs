@@ -134,7 +134,7 @@ fn verifier(path: &Path, pem: &[u8]) -> Result<Verifier, Error> {
             .add(certificate)
             .map_err(|error| unusable(error.to_string()))?;
     }
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::new(provider()));
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider());
     verifier
         .build()
         .map(|verifier| verifier as Verifier)

@@ -205,7 +205,7 @@ impl Certificates {
     /// The configuration of a server: TLS 1.2 and 1.3 with ring; each handshake takes the certificate and the authorities
     /// in use.
     pub(crate) fn server_config(&self, http2: bool) -> Result<rustls::ServerConfig, Error> {
-        let builder = rustls::ServerConfig::builder_with_provider(Arc::new(provider()))
+        let builder = rustls::ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()?;
         let builder = match &self.clients {
             Some(clients) => builder.with_client_cert_verifier(Arc::clone(clients) as _),

@@ -1,6 +1,7 @@
 //! Certificates and keys in PEM files.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
@@ -14,9 +15,23 @@ use super::Error;
 /// The largest file, in bytes, that is taken for certificates.
 const LARGEST: u64 = 1024 * 1024;
 
-pub(super) fn provider() -> CryptoProvider {
+/// The provider of cryptography: the one that the program has installed for the process, else that of the feature.
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    CryptoProvider::get_default().map_or_else(|| Arc::new(of_feature()), Arc::clone)
+}
+
+#[cfg(feature = "aws-lc-rs")]
+fn of_feature() -> CryptoProvider {
+    rustls::crypto::aws_lc_rs::default_provider()
+}
+
+#[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
+fn of_feature() -> CryptoProvider {
     rustls::crypto::ring::default_provider()
 }
+
+#[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
+compile_error!("reeve-serve: the feature `tls` needs the feature `ring` or `aws-lc-rs`, too");
 
 /// Reads a pair: a digest of both files, and the pair that they make.
 pub(super) async fn read(

@@ -16,11 +16,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::{Activity, Cause, Protocol, Recorded, Tracked};
 use super::answer::is_hang_up;
+use super::tls::Tls;
 use super::{Answer, Handler, Limits, Peer, Request, text};
 
 /// Interval of the pings to a silent HTTP/2 peer.
@@ -69,22 +69,14 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Completes the TLS handshake, then serves the protocol that it chose.
-    pub(super) async fn serve_tls(self, stream: TcpStream, acceptor: TlsAcceptor) {
+    pub(super) async fn serve_tls(self, stream: TcpStream, tls: Tls) {
         let handshake = tokio::select! {
             biased;
             () = self.stop.cancelled() => return,
-            handshake = timeout(self.limits.header_timeout, acceptor.accept(stream)) => handshake,
+            handshake = timeout(self.limits.header_timeout, tls.accept(stream)) => handshake,
         };
         let problem = match handshake {
-            Ok(Ok(stream)) => {
-                let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                let protocol = if http2 {
-                    Protocol::Http2
-                } else {
-                    Protocol::Http1
-                };
-                return self.serve(stream, protocol).await;
-            }
+            Ok(Ok((stream, protocol))) => return self.serve(stream, protocol).await,
             Ok(Err(error)) => error.to_string(),
             Err(_) => "it took too long".to_owned(),
         };

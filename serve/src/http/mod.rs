@@ -22,6 +22,7 @@ mod limits;
 mod router;
 mod running;
 mod server;
+mod tls;
 
 pub use ::http::{Method, StatusCode};
 pub use hyper::body::Incoming;

@@ -9,12 +9,13 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Protocol;
 use super::connection::Connection;
+use super::tls::Tls;
 use super::{Handler, Limits, Peer, Running};
+#[cfg(feature = "tls")]
 use crate::certificates::{self, Certificates};
 
 /// Connections that the kernel keeps until they are accepted.
@@ -34,12 +35,6 @@ pub struct Server {
     handler: Handler,
     plain: Protocol,
     tls: Option<Tls>,
-}
-
-#[derive(Clone)]
-struct Tls {
-    acceptor: TlsAcceptor,
-    certificates: Certificates,
 }
 
 #[derive(Debug)]
@@ -98,16 +93,13 @@ impl Server {
     ///
     /// # Errors
     /// When TLS cannot be set up.
+    #[cfg(feature = "tls")]
     pub fn tls(
         mut self,
         certificates: Certificates,
         http2: bool,
     ) -> Result<Self, certificates::Error> {
-        let config = certificates.server_config(http2)?;
-        self.tls = Some(Tls {
-            acceptor: TlsAcceptor::from(Arc::new(config)),
-            certificates,
-        });
+        self.tls = Some(Tls::new(certificates, http2)?);
         Ok(self)
     }
 
@@ -159,7 +151,7 @@ impl Server {
         let mut connections = JoinSet::new();
         let certificates = async {
             match &self.tls {
-                Some(tls) => tls.certificates.watch().await,
+                Some(tls) => tls.watch().await,
                 None => std::future::pending().await,
             }
         };
@@ -179,10 +171,10 @@ impl Server {
                             stop: stop.clone(),
                         };
                         let plain = self.plain;
-                        let tls = self.tls.as_ref().map(|tls| tls.acceptor.clone());
+                        let tls = self.tls.clone();
                         connections.spawn(async move {
                             match tls {
-                                Some(acceptor) => connection.serve_tls(stream, acceptor).await,
+                                Some(tls) => connection.serve_tls(stream, tls).await,
                                 None => connection.serve(stream, plain).await,
                             }
                             drop(place);

@@ -67,6 +67,18 @@ pub const BUILT_IN: &[Difference] = &[
         ],
     },
     Difference {
+        case: "E-3: odd YAML: keys that are not text, duplicate keys, and unreadable documents",
+        reason: "YAML is read by serde-saphyr: a key that is not text stays as it is written, and a duplicate key is not reported",
+        expected: &[
+            ".data.true: ",
+            ".data.y: ",
+            "already set in map",
+            "cannot unmarshal bool",
+            "< ",
+            "yaml: unclosed bracket",
+        ],
+    },
+    Difference {
         case: "T-1: an Accept header that cannot be served",
         reason: PROTOBUF,
         expected: &[

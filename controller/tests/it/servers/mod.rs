@@ -1,6 +1,5 @@
 //! The servers of a manager: access to them, and their pages.
 
-#[path = "../../../../serve/tests/it/client.rs"]
 mod client;
 mod tls;
 
@@ -237,7 +236,7 @@ async fn apply(cluster: &Cluster, name: &str) {
     let (yaml, _) = rest.split_once("```").unwrap();
     let mut created = 0;
     for document in yaml.split("---\n") {
-        let object: Value = serde_yaml_ng::from_str(document).unwrap();
+        let object: Value = serde_saphyr::from_str(document).unwrap();
         if object["metadata"]["name"] != name {
             continue;
         }

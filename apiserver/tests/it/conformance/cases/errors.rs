@@ -165,6 +165,40 @@ cases! { "errors";
         t.send("POST", "{cm}", &[("content-type", "application/yaml")], json!("- a\n")).await;
         t.send("POST", "{w}", &[("content-type", "application/yaml")], json!("just text")).await;
     }
+    ["E-3"] "plain scalars of YAML have the types of YAML 1.1" => |t| {
+        let yaml = [("content-type", "application/yaml")];
+        for scalars in [
+            "[y, Y, yes, Yes, YES, n, no, on, On, off, true, TRUE]",
+            "[~, null, Null, NULL, '', \"y\", 'no']",
+            "[0x1F, 0o17, 017, 08, 0b101, 1_000, +12, -3, 12e3, 1.5, .5, 1e3, 190:20:30]",
+            "[2001-12-14, 1.2.3, 12Gi, 1s, =, <<]",
+        ] {
+            let body = format!("metadata: {{name: a}}\nspec: {{free: {{a: {scalars}}}}}\n");
+            let body = format!("apiVersion: {{group}}/v1\nkind: Widget\n{body}");
+            t.send("POST", "{w}?dryRun=All", &yaml, json!(body)).await;
+        }
+        for body in [
+            "metadata: {name: y}\n",
+            "metadata: {name: a}\ndata: {k: 1}\n",
+            "metadata: {name: a}\ndata: {1: v}\n",
+            "metadata: {name: a}\ndata: &d {k: v}\nbinaryData: *d\n",
+            "metadata: {name: a}\ndata: {<<: {k: v}, l: w}\n",
+            "metadata: {name: a}\n---\nmetadata: {name: b}\n",
+        ] {
+            t.send("POST", "{cm}?dryRun=All", &yaml, json!(body)).await;
+        }
+    }
+    ["E-3"] "odd YAML: keys that are not text, duplicate keys, and unreadable documents" => |t| {
+        for body in [
+            "metadata: {name: a}\ndata: {y: v}\n",
+            "metadata: {name: a}\ndata: {k: v, k: w}\n",
+            "metadata: {name: tRue}\n",
+            "metadata: {name: a\n",
+        ] {
+            let yaml = [("content-type", "application/yaml")];
+            t.send("POST", "{cm}?dryRun=All", &yaml, json!(body)).await;
+        }
+    }
     ["E-3"] "an unknown subresource is not found" => |t| {
         t.make("{w}", widget("a", json!({}))).await;
         t.get("{w}/a/nothing").await;

@@ -75,7 +75,7 @@ pub(crate) fn manifest<K: Object>(file: &str) -> K {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("manifests")
         .join(file);
-    serde_yaml_ng::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
 // === impl World ===

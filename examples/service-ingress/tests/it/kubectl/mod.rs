@@ -185,7 +185,7 @@ impl World {
         let path = "/api/v1/namespaces/default/serviceaccounts/mycontroller-sa/token";
         let answer = self.request("POST", path, &review).await.unwrap();
         let text = std::fs::read_to_string(&self.kubeconfig).unwrap();
-        let mut config: Value = serde_yaml_ng::from_str(&text).unwrap();
+        let mut config: Value = serde_saphyr::from_str(&text).unwrap();
         for user in config["users"].as_array_mut().unwrap() {
             user["user"] = json!({"token": answer["status"]["token"]});
         }

@@ -1,0 +1,1 @@
+../../../../serve/tests/it/client.rs
