@@ -82,8 +82,7 @@ fn a_documented_default_written_into_the_configmap_changes_nothing() {
 #[test]
 fn every_field_of_a_trigger_is_documented_and_every_documented_one_exists() {
     let unknown = "{name: grafana, addr: ':1', path: /p, '?': 1}";
-    let error = serde_saphyr::from_str::<RawTrigger>(unknown)
-        .expect_err("an unknown field");
+    let error = serde_saphyr::from_str::<RawTrigger>(unknown).expect_err("an unknown field");
     let serde_saphyr::Error::SerdeUnknownField { expected, .. } = error.without_snippet() else {
         panic!("{error}");
     };

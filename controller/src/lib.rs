@@ -104,6 +104,8 @@ pub mod events;
 #[cfg(test)]
 mod fake;
 pub mod finalizer;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 pub mod handler;
 pub mod leader_election;
 mod lifecycle;
@@ -143,15 +145,3 @@ pub(crate) use reeve_client::error_chain;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/guides/controller.md")]
-struct ControllerGuide;
-
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/guides/cache-options.md")]
-struct CacheOptionsGuide;
-
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/guides/servers.md")]
-struct ServersGuide;

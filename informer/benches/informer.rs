@@ -31,10 +31,10 @@ const OBJECTS: usize = 20_000;
 const CHANGES: usize = 10_000;
 
 /// A typical Pod, a third of it `managedFields`.
-const POD: &str = include_str!("../../benches/peers/server/templates/pod.json");
+const POD: &str = include_str!("../testdata/pod.json");
 
 /// A custom resource.
-const IP_BLOCK: &str = include_str!("../../benches/peers/server/templates/ipblock.json");
+const IP_BLOCK: &str = include_str!("../testdata/ipblock.json");
 
 #[derive(Resource, Serialize, Deserialize)]
 #[resource(inherit = ConfigMap, crates(kube_core = "::kube_core"))]

@@ -45,6 +45,8 @@ pub mod fifo;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod health;
 pub mod indexer;
 mod informer;

@@ -122,7 +122,7 @@ fn pod(number: usize) -> String {
 }
 
 /// A typical Pod, a third of it `managedFields`.
-const POD: &str = include_str!("../../benches/peers/server/templates/pod.json");
+const POD: &str = include_str!("../testdata/pod.json");
 
 #[derive(Default, Resource, Serialize, Deserialize)]
 #[resource(inherit = ConfigMap, crates(kube_core = "::kube_core"))]

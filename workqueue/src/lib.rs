@@ -125,6 +125,8 @@ mod blocking;
 mod builder;
 mod cause;
 mod fairness;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod item;
 mod item_state;
 mod lanes;
@@ -170,7 +172,3 @@ pub use snapshot::{ItemStatus, Snapshot, SnapshotItem};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/guides/queue.md")]
-struct Guide;

@@ -371,7 +371,7 @@ fn an_error_of_the_type_is_not_called_one_of_the_syntax() {
 
 #[test]
 fn a_pod_is_read_as_by_serde_json() {
-    let pod = include_str!("../../../benches/peers/server/templates/pod.json");
+    let pod = include_str!("../../testdata/pod.json");
     let ours = read(pod, |reader| Pod::deserialize(reader)).unwrap();
     assert_eq!(ours, serde_json::from_str::<Pod>(pod).unwrap());
     assert_eq!(ours.spec.unwrap().containers.capacity(), 1);

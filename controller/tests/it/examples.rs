@@ -46,9 +46,9 @@ async fn write_a_controller_ends_without_an_error() {
 fn the_guide_shows_a_controller_in_a_hundred_lines() {
     let code = include_str!("../../examples/write_a_controller.rs");
     assert!(code.lines().count() <= 105);
-    let guide = include_str!("../../../docs/guides/controller.md");
+    let guide = include_str!("../../guide/controller.md");
     assert!(
         guide.contains(&format!("```rust\n{code}```")),
-        "docs/guides/controller.md does not have the exact text of controller/examples/write_a_controller.rs"
+        "controller/guide/controller.md does not have the exact text of controller/examples/write_a_controller.rs"
     );
 }

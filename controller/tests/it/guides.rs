@@ -16,8 +16,8 @@ use reeve_controller::{
     Cluster, Context, Controller, Manager, Outcome, Request, controller, leader_election, source,
 };
 
-const GUIDE: &str = include_str!("../../../docs/guides/controller.md");
-const MIGRATION: &str = include_str!("../../../docs/guides/controller-migration.md");
+const GUIDE: &str = include_str!("../../guide/controller.md");
+const MIGRATION: &str = include_str!("../../guide/migration.md");
 
 type K = ConfigMap;
 type T = ConfigMap;
@@ -145,7 +145,11 @@ fn the_code_in_the_tables_of_the_guides_compiles() {
 
 #[test]
 fn the_versions_that_the_guide_names_are_those_of_this_workspace() {
-    let workspace = include_str!("../../../Cargo.toml");
+    // A package is without the workspace.
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
+    let Ok(workspace) = std::fs::read_to_string(path) else {
+        return;
+    };
     let (_, rest) = GUIDE.split_once("```toml\n").unwrap();
     let (block, _) = rest.split_once("```").unwrap();
     let version = |line: &str| {

@@ -231,7 +231,7 @@ async fn https_offers_http2_if_enabled_and_accepts_no_plain_requests() {
 
 /// Creates the ClusterRole of the guide with this name, and its binding.
 async fn apply(cluster: &Cluster, name: &str) {
-    let guide = include_str!("../../../../docs/guides/servers.md");
+    let guide = include_str!("../../../guide/servers.md");
     let (_, rest) = guide.split_once("```yaml\n").unwrap();
     let (yaml, _) = rest.split_once("```").unwrap();
     let mut created = 0;

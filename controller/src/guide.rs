@@ -1,0 +1,25 @@
+//! The guides: a controller from nothing to its tests, and what each part of it can do.
+//!
+//! | guide | about |
+//! |---|---|
+//! | [`controller`] | a controller in a hundred lines, its `Cargo.toml`, and what follows from its rules |
+//! | [`cache_options`] | what is cached, in which form, and how it is read |
+//! | [`servers`] | probes, metrics, debug pages, and access to them |
+//! | [`migration`] | the names of controller-runtime and kube-rs, and the differences |
+//!
+//! The queue has [a guide of its own](reeve_workqueue::guide), and so has the informer, in `reeve_informer::guide`.
+
+#[doc = "[predicate]: crate::predicate\n[finalizer]: crate::finalizer\n[servers]: super::servers\n\n"]
+#[doc = include_str!("../guide/controller.md")]
+pub mod controller {}
+
+#[doc = include_str!("../guide/cache-options.md")]
+pub mod cache_options {}
+
+#[doc = "[options]: crate::options::Options\n\n"]
+#[doc = include_str!("../guide/servers.md")]
+pub mod servers {}
+
+#[doc = "[controller]: super::controller\n[servers]: super::servers\n[informer]: reeve_informer::guide::migration\n[queue]: reeve_workqueue::guide\n\n"]
+#[doc = include_str!("../guide/migration.md")]
+pub mod migration {}

@@ -1,0 +1,4 @@
+//! The guides of the informer.
+
+#[doc = include_str!("../guide/migration.md")]
+pub mod migration {}
