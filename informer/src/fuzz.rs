@@ -230,16 +230,16 @@ mod tests {
     use super::*;
     use crate::sample::cases;
 
-    /// The first inputs of the targets, also under cargo-fuzz: `fuzz/seeds`.
+    /// The first inputs of the targets, also under cargo-fuzz: `testdata/seeds`.
     const SEEDS: [&str; 8] = [
-        include_str!("../fuzz/seeds/added.json"),
-        include_str!("../fuzz/seeds/bookmark.json"),
-        include_str!("../fuzz/seeds/compacted.json"),
-        include_str!("../fuzz/seeds/error.json"),
-        include_str!("../fuzz/seeds/initial-events-end.json"),
-        include_str!("../fuzz/seeds/list.json"),
-        include_str!("../fuzz/seeds/table.json"),
-        include_str!("../fuzz/seeds/too-large.json"),
+        include_str!("../testdata/seeds/added.json"),
+        include_str!("../testdata/seeds/bookmark.json"),
+        include_str!("../testdata/seeds/compacted.json"),
+        include_str!("../testdata/seeds/error.json"),
+        include_str!("../testdata/seeds/initial-events-end.json"),
+        include_str!("../testdata/seeds/list.json"),
+        include_str!("../testdata/seeds/table.json"),
+        include_str!("../testdata/seeds/too-large.json"),
     ];
 
     fn all(input: &[u8]) {

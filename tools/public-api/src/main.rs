@@ -1,0 +1,124 @@
+//! Lists the public items of each crate in `public-api.txt` beside its `Cargo.toml`.
+//!
+//! `cargo run -p public-api-listing` writes the listings. With `--check` it compares them with the code, prints what
+//! was added and removed, and fails if anything was. A removed or changed line breaks users: it needs a line in the
+//! CHANGELOG, and a new minor version before 1.0.
+
+#![allow(clippy::print_stdout)]
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// The published libraries: folder and name.
+const CRATES: [(&str, &str); 8] = [
+    ("clock", "reeve-clock"),
+    ("workqueue", "reeve-workqueue"),
+    ("serve", "reeve-serve"),
+    ("client", "reeve-client"),
+    ("informer", "reeve-informer"),
+    ("election", "reeve-election"),
+    ("controller", "reeve-controller"),
+    ("apiserver", "reeve-apiserver"),
+];
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    let check = match std::env::args().nth(1).as_deref() {
+        None => false,
+        Some("--check") => true,
+        Some(other) => {
+            return Err(format!("unknown argument {other:?}; --check is the only one").into());
+        }
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut changed = false;
+    for (folder, name) in CRATES {
+        let listing = listing(&root, name)?;
+        let path = root.join(folder).join("public-api.txt");
+        if !check {
+            std::fs::write(&path, listing)?;
+            continue;
+        }
+        let committed = std::fs::read_to_string(&path).unwrap_or_default();
+        let difference = difference(&committed, &listing);
+        if !difference.is_empty() {
+            changed = true;
+            println!("{name}: the public items differ from {folder}/public-api.txt:");
+            difference.iter().for_each(|line| println!("  {line}"));
+        }
+    }
+    if changed {
+        println!("if this is meant: cargo run -p public-api-listing, and a line in CHANGELOG.md");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The public items of a crate with all its features, one a line.
+fn listing(root: &Path, name: &str) -> Result<String, Box<dyn Error>> {
+    let json = rustdoc_json(root, name)?;
+    let api = public_api::Builder::from_rustdoc_json(json)
+        .omit_blanket_impls(true)
+        .omit_auto_trait_impls(true)
+        .omit_auto_derived_impls(true)
+        .build()?;
+    let mut text = String::new();
+    for item in api.items() {
+        text.push_str(&item.to_string());
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn rustdoc_json(root: &Path, name: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let target = root.join("target");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .current_dir(root)
+        .args(["rustdoc", "--quiet", "--locked", "--lib", "--all-features"])
+        .args(["--package", name, "--target-dir"])
+        .arg(&target)
+        .args(["--", "-Zunstable-options", "--output-format", "json"])
+        .env("RUSTDOC", root.join("tools/public-api/rustdoc.sh"))
+        .env("K8S_OPENAPI_ENABLED_VERSION", "1.36")
+        .status()?;
+    if !status.success() {
+        return Err(format!("rustdoc failed for {name}").into());
+    }
+    Ok(target.join(format!("doc/{}.json", name.replace('-', "_"))))
+}
+
+/// The lines that only one of two sorted listings has, with a sign.
+fn difference(before: &str, after: &str) -> Vec<String> {
+    let missing = |from: &str, sign: char, of: &str| -> Vec<String> {
+        let there: std::collections::BTreeSet<&str> = from.lines().collect();
+        of.lines()
+            .filter(|line| !there.contains(line))
+            .map(|line| format!("{sign} {line}"))
+            .collect()
+    };
+    let mut lines = missing(after, '-', before);
+    lines.extend(missing(before, '+', after));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_removed_and_added_is_shown_with_a_sign() {
+        let difference = difference("pub fn a()\npub fn b()\n", "pub fn a()\npub fn c()\n");
+        assert_eq!(difference, ["- pub fn b()", "+ pub fn c()"]);
+        assert!(super::difference("a\n", "a\n").is_empty());
+    }
+
+    #[test]
+    fn every_published_library_is_listed() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for (folder, name) in CRATES {
+            let manifest = std::fs::read_to_string(root.join(folder).join("Cargo.toml")).unwrap();
+            assert!(manifest.contains(&format!("name = \"{name}\"")), "{folder}");
+        }
+    }
+}
