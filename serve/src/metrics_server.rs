@@ -2,7 +2,7 @@
 //!
 //! controller-runtime: `metrics/server.Options`.
 //!
-//! Without the feature `tls`, a server that is to be [secure](MetricsServer::secure) does not start, and says why.
+//! Without the feature `tls`, `bind` refuses a [secure](MetricsServer::secure) server with an error that names the feature.
 //!
 //! ```
 //! use reeve_serve::metrics::handler;
