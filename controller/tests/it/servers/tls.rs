@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -33,9 +34,11 @@ struct Volume {
 // === impl Volume ===
 
 impl Volume {
-    fn new(cluster: &Cluster, files: &[(&str, &str)]) -> Self {
-        let unique = cluster.clock().random().next_u64();
-        let name = format!("reeve-volume-{}-{unique:016x}", std::process::id());
+    fn new(files: &[(&str, &str)]) -> Self {
+        // The clusters of two tests draw the same random numbers.
+        static VOLUMES: AtomicU32 = AtomicU32::new(0);
+        let unique = VOLUMES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("reeve-volume-{}-{unique}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).unwrap();
         let mut volume = Self { path, versions: 0 };
@@ -148,7 +151,7 @@ async fn a_new_connection_gets_the_new_certificate_an_old_one_continues_and_a_br
                 .map(|(name, content)| (*name, content.as_str())),
         );
     };
-    let mut volume = Volume::new(&cluster, &[("tls.crt", &first.0), ("tls.key", &first.1)]);
+    let mut volume = Volume::new(&[("tls.crt", &first.0), ("tls.key", &first.1)]);
     let server = MetricsServer::at(anywhere()).secure(Certificate::Files {
         chain: volume.file("tls.crt"),
         key: volume.file("tls.key"),
@@ -255,7 +258,7 @@ async fn with_client_authorities_only_their_certificates_are_accepted() {
     let certificates = Certificates::self_signed(cluster.clock()).unwrap();
     let (ours, ours_pem) = authority("ours");
     let (theirs, theirs_pem) = authority("theirs");
-    let mut volume = Volume::new(&cluster, &[("ca.crt", &ours_pem)]);
+    let mut volume = Volume::new(&[("ca.crt", &ours_pem)]);
     let server = MetricsServer::at(anywhere())
         .secure(Certificate::Ready(certificates.clone()))
         .client_authorities(volume.file("ca.crt"));
@@ -308,14 +311,11 @@ async fn a_slow_request_over_http2_outlives_its_certificate_and_its_authority() 
     let (first, second) = (pair(), pair());
     let (old, old_pem) = authority("old");
     let (new, new_pem) = authority("new");
-    let mut volume = Volume::new(
-        &cluster,
-        &[
-            ("tls.crt", &first.0),
-            ("tls.key", &first.1),
-            ("ca.crt", &old_pem),
-        ],
-    );
+    let mut volume = Volume::new(&[
+        ("tls.crt", &first.0),
+        ("tls.key", &first.1),
+        ("ca.crt", &old_pem),
+    ]);
     let certificates = Certificates::from_files(volume.file("tls.crt"), volume.file("tls.key"));
     let certificates = certificates.await.unwrap();
     let certificates = certificates.with_client_authorities(volume.file("ca.crt"));
@@ -404,7 +404,7 @@ async fn a_slow_request_over_http2_outlives_its_certificate_and_its_authority() 
 #[tokio::test]
 async fn client_authorities_need_https_and_must_not_be_empty() {
     let cluster = Cluster::in_process().await;
-    let volume = Volume::new(&cluster, &[("ca.crt", "unusable")]);
+    let volume = Volume::new(&[("ca.crt", "unusable")]);
     let built = async |server: MetricsServer| {
         let built = cluster.manager().metrics_server(server).build().await;
         format!("{}", built.unwrap_err())
