@@ -7,9 +7,9 @@
 //! | [`servers`] | probes, metrics, debug pages, and access to them |
 //! | [`migration`] | the names of controller-runtime and kube-rs, and the differences |
 //!
-//! The queue has [a guide of its own](reeve_workqueue::guide), and so has the informer, in `reeve_informer::guide`.
+//! The queue has [a guide of its own](https://docs.rs/reeve-workqueue/latest/reeve_workqueue/guide/), and so has the informer, in `reeve_informer::guide`.
 
-#[doc = "[server_side_apply]: https://docs.rs/crate/reeve-controller/latest/source/examples/server_side_apply.rs\n[external_source]: https://docs.rs/crate/reeve-controller/latest/source/examples/external_source.rs\n[multi_queue]: https://docs.rs/crate/reeve-controller/latest/source/examples/multi_queue.rs\n[predicate]: crate::predicate\n[finalizer]: crate::finalizer\n[servers]: super::servers\n\n"]
+#[doc = "[server_side_apply]: https://docs.rs/crate/reeve-controller/latest/source/examples/server_side_apply.rs\n[external_source]: https://docs.rs/crate/reeve-controller/latest/source/examples/external_source.rs\n[multi_queue]: https://docs.rs/crate/reeve-controller/latest/source/examples/multi_queue.rs\n[predicate]: crate::predicate\n[finalizer]: crate::finalizer\n[servers]: crate::guide::servers\n\n"]
 #[doc = include_str!("../guide/controller.md")]
 pub mod controller {}
 
@@ -20,6 +20,6 @@ pub mod cache_options {}
 #[doc = include_str!("../guide/servers.md")]
 pub mod servers {}
 
-#[doc = "[controller]: super::controller\n[servers]: super::servers\n[informer]: reeve_informer::guide::migration\n[queue]: reeve_workqueue::guide\n\n"]
+#[doc = "[controller]: crate::guide::controller\n[servers]: crate::guide::servers\n[informer]: https://docs.rs/reeve-informer/latest/reeve_informer/guide/migration/\n[queue]: https://docs.rs/reeve-workqueue/latest/reeve_workqueue/guide/\n\n"]
 #[doc = include_str!("../guide/migration.md")]
 pub mod migration {}
