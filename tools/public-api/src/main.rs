@@ -31,9 +31,10 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         }
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let documents = rustdoc_json(&root)?;
     let mut changed = false;
     for (folder, name) in CRATES {
-        let listing = listing(&root, name)?;
+        let listing = listing(&documents, name)?;
         let path = root.join(folder).join("public-api.txt");
         if !check {
             std::fs::write(&path, listing)?;
@@ -55,8 +56,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 }
 
 /// The public items of a crate with all its features, one a line.
-fn listing(root: &Path, name: &str) -> Result<String, Box<dyn Error>> {
-    let json = rustdoc_json(root, name)?;
+fn listing(documents: &Path, name: &str) -> Result<String, Box<dyn Error>> {
+    let json = documents.join(format!("{}.json", name.replace('-', "_")));
     let api = public_api::Builder::from_rustdoc_json(json)
         .omit_blanket_impls(true)
         .omit_auto_trait_impls(true)
@@ -70,22 +71,21 @@ fn listing(root: &Path, name: &str) -> Result<String, Box<dyn Error>> {
     Ok(text)
 }
 
-fn rustdoc_json(root: &Path, name: &str) -> Result<PathBuf, Box<dyn Error>> {
-    let target = root.join("target");
+/// Runs rustdoc for all crates at once, with the features of stage `docs`, so that both share what they compile.
+fn rustdoc_json(root: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let mut command = Command::new(cargo);
+    command
         .current_dir(root)
-        .args(["rustdoc", "--quiet", "--locked", "--lib", "--all-features"])
-        .args(["--package", name, "--target-dir"])
-        .arg(&target)
-        .args(["--", "-Zunstable-options", "--output-format", "json"])
+        .args(["doc", "--quiet", "--locked", "--workspace", "--no-deps"])
+        .args(["--lib", "--all-features", "--target-dir"])
+        .arg(root.join("target"))
         .env("RUSTDOC", root.join("tools/public-api/rustdoc.sh"))
-        .env("K8S_OPENAPI_ENABLED_VERSION", "1.36")
-        .status()?;
-    if !status.success() {
-        return Err(format!("rustdoc failed for {name}").into());
+        .env("RUSTDOCFLAGS", "-Zunstable-options --output-format json");
+    if !command.status()?.success() {
+        return Err("rustdoc failed".into());
     }
-    Ok(target.join(format!("doc/{}.json", name.replace('-', "_"))))
+    Ok(root.join("target/doc"))
 }
 
 /// The lines that only one of two sorted listings has, with a sign.

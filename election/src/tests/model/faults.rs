@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 
 pub(super) const CANDIDATES: usize = 3;
 /// Maximum time in flight: within LeaseDuration − RenewDeadline, as the guarantee requires.
@@ -145,13 +144,7 @@ pub(super) fn event(seconds: u64, candidate: usize, fault: Fault) -> Event {
 /// The number of cases: `cases` unless `PROPTEST_CASES` is set.
 pub(super) fn config(cases: u32) -> ProptestConfig {
     let set = std::env::var("PROPTEST_CASES").ok();
-    // The usual number of cases is the same histories each time; a larger one tries others.
-    let rng_seed = match set {
-        None => RngSeed::Fixed(14),
-        Some(_) => RngSeed::Random,
-    };
     ProptestConfig {
-        rng_seed,
         cases: set.and_then(|text| text.parse().ok()).unwrap_or(cases),
         failure_persistence: None,
         ..ProptestConfig::default()
