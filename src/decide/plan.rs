@@ -212,6 +212,8 @@ pub struct Failure {
     pub reason: String,
     /// A sentence.
     pub message: String,
+    /// The call may have taken effect: it was sent, and the gateway did not refuse it.
+    pub may_have_happened: bool,
 }
 
 // === impl Plan ===

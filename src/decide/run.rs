@@ -25,6 +25,7 @@
 //! | any | the object is gone | the run ends; only the finalizer that was to be removed may be gone with it |
 //! | a required call | failure | of a ban: the failure is written; of a lift: so it is, after the other calls |
 //! | an optional call | failure | the run goes on; the status names what was left behind |
+//! | a lift that may have happened | failure | as above, after the blocks that overlap are requested |
 //! | a call | no answer for a second | the status shows that, whether or not the write succeeds |
 
 use std::collections::VecDeque;
@@ -66,7 +67,7 @@ pub enum Step {
     Await(Call),
     /// Shows in the status that the call in flight takes long.
     ShowProgress(Box<IPBlockStatus>),
-    /// Requests every block that overlaps a lifted target: the engine may no longer enforce it.
+    /// Requests every block that overlaps a target that is lifted, or may be: the engine may no longer enforce it.
     Recheck(Target),
     /// Writes the status to the version of [`Run::block`].
     WriteStatus(Box<IPBlockStatus>),
@@ -206,7 +207,12 @@ impl Run {
                 }
             }
             (Step::Call(call) | Step::Await(call), Outcome::Failed(failure)) => {
+                let lifted = call.operation == Operation::Unban && failure.may_have_happened;
+                let recheck = lifted.then(|| Step::Recheck(call.standing.target.clone()));
                 self.call_failed(call, failure);
+                recheck
+                    .into_iter()
+                    .for_each(|step| self.next.push_front(step));
             }
             (Step::Call(call) | Step::Await(call), _) => {
                 if call.operation == Operation::Unban {

@@ -110,6 +110,27 @@ impl Error {
         }
     }
 
+    /// Whether the call may have taken effect: it was sent, and not refused.
+    #[must_use]
+    pub fn may_have_happened(&self) -> bool {
+        use outbound::Error as Cause;
+        match self {
+            Self::NoAnswer { cause, .. } => match cause {
+                Cause::Reset | Cause::Timeout(_) | Cause::TooLarge(_) | Cause::Other(_) => true,
+                Cause::Refused
+                | Cause::Unreachable
+                | Cause::Unresolved(_)
+                | Cause::ConnectTimeout(_)
+                | Cause::Forbidden(_)
+                | Cause::Url(_)
+                | Cause::Tls(_) => false,
+            },
+            Self::Status { code, .. } => *code >= 500,
+            Self::Failed { .. } | Self::Undecodable { .. } => true,
+            Self::Open { .. } => false,
+        }
+    }
+
     /// When the call is worth repeating, if that is known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {

@@ -226,6 +226,7 @@ impl Engines {
         let engine = engine.map_err(|error| Failure {
             reason: "EngineUnusable".into(),
             message: error.to_string(),
+            may_have_happened: false,
         })?;
         let target = &call.standing.target;
         let answer = match call.operation {
@@ -235,6 +236,7 @@ impl Engines {
         answer.map_err(|error| Failure {
             reason: error.reason().into(),
             message: error.to_string(),
+            may_have_happened: error.may_have_happened(),
         })
     }
 

@@ -221,6 +221,38 @@ proptest! {
     }
 }
 
+/// Found at random: the answer to the lift of a range is lost, and an address in it is banned by another block.
+#[test]
+fn a_lift_whose_answer_is_lost_leaves_no_hole_in_an_overlapping_ban() {
+    let mut faults = vec![Fault::None; 9];
+    faults.push(Fault::FailsAfter);
+    let mut simulation = Simulation::new(faults);
+    for happening in [
+        Happening::Create {
+            block: 0,
+            target: 5,
+            duration: Some(5),
+            ours: true,
+        },
+        Happening::Kill,
+        Happening::Die(0),
+        Happening::Pass(5),
+        Happening::Die(0),
+        Happening::BreakDuration(0),
+        Happening::Alert {
+            target: 3,
+            duration: 62,
+        },
+        Happening::Move(1),
+        Happening::Pass(60),
+    ] {
+        simulation.happen(happening);
+    }
+    simulation.mend();
+    simulation.pass(2 * RESYNC.as_secs() + 10 + 600 + LONGEST + 60);
+    simulation.check();
+}
+
 #[test]
 fn an_alert_for_longer_while_the_gateway_is_dead_does_not_move_the_time_in_which_the_ban_is_made() {
     let mut simulation = Simulation::new(Vec::new());

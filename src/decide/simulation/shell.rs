@@ -216,20 +216,21 @@ impl Simulation {
     }
 
     fn call(&mut self, key: &str, call: &Call) -> Result<Outcome, Broken> {
-        let failed = || {
+        let failed = |may_have_happened| {
             Ok(Outcome::Failed(Failure {
                 reason: "Fault".into(),
                 message: "fault".into(),
+                may_have_happened,
             }))
         };
         if self.dead.contains(&call.standing.place) {
             self.dead_call |= call.required || !self.objects.contains_key(key);
-            return failed();
+            return failed(false);
         }
         let fault = self.fault();
         match fault {
             Fault::KilledBefore => return Err(Broken::Killed),
-            Fault::FailsBefore => return failed(),
+            Fault::FailsBefore => return failed(false),
             _ => {}
         }
         let addresses = addresses(&call.standing.target);
@@ -243,7 +244,7 @@ impl Simulation {
         }
         match fault {
             Fault::KilledAfter => Err(Broken::Killed),
-            Fault::FailsAfter => failed(),
+            Fault::FailsAfter => failed(true),
             _ => Ok(Outcome::Done),
         }
     }

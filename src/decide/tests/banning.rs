@@ -113,6 +113,7 @@ fn a_failed_ban_is_pending_and_told_once_a_reason() {
     let refused = Failure {
         reason: "GatewayRefused".into(),
         message: "connection refused".into(),
+        may_have_happened: false,
     };
     let settled = plan.fail(&plan.calls()[0], &refused, now());
     let status = settled.status.clone().unwrap();
@@ -139,6 +140,7 @@ fn a_failed_ban_is_pending_and_told_once_a_reason() {
     let other = Failure {
         reason: "GatewayTimeout".into(),
         message: "no answer".into(),
+        may_have_happened: false,
     };
     assert_eq!(
         reasons(&plan.fail(&plan.calls()[0], &other, now())),
@@ -155,6 +157,7 @@ fn a_failed_assertion_is_tried_again_before_its_interval_and_said_when_it_holds_
     let failure = Failure {
         reason: "GatewayRefused".into(),
         message: "connection refused".into(),
+        may_have_happened: false,
     };
     let settled = plan.fail(&plan.calls()[0], &failure, now());
     assert_eq!(phase(&settled), Phase::Active);

@@ -363,6 +363,7 @@ fn refused() -> Failure {
     Failure {
         reason: "GatewayRefused".into(),
         message: "connection refused".into(),
+        may_have_happened: false,
     }
 }
 

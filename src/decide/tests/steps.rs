@@ -316,6 +316,12 @@ fn the_claim_of_a_block_that_is_gone_stays_until_its_ban_is_lifted() {
     let steps = orphan().perform(now(), |_| Outcome::Failed(refused()));
     assert_eq!(names(&steps), ["lift", "fence", "unban", "end"]);
     assert_eq!(steps.last(), Some(&Step::End(AGAIN)));
+    let lost = Failure {
+        may_have_happened: true,
+        ..refused()
+    };
+    let steps = orphan().perform(now(), |_| Outcome::Failed(lost.clone()));
+    assert_eq!(names(&steps), ["lift", "fence", "unban", "recheck", "end"]);
 }
 
 #[test]

@@ -307,7 +307,7 @@ async fn bodies_of_other_types_get_415_and_large_ones_413() {
     );
     let yaml = send(
         "application/yaml",
-        "metadata: {name: y}\ndata: {k: v}\n".into(),
+        "metadata: {name: a}\ndata: {k: v}\n".into(),
     )
     .await
     .unwrap();
