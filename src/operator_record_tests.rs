@@ -37,7 +37,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restarted_operator_tells_which_intents_it_ignores() {
+async fn a_restarted_operator_reports_which_intents_it_ignores() {
     let mut world = World::moved().await;
     let delete = DeleteParams::default();
     world.maps.delete(RECORD, &delete).await.unwrap();

@@ -311,7 +311,7 @@ async fn a_configuration_that_becomes_wrong_or_goes_leaves_the_last_one_in_force
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_block_whose_finalizer_somebody_removed_is_lifted_when_it_is_gone() {
+async fn a_block_whose_finalizer_another_client_removed_is_lifted_when_it_is_gone() {
     let world = World::configured().await;
     world.create("a", "192.0.2.7", "1h").await;
     world.until("a", "active", 5 * SECOND).await;

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_told_once_and_no_more_are_remembered_than_a_thousand() {
+    fn each_is_reported_once_and_at_most_a_thousand_are_remembered() {
         let warnings = Warnings::default();
         assert!(warnings.is_new("a") && !warnings.is_new("a"));
         for number in 0..2 * LIMIT {

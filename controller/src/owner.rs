@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_decide_who_may_own() {
+    fn namespaces_decide_what_may_own() {
         let mut elsewhere = pod();
         elsewhere.metadata.namespace = Some("other".into());
         let mut node = Node::default();

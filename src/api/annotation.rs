@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_intent_that_somebody_edited_is_an_error_not_a_panic() {
+    fn an_intent_that_another_client_edited_is_an_error_not_a_panic() {
         for text in [
             "",
             "{}",

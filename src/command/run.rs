@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_plain_for_everybody_unless_flags_say_otherwise() {
+    fn metrics_are_plain_and_open_unless_flags_say_otherwise() {
         let plain = server(&[]);
         for text in [":8080", "secure: None", "protected: false"] {
             assert!(plain.contains(text), "{plain}");

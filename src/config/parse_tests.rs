@@ -499,7 +499,7 @@ fn a_default_as_long_as_the_limit_is_right() {
 }
 
 #[test]
-fn triggers_need_credentials_unless_told_otherwise() {
+fn triggers_need_credentials_unless_configured_otherwise() {
     let error = parse(&data(ORIGINALS), &Options::default())
         .unwrap_err()
         .to_string();

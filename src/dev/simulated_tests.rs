@@ -276,7 +276,7 @@ async fn a_fault_at_expiry_leaves_no_ban_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gateway_that_forgot_is_told_again() {
+async fn a_gateway_that_lost_a_ban_gets_it_again() {
     let world = World::new("iptables").await;
     world.create_many(5, "1h").await;
     world.until("active", 5, 5 * SECOND).await;

@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_channel_that_hangs_delays_nobody_and_the_queue_is_bounded() {
+    async fn a_channel_that_hangs_delays_no_other_and_the_queue_is_bounded() {
         let channel = Channel {
             takes: LONG,
             ..Channel::default()

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_empty_or_missing_secret_lets_nobody_in() {
+    async fn an_empty_or_missing_secret_accepts_no_sender() {
         let file = File::new("empty", "\n \n");
         let gone = Credentials::Bearer {
             token_file: MountedFile::alone("/nonexistent/token"),

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_that_somebody_edits_is_left_to_them() {
+    fn a_duration_that_another_client_edits_stays_as_edited() {
         let mut edited = active(40, 20);
         for (duration, expected) in [("60m", Some("1h40m")), ("10m", None), ("7d", None)] {
             edited.spec.duration = Some(duration.into());

@@ -6,10 +6,10 @@ use crate::world::{BLOCKS, Operator, World, until};
 
 on_both_servers!(
     a_hanging_gateway_delays_no_other_block,
-    faults_of_the_gateway_are_told_once_a_change_and_everything_converges,
+    faults_of_the_gateway_are_reported_once_a_change_and_everything_converges,
     a_ban_that_cannot_be_lifted_says_so_once_and_is_lifted_later,
     a_gateway_that_is_away_is_retried_and_the_reason_is_shown,
-    a_dead_gateway_does_not_hang_a_deletion_for_ever_when_released,
+    a_dead_gateway_does_not_hang_a_deletion_when_released,
     original_bad_objects_end_failed_with_the_reason,
 );
 
@@ -63,7 +63,7 @@ async fn a_hanging_gateway_delays_no_other_block(mut world: World) {
     world.enforces(&wanted).await;
 }
 
-async fn faults_of_the_gateway_are_told_once_a_change_and_everything_converges(world: World) {
+async fn faults_of_the_gateway_are_reported_once_a_change_and_everything_converges(world: World) {
     let operator = world.operator("ipblock-operator-0").await;
     for (engine, faults) in [
         (
@@ -227,7 +227,7 @@ async fn said_once(world: &World, name: &str, wanted: &[(&str, &str)]) {
     }
 }
 
-async fn a_dead_gateway_does_not_hang_a_deletion_for_ever_when_released(mut world: World) {
+async fn a_dead_gateway_does_not_hang_a_deletion_when_released(mut world: World) {
     let _operator = world.operator("ipblock-operator-0").await;
     world
         .create("held", json!({"ip": "203.0.113.91", "duration": "1h"}))

@@ -10,7 +10,7 @@ use crate::world::{World, collection};
 
 on_both_servers!(
     killed_in_the_middle_every_ban_is_lifted_when_due,
-    a_block_deleted_while_nobody_runs_is_lifted_afterwards,
+    a_block_deleted_while_no_operator_runs_is_lifted_afterwards,
     the_api_server_restarts_in_the_middle_and_everything_converges,
     a_second_copy_takes_over_when_the_first_dies,
     sigterm_ends_it_cleanly_and_a_restarted_pod_leads_at_once,
@@ -43,7 +43,7 @@ async fn killed_in_the_middle_every_ban_is_lifted_when_due(world: World) {
     world.enforces(&[]).await;
 }
 
-async fn a_block_deleted_while_nobody_runs_is_lifted_afterwards(world: World) {
+async fn a_block_deleted_while_no_operator_runs_is_lifted_afterwards(world: World) {
     let operator = world.operator("ipblock-operator-0").await;
     world
         .create("gone", json!({"ip": "203.0.113.60", "duration": "1h"}))

@@ -18,10 +18,10 @@ on_both_servers!(
     a_block_of_a_trigger_is_deleted_when_it_was_kept_for_long_enough,
     requests_that_are_no_alert_make_no_object,
     bodies_past_the_limit_are_refused_before_they_are_held,
-    slow_senders_are_cut_off_and_hold_up_nobody,
+    slow_senders_are_cut_off_and_hold_up_no_other,
     bearer_tokens_are_asked_for,
     signatures_are_checked_against_the_body,
-    while_the_api_server_is_down_the_sender_is_told_to_retry,
+    while_the_api_server_is_down_the_sender_must_retry,
 );
 
 const PATH: &str = "/trigger/grafana";
@@ -202,7 +202,7 @@ async fn bodies_past_the_limit_are_refused_before_they_are_held(world: World) {
     assert_eq!(world.blocks().await.len(), 1);
 }
 
-async fn slow_senders_are_cut_off_and_hold_up_nobody(world: World) {
+async fn slow_senders_are_cut_off_and_hold_up_no_other(world: World) {
     let _operator = world
         .operator_with("ipblock-operator-0", &["--insecure-triggers"])
         .await;
@@ -339,7 +339,7 @@ async fn signatures_are_checked_against_the_body(world: World) {
     assert_eq!(world.blocks().await.len(), 1);
 }
 
-async fn while_the_api_server_is_down_the_sender_is_told_to_retry(mut world: World) {
+async fn while_the_api_server_is_down_the_sender_must_retry(mut world: World) {
     let mut operator = world
         .operator_with("ipblock-operator-0", &["--insecure-triggers"])
         .await;

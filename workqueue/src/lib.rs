@@ -103,7 +103,7 @@
 //! | neither has | here |
 //! |---|---|
 //! | equal shares | `of_keys_that_all_requeue_at_once_each_runs_as_often` (`tests/it/liveness.rs`), `keys_that_requeue_at_once_run_equally_often_…` (`tests/it/fairness.rs`) |
-//! | ageing | `an_overdue_item_gets_every_second_hand_out`, `urgent_work_that_never_ends_does_not_keep_the_rest_waiting_for_ever` (`tests/it/fairness.rs`) |
+//! | ageing | `an_overdue_item_gets_every_second_hand_out`, `urgent_work_that_never_ends_does_not_starve_the_rest` (`tests/it/fairness.rs`) |
 //! | turns of tenants | `tenants_take_turns_within_a_priority`, `a_tenant_of_weight_two_has_two_items_a_turn`, `a_tenant_that_comes_and_goes_gains_nothing` |
 //! | batches | `a_batch_waits_for_the_first_item_and_takes_what_is_ready_with_it`, `a_batch_that_is_given_up_loses_nothing` (`tests/it/features.rs`, as those below) |
 //! | intervals | `a_key_is_not_handed_out_again_before_its_interval_has_passed` |

@@ -153,7 +153,7 @@ fn an_impersonated_service_account_is_in_the_groups_of_service_accounts() {
 }
 
 #[test]
-fn whoever_may_impersonate_one_user_may_not_impersonate_another() {
+fn an_account_that_may_impersonate_one_user_may_not_impersonate_another() {
     let role = json!({"metadata": {"name": "r"}, "rules": [
         {"verbs": ["impersonate"], "apiGroups": [""], "resources": ["users"], "resourceNames": ["jane"]}]});
     let binding = json!({"metadata": {"name": "b"}, "subjects": [{"kind": "User", "name": "bob"}],

@@ -86,7 +86,7 @@ fn errors(object: Value, old: Option<Value>) -> String {
 
 /// Texts of kube-apiserver 1.36.
 #[test]
-fn a_broken_rule_is_told_as_a_real_server_tells_it() {
+fn a_broken_rule_is_reported_as_by_a_real_server() {
     let note = format!("<nil>: Invalid value: null: {NOT_CHECKED}");
     let cases = [
         (

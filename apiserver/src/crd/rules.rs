@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transition_rule_needs_items_that_can_be_told_apart() {
+    fn a_transition_rule_needs_items_with_distinct_keys() {
         let list = |list_type: Value| {
             json!({"type": "object", "properties": {"a": {
                 "type": "array", "x-kubernetes-list-type": list_type,

@@ -222,7 +222,7 @@ fn the_bootstrap_roles_aggregate_view_into_edit_into_admin() {
 }
 
 #[test]
-fn nobody_may_grant_what_they_do_not_hold() {
+fn no_account_may_grant_what_it_does_not_hold() {
     let policy = policy(
         json!([{"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods", "*/status"]}]),
     );

@@ -27,7 +27,7 @@ fn context(account: &Value) -> TokenContext<'_> {
 }
 
 #[test]
-fn an_access_review_says_who_allowed_it_and_a_refused_one_says_nothing() {
+fn an_access_review_names_the_rule_that_allowed_it_and_a_refused_one_names_none() {
     let policy = policy();
     let answer = subject_access_review(&question("get"), Some(&policy)).unwrap();
     assert_eq!(

@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_fields_tells_them() {
+    fn a_path_lists_its_fields() {
         let fields = |path: &str| {
             JsonPath::parse(path)
                 .unwrap()

@@ -238,7 +238,7 @@ async fn what_is_not_found_names_what_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_who_miss_the_same_ask_once() {
+async fn many_misses_of_the_same_key_ask_once() {
     let server = server().await;
     let client = Client::new(server.client());
     let lookups = (0..20).map(|_| {

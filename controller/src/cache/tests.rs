@@ -128,7 +128,7 @@ async fn metadata_alone_is_asked_for_and_stored_as_metadata() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handlers_are_told_through_their_views() {
+async fn handlers_get_events_through_their_views() {
     let cluster = Cluster::start().await;
     cluster.create("a").await;
     let caches = cluster.caches();
@@ -194,7 +194,7 @@ async fn handlers_are_told_through_their_views() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_uses_stops_after_the_linger_and_who_comes_later_has_a_new_one() {
+async fn what_is_unused_stops_after_the_linger_and_a_later_user_has_a_new_one() {
     let cluster = Cluster::start().await;
     let caches = cluster.caches();
     let view = View::<ConfigMap>::typed();

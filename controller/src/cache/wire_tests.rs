@@ -510,7 +510,7 @@ async fn forms_convert_for_readers_or_fail_with_the_option() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_the_type_stores_the_type_whoever_asks_first() {
+async fn a_change_of_the_type_stores_the_type_in_either_order_of_views() {
     let cluster = tiers().await;
     let own = KindOptions::new().transform(|map: &mut ConfigMap| map.data = None);
     let caches = cluster.caches_with(CacheOptions::new().for_kind::<ConfigMap>(own));

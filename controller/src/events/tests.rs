@@ -122,7 +122,7 @@ async fn two_events_of_one_moment_have_two_names() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_series_whose_object_expired_starts_anew() {
+async fn a_series_whose_object_expired_starts_again() {
     let setup = setup();
     setup.record("no route");
     eventually("written", || setup.fake.objects(EVENTS).len() == 1).await;

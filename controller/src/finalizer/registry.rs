@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_finalizer_that_changes_the_status_is_told_apart() {
+    async fn a_finalizer_that_changes_the_status_is_distinguished() {
         let finalizers = Finalizers::new().register("a/1", Report).unwrap();
         let mut pod = Pod {
             metadata: deleting(&["a/1"]).metadata,

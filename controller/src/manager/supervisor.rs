@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_fails_while_others_are_dropped_is_told() {
+    async fn what_fails_while_others_are_dropped_is_reported() {
         let (mut supervisor, _leading) = supervisor();
         let failing = Runnable::new("failing", |_| async { Err::<(), _>("it broke") });
         supervisor.start(planned(failing.in_group(Group::Election)));
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_hears_of_the_end_before_what_is_held_is_dropped() {
+    async fn the_end_is_not_announced_before_what_is_held_is_dropped() {
         let (mut supervisor, leading) = supervisor();
         leading.send_replace(false);
         let too_early = Arc::new(AtomicBool::new(false));

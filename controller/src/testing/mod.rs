@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "tasks are left over")]
-    fn a_task_that_nobody_owns_is_found() {
+    fn a_task_without_an_owner_is_found() {
         Setup::new().server(Server::BuiltIn).run(async |_| {
             tokio::spawn(std::future::pending::<()>());
         });

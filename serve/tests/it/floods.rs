@@ -245,7 +245,7 @@ async fn a_flood_of_requests_that_are_taken_back_at_once_is_cut_off_while_others
 }
 
 #[tokio::test]
-async fn who_gives_up_more_requests_than_it_waits_for_is_cut_off() {
+async fn a_client_that_gives_up_more_requests_than_it_waits_for_is_cut_off() {
     let limits = Limits::default().given_up(5);
     let mut served = Served::start(limits).await;
     let mut patient = served.connect().await;

@@ -107,7 +107,7 @@ fn a_standing_ban_is_asserted_again_without_a_write() {
 }
 
 #[test]
-fn a_failed_ban_is_pending_and_told_once_a_reason() {
+fn a_failed_ban_is_pending_and_reported_once_a_reason() {
     let mut case = Case::new("192.0.2.7", "10m");
     let plan = case.decide();
     let refused = Failure {

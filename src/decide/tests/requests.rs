@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_changed_duration_counts_from_the_ban_and_tells_the_engine_what_is_left() {
+fn a_changed_duration_counts_from_the_ban_and_the_engine_gets_what_is_left() {
     for (name, duration, expected) in [
         ("longer", "20m", Some(ban("192.0.2.7", Some(1_140)))),
         ("shorter", "2m", Some(ban("192.0.2.7", Some(60)))),

@@ -210,7 +210,7 @@ async fn an_alert_that_asks_for_longer_than_the_limit_gets_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_alert_for_an_active_block_makes_its_ban_last_longer_if_told_so() {
+async fn an_alert_for_an_active_block_makes_its_ban_last_longer_if_so_configured() {
     let name = "ipblock-6465ec74397c9126";
     let mut active = block(name, "1.2.3.4", Some(Phase::Active));
     let status = active.status.as_mut().unwrap();
@@ -369,7 +369,7 @@ async fn an_address_that_was_left_alone_is_banned_again_by_the_next_alert_after_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_is_read_again_and_decided_anew() {
+async fn a_conflict_is_read_and_decided_again() {
     let blocks = Arc::new(InMemory::default());
     let name = "ipblock-6465ec74397c9126";
     blocks.put(block(name, "1.2.3.4", Some(Phase::Expired)));

@@ -159,7 +159,7 @@ async fn keys_that_requeue_at_once_run_equally_often_whatever_their_priority_onc
 }
 
 #[tokio::test(start_paused = true)]
-async fn urgent_work_that_never_ends_does_not_keep_the_rest_waiting_for_ever() {
+async fn urgent_work_that_never_ends_does_not_starve_the_rest() {
     let queue = Queue::new();
     for key in 0..10 {
         queue.add_with(key, with_priority(LOW_PRIORITY));

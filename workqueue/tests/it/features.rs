@@ -201,7 +201,7 @@ async fn a_limiter_sees_why_an_item_failed_and_so_does_a_snapshot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_record_expires_while_nobody_wants_its_key() {
+async fn a_failure_record_expires_while_its_key_is_not_used() {
     let queue = Queue::builder().failure_expiry(100 * MS).build();
     queue.add_rate_limited("foo");
     advance(1000 * MS).await;

@@ -102,7 +102,7 @@ async fn a_maximum_wait_lets_items_go_without_a_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_are_taken_in_their_time_though_nobody_waits() {
+async fn tokens_are_taken_in_their_time_without_a_waiter() {
     let queue = Queue::builder().rate_limiter(one_token_in_100_ms()).build();
     for key in [1, 2, 3] {
         queue.add_rate_limited(key);

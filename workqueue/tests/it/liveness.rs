@@ -94,7 +94,7 @@ fn a_replaced_waker_is_dropped_outside_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_is_not_polled_is_replaced_once_somebody_looks() {
+async fn a_driver_that_is_not_polled_is_replaced_by_the_next_caller() {
     let queue = Queue::new();
     queue.add_after(7, 10 * MS);
     let mut driver = Box::pin(queue.get());
@@ -461,7 +461,7 @@ async fn a_key_is_failing_until_it_succeeds_or_its_record_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_tells_where_items_stand() {
+async fn a_snapshot_shows_where_items_stand() {
     let queue = Queue::builder().name("pods").build();
     queue.add("in flight");
     let _in_flight = queue.try_get().unwrap();

@@ -159,7 +159,7 @@ fn a_compaction_forbids_the_past_and_leaves_what_watches_resume_from() {
 }
 
 #[test]
-fn what_is_forgotten_is_missed_only_by_who_has_not_seen_it() {
+fn what_is_forgotten_is_missed_only_by_readers_that_have_not_seen_it() {
     let store = store(History::default());
     let seen = write(&store, "a/x", Some(1)).unwrap();
     store.create_table("others");

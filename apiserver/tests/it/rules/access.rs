@@ -34,7 +34,7 @@ async fn apply(server: &ApiServer, kind: &str, object: serde_json::Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_may_anything_and_says_so() {
+async fn the_account_nobody_has_no_rights_and_is_named_in_the_refusal() {
     let server = server().await;
     let anonymous: Api<ConfigMap> = Api::default_namespaced(server.client_with(None));
     let refused = anonymous

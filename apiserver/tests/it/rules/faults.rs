@@ -47,7 +47,7 @@ async fn a_handle_says_how_often_its_rule_hit_also_when_that_was_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn throttling_is_told_in_plain_text_with_a_wait() {
+async fn throttling_is_answered_in_plain_text_with_a_wait() {
     let server = server().await;
     server.faults().add(
         Rule::new()

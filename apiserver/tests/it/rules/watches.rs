@@ -39,7 +39,7 @@ async fn a_watch_from_a_version_sees_only_what_came_after() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_is_gone_is_told_in_the_stream() {
+async fn a_version_that_is_gone_is_reported_in_the_stream() {
     let server = server().await;
     let a = post(&server, MAPS, &map("a")).await.expect_ok();
     post(&server, MAPS, &map("b")).await.expect_ok();

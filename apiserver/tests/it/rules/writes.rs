@@ -220,7 +220,7 @@ async fn a_dry_run_does_everything_and_leaves_no_trace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_fields_are_dropped_told_or_refused() {
+async fn unknown_fields_are_dropped_reported_or_refused() {
     let server = server().await;
     post(&server, CRDS, &foos()).await.expect_ok();
     let body = |name: &str| {

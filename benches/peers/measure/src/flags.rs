@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_nobody_asked_for_is_named() {
+    fn an_unknown_flag_is_named() {
         let flags = parse("wq -treads=4").unwrap();
         assert_eq!(flags.get("threads", 1).unwrap(), 1);
         assert_eq!(flags.unknown(), ["treads"]);

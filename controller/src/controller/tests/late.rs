@@ -298,7 +298,7 @@ async fn a_watch_that_cannot_be_followed_is_no_longer_waited_for_when_it_is_remo
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_removed_is_gone_at_once_though_somebody_waits_for_it() {
+async fn what_is_removed_is_gone_at_once_despite_a_waiter() {
     let fake = Fake::default();
     let running = start(&fake, []).await;
     let queue = Queue::<Request>::builder().build();

@@ -19,7 +19,7 @@ fn depth(running: &Running) -> f64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_queue_of_who_lost_its_lease_counts_what_it_would_begin_with() {
+async fn the_queue_of_a_process_that_lost_its_lease_counts_what_it_would_begin_with() {
     let (fake, seen) = (Fake::default(), Seen::default());
     for name in ["a", "b", "c"] {
         fake.put(&path(name), map("1"));

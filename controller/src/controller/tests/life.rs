@@ -192,7 +192,7 @@ async fn a_stop_lets_the_running_reconcile_end_and_starts_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_is_removed_takes_its_series_with_it_and_begins_anew() {
+async fn a_controller_that_is_removed_takes_its_series_with_it_and_a_new_one_begins_at_zero() {
     let (fake, seen) = (Fake::default(), Seen::default());
     fake.put(&path("a"), map("1"));
     let running = start(&fake, []).await;

@@ -308,7 +308,7 @@ async fn what_the_api_server_asks_for_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_given_up_is_told_and_starts_anew_when_it_changes() {
+async fn a_key_that_is_given_up_is_reported_and_starts_again_when_it_changes() {
     let (fake, seen) = (Fake::default(), Seen::default());
     fake.put(&path("a"), map("1"));
     let given_up_keys: Seen = Seen::default();

@@ -80,7 +80,7 @@ fn pass(fake: &Fake, names: &[&str]) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_own_object_that_is_gone_before_any_watch_told_of_it_brings_its_key_back() {
+async fn an_own_object_that_is_gone_before_any_watch_showed_it_brings_its_key_back() {
     let (fake, seen) = (Fake::default(), Seen::default());
     let running = made(&fake, &seen, &["a"]).await;
     fake.remove(&secret("a"));
@@ -139,7 +139,7 @@ async fn an_own_object_whose_place_another_has_taken_brings_its_key_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_answer_is_asked_again_and_who_refuses_is_not() {
+async fn a_server_that_does_not_answer_is_asked_again_and_one_that_refuses_is_not() {
     for (code, again, asks) in [(503, 2, 11..70), (403, 1, 1..2)] {
         let (fake, seen) = (Fake::default(), Seen::default());
         let running = made(&fake, &seen, &["a"]).await;

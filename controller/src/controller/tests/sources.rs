@@ -346,7 +346,7 @@ async fn a_controller_that_stops_takes_no_requests_while_its_workers_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn periods_that_nobody_read_come_as_one() {
+async fn periods_that_were_not_read_come_as_one() {
     let second = Duration::from_secs(1);
     let mut ticks = source::every(second, asked("a"));
     assert!(ticks.next().await.is_some());
