@@ -82,6 +82,7 @@
 //! | a client that finds dead peers and does not retry behind your back | [`client::connect`] |
 //! | read your writes, rule by rule | [`client::Client`], [`controller::Builder::own_writes_timeout`] |
 //! | the lease | [`leader_election`] |
+//! | conditions of a status | [`conditions`] |
 //! | events, finalizers, owners | [`events`], [`finalizer`], [`owner`] |
 //! | `/healthz`, `/readyz`, `/metrics`, limits | [`health`], [`metrics`], [`metrics_server`], [`server`]: of [`reeve_serve`] |
 //! | flags named as kubebuilder's, which kubeconfig | [`options`], [`client::location`] |
@@ -97,6 +98,7 @@
 pub mod cache;
 pub mod client;
 pub mod cluster;
+pub mod conditions;
 pub mod context;
 pub mod controller;
 pub mod debug;

@@ -49,6 +49,21 @@ impl Error {
         Self::of_class(message.into().into(), Class::Transient)
     }
 
+    /// The error as `?` converts it, for one that `?` does not convert: a boxed error, or one of `anyhow`. Marks inside it
+    /// are found: `.map_err(Error::boxed)?`.
+    #[must_use]
+    pub fn boxed(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let source = source.into();
+        let (class, outage) = (class_of(&*source), is_outage(&*source));
+        Self::of_class(source, class).with_outage(outage)
+    }
+
+    /// An error after which the key is tried again with its back-off, whatever the marks inside it say.
+    #[must_use]
+    pub fn transient(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::of_class(source.into(), Class::Transient)
+    }
+
     /// An error that a retry cannot mend (controller-runtime: `reconcile.TerminalError`).
     #[must_use]
     pub fn terminal(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
@@ -155,8 +170,7 @@ impl fmt::Display for Error {
 
 impl<E: StdError + Send + Sync + 'static> From<E> for Error {
     fn from(error: E) -> Self {
-        let (class, outage) = (class_of(&error), is_outage(&error));
-        Self::of_class(Box::new(error), class).with_outage(outage)
+        Self::boxed(error)
     }
 }
 
@@ -264,6 +278,17 @@ mod tests {
         assert!(error.is_terminal());
         assert_eq!(error.to_string(), "the block is not valid: no such unit");
         assert!(!Error::from(fmt::Error).is_terminal());
+    }
+
+    #[test]
+    fn a_boxed_error_keeps_its_source_and_its_class_unless_it_is_called_transient() {
+        let boxed = || -> Box<dyn StdError + Send + Sync> { Outer(Terminal::new("gone")).into() };
+        let error = Error::boxed(boxed());
+        assert!(error.is_terminal());
+        assert_eq!(error.to_string(), "the block is not valid: gone");
+        let error = Error::transient(boxed());
+        assert_eq!(error.class(), Class::Transient);
+        assert_eq!(error.to_string(), "the block is not valid: gone");
     }
 
     #[test]
