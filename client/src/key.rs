@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use kube_core::Resource;
+
 /// Namespace and name of an object; without a namespace for cluster-scoped kinds.
 ///
 /// The uid is not part of it (client-go: `cache.ObjectName`): an object that was deleted and created again
@@ -34,6 +36,14 @@ pub struct ParseKeyError(pub String);
 // === impl ObjectKey ===
 
 impl ObjectKey {
+    /// The key of `object`, of any kind. An object that `generateName` will name has an empty name.
+    #[must_use]
+    pub fn of<K: Resource>(object: &K) -> Self {
+        let meta = object.meta();
+        let name = meta.name.as_deref().unwrap_or_default();
+        Self::namespaced(meta.namespace.as_deref().unwrap_or_default(), name)
+    }
+
     /// The key of a namespaced object. An empty namespace makes it cluster-scoped.
     #[must_use]
     pub fn namespaced(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
@@ -124,6 +134,19 @@ mod tests {
     use std::hash::BuildHasher;
 
     use super::*;
+
+    #[test]
+    fn the_key_of_an_object_is_that_of_its_metadata() {
+        use k8s_openapi::api::core::v1::{ConfigMap, Node};
+        let mut map = ConfigMap::default();
+        assert_eq!(ObjectKey::of(&map), ObjectKey::cluster(""));
+        map.metadata.name = Some("a".into());
+        map.metadata.namespace = Some("ns".into());
+        assert_eq!(ObjectKey::of(&map), ObjectKey::namespaced("ns", "a"));
+        let mut node = Node::default();
+        node.metadata.name = Some("a".into());
+        assert_eq!(ObjectKey::of(&node), ObjectKey::cluster("a"));
+    }
 
     #[test]
     fn a_key_prints_and_parses() {

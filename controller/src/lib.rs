@@ -117,6 +117,7 @@ pub mod options;
 mod own_writes;
 pub mod owner;
 pub mod predicate;
+pub mod prelude;
 mod process;
 pub mod reconcile;
 mod reviewer;

@@ -112,7 +112,7 @@ pub(super) enum Transform {
     Typed(Typed),
 }
 
-/// A change of objects of one type, with the constructor of a store of that type.
+/// A change of objects of one type, with the types of its store.
 #[derive(Clone)]
 pub(super) struct Typed {
     pub(super) model: Model,

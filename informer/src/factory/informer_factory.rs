@@ -221,7 +221,8 @@ impl InformerFactory {
         self.informer_of(entry_type, endpoint, selection, namespaces, configure)
     }
 
-    /// As [`InformerFactory::informer_with`], for entries of a type that is a value.
+    /// As [`InformerFactory::informer_with`], for entries of a type that is a value. The functions of
+    /// [`FactoryBuilder::configure`](super::FactoryBuilder::configure) are for typed entries: `configure` here sets what they would.
     #[must_use]
     pub fn informer_of<S: Stored + ?Sized>(
         &self,

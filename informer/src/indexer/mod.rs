@@ -6,7 +6,7 @@
 //! copies.
 //!
 //! Beside the objects the store keeps 30 to 40 bytes for each, and its name: a pointer, its key, its place in the hash
-//! table, and four bytes for each index that it is in, including the index of namespaces.
+//! table, and four bytes for each index that it is in, including the index of namespaces. A store of `dyn Stored` keeps 8 bytes more.
 
 mod bytes;
 mod index;

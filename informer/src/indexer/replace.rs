@@ -160,7 +160,7 @@ fn shared(
 
 /// True if both are the same version of the same object.
 pub(crate) fn is_same<S: Stored + ?Sized>(known: &S, object: &S) -> bool {
-    std::ptr::eq(known, object)
+    std::ptr::addr_eq(known, object)
         || (known.uid() == object.uid()
             && known.resource_version() == object.resource_version()
             && !object.resource_version().is_empty())

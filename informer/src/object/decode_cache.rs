@@ -46,6 +46,9 @@ impl DecodeCache {
         entry: &Arc<E>,
         decode: impl FnOnce() -> Result<T, ViewError>,
     ) -> Result<Arc<T>, ViewError> {
+        if self.decoded.is_none() {
+            return decode().map(Arc::new);
+        }
         let address = Arc::as_ptr(entry).addr();
         if let Some(typed) = self.known(address).and_then(|typed| typed.downcast().ok()) {
             return Ok(typed);

@@ -31,7 +31,7 @@ impl<S: Form> Reflector<S> {
 
 impl<S: Stored + ?Sized> Reflector<S> {
     /// As [`Reflector::builder`], for entries of a type that is a value.
-    pub(crate) fn builder_of(
+    pub fn builder_of(
         entry_type: EntryType<S>,
         client: Client,
         endpoint: Endpoint,
