@@ -3,12 +3,22 @@
 use serde::Serialize;
 use serde_json::Value;
 
-/// Reads the first document. Of a key that is given twice, the last value counts, as on a real server. The error is one
+use crate::http::body::LARGEST_REQUEST;
+
+/// Reads the first document that is not null. Of a key that is given twice, the last value counts, as on a real server. The error is one
 /// line.
 pub(crate) fn read(mut text: &[u8]) -> Result<Value, String> {
     let options = serde_saphyr::options! {
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
         legacy_octal_numbers: true,
+        emit_comments: false,
+        // The size of a body is bounded already.
+        budget: serde_saphyr::budget! {
+            max_nodes: LARGEST_REQUEST,
+            max_events: 2 * LARGEST_REQUEST,
+            max_depth: 128,
+            enforce_alias_anchor_ratio: false,
+        },
     };
     let document = serde_saphyr::read_with_options(&mut text, options).next();
     document
@@ -20,4 +30,27 @@ pub(crate) fn read(mut text: &[u8]) -> Result<Value, String> {
 pub(crate) fn write(value: &impl Serialize) -> String {
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
     serde_saphyr::to_string_with_options(value, options).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_comments_large_maps_and_many_aliases_are_read() {
+        let comments = format!("data:\n{}  k: v\n", "  # text\n".repeat(100));
+        assert_eq!(read(comments.as_bytes()).unwrap()["data"]["k"], "v");
+        let map: String = (0..200_000).map(|n| format!("k{n}: v\n")).collect();
+        assert_eq!(read(map.as_bytes()).unwrap()["k199999"], "v");
+        let aliases = format!("a: &a x\nb: [{}]\n", "*a, ".repeat(500));
+        assert_eq!(read(aliases.as_bytes()).unwrap()["b"][499], "x");
+        let deep = format!("{}1{}", "[".repeat(1000), "]".repeat(1000));
+        assert!(read(deep.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn texts_that_yaml_reads_as_something_else_are_quoted() {
+        let value = serde_json::json!({"on": "y", "1": "017", "a": "true"});
+        assert_eq!(read(write(&value).as_bytes()), Ok(value));
+    }
 }

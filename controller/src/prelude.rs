@@ -18,12 +18,18 @@
 //! }
 //! ```
 
+#[doc(no_inline)]
 pub use kube_core::{Resource, ResourceExt};
+#[doc(no_inline)]
 pub use reeve_clock::Clock;
+#[doc(no_inline)]
 pub use tokio_util::sync::CancellationToken;
 
+#[doc(no_inline)]
 pub use crate::cache::View;
+#[doc(no_inline)]
 pub use crate::{
     Client, Context, Controller, Event, Lister, Manager, ObjectKey, Outcome, Reconciler, Request,
 };
+#[doc(no_inline)]
 pub use crate::{conditions, finalizer, handler, owner, predicate, reconcile, source};

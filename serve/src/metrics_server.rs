@@ -273,7 +273,6 @@ pub enum Error {
     #[error("the metrics server: {0}")]
     Certificate(#[from] certificates::Error),
     /// The server is secure, and the program is built without the feature `tls`.
-    #[cfg(not(feature = "tls"))]
     #[error(
         "the metrics server: HTTPS needs the feature `tls` of reeve-serve, with which this program was not built"
     )]

@@ -402,7 +402,10 @@ impl Reader<'_> {
         else {
             return Vec::new();
         };
-        let mut list: Vec<RawTrigger> = match serde_saphyr::from_str(text) {
+        let mut list: Vec<RawTrigger> = match serde_saphyr::from_str_with_options(
+            text,
+            serde_saphyr::options! { emit_comments: false },
+        ) {
             Ok(list) => list,
             Err(error) => {
                 let line = error.location();

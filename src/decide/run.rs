@@ -208,7 +208,7 @@ impl Run {
             }
             (Step::Call(call) | Step::Await(call), Outcome::Failed(failure)) => {
                 let lifted = call.operation == Operation::Unban && failure.may_have_happened;
-                let recheck = lifted.then(|| Step::Recheck(call.standing.target.clone()));
+                let recheck = lifted.then_some(Step::Recheck(call.standing.target));
                 self.call_failed(call, failure);
                 recheck
                     .into_iter()

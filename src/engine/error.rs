@@ -125,7 +125,7 @@ impl Error {
                 | Cause::Url(_)
                 | Cause::Tls(_) => false,
             },
-            Self::Status { code, .. } => *code >= 500,
+            Self::Status { code, .. } => !(400..500).contains(code) || matches!(code, 408 | 499),
             Self::Failed { .. } | Self::Undecodable { .. } => true,
             Self::Open { .. } => false,
         }
@@ -209,5 +209,39 @@ mod tests {
         assert_eq!(excerpt("a\r\n\tb\u{1b}[0m  c"), "a b [0m c");
         let long = excerpt(&"é".repeat(5000));
         assert_eq!(long.chars().count(), 161);
+    }
+
+    #[test]
+    fn a_call_that_was_refused_or_not_sent_had_no_effect_and_any_other_may_have_had_one() {
+        let gateway = || "gateway:1".to_owned();
+        let no_answer = |cause| Error::NoAnswer {
+            gateway: gateway(),
+            cause,
+        };
+        let status = |code| Error::Status {
+            gateway: gateway(),
+            code,
+            detail: String::new(),
+        };
+        let limit = Duration::from_secs(1);
+        for (error, expected) in [
+            (no_answer(outbound::Error::Reset), true),
+            (no_answer(outbound::Error::Timeout(limit)), true),
+            (no_answer(outbound::Error::ConnectTimeout(limit)), false),
+            (no_answer(outbound::Error::Refused), false),
+            (no_answer(outbound::Error::Tls("expired".into())), false),
+            (status(204), true),
+            (status(302), true),
+            (status(403), false),
+            (status(408), true),
+            (status(503), true),
+        ] {
+            assert_eq!(error.may_have_happened(), expected, "{error:?}");
+            let open = Error::Open {
+                last: Box::new(error),
+                retry_after: limit,
+            };
+            assert!(!open.may_have_happened());
+        }
     }
 }

@@ -202,10 +202,16 @@ impl Http {
         let error = error.without_url();
         let mut cause: Option<&(dyn StdError + 'static)> = error.source();
         while let Some(current) = cause {
-            if let Some(known) = known(current) {
-                return known;
+            match known(current) {
+                // The connection failed after the request may have been sent.
+                Some(Error::Tls(_) | Error::Refused | Error::Unreachable)
+                    if !error.is_connect() =>
+                {
+                    return Error::Reset;
+                }
+                Some(known) => return known,
+                None => cause = current.source(),
             }
-            cause = current.source();
         }
         Error::Other(innermost(&error))
     }

@@ -57,7 +57,7 @@ pub async fn locate(location: &Location, options: &Options) -> Result<kube_clien
     connect(location.load().await?, options)
 }
 
-/// A client for `config`. Must be called inside a tokio runtime; nothing is sent yet.
+/// A client for `config`. Installs a provider of cryptography for the process, unless there is one. Must be called inside a tokio runtime; nothing is sent yet.
 ///
 /// # Errors
 /// When the certificates, the credentials or the proxy are invalid.

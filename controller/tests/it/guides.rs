@@ -147,9 +147,10 @@ fn the_code_in_the_tables_of_the_guides_compiles() {
 fn the_versions_that_the_guide_names_are_those_of_this_workspace() {
     // A package is without the workspace.
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml");
-    let Ok(workspace) = std::fs::read_to_string(path) else {
+    let workspace = std::fs::read_to_string(path).unwrap_or_default();
+    if !workspace.contains("[workspace.dependencies]") {
         return;
-    };
+    }
     let (_, rest) = GUIDE.split_once("```toml\n").unwrap();
     let (block, _) = rest.split_once("```").unwrap();
     let version = |line: &str| {

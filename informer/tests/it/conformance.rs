@@ -125,6 +125,10 @@ fn matches(word: &str, name: &str) -> bool {
 #[test]
 fn each_test_of_the_table_is_a_test_in_the_named_file() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // A package is without the crates beside it.
+    if !PLACES.iter().all(|place| root.join(place).is_dir()) {
+        return;
+    }
     let mut tests = Vec::new();
     for place in PLACES {
         note_tests(root, place, &mut tests);
