@@ -3,6 +3,7 @@
 use std::fmt;
 use std::hash::Hash;
 use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -172,10 +173,14 @@ impl<T: Hash + Eq + Clone + 'static> Drop for Item<T> {
             Some(OnDrop::Done) => self.end(false),
             Some(OnDrop::Retry) => {
                 let priority = self.priority;
-                self.settle(Outcome::Retry {
+                let retry = Outcome::Retry {
                     priority,
                     cause: None,
-                });
+                };
+                // Nothing settles the item after its drop: a limiter that panics here must not keep its key in flight.
+                if catch_unwind(AssertUnwindSafe(|| self.settle(retry))).is_err() {
+                    self.end(false);
+                }
             }
         }
     }

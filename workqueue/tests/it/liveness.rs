@@ -208,6 +208,28 @@ async fn a_panicking_limiter_costs_that_item_only() {
     assert_eq!(queue.try_get().map(|item| *item), Some(2));
 }
 
+/// Without an operation after the drop, nothing else would end the run; during a panic of the worker, a second one would
+/// end the process.
+#[tokio::test]
+async fn a_dropped_item_whose_limiter_panics_is_not_in_flight_any_more() {
+    for worker_panics in [false, true] {
+        let queue = Queue::builder()
+            .rate_limiter(Panics(AtomicU32::new(0)))
+            .on_drop(OnDrop::Retry)
+            .build();
+        queue.add(1);
+        let item = queue.try_get().unwrap();
+        let work = std::panic::AssertUnwindSafe(|| {
+            let _item = item;
+            assert!(!worker_panics, "the worker");
+        });
+        assert_eq!(std::panic::catch_unwind(work).is_err(), worker_panics);
+        assert_eq!(queue.snapshot_of(0).in_flight, 0);
+        queue.add(1);
+        assert_eq!(queue.try_get().map(|item| *item), Some(1));
+    }
+}
+
 /// Panics in `forget` for the key 1, and in the first `release`.
 #[derive(Default)]
 struct PanicsLate(AtomicU32);
