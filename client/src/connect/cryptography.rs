@@ -3,10 +3,11 @@
 use rustls::crypto::CryptoProvider;
 
 /// Installs the provider of this crate's feature for the process, unless the program has installed one. Without one,
-/// rustls panics at the first TLS configuration of a program in which two of its providers are compiled.
-pub(super) fn install() {
+/// rustls panics at the first TLS configuration of a program in which two of its providers are compiled, or none.
+/// Returns whether there is one now.
+pub(super) fn install() -> bool {
     if CryptoProvider::get_default().is_some() {
-        return;
+        return true;
     }
     #[cfg(feature = "aws-lc-rs")]
     let provider = Some(rustls::crypto::aws_lc_rs::default_provider());
@@ -18,4 +19,5 @@ pub(super) fn install() {
         // Another thread may have been first.
         let _ = provider.install_default();
     }
+    CryptoProvider::get_default().is_some()
 }

@@ -37,6 +37,11 @@ pub enum Error {
         /// The cause.
         source: Box<kube_client::Error>,
     },
+    /// The cluster is reached by HTTPS, and the program has no provider of cryptography.
+    #[error(
+        "TLS has no provider of cryptography: enable the feature ring or aws-lc-rs of reeve-client, or install a provider with rustls' CryptoProvider::install_default before connecting"
+    )]
+    NoCryptography,
     /// The protocol of the proxy is not supported.
     #[error("the proxy {proxy} is not usable: only http proxies are supported")]
     Proxy {

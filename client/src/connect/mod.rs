@@ -57,10 +57,11 @@ pub async fn locate(location: &Location, options: &Options) -> Result<kube_clien
     connect(location.load().await?, options)
 }
 
-/// A client for `config`. Installs a provider of cryptography for the process, unless there is one. Must be called inside a tokio runtime; nothing is sent yet.
+/// A client for `config`. Must be called inside a tokio runtime; nothing is sent yet. Installs a provider of cryptography
+/// for the process, unless there is one.
 ///
 /// # Errors
-/// When the certificates, the credentials or the proxy are invalid.
+/// When the certificates, the credentials or the proxy are invalid, or TLS has no provider of cryptography.
 pub fn connect(config: Config, options: &Options) -> Result<kube_client::Client, Error> {
     let (host, namespace) = (
         config.cluster_url.authority().map(ToString::to_string),

@@ -45,7 +45,10 @@ where
     B::Error: Into<BoxError>,
     E: Into<BoxError> + Send + 'static,
 {
-    super::cryptography::install();
+    let encrypts = config.cluster_url.scheme_str() == Some("https");
+    if !super::cryptography::install() && encrypts {
+        return Err(Error::NoCryptography);
+    }
     config.default_retry = false;
     let agent = options.user_agent.clone();
     let agent = agent.unwrap_or_else(|| concat!("reeve/", env!("CARGO_PKG_VERSION")).to_owned());
