@@ -56,7 +56,9 @@ impl Reconciler for Greeter {
 
 #[tokio::main]
 async fn main() {
-    tracing_subscriber::fmt::init();
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .init();
     if let Err(error) = run().await {
         tracing::error!("{error}");
         std::process::exit(1);
