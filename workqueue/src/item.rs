@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use crate::cause::Cause;
 use crate::now::Now;
-use crate::op_buffer::DeferredOp;
 use crate::options::OnDrop;
 use crate::reason::{CustomReasons, Reason, ReasonBits};
-use crate::shared::Shared;
+use crate::shared::{DeferredOp, Shared};
 use crate::state::{Outcome, Taken};
 
 /// An item that was handed out. No other worker gets it until it is settled.

@@ -4,9 +4,8 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
 use crate::fairness::Tenant;
-use crate::list::{Linked, Links, List};
-use crate::slab::Slab;
-use crate::slot::Slot;
+use crate::slab::{Linked, Links, List, Slab};
+use crate::slots::Slot;
 
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {

@@ -132,10 +132,8 @@ mod item;
 mod item_state;
 mod lanes;
 mod limiter;
-mod list;
 mod metrics;
 mod now;
-mod op_buffer;
 mod options;
 #[cfg(feature = "prometheus")]
 pub mod prometheus;
@@ -145,7 +143,6 @@ mod reason;
 mod shared;
 mod shutdown;
 mod slab;
-mod slot;
 mod slots;
 mod snapshot;
 mod sparse_map;

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::builder::Builder;
-use crate::op_buffer::DeferredOp;
 use crate::options::AddOptions;
-use crate::shared::Shared;
+use crate::shared::{DeferredOp, Shared};
 
 /// A work queue. Cheap to clone; clones are handles of the same queue.
 ///

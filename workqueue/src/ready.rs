@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 
 use crate::fairness::Tenant;
 use crate::lanes::Lanes;
-use crate::list::List;
-use crate::slab::Slab;
-use crate::slot::Slot;
+use crate::slab::{List, Slab};
+use crate::slots::Slot;
 use crate::sparse_map::SparseMap;
 
 /// Number of empty priorities that stay in the map, so that it does not churn.

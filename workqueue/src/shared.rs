@@ -1,12 +1,22 @@
 //! The queue behind its handles: the state and the waiters under one lock.
 //!
 //! Every operation goes through [`Shared::update`]: lock, apply due timers and buffered operations, operate,
-//! restore the invariants of the waiters, unlock; then wake, count, and drop keys. Adds and ends of runs,
-//! which have no result, do not wait for the lock: see [`crate::op_buffer`].
+//! restore the invariants of the waiters, unlock; then wake, count, and drop keys.
+//!
+//! # Flat combining
+//! Operations without a result are buffered while the lock is held and applied by its holder. Waiting for a lock that
+//! moves between processors makes it move more. So adds, and runs that end without a requeue, never wait: if the lock
+//! is taken, the operation goes into the buffer.
+//!
+//! The producer tries the lock again after it buffered an operation, and the holder checks the buffer
+//! again after it released the lock, each with a fence between the two steps. So one of them sees the
+//! other, and no operation stays buffered while the queue is unlocked. Every operation first applies the
+//! buffer: the operations of one thread stay in their order.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -15,16 +25,18 @@ use tokio::time::Instant;
 
 use crate::metrics::{Gauges, QueueMetrics, Readings};
 use crate::now::Now;
-use crate::op_buffer::{DeferredOp, OpBuffer};
 use crate::options::OnDrop;
+use crate::reason::ReasonBits;
 use crate::slots::fold;
 use crate::state::{AddRequest, Effects, Outcome, State};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, fence};
 use crate::waiters::{Ticket, Waiters, Wakes};
+
+/// Capacity of the buffer. A producer that finds it full waits for the lock.
+const CAPACITY: usize = if cfg!(shuttle) { 2 } else { 128 };
 
 pub(crate) struct Shared<T> {
     core: Mutex<Core<T>>,
-    /// Operations for the lock's holder to apply.
     op_buffer: OpBuffer<T>,
     /// Whether an add can be deferred: it calls no user code but the key's own, so any thread may run it.
     pub(crate) can_defer: bool,
@@ -51,6 +63,35 @@ pub(crate) enum TakeResult<R> {
     Closed,
     /// Nothing is ready. The driver of the timers sleeps until the given time.
     Wait(Option<u64>),
+}
+
+/// An operation without a result.
+#[derive(Debug)]
+pub(crate) enum DeferredOp<T> {
+    /// An add without a delay.
+    Add {
+        key: T,
+        hash: u32,
+        priority: i32,
+        reasons: ReasonBits,
+    },
+    /// The end of a run without a requeue.
+    Settle { place: (u32, u32), forget: bool },
+}
+
+/// Operations for the lock's holder to apply.
+#[derive(Debug)]
+struct OpBuffer<T> {
+    inside: Mutex<Buffered<T>>,
+    /// Whether there are operations, or the buffer is closed.
+    filled: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Buffered<T> {
+    ops: VecDeque<DeferredOp<T>>,
+    /// Refuses operations until it is opened again.
+    closed: bool,
 }
 
 // === impl Shared ===
@@ -307,6 +348,48 @@ impl<T: Hash + Eq + Clone + 'static> Core<T> {
                 wakes.push(Some(waker));
             }
         }
+    }
+}
+
+// === impl OpBuffer ===
+
+impl<T> OpBuffer<T> {
+    fn new() -> Self {
+        Self {
+            inside: Mutex::new(Buffered {
+                ops: VecDeque::new(),
+                closed: false,
+            }),
+            filled: AtomicBool::new(false),
+        }
+    }
+
+    /// Buffers an operation; returns it if the buffer is full or closed.
+    fn push(&self, op: DeferredOp<T>) -> Result<(), DeferredOp<T>> {
+        let mut inside = self.inside.lock();
+        if inside.closed || inside.ops.len() >= CAPACITY {
+            return Err(op);
+        }
+        inside.ops.push_back(op);
+        self.filled.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Swaps the operations for an empty deque, and closes or opens the buffer. Called with the queue locked.
+    fn swap(&self, ops: &mut VecDeque<DeferredOp<T>>, close: bool) {
+        if close || self.filled.load(Relaxed) {
+            let mut inside = self.inside.lock();
+            std::mem::swap(&mut inside.ops, ops);
+            inside.closed = close;
+            // A closed buffer must be opened again.
+            self.filled.store(close, Relaxed);
+        }
+    }
+
+    /// Whether there may be unapplied operations. Called after the lock was released.
+    fn has_ops(&self) -> bool {
+        fence(SeqCst);
+        self.filled.load(Relaxed)
     }
 }
 

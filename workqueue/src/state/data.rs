@@ -1,4 +1,5 @@
-//! The data of a queue: settings, items, lists and counters.
+//! The data of a queue: settings, items, lists and counters, and the transitions of items: [the table](transition)
+//! decides, lists and timers follow.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -6,14 +7,15 @@ use std::sync::Arc;
 use reeve_clock::Clock;
 use tokio::time::Instant;
 
-use super::{Flights, Resting};
+use super::{Effects, Resting};
 use crate::cause::Cause;
 use crate::fairness::FairBy;
+use crate::item_state::{Event, Facts, ItemState, Place, Transition, transition};
 use crate::limiter::RateLimiter;
-use crate::list::List;
-use crate::now::{NEVER, instant};
+use crate::now::{NEVER, Now, instant};
 use crate::ready::Ready;
 use crate::reason::CustomReasons;
+use crate::slab::{List, NONE};
 use crate::slots::Slots;
 use crate::sparse_map::SparseMap;
 use crate::timers::Timers;
@@ -81,6 +83,20 @@ pub(crate) enum Shutdown {
     Immediate,
 }
 
+/// Items in flight. There are few, so metrics can visit all.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    flights: Vec<Flight>,
+    vacant: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    /// [`NONE`]: vacant.
+    pub(crate) slot: u32,
+    pub(crate) started: u64,
+}
+
 // === impl State ===
 
 impl<T: Hash + Eq + Clone + 'static> State<T> {
@@ -115,5 +131,103 @@ impl<T: Hash + Eq + Clone + 'static> State<T> {
 
     pub(super) fn instant(&self, at: u64) -> Instant {
         instant(self.rules.origin, at)
+    }
+
+    /// The transition of an item.
+    #[inline(always)]
+    pub(super) fn transition(
+        &self,
+        index: u32,
+        state: ItemState,
+        event: Event,
+        now: &Now,
+    ) -> Option<Transition> {
+        let facts = Facts {
+            now,
+            stamped: self.rules.stamped,
+            failed: self.slots[index].failures > 0,
+        };
+        let transition = transition(state, event, facts);
+        debug_assert!(transition.is_ok(), "{state:?}, {event:?}: {transition:?}");
+        transition.ok().flatten()
+    }
+
+    /// Applies an event to an item.
+    #[inline(always)]
+    pub(super) fn apply(&mut self, index: u32, event: Event, now: &Now, effects: &mut Effects<T>) {
+        self.apply_in(self.slots[index].state(), index, event, now, effects);
+    }
+
+    /// Applies an event to an item in `state`.
+    #[inline(always)]
+    pub(super) fn apply_in(
+        &mut self,
+        state: ItemState,
+        index: u32,
+        event: Event,
+        now: &Now,
+        effects: &mut Effects<T>,
+    ) {
+        let Some(transition) = self.transition(index, state, event, now) else {
+            return;
+        };
+        if let Some((left, _)) = transition.moves {
+            match left {
+                Place::Records => self.records.remove(self.slots.slab(), index),
+                Place::Ready => self.ready.remove(self.slots.slab(), index),
+                Place::Waiting => self.waiting -= 1,
+                Place::TokenQueue => self.token_queue.remove(self.slots.slab(), index),
+                Place::WorkerAgain => self.dirty -= 1,
+                Place::Leaving | Place::Worker => {}
+            }
+        }
+        if transition.stops_timer
+            && let Some(timer) = self.slots.take_timer(index)
+        {
+            self.timers.remove(timer);
+        }
+        self.slots.set_state(index, transition.to);
+        if let Some(at) = transition.starts_timer {
+            let timer = self.timers.insert(index, at, now.read());
+            self.slots.set_timer(index, timer);
+        }
+        effects.counts.adds += u64::from(transition.becomes_ready);
+        if let Some((_, entered)) = transition.moves {
+            match entered {
+                Place::Ready => self.ready.push(self.slots.slab(), index),
+                Place::Waiting => self.waiting += 1,
+                Place::TokenQueue => self.join_token_queue(index, now),
+                Place::WorkerAgain => self.dirty += 1,
+                Place::Worker => {}
+                Place::Records => self.record(index, now, effects),
+                Place::Leaving => self.release(index, effects),
+            }
+        }
+    }
+}
+
+// === impl Flights ===
+
+impl Flights {
+    pub(super) fn start(&mut self, flight: Flight) -> u32 {
+        if let Some(index) = self.vacant.pop() {
+            self.flights[index as usize] = flight;
+            return index;
+        }
+        self.flights.push(flight);
+        u32::try_from(self.flights.len() - 1).expect("fewer than 2^32 workers")
+    }
+
+    pub(super) fn end(&mut self, index: u32) {
+        self.vacant.push(index);
+        self.flights[index as usize].slot = NONE;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.flights.len() - self.vacant.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Flight> {
+        self.flights.iter().filter(|flight| flight.slot != NONE)
     }
 }

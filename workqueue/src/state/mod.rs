@@ -8,12 +8,9 @@
 //! `now`, in order, before an operation, so the outcome does not depend on when operations happen.
 
 mod adds;
-mod apply;
 mod data;
 mod effects;
-mod flights;
 mod records;
-mod request;
 mod resting;
 mod runs;
 mod shutdown;
@@ -21,9 +18,8 @@ mod shutdown;
 mod tests;
 mod waiting;
 
-pub(crate) use data::{Rules, Shutdown, State};
+pub(crate) use adds::AddRequest;
+pub(crate) use data::{Flight, Rules, Shutdown, State};
 pub(crate) use effects::Effects;
-pub(crate) use flights::{Flight, Flights};
-pub(crate) use request::AddRequest;
 pub(crate) use resting::Resting;
 pub(crate) use runs::{Outcome, Taken};

@@ -9,7 +9,7 @@ use crate::cause::Cause;
 use crate::item_state::{Event, ItemState};
 use crate::now::{NEVER, Now};
 use crate::reason::ReasonBits;
-use crate::slot::Flags;
+use crate::slots::Flags;
 
 /// Maximum number of expired records per operation, so that the lock is held briefly.
 const SLICE: usize = 64;

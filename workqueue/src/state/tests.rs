@@ -13,7 +13,7 @@ use crate::limiter::{
     Delay, Failure, ItemExponentialFailure, MaxOf, RateLimiter, TokenBucket, WithMaxWait,
 };
 use crate::now::Now;
-use crate::slot::Flags;
+use crate::slots::Flags;
 
 const CROWD: u32 = 100_000;
 const SECOND: u64 = 1_000_000_000;
