@@ -3,14 +3,12 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::call::Call;
-use crate::error::Error;
 use crate::gate::{self, Gate};
 use crate::intercept::Layer;
 use crate::mapper::Known;
 use crate::measure::{Counted, RequestMetrics};
 use crate::memory::WithoutEffect;
-use crate::observe::{self, PendingWrite, WriteObserver};
+use crate::observe::{self, WriteObserver};
 use crate::settings::Settings;
 use crate::warning::Warnings;
 
@@ -20,7 +18,7 @@ pub struct Client {
     pub(crate) inner: Arc<Inner>,
     pub(crate) settings: Arc<Settings>,
     /// Observes the begin and the end of each write.
-    observer: Option<Arc<dyn WriteObserver>>,
+    pub(crate) observer: Option<Arc<dyn WriteObserver>>,
     /// Refuses writes while it is closed.
     pub(crate) gated: Option<Arc<GatedKube>>,
     /// The warnings of the server that were logged already.
@@ -83,8 +81,8 @@ impl Client {
         self
     }
 
-    /// The same client, which refuses writes while `gate` is closed ([`Error::NotLeader`]), or one of the gates it has
-    /// already. A gate stays: a client without it is one that it was not added to.
+    /// The same client, which refuses writes while `gate` is closed ([`Error::NotLeader`](crate::Error::NotLeader)), or
+    /// one of the gates it has already. A gate stays: a client without it is one that it was not added to.
     #[must_use]
     pub fn gated(mut self, gate: Arc<dyn Gate>) -> Self {
         self.gated = Some(Arc::new(GatedKube {
@@ -110,25 +108,6 @@ impl Client {
                 let kube = || gate::guard(&gated.gate, &self.inner.kube);
                 gated.kube.get_or_init(kube)
             }
-        }
-    }
-
-    pub(crate) fn begin(&self, call: &Call) -> Option<Box<dyn PendingWrite>> {
-        let observer = self.observer.as_ref()?;
-        if !call.verb.writes() || call.options.dry_run {
-            return None;
-        }
-        observer.begin(call)
-    }
-
-    /// Checks the gate outside of a call: before a step that is not a call to the API server.
-    ///
-    /// # Errors
-    /// [`Error::NotLeader`], naming `step`, when the gate is closed.
-    pub fn check_gate(&self, step: impl FnOnce() -> String) -> Result<(), Error> {
-        match &self.gated {
-            Some(gated) if !gated.gate.is_open() => Err(Error::NotLeader { request: step() }),
-            _ => Ok(()),
         }
     }
 }

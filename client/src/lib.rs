@@ -75,12 +75,10 @@ mod pages;
 pub mod patch;
 mod perform;
 mod retry;
-mod send;
 mod settings;
 mod subresource;
 pub mod transport;
 mod upsert;
-mod verbs;
 pub mod version;
 mod warning;
 

@@ -1,13 +1,13 @@
-//! The calls for objects of one kind: typed, dynamic or metadata only.
+//! The verbs: for the objects of one kind, typed, dynamic or metadata only, and on the client for a type.
 
 use std::any::TypeId;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::key::ObjectKey;
-use kube_core::ObjectList;
+use kube_core::metadata::PartialObjectMeta;
 use kube_core::params::{DeleteParams, ListParams};
+use kube_core::{DynamicObject, GroupVersionKind, ObjectList, ObjectMeta};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -15,10 +15,11 @@ use crate::call::{Call, Verb};
 use crate::client::Client;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
-use crate::object::AnyObject;
-use crate::options::{ApplyOptions, WriteOptions};
+use crate::key::ObjectKey;
+use crate::object::{AnyObject, Object, key_of};
+use crate::options::{ApplyOptions, FieldValidation, WriteOptions};
 use crate::pages::Pages;
-use crate::patch::Patch;
+use crate::patch::{Form, Patch};
 use crate::subresource::Subresource;
 
 /// The objects of one kind at the server. Every call goes to the server. Cheap to clone.
@@ -147,15 +148,46 @@ impl<K: AnyObject> Objects<K> {
     /// # Errors
     /// [`Error::is_conflict`] when others own such fields and it is not forced, or when the call fails.
     pub async fn apply(&self, object: &K, options: ApplyOptions) -> Result<K, Error> {
-        let mut options = options.0;
-        options
-            .field_validation
-            .get_or_insert(crate::FieldValidation::Strict);
-        let call = self.call(Verb::Apply).options(options);
-        let mut call = call.object(object.meta(), Vec::new());
-        call.form = Some(crate::patch::Form::Apply);
-        call.body = encode_apply(&call, object)?;
-        self.one(call).await
+        let call = self.call(Verb::Apply).object(object.meta(), Vec::new());
+        self.one(applying(call, options, object)?).await
+    }
+
+    /// Replaces the status; with the resourceVersion set, only if the object has not changed since.
+    ///
+    /// # Errors
+    /// As [`Objects::update`].
+    pub async fn update_status(&self, object: &K) -> Result<K, Error> {
+        let call = self.whole(Verb::Update, object)?;
+        self.one(call.subresource(Some("status"))).await
+    }
+
+    /// Patches the status.
+    ///
+    /// # Errors
+    /// As [`Objects::update`].
+    pub async fn patch_status(
+        &self,
+        key: &ObjectKey,
+        options: impl Into<WriteOptions>,
+        patch: impl Into<Patch>,
+    ) -> Result<K, Error> {
+        let call = self.call(Verb::Patch).key(key).options(options);
+        self.one(call.subresource(Some("status")).patch(patch.into())?)
+            .await
+    }
+
+    /// Server-side apply to the status.
+    ///
+    /// # Errors
+    /// As [`Objects::apply`].
+    pub async fn apply_status(&self, object: &K, options: ApplyOptions) -> Result<K, Error> {
+        let key = key_of(object.meta());
+        let mut applied: K = self
+            .subresource("status")
+            .apply(&key, options, object)
+            .await?;
+        self.endpoint().stamp(&mut applied);
+        Ok(applied)
     }
 
     /// Deletes one object. It is removed, or marked while its finalizers or its grace period delay the removal.
@@ -220,6 +252,180 @@ impl<K: AnyObject> Objects<K> {
     }
 }
 
+// === impl Client ===
+
+impl Client {
+    /// The objects of the type `K`.
+    pub fn objects<K: Object>(&self) -> Objects<K> {
+        Objects::new(self.clone(), Endpoint::of::<K>(&()))
+    }
+
+    /// The objects of a kind known at run time: a [`Kind`](crate::Kind), such as a [`Mapper`](crate::Mapper) finds, or an
+    /// [`ApiResource`](kube_core::ApiResource). [`Client::discovered`] takes the name of a kind.
+    pub fn dynamic(&self, kind: impl Into<Endpoint>) -> Objects<DynamicObject> {
+        Objects::new(self.clone(), kind.into())
+    }
+
+    /// The metadata of the objects of the type `K`. The server sends nothing else.
+    pub fn metadata<K: Object>(&self) -> Objects<PartialObjectMeta<K>> {
+        Objects::new(self.clone(), Endpoint::of::<PartialObjectMeta<K>>(&()))
+    }
+
+    /// The metadata of the objects of a kind known at run time.
+    pub fn dynamic_metadata(
+        &self,
+        kind: impl Into<Endpoint>,
+    ) -> Objects<PartialObjectMeta<DynamicObject>> {
+        let mut endpoint = kind.into();
+        endpoint.metadata_only = true;
+        Objects::new(self.clone(), endpoint)
+    }
+
+    /// Reads the object `key` from the server.
+    ///
+    /// # Errors
+    /// [`Error::is_not_found`] when there is none; [`optional`](crate::optional) makes that a `None`.
+    pub async fn get<K: Object>(&self, key: &ObjectKey) -> Result<K, Error> {
+        self.objects().get(key).await
+    }
+
+    /// Reads the metadata of the object `key` from the server.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn get_metadata<K: Object>(&self, key: &ObjectKey) -> Result<ObjectMeta, Error> {
+        Ok(self.metadata::<K>().get(key).await?.metadata)
+    }
+
+    /// Lists the objects of a kind from the server, in one namespace or in all, with `params`. In pages:
+    /// [`Objects::pages`].
+    ///
+    /// # Errors
+    /// When the call fails.
+    pub async fn list<K: Object>(
+        &self,
+        namespace: Option<&str>,
+        params: &ListParams,
+    ) -> Result<ObjectList<K>, Error> {
+        self.objects().list(namespace, params).await
+    }
+
+    /// Creates `object`, and returns it as the server stored it. With options: [`Objects::create_with`].
+    ///
+    /// # Errors
+    /// [`Error::is_already_exists`], or when the call fails.
+    pub async fn create<K: Object>(&self, object: &K) -> Result<K, Error> {
+        self.objects().create(object).await
+    }
+
+    /// Replaces the object; with its resourceVersion set, only if it has not changed since. With options:
+    /// [`Objects::update_with`].
+    ///
+    /// # Errors
+    /// [`Error::is_conflict`], [`Error::is_not_found`], or when the call fails.
+    pub async fn update<K: Object>(&self, object: &K) -> Result<K, Error> {
+        self.objects().update(object).await
+    }
+
+    /// Replaces the object's status subresource; with its resourceVersion set, only if the object has not changed
+    /// since.
+    ///
+    /// # Errors
+    /// As [`Client::update`].
+    pub async fn update_status<K: Object>(&self, object: &K) -> Result<K, Error> {
+        self.objects().update_status(object).await
+    }
+
+    /// Patches the object `key`. Takes [`WriteOptions`] and a [`Patch`], or the parameters and the patch of kube-core.
+    ///
+    /// # Errors
+    /// As [`Client::update`].
+    pub async fn patch<K: Object, P: Into<Patch>>(
+        &self,
+        key: &ObjectKey,
+        options: impl Into<WriteOptions>,
+        patch: P,
+    ) -> Result<K, Error> {
+        self.objects().patch(key, options, patch).await
+    }
+
+    /// Patches the status subresource of the object `key`.
+    ///
+    /// # Errors
+    /// As [`Client::update`].
+    pub async fn patch_status<K: Object, P: Into<Patch>>(
+        &self,
+        key: &ObjectKey,
+        options: impl Into<WriteOptions>,
+        patch: P,
+    ) -> Result<K, Error> {
+        self.objects().patch_status(key, options, patch).await
+    }
+
+    /// Server-side apply: see [`Objects::apply`].
+    ///
+    /// # Errors
+    /// As [`Objects::apply`].
+    pub async fn apply<K: Object>(&self, object: &K, options: ApplyOptions) -> Result<K, Error> {
+        self.objects().apply(object, options).await
+    }
+
+    /// Server-side apply to the status.
+    ///
+    /// # Errors
+    /// As [`Objects::apply`].
+    pub async fn apply_status<K: Object>(
+        &self,
+        object: &K,
+        options: ApplyOptions,
+    ) -> Result<K, Error> {
+        self.objects().apply_status(object, options).await
+    }
+
+    /// Deletes the object `key`: see [`Objects::delete`].
+    ///
+    /// # Errors
+    /// [`Error::is_not_found`], [`Error::is_conflict`] for a precondition, or when the call fails.
+    pub async fn delete<K: Object>(
+        &self,
+        key: &ObjectKey,
+        params: &DeleteParams,
+    ) -> Result<(), Error> {
+        self.objects::<K>().delete(key, params).await
+    }
+
+    /// Deletes the objects that the selectors of `which` match: see [`Objects::delete_all_of`].
+    ///
+    /// # Errors
+    /// When the call fails.
+    pub async fn delete_all_of<K: Object>(
+        &self,
+        namespace: Option<&str>,
+        which: &ListParams,
+        params: &DeleteParams,
+    ) -> Result<(), Error> {
+        self.objects::<K>()
+            .delete_all_of(namespace, which, params)
+            .await
+    }
+
+    /// The subresource `name` of the objects of type `K`: see [`Objects::subresource`].
+    pub fn subresource<K: Object>(&self, name: impl Into<String>) -> Subresource<K> {
+        self.objects().subresource(name)
+    }
+
+    /// The objects of a kind known by name only.
+    ///
+    /// # Errors
+    /// As [`Mapper::version`](crate::Mapper::version).
+    pub async fn discovered(
+        &self,
+        kind: &GroupVersionKind,
+    ) -> Result<Objects<DynamicObject>, Error> {
+        Ok(self.dynamic(&self.mapper().version(kind).await?))
+    }
+}
+
 impl<K> Clone for Objects<K> {
     fn clone(&self) -> Self {
         Self {
@@ -248,14 +454,25 @@ fn encode_whole<K: AnyObject>(call: &Call, object: &K) -> Result<Vec<u8>, Error>
     encode(call, &value)
 }
 
-/// The configuration to apply: with kind and apiVersion, without managed fields.
-pub(crate) fn encode_apply<T: Serialize>(call: &Call, object: &T) -> Result<Vec<u8>, Error> {
-    let mut value = to_value(call, object)?;
-    named(call, &mut value);
+/// The call with the configuration to apply: with kind and apiVersion, without managed fields.
+pub(crate) fn applying<T: Serialize>(
+    call: Call,
+    options: ApplyOptions,
+    object: &T,
+) -> Result<Call, Error> {
+    let ApplyOptions(mut options) = options;
+    options
+        .field_validation
+        .get_or_insert(FieldValidation::Strict);
+    let mut call = call.options(options);
+    call.form = Some(Form::Apply);
+    let mut value = to_value(&call, object)?;
+    named(&call, &mut value);
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
-    encode(call, &value)
+    call.body = encode(&call, &value)?;
+    Ok(call)
 }
 
 fn to_value<T: Serialize>(call: &Call, object: &T) -> Result<Value, Error> {

@@ -10,10 +10,9 @@ use serde::de::DeserializeOwned;
 use crate::call::{Call, Verb};
 use crate::error::Error;
 use crate::object::AnyObject;
-use crate::objects::{Objects, encode, encode_apply};
-use crate::options::FieldValidation;
+use crate::objects::{Objects, applying, encode};
 use crate::options::{ApplyOptions, WriteOptions};
-use crate::patch::{Form, Patch};
+use crate::patch::Patch;
 
 /// One subresource of the objects of a kind. The types of its body and answer depend on the subresource: the object
 /// itself for `status`, `approval` and `ephemeralcontainers`, a
@@ -96,13 +95,7 @@ impl<K: AnyObject> Subresource<K> {
         options: ApplyOptions,
         body: &B,
     ) -> Result<T, Error> {
-        let mut options = options.0;
-        options
-            .field_validation
-            .get_or_insert(FieldValidation::Strict);
-        let mut call = self.call(Verb::Apply, key).options(options);
-        call.form = Some(Form::Apply);
-        call.body = encode_apply(&call, body)?;
+        let call = applying(self.call(Verb::Apply, key), options, body)?;
         self.objects.client().answer(call).await
     }
 
@@ -137,44 +130,6 @@ impl<K> Clone for Subresource<K> {
 
 /// The common subresources.
 impl<K: AnyObject> Objects<K> {
-    /// Replaces the status; with the resourceVersion set, only if the object has not changed since.
-    ///
-    /// # Errors
-    /// As [`Objects::update`].
-    pub async fn update_status(&self, object: &K) -> Result<K, Error> {
-        let call = self.whole(Verb::Update, object)?;
-        self.one(call.subresource(Some("status"))).await
-    }
-
-    /// Patches the status.
-    ///
-    /// # Errors
-    /// As [`Objects::update`].
-    pub async fn patch_status(
-        &self,
-        key: &ObjectKey,
-        options: impl Into<WriteOptions>,
-        patch: impl Into<Patch>,
-    ) -> Result<K, Error> {
-        let call = self.call(Verb::Patch).key(key).options(options);
-        self.one(call.subresource(Some("status")).patch(patch.into())?)
-            .await
-    }
-
-    /// Server-side apply to the status.
-    ///
-    /// # Errors
-    /// As [`Objects::apply`].
-    pub async fn apply_status(&self, object: &K, options: ApplyOptions) -> Result<K, Error> {
-        let key = super::key_of(object.meta());
-        let mut applied: K = self
-            .subresource("status")
-            .apply(&key, options, object)
-            .await?;
-        self.endpoint().stamp(&mut applied);
-        Ok(applied)
-    }
-
     /// Reads the current and the desired number of replicas.
     ///
     /// # Errors

@@ -1,11 +1,16 @@
-//! Reading a whole document.
+//! Reading a whole document, and one whose type may panic: the panic costs the one object at which the type panicked.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Error;
 
-use super::error::explain_bytes;
+use super::error::{explain_bytes, redacted};
 use super::reader::Reader;
+
+/// The error of a type that panics at an object. The message of the panic may hold values of the object.
+const PANICKED: &str = "its type panicked as it was read";
 
 /// Reads a whole document by `read`.
 ///
@@ -48,4 +53,20 @@ pub fn from_slice<'de, T: Deserialize<'de>>(document: &'de [u8]) -> Result<T, Er
 /// When it does not encode, or as [`read`].
 pub fn reencode<T: DeserializeOwned>(value: &impl Serialize) -> Result<T, Error> {
     from_str(&serde_json::to_string(value)?)
+}
+
+/// The result of `read`; `None` if it fails or panics.
+pub fn attempt<T, E>(read: impl FnOnce() -> Result<T, E>) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(read)).ok()?.ok()
+}
+
+/// Reads one object by itself.
+///
+/// # Errors
+/// The error without any of the object's content; also if its type panics.
+pub fn read_alone<T>(read: impl FnOnce() -> Result<T, serde_json::Error>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(read) => read.map_err(|error| redacted(&error)),
+        Err(_) => Err(PANICKED.to_owned()),
+    }
 }
