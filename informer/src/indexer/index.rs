@@ -3,10 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::names::Names;
+use indexmap::IndexMap;
+
+use super::objects::{Names, Slot};
 use super::ordered::Ordered;
-use super::postings::{Building, Postings};
-use super::slot::Slot;
 use crate::object::Stored;
 use reeve_client::KeyRef;
 
@@ -69,6 +69,15 @@ pub(super) struct Index<S: ?Sized> {
     pub(super) failures: u64,
     pub(super) last_failure: Option<String>,
 }
+
+/// The slots of each value, the values in the order of their first occurrence, so that the same history makes the same
+/// lists. Nothing here depends on the type of the objects.
+#[derive(Clone, Default)]
+struct Postings(IndexMap<Arc<str>, Arc<Ordered>, foldhash::fast::RandomState>);
+
+/// Postings that are made for all objects at once.
+#[derive(Default)]
+struct Building(IndexMap<Arc<str>, Vec<Slot>, foldhash::fast::RandomState>);
 
 // === impl Index ===
 
@@ -179,5 +188,74 @@ impl<S: Stored + ?Sized> Index<S> {
         Arc::make_mut(this)
             .postings
             .change(names, slot, key, &before, after);
+    }
+}
+
+// === impl Postings ===
+
+impl Postings {
+    fn value(&self, value: &str) -> Option<&Ordered> {
+        self.0.get(value).map(Arc::as_ref)
+    }
+
+    fn values(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.keys()
+    }
+
+    /// The bytes on the heap.
+    fn bytes(&self) -> usize {
+        // Each value has its text, its hash and pointers, its part of the table, and its slots.
+        let each = |(value, slots): (&Arc<str>, &Arc<Ordered>)| {
+            value.len() + 16 + size_of::<Ordered>() + 16 + slots.bytes()
+        };
+        self.0.capacity() * (8 + 16 + 8 + 10) + self.0.iter().map(each).sum::<usize>()
+    }
+
+    /// Records that the object in `slot`, whose key is `key`, has the values `after` instead of `before`.
+    fn change(
+        &mut self,
+        names: &Names,
+        slot: Slot,
+        key: KeyRef<'_>,
+        before: &[Arc<str>],
+        after: Vec<Arc<str>>,
+    ) {
+        for value in before.iter().filter(|value| !after.contains(value)) {
+            if let Some(slots) = self.0.get_mut(value) {
+                let slots = Arc::make_mut(slots);
+                names.remove_from(slots, key);
+                // An empty set left behind would grow without end (kubernetes#84959).
+                if slots.len() == 0 {
+                    self.0.swap_remove(value);
+                }
+            }
+        }
+        for value in after {
+            let slots = self.0.entry(value).or_default();
+            names.add_to(Arc::make_mut(slots), slot, key);
+        }
+    }
+}
+
+// === impl Building ===
+
+impl Building {
+    /// Adds an object. Objects come in the order of their keys.
+    fn add(&mut self, slot: Slot, values: Vec<Arc<str>>) {
+        for value in values {
+            let of_value = self.0.entry(value).or_default();
+            if of_value.last() != Some(&slot) {
+                of_value.push(slot);
+            }
+        }
+    }
+
+    fn finish(self) -> Postings {
+        let values = self.0.into_iter();
+        Postings(
+            values
+                .map(|(value, slots)| (value, Arc::new(Ordered::from_sorted(&slots))))
+                .collect(),
+        )
     }
 }

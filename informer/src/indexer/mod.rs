@@ -10,13 +10,9 @@
 
 mod bytes;
 mod index;
-mod keys;
-mod names;
 mod objects;
 mod ordered;
-mod postings;
 mod replace;
-mod slot;
 mod snapshot;
 mod state;
 mod store;

@@ -1,10 +1,21 @@
-//! The objects in numbered slots, found by key: [`Objects`].
+//! The objects in numbered slots ([`Objects`]), found by their keys ([`Names`]).
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use super::names::Names;
-use super::slot::{CHUNK, Slot};
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
 use crate::object::Stored;
+use reeve_client::KeyRef;
+
+/// The place of an object. It stays the same for as long as there is an object with its key, so an index needs four
+/// bytes for the object, and no change when it is updated.
+pub(super) type Slot = u32;
+
+/// The number of slots that are copied together while a snapshot is held.
+const CHUNK: usize = 128;
 
 type Chunk<S> = [Option<Arc<S>>; CHUNK];
 
@@ -14,6 +25,44 @@ type Chunk<S> = [Option<Arc<S>>; CHUNK];
 pub(super) struct Objects<S: ?Sized> {
     chunks: Vec<Arc<Chunk<S>>>,
     pub(super) names: Names,
+}
+
+/// The slots by key, and the keys by slot. A clone shares all chunks; a change copies the chunk of the key. Nothing here
+/// depends on the type of the objects.
+#[derive(Clone)]
+pub(super) struct Names {
+    /// The keys of each chunk.
+    keys: Vec<Arc<Keys>>,
+    /// Slots from here on were never used.
+    end: Slot,
+    /// Slots that were given back.
+    free: Vec<Slot>,
+    table: Arc<HashTable<Place>>,
+    /// Seeded in each process, but not resistant against chosen keys: a client that can create objects with chosen
+    /// names has simpler ways to slow controllers down.
+    hasher: RandomState,
+}
+
+/// The hash of a key, kept so that a growing table reads no object, and the slot of the object.
+#[derive(Clone, Copy)]
+struct Place {
+    hash: u32,
+    slot: Slot,
+}
+
+/// The keys of the objects of one chunk: nine bytes each and their names, in four pieces of memory.
+///
+/// A lookup compares keys here, where they are dense in the processor's caches. A comparison with the object itself,
+/// which is anywhere on the heap, would cost more than all the rest of a read.
+#[derive(Clone)]
+struct Keys {
+    /// The end of each place's name in `names`. A name begins at the end of the one before.
+    ends: [u32; CHUNK],
+    /// The index of each place's namespace in `namespaces`.
+    spaces: [u8; CHUNK],
+    names: String,
+    /// "" for cluster-scoped objects. The text is shared with all other chunks.
+    namespaces: Vec<Arc<str>>,
 }
 
 // === impl Objects ===
@@ -81,5 +130,244 @@ impl<S: Stored + ?Sized> Objects<S> {
         self.names.free(slot);
         let slot = slot as usize;
         Arc::make_mut(&mut self.chunks[slot / CHUNK])[slot % CHUNK].take()
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    /// A hash for the table, which uses bits of both ends.
+    fn spread(hash: u32) -> u64 {
+        u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+// === impl Names ===
+
+impl Names {
+    fn new() -> Self {
+        Self::with_capacity(0, RandomState::default())
+    }
+
+    fn with_capacity(capacity: usize, hasher: RandomState) -> Self {
+        Self {
+            keys: Vec::with_capacity(capacity.div_ceil(CHUNK)),
+            end: 0,
+            free: Vec::new(),
+            table: Arc::new(HashTable::with_capacity(capacity)),
+            hasher,
+        }
+    }
+
+    /// Empty, with room for `capacity`; keys have the same hashes as here.
+    fn emptied(&self, capacity: usize) -> Self {
+        Self::with_capacity(capacity, self.hasher.clone())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// One more than the highest slot that was ever used.
+    pub(super) fn end(&self) -> Slot {
+        self.end
+    }
+
+    /// The bytes on the heap.
+    fn bytes(&self) -> usize {
+        self.keys.iter().map(|keys| keys.bytes()).sum::<usize>()
+            + self.keys.capacity() * size_of::<usize>()
+            + self.free.capacity() * size_of::<Slot>()
+            + self.table.allocation_size()
+    }
+
+    pub(super) fn hash(&self, key: KeyRef<'_>) -> u32 {
+        // The upper half is as good as the lower.
+        (self.hasher.hash_one(key) >> 32) as u32
+    }
+
+    /// The key of the object in `slot`, or of the last one that was there.
+    pub(super) fn key(&self, slot: Slot) -> KeyRef<'_> {
+        let slot = slot as usize;
+        self.keys[slot / CHUNK].get(slot % CHUNK)
+    }
+
+    pub(super) fn find(&self, hash: u32, key: KeyRef<'_>) -> Option<Slot> {
+        let found = self.table.find(Place::spread(hash), |place| {
+            place.hash == hash && self.key(place.slot) == key
+        });
+        found.map(|place| place.slot)
+    }
+
+    /// The slot of `key`, a new one if it has none. The text of its namespace, "" for none, is shared.
+    fn take(&mut self, hash: u32, namespace: &Arc<str>, key: KeyRef<'_>) -> Slot {
+        let keys = &self.keys;
+        let entry = Arc::make_mut(&mut self.table).entry(
+            Place::spread(hash),
+            |place| {
+                let slot = place.slot as usize;
+                place.hash == hash && keys[slot / CHUNK].get(slot % CHUNK) == key
+            },
+            |place| Place::spread(place.hash),
+        );
+        match entry {
+            Entry::Occupied(place) => place.get().slot,
+            Entry::Vacant(vacant) => {
+                let slot = self.free.pop().unwrap_or_else(|| {
+                    let slot = self.end;
+                    // 2^32 entries would need 34 GB for their slots alone.
+                    self.end = slot.checked_add(1).expect("fewer than 2^32 objects");
+                    slot
+                });
+                vacant.insert(Place { hash, slot });
+                self.name(slot, namespace, key.name);
+                slot
+            }
+        }
+    }
+
+    /// Records the key of the next object in `slot`.
+    fn name(&mut self, slot: Slot, namespace: &Arc<str>, name: &str) {
+        let slot = slot as usize;
+        if self.keys.len() <= slot / CHUNK {
+            if let Some(full) = self.keys.last_mut() {
+                Arc::make_mut(full).shrink();
+            }
+            self.keys.push(Arc::new(Keys::new()));
+        }
+        Arc::make_mut(&mut self.keys[slot / CHUNK]).put(slot % CHUNK, namespace, name);
+    }
+
+    /// Gives `slot` back.
+    fn free(&mut self, slot: Slot) {
+        let hash = self.hash(self.key(slot));
+        let table = Arc::make_mut(&mut self.table);
+        let place = table.find_entry(Place::spread(hash), |place| place.slot == slot);
+        if let Ok(place) = place {
+            place.remove();
+        }
+        self.free.push(slot);
+    }
+}
+
+// === impl Keys ===
+
+impl Keys {
+    fn new() -> Self {
+        Self {
+            ends: [0; CHUNK],
+            spaces: [0; CHUNK],
+            names: String::new(),
+            namespaces: Vec::new(),
+        }
+    }
+
+    /// The bytes on the heap.
+    fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.names.capacity()
+            + self.namespaces.capacity() * size_of::<Arc<str>>()
+    }
+
+    /// The key that was put in `place` last.
+    fn get(&self, place: usize) -> KeyRef<'_> {
+        // Nearly always all neighbours are of one namespace.
+        let namespace = match self.namespaces.as_slice() {
+            [namespace] => Some(namespace),
+            namespaces => namespaces.get(usize::from(self.spaces[place])),
+        };
+        KeyRef {
+            namespace: namespace
+                .map(|namespace| &**namespace)
+                .filter(|text| !text.is_empty()),
+            name: &self.names[self.begin(place)..self.ends[place] as usize],
+        }
+    }
+
+    fn begin(&self, place: usize) -> usize {
+        place
+            .checked_sub(1)
+            .map_or(0, |before| self.ends[before] as usize)
+    }
+
+    /// Puts a key in `place`, and replaces the one that was there.
+    fn put(&mut self, place: usize, namespace: &Arc<str>, name: &str) {
+        let (begin, end) = (self.begin(place), self.ends[place] as usize);
+        self.names.replace_range(begin..end, name);
+        // A longer or shorter name moves those after it.
+        let moved = (name.len() as u32).wrapping_sub((end - begin) as u32);
+        for end in &mut self.ends[place..] {
+            *end = end.wrapping_add(moved);
+        }
+        self.spaces[place] = self.space(namespace);
+    }
+
+    fn space(&mut self, namespace: &Arc<str>) -> u8 {
+        if self.namespaces.len() > CHUNK {
+            self.forget();
+        }
+        let known = self.namespaces.iter().position(|known| known == namespace);
+        let at = known.unwrap_or_else(|| {
+            self.namespaces.push(Arc::clone(namespace));
+            self.namespaces.len() - 1
+        });
+        u8::try_from(at).expect("at most one namespace a place, and one to come")
+    }
+
+    /// Removes the namespaces of replaced keys.
+    fn forget(&mut self) {
+        let mut kept: Vec<Arc<str>> = Vec::new();
+        for space in &mut self.spaces {
+            let Some(namespace) = self.namespaces.get(usize::from(*space)) else {
+                continue;
+            };
+            let known = kept.iter().position(|known| known == namespace);
+            let at = known.unwrap_or(kept.len());
+            if known.is_none() {
+                kept.push(Arc::clone(namespace));
+            }
+            *space = u8::try_from(at).expect("at most one namespace a place");
+        }
+        self.namespaces = kept;
+    }
+
+    /// Frees spare capacity, once all places are taken.
+    fn shrink(&mut self) {
+        self.names.shrink_to_fit();
+        self.namespaces.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::sample::cases;
+
+    proptest! {
+        #![proptest_config(cases(300))]
+
+        /// Each place has the key that was put there last, whatever was put elsewhere.
+        #[test]
+        fn each_place_keeps_its_key(
+            steps in proptest::collection::vec((0..CHUNK, 0..400_u16, ".{0,12}"), 0..400),
+        ) {
+            let mut keys = Keys::new();
+            let mut wanted = std::collections::BTreeMap::new();
+            for (place, space, name) in steps {
+                let namespace: Arc<str> = if space == 0 { "".into() } else { space.to_string().into() };
+                keys.put(place, &namespace, &name);
+                wanted.insert(place, (namespace, name));
+            }
+            for (place, (namespace, name)) in &wanted {
+                let namespace = Some(&**namespace).filter(|text| !text.is_empty());
+                prop_assert_eq!(keys.get(*place), KeyRef { namespace, name });
+            }
+            prop_assert!(keys.namespaces.len() <= CHUNK + 1);
+            keys.forget();
+            let spaces: std::collections::BTreeSet<_> = wanted.values().map(|(space, _)| space).collect();
+            prop_assert!(keys.namespaces.len() <= spaces.len() + 1);
+        }
     }
 }

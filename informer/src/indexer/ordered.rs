@@ -1,8 +1,12 @@
-//! Slots in the order of their objects' keys: [`Ordered`].
+//! Slots in the order of their objects' keys: [`Ordered`], and for each namespace [`Namespaces`].
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
 
-use super::slot::Slot;
+use super::objects::{Names, Slot};
+use reeve_client::{KeyRef, ObjectKey};
 
 /// The most slots in a run. A change moves at most that many, whatever the size of the whole.
 const RUN: usize = 512;
@@ -14,6 +18,11 @@ pub(super) struct Ordered {
     runs: Vec<Vec<Slot>>,
     len: usize,
 }
+
+/// The slots of each namespace, cluster-scoped objects under "". Together they are the order of everything. A clone
+/// shares all of it.
+#[derive(Clone, Default)]
+pub(super) struct Namespaces(Arc<BTreeMap<Arc<str>, Arc<Ordered>>>);
 
 // === impl Ordered ===
 
@@ -96,6 +105,146 @@ impl Ordered {
         let place = run.partition_point(|slot| skip(*slot));
         let rest = self.runs.get(at + 1..).unwrap_or_default();
         run[place..].iter().chain(rest.iter().flatten()).copied()
+    }
+}
+
+// === impl Names: order ===
+
+impl Names {
+    /// Adds `slot`, whose key is `key`, to a set.
+    pub(super) fn add_to(&self, set: &mut Ordered, slot: Slot, key: KeyRef<'_>) {
+        set.insert(slot, |other| self.key(other).cmp(&key));
+    }
+
+    /// Removes the slot of `key` from a set.
+    pub(super) fn remove_from(&self, set: &mut Ordered, key: KeyRef<'_>) {
+        set.remove(|other| self.key(other).cmp(&key));
+    }
+
+    /// The slots of all sets, each once, in the order of the keys.
+    pub(super) fn union(&self, sets: &[&Ordered]) -> Vec<Slot> {
+        let mut slots = Vec::with_capacity(sets.iter().map(|set| set.len()).sum());
+        for set in sets {
+            slots.extend(set.iter());
+        }
+        if sets.len() > 1 {
+            slots.sort_unstable_by(|a, b| self.key(*a).cmp(&self.key(*b)));
+            slots.dedup();
+        }
+        slots
+    }
+
+    /// Every slot, in the order of the keys, where no slot was given back. Lists come in this order, except from some
+    /// servers that stream.
+    pub(super) fn in_order(&self) -> Vec<Slot> {
+        let mut order: Vec<Slot> = (0..self.end()).collect();
+        if !order.is_sorted_by(|a, b| self.key(*a) <= self.key(*b)) {
+            order.sort_unstable_by(|a, b| self.key(*a).cmp(&self.key(*b)));
+        }
+        order
+    }
+
+    /// The slots of each namespace, of all slots in the order of the keys. `shared` returns the shared text of a
+    /// namespace.
+    pub(super) fn by_namespace(
+        &self,
+        order: &[Slot],
+        shared: &mut dyn FnMut(&str) -> Arc<str>,
+    ) -> Namespaces {
+        let mut namespaces = BTreeMap::new();
+        let mut rest = order;
+        while let Some(first) = rest.first() {
+            let namespace = self.key(*first).namespace;
+            let length = rest.partition_point(|slot| self.key(*slot).namespace == namespace);
+            let slots = Ordered::from_sorted(&rest[..length]);
+            namespaces.insert(shared(namespace.unwrap_or_default()), Arc::new(slots));
+            rest = &rest[length..];
+        }
+        Namespaces(Arc::new(namespaces))
+    }
+}
+
+// === impl Namespaces ===
+
+impl Namespaces {
+    /// The slots of a namespace.
+    pub(super) fn get(&self, namespace: &str) -> Option<&Ordered> {
+        self.0.get(namespace).map(Arc::as_ref)
+    }
+
+    /// The names of the namespaces, in order.
+    pub(super) fn names(&self) -> Vec<Arc<str>> {
+        self.0.keys().cloned().collect()
+    }
+
+    /// The name of a namespace as all of its keys share it.
+    pub(super) fn shared(&self, namespace: &str) -> Arc<str> {
+        match self.0.get_key_value(namespace) {
+            Some((shared, _)) => Arc::clone(shared),
+            None => Arc::from(namespace),
+        }
+    }
+
+    /// The key, which shares its namespace with the other keys.
+    pub(super) fn key_of(&self, key: KeyRef<'_>) -> ObjectKey {
+        ObjectKey {
+            namespace: key.namespace.map(|namespace| self.shared(namespace)),
+            name: Arc::from(key.name),
+        }
+    }
+
+    /// Adds the slot of `key`, whose namespace has this shared name.
+    pub(super) fn add(&mut self, names: &Names, namespace: Arc<str>, slot: Slot, key: KeyRef<'_>) {
+        let slots = Arc::make_mut(&mut self.0).entry(namespace).or_default();
+        names.add_to(Arc::make_mut(slots), slot, key);
+    }
+
+    /// Removes the slot of `key`.
+    pub(super) fn remove(&mut self, names: &Names, key: KeyRef<'_>) {
+        let namespace = key.namespace.unwrap_or_default();
+        let namespaces = Arc::make_mut(&mut self.0);
+        if let Some(slots) = namespaces.get_mut(namespace) {
+            let slots = Arc::make_mut(slots);
+            names.remove_from(slots, key);
+            if slots.len() == 0 {
+                namespaces.remove(namespace);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Every slot, in the order of the keys.
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
+        self.0.values().flat_map(|slots| slots.iter())
+    }
+
+    /// The slots after `after` of one namespace or of all, in the order of the keys.
+    pub(super) fn range<'a>(
+        &'a self,
+        names: &'a Names,
+        namespace: Option<&'a str>,
+        after: Option<KeyRef<'a>>,
+    ) -> impl Iterator<Item = Slot> + 'a {
+        let first = after.map(|after| after.namespace.unwrap_or_default());
+        let from = Bound::Included(namespace.or(first).unwrap_or_default());
+        let to = namespace.map_or(Bound::Unbounded, Bound::Included);
+        let namespaces = self.0.range::<str, _>((from, to));
+        namespaces.flat_map(move |(_, slots)| {
+            slots.iter_after(move |slot| after.is_some_and(|after| names.key(slot) <= after))
+        })
+    }
+
+    /// The bytes on the heap.
+    pub(super) fn bytes(&self) -> usize {
+        let each = |(name, slots): (&Arc<str>, &Arc<Ordered>)| {
+            // A pointer to each, their reference counts, and the text.
+            24 + 32 + size_of::<Ordered>() + name.len() + slots.bytes()
+        };
+        self.0.iter().map(each).sum()
     }
 }
 

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::names::Namespaces;
-use super::objects::Objects;
-use super::slot::Slot;
+use super::objects::{Objects, Slot};
+use super::ordered::Namespaces;
 use super::state::State;
 use crate::event::{Event, UpdateReason};
 use crate::fifo::Snapshot;

@@ -7,10 +7,8 @@ use kube_core::{Expression, Selector};
 
 use super::bytes::StoreBytes;
 use super::index::{Error, Index, NAMESPACE_INDEX};
-use super::names::Namespaces;
-use super::objects::Objects;
-use super::ordered::Ordered;
-use super::slot::Slot;
+use super::objects::{Objects, Slot};
+use super::ordered::{Namespaces, Ordered};
 use crate::object::{FieldSelector, FieldTerm, Stored, retain_labelled};
 use reeve_client::ResourceVersion;
 use reeve_client::{KeyRef, ObjectKey};

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::index::Index;
-use super::slot::Slot;
+use super::objects::Slot;
 use super::state::State;
 use crate::event::{Event, UpdateReason};
 use crate::fifo::{Deletion, Delta};

@@ -26,8 +26,7 @@ use serde::de::{
 use serde_json::value::RawValue;
 
 use super::decode_cache::DecodeCache;
-use super::decoding::Decoding;
-use super::form::Form;
+use super::form::{Decoding, Form};
 use super::stored::Stored;
 use super::view_error::ViewError;
 

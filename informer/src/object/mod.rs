@@ -1,15 +1,13 @@
 //! Entries of the store: one object each, in one of several forms, and how it is read from JSON.
 //!
-//! [`Stored`] is the trait of all entries, [`Form`] that of their types. Every Kubernetes type is an entry of itself
-//! (`typed`); [`Compact`] keeps the JSON text. [`Decoding`] names what is left out while it is read.
+//! [`Stored`] is the trait of all entries, [`Form`] that of their types. Every Kubernetes type is an entry of itself;
+//! [`Compact`] keeps the JSON text. [`Decoding`] names what is left out while it is read.
 
 mod compact;
 mod decode_cache;
-mod decoding;
 mod form;
 mod selector;
 mod stored;
-mod typed;
 mod view_error;
 
 #[cfg(test)]
@@ -17,9 +15,8 @@ mod trim_tests;
 
 pub use compact::Compact;
 pub(crate) use decode_cache::DecodeCache;
-pub use decoding::Decoding;
 pub(crate) use form::EntryReader;
-pub use form::{EntryType, Form};
+pub use form::{Decoding, EntryType, Form};
 pub use reeve_client::json::{SkipPath, SkipPathError};
 pub use selector::{FieldSelector, FieldSelectorError};
 pub(crate) use selector::{FieldTerm, retain_labelled};
