@@ -6,10 +6,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use kube_core::{DynamicObject, ObjectMeta, PartialObjectMeta, Resource, TypeMeta};
-use reeve_informer::{Form, Stored, ViewError};
+use reeve_informer::{Event, Form, Stored, ViewError};
 
 use super::Kind;
-use super::store::{AnyCompact, Model, Store};
+use super::store::{AnyCompact, Model, RowHandler, Store};
 use crate::client::{Object, json};
 
 /// The form in which a reader or a handler gets a kind: its objects as `V`.
@@ -193,6 +193,25 @@ impl<V> View<V> {
             store.unreadable(&*row, error);
         }
         shown
+    }
+
+    /// A handler of `store`, which holds it. Calls `handler` with each event in the view's form.
+    pub(super) fn handler_of(
+        &self,
+        store: &Arc<Store>,
+        handler: impl Fn(Event<V>) + Send + Sync + 'static,
+    ) -> RowHandler
+    where
+        V: 'static,
+    {
+        let (view, store) = (self.clone(), Arc::downgrade(store));
+        Box::new(move |event: Event<dyn Stored>| {
+            let Some(store) = store.upgrade() else { return };
+            // The store counts and logs objects that do not decode.
+            if let Some(event) = event.filter_map(|row| view.of_store(&store, row).ok()) {
+                handler(event);
+            }
+        })
     }
 
     /// Calls `read` with the object.

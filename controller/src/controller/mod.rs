@@ -10,7 +10,6 @@ mod member;
 mod panics;
 mod reading;
 mod run;
-mod settle;
 mod sync;
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,18 @@
-//! The caches' view of a write, and the live reads that settle a write whose answer was lost.
+//! The live reads that settle a write whose answer was lost, and a delete of many that failed half-way.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
-use kube_core::ObjectMeta;
+use kube_core::params::ListParams;
+use kube_core::{DynamicObject, ObjectMeta, PartialObjectMeta};
+use reeve_informer::ObjectKey;
 use tokio::time::{Instant, timeout_at};
 
-use reeve_client::{self as client, Client, GroupKind};
+use reeve_client::{self as client, Client, Objects, key_of};
 
-use super::effect::{self, Effect, Standing, Write};
-use crate::cache::{Caches, LONGEST_PAUSE, Rank, Store, scope_of};
+use super::effect::{Effect, Write};
+use crate::cache::{Caches, LONGEST_PAUSE, Query, Rank};
 
 /// The time limit of one live read of an object, or of one page of a list.
 pub(crate) const LIVE_READ_LIMIT: Duration = Duration::from_secs(5);
@@ -18,6 +20,7 @@ pub(crate) const LIVE_READ_LIMIT: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The number of places in the line of a cluster that one waiter takes at once.
 const PLACES: usize = 8;
+
 /// The schedule of the live reads of one waiter, a key or a read. Each read without an answer doubles the pause.
 #[derive(Clone, Debug)]
 pub(crate) struct Asking {
@@ -78,56 +81,6 @@ impl Asking {
 // === impl Caches ===
 
 impl Caches {
-    /// Whether a cache holds the kind.
-    pub(crate) fn holds(&self, kind: &GroupKind) -> bool {
-        let slots = self.slots();
-        slots.iter().any(|slot| slot.kind.is_of_objects(kind))
-    }
-
-    /// Whether an object is cached, judged by its kind and key.
-    pub(crate) fn covers(&self, write: &Write) -> bool {
-        self.holding(write)
-            .iter()
-            .any(|store| store.may_hold(&write.key))
-    }
-
-    /// As [`Caches::has_seen`]. For a write to many objects, drops those that are seen. Checks at most `looks` objects
-    /// and counts `looks` down: call again to continue.
-    pub(crate) fn drop_seen(&self, write: &mut Write, looks: &mut usize) -> bool {
-        let Effect::Each(writes) = &mut write.effect else {
-            *looks = looks.saturating_sub(1);
-            return self.has_seen(write);
-        };
-        while let Some(last) = writes.last() {
-            if *looks == 0 || !self.has_seen(last) {
-                return false;
-            }
-            *looks -= 1;
-            writes.pop();
-        }
-        true
-    }
-
-    /// Whether the caches show the effect of `write`; true for an object that is not cached, or not any more.
-    pub(crate) fn has_seen(&self, write: &Write) -> bool {
-        if let Effect::Each(writes) = &write.effect {
-            return writes.iter().all(|write| self.has_seen(write));
-        }
-        self.holding(write)
-            .iter()
-            .filter(|store| store.may_hold(&write.key))
-            .all(|store| write.effect.is_seen(&seen(store, write)))
-    }
-
-    /// The state of a write's object in the caches; `None` if no cache would hold it, or its existence is unknown.
-    pub(crate) fn standing(&self, write: &Write) -> Option<Standing> {
-        let holding = self.holding(write);
-        let stores = holding.iter().filter(|store| store.may_hold(&write.key));
-        stores
-            .filter_map(|store| write.effect.standing(&seen(store, write)))
-            .max()
-    }
-
     /// Reads the effect of a write whose answer was lost from the server. `None` when the server does not answer.
     async fn ask(&self, client: &Client, write: &Write, limit: Duration) -> Option<Effect> {
         if write.key.name.is_empty() {
@@ -157,16 +110,6 @@ impl Caches {
             let now = Instant::now();
             self.questions().pause(now, retry_after);
         }
-    }
-
-    /// The uids of the object of a write in the caches.
-    fn held(&self, write: &Write) -> Vec<Option<String>> {
-        let holding = self.holding(write);
-        let stores = holding.iter().filter(|store| store.may_hold(&write.key));
-        stores
-            .filter_map(|store| seen(store, write).object)
-            .map(|(uid, _)| uid)
-            .collect()
     }
 
     /// Settles the lost ones of `writes` by live reads until `deadline`, and replaces them with the result. Each read
@@ -206,42 +149,100 @@ impl Caches {
         write: &Write,
         limit: Duration,
     ) -> Option<Result<Option<ObjectMeta>, client::Error>> {
-        let slots = self.slots();
-        let mut served = slots
-            .iter()
-            .filter(|slot| slot.kind.is_of_objects(&write.kind));
-        let kind = &served.next()?.kind;
-        // The write may be of a clone for another namespace, and this read is not a call of the program.
-        let client = Client::unbound(client).with_deadline(limit.min(LIVE_READ_LIMIT));
-        let live = client.dynamic_metadata(kind).get(&write.key).await;
+        let live = self.at_server(client, write, limit)?.get(&write.key).await;
         Some(client::optional(live).map(|live| live.map(|live| live.metadata)))
     }
 
-    /// The stores that hold the objects of a write, in any version of the API.
-    pub(super) fn holding(&self, write: &Write) -> Vec<Arc<Store>> {
+    /// The kind of a write at the server, each read within `limit` and 5 s. `None` if the kind is not cached.
+    fn at_server(
+        &self,
+        client: &Client,
+        write: &Write,
+        limit: Duration,
+    ) -> Option<Objects<PartialObjectMeta<DynamicObject>>> {
         let slots = self.slots();
-        slots
-            .iter()
-            .filter(|slot| slot.kind.is_of_objects(&write.kind))
-            .filter_map(|slot| slot.bare().cloned())
-            .collect()
+        let mut served = slots.iter();
+        let slot = served.find(|slot| slot.kind.is_of_objects(&write.kind))?;
+        // The write may be of a clone for another namespace, and this read is not a call of the program.
+        let client = Client::unbound(client).with_deadline(limit.min(LIVE_READ_LIMIT));
+        Some(client.dynamic_metadata(&slot.kind))
     }
 }
 
-/// The view of a write's object in a store.
-fn seen(store: &Store, write: &Write) -> effect::View {
-    // Events in other namespaces are not evidence for this one.
-    let through = store.resource_version_in(&scope_of(&write.key));
-    let object = store.get(write.key.as_ref());
-    let object = object.and_then(|row| {
-        let meta = row.metadata().ok()?;
-        Some((meta.uid.clone(), meta.resource_version.clone()))
-    });
-    let labels = write.effect.state().and_then(|state| state.labels.as_ref());
-    effect::View {
-        object,
-        through: (!through.is_empty()).then(|| through.as_str().to_owned()),
-        left_out: labels.is_some_and(|labels| !store.selects(&write.key, labels)),
+// === impl Caches: a delete of many ===
+
+impl Caches {
+    /// Compares the objects of a place in the caches with a live list: those that are gone, and those that wait for
+    /// their end. `None` when the server does not answer.
+    ///
+    /// Lists all objects of the place, whatever the delete selected: the state of an object at the time of the
+    /// selection is not known any more.
+    async fn ask_of_many(&self, client: &Client, write: &Write, limit: Duration) -> Option<Effect> {
+        // Before the list: an object that is held later may have been created since.
+        let held = self.held_in_place_of(write);
+        match self.live_in_place_of(client, write, limit).await? {
+            Ok(live) => {
+                let effects = held.into_iter().filter_map(|(key, uid)| {
+                    let effect = match live.get(&(key.clone(), uid.clone())) {
+                        None => Effect::Gone { uid, after: None },
+                        Some(live) if live.deletion_timestamp.is_some() => Effect::of_written(live),
+                        Some(_) => return None,
+                    };
+                    let kind = write.kind.clone();
+                    Some(Write { kind, key, effect })
+                });
+                Some(Effect::Each(effects.collect()))
+            }
+            Err(error) => {
+                self.rest_after(&error);
+                tracing::debug!(
+                    kind = %write.kind, namespace = write.key.namespace.as_deref(), %error,
+                    "could not list the objects left by a delete of many"
+                );
+                None
+            }
+        }
+    }
+
+    /// The keys and uids of the objects in the place of a write, from the caches.
+    fn held_in_place_of(&self, write: &Write) -> Vec<(ObjectKey, Option<String>)> {
+        let query = match write.key.namespace.as_deref() {
+            Some(namespace) => Query::Namespace(namespace),
+            None => Query::All,
+        };
+        let mut held = Vec::new();
+        for store in self.holding(write) {
+            // Neither query uses an index, so neither fails.
+            for row in store.find(&query).unwrap_or_default() {
+                if let Ok(meta) = row.metadata() {
+                    held.push((key_of(&meta), meta.uid.clone()));
+                }
+            }
+        }
+        held
+    }
+
+    /// The objects in the place of a write, from the server. `None` if the kind is not cached.
+    async fn live_in_place_of(
+        &self,
+        client: &Client,
+        write: &Write,
+        limit: Duration,
+    ) -> Option<Result<HashMap<(ObjectKey, Option<String>), ObjectMeta>, client::Error>> {
+        let namespace = write.key.namespace.as_deref();
+        let objects = self.at_server(client, write, limit)?;
+        let mut pages = objects.pages(namespace, &ListParams::default());
+        let mut live = HashMap::new();
+        loop {
+            match pages.next().await {
+                Ok(Some(page)) => live.extend(page.items.into_iter().map(|object| {
+                    let meta = object.metadata;
+                    ((key_of(&meta), meta.uid.clone()), meta)
+                })),
+                Ok(None) => return Some(Ok(live)),
+                Err(error) => return Some(Err(error)),
+            }
+        }
     }
 }
 

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use reeve_client::{Error, Interceptor, optional};
 
 use super::Client;
+use super::client::Observer;
 use super::effect::{Effect, Notes};
-use super::observe::Observer;
 use crate::fake::{Fake, Fate, clock};
 use crate::leader_election::Fence;
 

@@ -10,8 +10,6 @@ mod client;
 mod client_tests;
 pub(crate) mod effect;
 mod lost;
-mod many;
-mod observe;
 mod outline;
 mod sweep;
 pub(crate) mod tracker;

@@ -1,4 +1,4 @@
-//! The writes of the keys of one controller that its caches have not shown yet.
+//! The writes of the keys of one controller that its caches have not shown yet, and the caches' view of a write.
 //!
 //! A key is held back until they show its writes ([`OwnWrites::hold`]). A sweep ([`OwnWrites::sweep`]) handles keys
 //! that do not come back, about once a second while there are any:
@@ -22,14 +22,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use reeve_client::GroupKind;
 use reeve_informer::ObjectKey;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::asking::{Asking, LIVE_READ_LIMIT};
 use super::client::Client;
-use super::effect::{FIRST_LOOK, LAST_LOOK, Standing, Write};
-use crate::cache::Caches;
+use super::effect::{self, Effect, FIRST_LOOK, LAST_LOOK, Standing, Write};
+use crate::cache::{Caches, Store, scope_of};
 use crate::reconcile::RequestKey;
 
 /// The number of keys whose objects are followed because no cache shows them. Past it, an object that is deleted before any
@@ -336,5 +337,96 @@ impl<R> Default for Noted<R> {
             asks: Vec::new(),
             runs: 0,
         }
+    }
+}
+
+// === impl Caches: their view of a write ===
+
+impl Caches {
+    /// Whether a cache holds the kind.
+    pub(crate) fn holds(&self, kind: &GroupKind) -> bool {
+        let slots = self.slots();
+        slots.iter().any(|slot| slot.kind.is_of_objects(kind))
+    }
+
+    /// Whether an object is cached, judged by its kind and key.
+    pub(crate) fn covers(&self, write: &Write) -> bool {
+        self.holding(write)
+            .iter()
+            .any(|store| store.may_hold(&write.key))
+    }
+
+    /// As [`Caches::has_seen`]. For a write to many objects, drops those that are seen. Checks at most `looks` objects
+    /// and counts `looks` down: call again to continue.
+    pub(crate) fn drop_seen(&self, write: &mut Write, looks: &mut usize) -> bool {
+        let Effect::Each(writes) = &mut write.effect else {
+            *looks = looks.saturating_sub(1);
+            return self.has_seen(write);
+        };
+        while let Some(last) = writes.last() {
+            if *looks == 0 || !self.has_seen(last) {
+                return false;
+            }
+            *looks -= 1;
+            writes.pop();
+        }
+        true
+    }
+
+    /// Whether the caches show the effect of `write`; true for an object that is not cached, or not any more.
+    pub(crate) fn has_seen(&self, write: &Write) -> bool {
+        if let Effect::Each(writes) = &write.effect {
+            return writes.iter().all(|write| self.has_seen(write));
+        }
+        self.holding(write)
+            .iter()
+            .filter(|store| store.may_hold(&write.key))
+            .all(|store| write.effect.is_seen(&seen(store, write)))
+    }
+
+    /// The state of a write's object in the caches; `None` if no cache would hold it, or its existence is unknown.
+    pub(crate) fn standing(&self, write: &Write) -> Option<Standing> {
+        let holding = self.holding(write);
+        let stores = holding.iter().filter(|store| store.may_hold(&write.key));
+        stores
+            .filter_map(|store| write.effect.standing(&seen(store, write)))
+            .max()
+    }
+
+    /// The uids of the object of a write in the caches.
+    pub(super) fn held(&self, write: &Write) -> Vec<Option<String>> {
+        let holding = self.holding(write);
+        let stores = holding.iter().filter(|store| store.may_hold(&write.key));
+        stores
+            .filter_map(|store| seen(store, write).object)
+            .map(|(uid, _)| uid)
+            .collect()
+    }
+
+    /// The stores that hold the objects of a write, in any version of the API.
+    pub(super) fn holding(&self, write: &Write) -> Vec<Arc<Store>> {
+        let slots = self.slots();
+        slots
+            .iter()
+            .filter(|slot| slot.kind.is_of_objects(&write.kind))
+            .filter_map(|slot| slot.bare().cloned())
+            .collect()
+    }
+}
+
+/// The view of a write's object in a store.
+fn seen(store: &Store, write: &Write) -> effect::View {
+    // Events in other namespaces are not evidence for this one.
+    let through = store.resource_version_in(&scope_of(&write.key));
+    let object = store.get(write.key.as_ref());
+    let object = object.and_then(|row| {
+        let meta = row.metadata().ok()?;
+        Some((meta.uid.clone(), meta.resource_version.clone()))
+    });
+    let labels = write.effect.state().and_then(|state| state.labels.as_ref());
+    effect::View {
+        object,
+        through: (!through.is_empty()).then(|| through.as_str().to_owned()),
+        left_out: labels.is_some_and(|labels| !store.selects(&write.key, labels)),
     }
 }

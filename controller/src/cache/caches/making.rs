@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use reeve_clock::scaled;
-use reeve_informer::{
-    Event, HandlerOptions, NamespaceSet, Scope, Selection, Stored, Within, indexer,
-};
+use reeve_informer::{Event, HandlerOptions, NamespaceSet, Scope, Selection, Within, indexer};
 
 use super::super::registration::Registration;
 use super::super::resolve::place;
@@ -88,17 +86,7 @@ impl Caches {
         handler: impl Fn(Event<V>) + Send + Sync + 'static,
     ) -> Registration {
         let store = Arc::clone(self.make(interest.slot()));
-        let view = view.clone();
-        // The store holds the handler.
-        let of = Arc::downgrade(&store);
-        let shown = move |event: Event<dyn Stored>| {
-            let Some(store) = of.upgrade() else { return };
-            // The store counts and logs objects that do not decode.
-            if let Some(event) = event.filter_map(|row| view.of_store(&store, row).ok()) {
-                handler(event);
-            }
-        };
-        let handle = store.add_handler(Box::new(shown), options);
+        let handle = store.add_handler(view.handler_of(&store, handler), options);
         Registration::new(interest, store, handle)
     }
 
