@@ -132,21 +132,27 @@ impl Supervisor {
         for group in groups {
             self.stops.entry(*group).or_default().cancel();
         }
+        // Without the lease there is no grace for the workers.
+        let leads = groups.contains(&Group::Leader);
+        let cut = |ended: &Ended| leads && ended.group == Group::Election;
+        self.failures(groups, deadline, cut).await
+    }
+
+    /// Waits until `groups` have ended, until `deadline` at the latest, and returns the tasks that end with an error. The
+    /// first of them that `cut` accepts ends the wait.
+    async fn failures(
+        &mut self,
+        groups: &[Group],
+        deadline: Instant,
+        cut: impl Fn(&Ended) -> bool,
+    ) -> Vec<Ended> {
         let mut failed = Vec::new();
-        while self.awaits(groups) {
+        while self.awaits(groups) && !failed.last().is_some_and(&cut) {
             let next = self.tasks.join_next_with_id();
             let Ok(Some(joined)) = timeout_at(deadline, next).await else {
                 break;
             };
-            let ended = self.ended(joined);
-            if ended.result.is_err() {
-                // Without the lease there is no grace for the workers.
-                let over = ended.group == Group::Election && groups.contains(&Group::Leader);
-                failed.push(ended);
-                if over {
-                    break;
-                }
-            }
+            failed.extend(Some(self.ended(joined)).filter(|ended| ended.result.is_err()));
         }
         failed
     }
@@ -163,18 +169,8 @@ impl Supervisor {
             task.abort.abort();
         }
         names.sort();
-        let mut failed = Vec::new();
         let deadline = Instant::now() + patience;
-        while self.awaits(groups) {
-            let next = self.tasks.join_next_with_id();
-            let Ok(Some(joined)) = timeout_at(deadline, next).await else {
-                break;
-            };
-            let ended = self.ended(joined);
-            if ended.result.is_err() {
-                failed.push(ended);
-            }
-        }
+        let failed = self.failures(groups, deadline, |_| false).await;
         let mut stuck = Vec::new();
         for task in self.known.values_mut().filter(|task| task.is_of(groups)) {
             task.stuck = true;
