@@ -181,11 +181,8 @@ impl Operator {
             builder = builder.namespace(namespace.as_str());
         }
         if let Some(identity) = &settings.identity {
-            builder = builder.leader_election(leader_election::Options::new(
-                settings.namespace.as_str(),
-                LEASE,
-                identity.as_str(),
-            ));
+            let election = leader_election::Options::new(settings.namespace.as_str(), LEASE);
+            builder = builder.leader_election(election.identity(identity.as_str()));
         }
         if let Some(address) = settings.health_address {
             builder = builder.health_address(address);

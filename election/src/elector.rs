@@ -66,12 +66,13 @@ impl Elector {
         fence: Fence,
     ) -> Result<Self, Error> {
         options.validate()?;
+        let options = options.identified(&clock);
         let key = ObjectKey::namespaced(options.namespace.as_str(), options.name.as_str());
         // One slow answer must leave time for another try (controller-runtime: max(1 s, RenewDeadline / 2)).
         let deadline = (options.renew_deadline / 2).max(Duration::from_secs(1));
         let journal = Journal {
             key: key.clone(),
-            identity: options.identity.clone(),
+            identity: options.holder().unwrap_or_default().to_owned(),
             metrics: ElectionMetrics::default(),
             holder: String::new(),
         };

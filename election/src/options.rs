@@ -54,7 +54,7 @@ pub enum Error {
 pub struct Options {
     pub(crate) namespace: String,
     pub(crate) name: String,
-    pub(crate) identity: String,
+    identity: Option<String>,
     pub(crate) lease_duration: Duration,
     pub(crate) renew_deadline: Duration,
     pub(crate) retry_period: Duration,
@@ -65,26 +65,44 @@ pub struct Options {
 // === impl Options ===
 
 impl Options {
-    /// The lease `namespace`/`name`, held as `identity`.
+    /// The lease `namespace`/`name`. The identity is that of the process ([`identity`]), the times are client-go's: 15 s,
+    /// 10 s, 2 s; released on stop.
     ///
-    /// The identity must differ between replicas, and be the same after a restart: a Pod's name is both
-    /// ([`identity`]). Defaults are client-go's: 15 s, 10 s, 2 s; released on stop.
+    /// ```
+    /// use reeve_election::Options;
+    ///
+    /// let options = Options::new("default", "worker");
+    /// assert_eq!(options.key(), "default/worker");
+    /// assert_eq!(options.validate(), Ok(()));
+    /// assert_eq!(options.identity("worker-0").holder(), Some("worker-0"));
+    /// ```
     #[must_use]
-    pub fn new(
-        namespace: impl Into<String>,
-        name: impl Into<String>,
-        identity: impl Into<String>,
-    ) -> Self {
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self {
             namespace: namespace.into(),
             name: name.into(),
-            identity: identity.into(),
+            identity: None,
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
             release_on_stop: true,
             labels: BTreeMap::new(),
         }
+    }
+
+    /// Sets the name in which the lease is held. It must differ between replicas, and be the same after a restart of one: a
+    /// Pod's name is both. Default: [`identity`].
+    #[must_use]
+    pub fn identity(mut self, identity: impl Into<String>) -> Self {
+        self.identity = Some(identity.into());
+        self
+    }
+
+    /// The options with an identity: the one that is set, else [`identity`] with the randomness of `clock`.
+    #[must_use]
+    pub fn identified(mut self, clock: &Clock) -> Self {
+        self.identity.get_or_insert_with(|| identity(clock));
+        self
     }
 
     /// How long the others wait after the last renewal they saw. Whole seconds; default 15 s; at most 30 years, as the
@@ -136,10 +154,10 @@ impl Options {
         &self.name
     }
 
-    /// The identity of the holder.
+    /// The identity, if one is set.
     #[must_use]
-    pub fn identity(&self) -> &str {
-        &self.identity
+    pub fn holder(&self) -> Option<&str> {
+        self.identity.as_deref()
     }
 
     /// Whether the options are consistent (client-go: `NewLeaderElector`): the lease duration is longer than the renew
@@ -154,7 +172,7 @@ impl Options {
         if self.name.is_empty() || self.namespace.is_empty() {
             return Err(Error::NoName);
         }
-        if self.identity.is_empty() {
+        if self.identity.as_ref().is_some_and(String::is_empty) {
             return Err(Error::NoIdentity);
         }
         if lease.is_zero() || lease.subsec_nanos() != 0 {

@@ -50,7 +50,7 @@ mod tests {
     async fn a_leader_whose_lease_is_over_is_not_ready_and_then_not_alive() {
         let (fake, clock) = (Fake::default(), clock());
         let health = Health::new();
-        let options = Options::new("ns", "lock", "one");
+        let options = Options::new("ns", "lock").identity("one");
         let mut one = Elector::new(Client::new(fake.client()), options, clock).unwrap();
         add_checks(&health, "lock", one.fence());
         let answers = |live: bool, ready: bool| {

@@ -105,7 +105,8 @@ impl Own {
             rests: watch::channel(true).0,
             release_by,
             series: metrics.lease_series(options.name()),
-            options,
+            // One identity for all electors that follow one another.
+            options: options.identified(clock),
             name,
         }
     }

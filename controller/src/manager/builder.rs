@@ -149,8 +149,9 @@ impl Builder {
     /// # Errors
     /// When an address cannot be bound, or the options of the election or of the caches do not fit together.
     pub async fn build(mut self) -> Result<Manager, Error> {
-        if let Some(options) = &self.election {
+        if let Some(options) = self.election.take() {
             options.validate()?;
+            self.election = Some(options.identified(&self.clock));
         }
         self.cache.validate()?;
         let instance = self.instance.take();
@@ -215,10 +216,8 @@ impl Builder {
     /// The default name of this replica in events.
     fn identity(&self) -> String {
         let elected = self.election.as_ref();
-        elected.map_or_else(
-            || leader_election::identity(&self.clock),
-            |options| options.identity().to_owned(),
-        )
+        let holder = elected.and_then(leader_election::Options::holder);
+        holder.map_or_else(|| leader_election::identity(&self.clock), str::to_owned)
     }
 
     /// Adds the checks of every manager, and measures the states of the controllers.

@@ -84,7 +84,7 @@ impl Journal {
     }
 
     async fn candidate(&self, identity: &str) -> Manager {
-        let election = Election::new("ns", "lock", identity);
+        let election = Election::new("ns", "lock").identity(identity);
         let manager = self.fake.manager().leader_election(election);
         manager.build().await.unwrap()
     }
@@ -158,7 +158,7 @@ async fn a_standby_runs_all_but_what_needs_the_lease() {
     for name in ["one", "two"] {
         let manager = fake
             .manager()
-            .leader_election(Election::new("ns", "lock", name))
+            .leader_election(Election::new("ns", "lock").identity(name))
             .build()
             .await
             .unwrap();
@@ -284,7 +284,7 @@ async fn a_lost_lease_drops_the_workers_at_once_and_is_an_error() {
     let log = Log::default();
     let manager = fake
         .manager()
-        .leader_election(Election::new("ns", "lock", "me"))
+        .leader_election(Election::new("ns", "lock").identity("me"))
         .build()
         .await
         .unwrap();
@@ -310,7 +310,7 @@ async fn a_lease_lost_during_the_stop_ends_the_grace_of_the_workers() {
     let log = Log::default();
     let manager = fake
         .manager()
-        .leader_election(Election::new("ns", "lock", "me"))
+        .leader_election(Election::new("ns", "lock").identity("me"))
         .grace_period(Duration::from_secs(600))
         .build()
         .await
@@ -390,7 +390,7 @@ async fn what_is_stopped_before_its_time_never_runs() {
     fake.hook(|_, path| path.contains("leases").then_some(Fate::Refuse(500)));
     let manager = fake
         .manager()
-        .leader_election(Election::new("ns", "lock", "me"))
+        .leader_election(Election::new("ns", "lock").identity("me"))
         .build()
         .await
         .unwrap();
@@ -421,7 +421,7 @@ async fn a_standby_that_stops_starts_nothing_for_the_leader_and_leaves_the_lease
     fake.put(lease, held);
     let manager = fake
         .manager()
-        .leader_election(Election::new("ns", "lock", "me"))
+        .leader_election(Election::new("ns", "lock").identity("me"))
         .build()
         .await
         .unwrap();
@@ -446,7 +446,7 @@ async fn health_names_the_state_of_each_runnable() {
     fake.hook(|_, path| path.contains("leases").then_some(Fate::Refuse(500)));
     let manager = fake
         .manager()
-        .leader_election(Election::new("ns", "lock", "me"))
+        .leader_election(Election::new("ns", "lock").identity("me"))
         .build()
         .await
         .unwrap();
@@ -640,7 +640,7 @@ async fn stubborn_workers_leave_time_for_the_lease_and_for_all_that_ends_well() 
         fake.hook(|_, path| path.contains("configmaps").then_some(Fate::Hang));
         let manager = fake
             .manager()
-            .leader_election(Election::new("ns", "lock", "me"))
+            .leader_election(Election::new("ns", "lock").identity("me"))
             .grace_period(Duration::from_secs(grace))
             .build()
             .await
@@ -671,7 +671,7 @@ async fn a_release_that_is_not_answered_takes_nothing_of_what_comes_after_it() {
     let (fake, log) = (Fake::default(), Log::default());
     let manager = fake
         .manager()
-        .leader_election(Election::new("ns", "lock", "me"))
+        .leader_election(Election::new("ns", "lock").identity("me"))
         .grace_period(Duration::from_secs(6))
         .build()
         .await

@@ -344,12 +344,8 @@ impl Options {
             let namespace = given(&self.leader_election_namespace)
                 .or_else(namespace_of_pod)
                 .ok_or(Error::NoNamespace)?;
-            let identity = leader_election::identity(&reeve_clock::Clock::system());
-            builder = builder.leader_election(leader_election::Options::new(
-                namespace,
-                program.name,
-                identity,
-            ));
+            let election = leader_election::Options::new(namespace, program.name);
+            builder = builder.leader_election(election);
         }
         Ok(builder)
     }

@@ -21,9 +21,7 @@ use tokio::time::{Instant, sleep};
 use crate::greeter::{FINALIZER, Greeter, create, greeted, greeting, key, start};
 
 fn lease(identity: &str) -> Option<leader_election::Options> {
-    Some(leader_election::Options::new(
-        "default", "greeter", identity,
-    ))
+    Some(leader_election::Options::new("default", "greeter").identity(identity))
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,8 @@ use tokio::time::{Instant, sleep};
 use crate::greeter::{FINALIZER, Greeter, create, greeted, key, start};
 
 fn lease(identity: &str) -> Option<leader_election::Options> {
-    let options = leader_election::Options::new("default", "greeter", identity)
+    let options = leader_election::Options::new("default", "greeter")
+        .identity(identity)
         .lease_duration(Duration::from_secs(3))
         .renew_deadline(Duration::from_secs(2))
         .retry_period(Duration::from_millis(500));

@@ -25,7 +25,7 @@ fn key(name: &str) -> ObjectKey {
 }
 
 fn lease(name: &str, identity: &str) -> leader_election::Options {
-    leader_election::Options::new("default", name, identity)
+    leader_election::Options::new("default", name).identity(identity)
 }
 
 /// Signs every ConfigMap under its own name.
@@ -424,7 +424,7 @@ async fn a_manager_contends_for_a_lease_only_once() {
         manager.add_controller(controller.unwrap())
     };
     let _first = add("first", lease("own", "pod-0")).unwrap();
-    let elsewhere = |name| leader_election::Options::new("elsewhere", name, "pod-0");
+    let elsewhere = |name| leader_election::Options::new("elsewhere", name).identity("pod-0");
     for (name, taken) in [
         ("second", lease("own", "pod-0")),
         ("third", lease("shared", "pod-0")),

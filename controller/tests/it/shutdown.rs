@@ -85,7 +85,7 @@ fn a_stop_under_load_loses_no_acknowledged_write() {
             objects(&cluster).await;
             let acknowledged = Acknowledged::default();
             for round in 1..=6u64 {
-                let lease = leader_election::Options::new("default", "counter", "pod");
+                let lease = leader_election::Options::new("default", "counter").identity("pod");
                 let manager = cluster
                     .manager()
                     .leader_election(lease)
@@ -140,7 +140,7 @@ fn a_stop_during_a_storm_of_refusals_loses_no_acknowledged_write() {
                 .status(410, "too old resource version");
             let expired = faults.add(expired.probability(0.5));
             for round in 1..=4u64 {
-                let lease = leader_election::Options::new("default", "counter", "pod");
+                let lease = leader_election::Options::new("default", "counter").identity("pod");
                 let manager = cluster.manager().leader_election(lease);
                 let manager = manager.build().await.unwrap();
                 manager.add_controller(counter(&acknowledged)).unwrap();

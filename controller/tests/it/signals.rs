@@ -75,7 +75,7 @@ async fn a_controller_that_counts_until_a_signal() {
     let client = kube_client::Client::try_from(config.await.unwrap()).unwrap();
     let acknowledged = Acknowledged::default();
     let manager = Manager::builder(client)
-        .leader_election(leader_election::Options::new("default", "counter", "pod"))
+        .leader_election(leader_election::Options::new("default", "counter").identity("pod"))
         .build()
         .await
         .unwrap();

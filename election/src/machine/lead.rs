@@ -36,7 +36,7 @@ impl Machine {
         let duplicate = lease.is_some_and(|lease| self.view.is_duplicate(lease));
         self.view.read(lease, now.boot);
         if duplicate {
-            let identity = self.options.identity.clone();
+            let identity = self.options.holder().unwrap_or_default().to_owned();
             return self.lose(Lost::DuplicateIdentity { identity });
         }
         match self.decide(now) {

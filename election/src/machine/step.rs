@@ -30,7 +30,7 @@ impl Machine {
     /// A candidate that does not contend yet.
     pub(crate) fn new(options: Options, random: Random) -> Self {
         Self {
-            view: View::new(options.identity.clone()),
+            view: View::new(options.holder().unwrap_or_default().to_owned()),
             options,
             random,
             role: Role::Idle,

@@ -85,7 +85,9 @@ async fn the_lease_carries_the_labels_of_the_options_beside_its_own() {
     let fixture = Fixture::new();
     let labels = || fixture.fake.object(LEASE).unwrap()["metadata"]["labels"].clone();
     let candidate = || {
-        let options = Options::new("ns", "lock", "one").label("ring", "a");
+        let options = Options::new("ns", "lock")
+            .identity("one")
+            .label("ring", "a");
         fixture.candidate_with(&fixture.clock, options)
     };
     candidate().elector.acquire().await;

@@ -19,7 +19,7 @@ async fn of_two_processes_with_one_identity_the_first_stops_when_the_second_take
         let fixture = Fixture::new();
         // No two clocks agree to the microsecond.
         let other = Clock::simulated("2026-01-01T00:00:00.000123Z".parse().unwrap(), 2);
-        let mut two = fixture.candidate_with(&other, Options::new("ns", "lock", "web-0"));
+        let mut two = fixture.candidate_with(&other, Options::new("ns", "lock").identity("web-0"));
         if !watched {
             fixture.fake.hook(|method, path| {
                 (*method == Method::GET && path == LEASES).then_some(Fate::Refuse(403))

@@ -39,7 +39,7 @@ impl Fixture {
     }
 
     pub(crate) fn candidate(&self, identity: &str) -> Candidate {
-        self.candidate_with(&self.clock, Options::new("ns", "lock", identity))
+        self.candidate_with(&self.clock, Options::new("ns", "lock").identity(identity))
     }
 
     pub(crate) fn candidate_with(&self, clock: &Clock, options: Options) -> Candidate {

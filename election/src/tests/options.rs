@@ -10,13 +10,14 @@ use crate::{Error, Fence, Options};
 
 #[test]
 fn options_that_do_not_fit_together_are_refused() {
-    let good = || Options::new("ns", "lock", "me");
+    let good = || Options::new("ns", "lock").identity("me");
     let seconds = Duration::from_secs;
     assert_eq!(good().validate(), Ok(()));
-    let unnamed = Options::new("ns", "lock", "");
+    assert_eq!(Options::new("ns", "lock").validate(), Ok(()));
+    let unnamed = Options::new("ns", "lock").identity("");
     assert_eq!(unnamed.validate(), Err(Error::NoIdentity));
     assert_eq!(
-        Options::new("", "lock", "me").validate(),
+        Options::new("", "lock").identity("me").validate(),
         Err(Error::NoName)
     );
     assert!(matches!(
@@ -39,7 +40,7 @@ fn options_that_do_not_fit_together_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn times_may_be_as_long_as_they_can_be() {
-    let good = || Options::new("ns", "lock", "me");
+    let good = || Options::new("ns", "lock").identity("me");
     let both = good().lease_duration(Duration::MAX);
     let both = both.renew_deadline(Duration::MAX);
     assert!(matches!(both.validate(), Err(Error::LeaseTooShort { .. })));

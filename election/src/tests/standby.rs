@@ -43,7 +43,7 @@ async fn a_standby_that_was_suspended_reads_the_lease_before_it_takes_it() {
     let fixture = Fixture::new();
     let mut one = fixture.leader("one").await;
     let other = clock();
-    let options = Options::new("ns", "lock", "two");
+    let options = Options::new("ns", "lock").identity("two");
     let waiting = tokio::spawn(fixture.candidate_with(&other, options).time_to_lead());
     sleep(Duration::from_secs(1)).await;
     other.suspend(Duration::from_secs(14));

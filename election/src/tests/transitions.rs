@@ -47,7 +47,10 @@ fn lease(holder: &str, version: &str) -> Box<Lease> {
 
 /// A machine in a role, reached by the shortest way.
 fn machine(role: &str) -> Machine {
-    let mut machine = Machine::new(Options::new("ns", "lock", "one"), Random::seeded(1));
+    let mut machine = Machine::new(
+        Options::new("ns", "lock").identity("one"),
+        Random::seeded(1),
+    );
     let stop = |left| Event::Stop {
         limit: Duration::from_secs(10),
         lands_in: Some(Duration::from_secs(left)),

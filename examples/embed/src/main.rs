@@ -10,7 +10,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use reeve_client::{Client, connect};
 use reeve_clock::Clock;
-use reeve_election::{Elector, Options, identity};
+use reeve_election::{Elector, Options};
 use reeve_informer::{Event, HandlerOptions, ObjectKey, SharedInformer};
 use reeve_workqueue::Queue;
 use tokio_util::sync::CancellationToken;
@@ -63,7 +63,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
 
     // The worker runs on the replica that holds the lease, until Ctrl-C or until the lease is lost.
-    let options = Options::new("default", "embed", identity(&clock));
+    let options = Options::new("default", "embed");
     let elector = Elector::new(Client::new(kube), options, clock)?;
     let mut leading = tokio::spawn(elector.run(stop.clone(), worker));
     let led = tokio::select! {

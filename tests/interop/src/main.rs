@@ -106,7 +106,8 @@ async fn run() -> Result<(), BoxError> {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let client = connect::connect(config, &connect::Options::new())?;
     let (namespace, identity) = (flags.text("namespace")?, flags.text("identity")?);
-    let lease = leader_election::Options::new(namespace, flags.text("lease")?, identity)
+    let lease = leader_election::Options::new(namespace, flags.text("lease")?)
+        .identity(identity)
         .lease_duration(flags.duration("lease-duration")?)
         .renew_deadline(flags.duration("renew-deadline")?)
         .retry_period(flags.duration("retry-period")?);

@@ -116,7 +116,7 @@ async fn what_the_manager_says_counts_unless_the_controller_says_otherwise() {
                 None => it,
                 Some(own) => it.warm_up(own),
             });
-            let election = Some(Election::new("ns", "lock", "me"));
+            let election = Some(Election::new("ns", "lock").identity("me"));
             let running = started(defaults, controller, &fake, election).await;
             sleep(second * 60).await;
             let waiting = running.manager.queues().report(10)[0].items.len();
@@ -150,7 +150,7 @@ async fn what_the_manager_says_counts_unless_the_controller_says_otherwise() {
                 Some(true) => it.without_leader_election(),
                 Some(false) => it.with_leader_election(),
             });
-            let election = Some(Election::new("ns", "lock", "me"));
+            let election = Some(Election::new("ns", "lock").identity("me"));
             let running = started(defaults, controller, &fake, election).await;
             sleep(second * 60).await;
             assert_eq!(!seen.lock().is_empty(), expected, "every replica: {case}");

@@ -10,7 +10,7 @@ async fn a_warm_standby_has_its_queue_filled_and_reconciles_nothing() {
     fake.hook(|_, path| path.contains("leases").then_some(Fate::Refuse(500)));
     let manager = fake
         .manager()
-        .leader_election(Election::new("ns", "lock", "me"))
+        .leader_election(Election::new("ns", "lock").identity("me"))
         .build()
         .await
         .unwrap();
@@ -38,7 +38,7 @@ async fn a_reconcile_learns_at_the_end_of_the_lease_that_it_may_no_longer_act() 
     fake.put(&path("a"), map("1"));
     let manager = fake
         .manager()
-        .leader_election(Election::new("ns", "lock", "me"))
+        .leader_election(Election::new("ns", "lock").identity("me"))
         .build()
         .await
         .unwrap();
@@ -85,7 +85,7 @@ async fn a_standby_queues_nothing_and_finds_every_object_when_it_leads() {
     fake.hook(move |_, path| path.starts_with(lease).then_some(Fate::Refuse(500)));
     let manager = fake
         .manager()
-        .leader_election(Election::new("ns", "lock", "me"))
+        .leader_election(Election::new("ns", "lock").identity("me"))
         .build()
         .await
         .unwrap();

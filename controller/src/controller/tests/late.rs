@@ -164,7 +164,7 @@ async fn a_watch_added_to_a_standby_is_registered_when_it_leads() {
     fake.hook(|_, path| path.contains("leases").then_some(Fate::Refuse(500)));
     let controller = Controller::builder("test")
         .for_kind::<ConfigMap>()
-        .lease(Election::new("ns", "lock", "me"))
+        .lease(Election::new("ns", "lock").identity("me"))
         .complete(done(&seen));
     let running = start(&fake, []).await;
     let handle = running.manager.add_controller(controller.unwrap()).unwrap();

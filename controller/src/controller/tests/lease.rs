@@ -5,7 +5,7 @@ use super::*;
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/lock";
 
 fn lease() -> Election {
-    Election::new("ns", "lock", "me")
+    Election::new("ns", "lock").identity("me")
 }
 
 /// The depth of the queue over all priorities.

@@ -36,7 +36,7 @@ fn a_controller_without_name_watch_or_worker_is_refused() {
     let idle = idle.complete(done(&seen));
     assert_eq!(idle.unwrap_err(), BuildError::NoWorkers("idle".into()));
     let leased = || {
-        let lease = crate::leader_election::Options::new("ns", "lock", "me");
+        let lease = crate::leader_election::Options::new("ns", "lock").identity("me");
         Controller::builder("both")
             .for_kind::<ConfigMap>()
             .lease(lease)

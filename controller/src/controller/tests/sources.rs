@@ -192,7 +192,7 @@ async fn standing_by(
     source: impl Into<Source<Request>>,
 ) -> Running {
     fake.hook(|_, path| path.contains("leases").then_some(Fate::Refuse(500)));
-    let lease = Election::new("ns", "lock", "me");
+    let lease = Election::new("ns", "lock").identity("me");
     let mut manager = fake.manager();
     let mut builder = Controller::builder("test")
         .for_kind::<ConfigMap>()
@@ -281,7 +281,7 @@ async fn a_controller_that_lost_its_lease_drops_what_can_be_started_again_and_ke
         .for_kind::<ConfigMap>()
         .watches_source(handed_over)
         .watches_source(feed.named("feed"))
-        .lease(Election::new("ns", "lock", "me"))
+        .lease(Election::new("ns", "lock").identity("me"))
         .complete(done(&seen));
     let running = start(&fake, []).await;
     let handle = running.manager.add_controller(controller.unwrap()).unwrap();

@@ -124,7 +124,7 @@ async fn the_lease_of_a_controller_has_its_time_to_be_released() {
         });
         let controller = Controller::builder("test")
             .for_kind::<ConfigMap>()
-            .lease(Election::new("ns", "lock", "me"))
+            .lease(Election::new("ns", "lock").identity("me"))
             .complete(reconciler);
         let handle = manager.add_controller(controller.unwrap()).unwrap();
         let (stop, run) = spawn(&manager);
@@ -159,14 +159,14 @@ async fn the_lease_of_a_controller_is_given_up_in_time_when_that_of_the_manager_
     let fake = Fake::default();
     let manager = fake
         .manager()
-        .leader_election(Election::new("ns", "lock", "me"))
+        .leader_election(Election::new("ns", "lock").identity("me"))
         .grace_period(Duration::from_secs(6))
         .build()
         .await
         .unwrap();
     let controller = Controller::builder("test")
         .for_kind::<ConfigMap>()
-        .lease(Election::new("ns", "own", "me"))
+        .lease(Election::new("ns", "own").identity("me"))
         .complete(taking(Duration::ZERO));
     let handle = manager.add_controller(controller.unwrap()).unwrap();
     let (_stop, run) = spawn(&manager);
@@ -215,7 +215,7 @@ async fn the_lease_of_what_blocks_its_thread_is_not_released() {
     for case in ["a controller", "a controller with a lease", "a runnable"] {
         let fake = Fake::default();
         fake.put("/api/v1/namespaces/ns/configmaps/a", serde_json::json!({}));
-        let election = || Election::new("ns", "lock", "me");
+        let election = || Election::new("ns", "lock").identity("me");
         let mut builder = fake.manager().grace_period(Duration::from_secs(1));
         if case != "a controller with a lease" {
             builder = builder.leader_election(election());

@@ -104,7 +104,10 @@ impl Process {
         (self.stops, self.paused) = (false, false);
         self.inbox.clear();
         let random = Random::seeded(self.seed.wrapping_add(self.run));
-        self.machine = Some(Machine::new(Options::new("ns", "lock", identity), random));
+        self.machine = Some(Machine::new(
+            Options::new("ns", "lock").identity(identity),
+            random,
+        ));
     }
 
     /// The process is gone, and all that it waits for.

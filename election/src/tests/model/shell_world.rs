@@ -249,7 +249,7 @@ impl World {
                 let fence = Fence::closed(own.clone());
                 world.fences.lock()[candidate] = Some(fence.clone());
                 let working = CancellationToken::new();
-                let options = Options::new("ns", "lock", identity.as_str());
+                let options = Options::new("ns", "lock").identity(identity.as_str());
                 let elector = Elector::with_fence(
                     Client::new(client.clone()),
                     options,

@@ -133,7 +133,7 @@ impl World {
 
     /// Starts one of several copies.
     pub(crate) async fn start_copy(&self, name: &str) -> Running {
-        let lease = leader_election::Options::new("default", NAME, name);
+        let lease = leader_election::Options::new("default", NAME).identity(name);
         let builder = self.builder().leader_election(lease);
         self.run(builder, self.settings()).await
     }
