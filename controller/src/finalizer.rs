@@ -1,14 +1,22 @@
 //! Finalizers: the entries in `metadata.finalizers` that keep a deleted object until its cleanup is done.
 //!
 //! The helpers change the object in memory and return whether they did; the caller writes it (controller-runtime:
-//! `controllerutil.AddFinalizer`, `RemoveFinalizer`, `ContainsFinalizer`). [`Finalizers`] does that for several, in
-//! order, and runs their cleanups (controller-runtime: package `finalizer`).
+//! `controllerutil.AddFinalizer`, `RemoveFinalizer`, `ContainsFinalizer`).
+//!
+//! | to have | see |
+//! |---|---|
+//! | one finalizer around a reconcile (kube-rs: `finalizer`) | [`apply_or_cleanup`] |
+//! | several, in order (controller-runtime: package `finalizer`) | [`Finalizers`] |
 
+mod event;
 mod registry;
 
 use kube_core::Resource;
 use serde_json::{Value, json};
 
+use crate::client::{self, AnyObject, Objects, Patch, WriteOptions};
+
+pub use event::{Event, apply_or_cleanup, apply_or_cleanup_in};
 pub use registry::{DuplicateName, Error, Finalizer, Finalizers, Run, function};
 
 /// Whether `object` carries the finalizer `name`.
@@ -68,6 +76,22 @@ pub fn remove_patch<K: Resource>(object: &K, name: &str) -> Option<Value> {
         .cloned()
         .collect();
     Some(patch(object, &finalizers))
+}
+
+/// Writes the difference between two states of an object, unless another write changed it since `before`. Returns the
+/// new state.
+async fn write<K: AnyObject>(
+    objects: &Objects<K>,
+    before: &K,
+    after: &K,
+) -> Result<K, client::Error> {
+    let key = client::key_of(before.meta());
+    let patch =
+        Patch::merge_from_locked(before, after).map_err(|error| client::Error::Invalid {
+            request: format!("write the finalizers of {key}"),
+            message: error.to_string(),
+        })?;
+    objects.patch(&key, WriteOptions::new(), patch).await
 }
 
 fn list<K: Resource>(object: &K) -> &[String] {

@@ -7,51 +7,39 @@
 //! returns an [`Outcome`]. It sees its own writes: the key is held back until the caches show them.
 //!
 //! ```
-//! use k8s_openapi::api::core::v1::ConfigMap;
-//! use kube_core::params::{Patch, PatchParams};
-//! use reeve_controller::events::EventType;
-//! use reeve_controller::{Context, Controller, Manager, Outcome, Reconciler, Request};
-//! use reeve_controller::{client, finalizer, leader_election, predicate, reconcile, source};
-//! use serde_json::json;
+//! use std::sync::Arc;
 //! use std::time::Duration;
 //!
-//! struct Greeter;
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use reeve_controller::client::{Patch, WriteOptions, connect, optional};
+//! use reeve_controller::prelude::*;
+//! use reeve_controller::serde_json::json;
 //!
-//! impl Reconciler for Greeter {
-//!     type Error = reconcile::Error;
-//!
-//!     async fn reconcile(&self, ctx: Context, request: Request) -> Result<Outcome, Self::Error> {
-//!         // Read from the cache. Its objects are shared: clone one to change it.
-//!         let Some(map) = ctx.lister::<ConfigMap>()?.get(&request)? else {
-//!             return Ok(Outcome::done());
-//!         };
-//!         if finalizer::is_deleting(&*map) {
-//!             return Ok(Outcome::done());
-//!         }
-//!         let data = map.data.clone().unwrap_or_default();
-//!         let Some(name) = data.get("name") else {
-//!             return Ok(Outcome::terminal(reconcile::Error::message("no name to greet")));
-//!         };
-//!         let greeting = format!("Hello {name}");
-//!         if data.get("greeting") != Some(&greeting) {
-//!             let patch = Patch::Merge(json!({"data": {"greeting": greeting}}));
-//!             let params = PatchParams::default();
-//!             // `optional` makes "not found" a `None`.
-//!             client::optional(ctx.client().patch::<ConfigMap, _>(&request, &params, &patch).await)?;
-//!             ctx.events().event(&*map, EventType::Normal, "Greeted", "Greet", greeting);
-//!         }
-//!         // Reconcile again in an hour.
-//!         Ok(Outcome::requeue_after(Duration::from_secs(3600)))
+//! async fn greet(ctx: Context, map: Arc<ConfigMap>) -> Result<Outcome, reconcile::Error> {
+//!     // The object is from the cache, and shared: clone it to change it.
+//!     if finalizer::is_deleting(&*map) {
+//!         return Ok(Outcome::done());
 //!     }
+//!     let data = map.data.clone().unwrap_or_default();
+//!     let Some(name) = data.get("name") else {
+//!         return Ok(Outcome::terminal(reconcile::Error::message("no name to greet")));
+//!     };
+//!     let greeting = format!("Hello {name}");
+//!     if data.get("greeting") != Some(&greeting) {
+//!         let (key, options) = (ObjectKey::of(&*map), WriteOptions::new());
+//!         let patch = Patch::merge(json!({"data": {"greeting": greeting}}));
+//!         // `optional` makes "not found" a `None`.
+//!         optional(ctx.client().patch::<ConfigMap, _>(&key, options, patch).await)?;
+//!         ctx.events().event(&*map, EventType::Normal, "Greeted", "Greet", greeting);
+//!     }
+//!     // Reconcile again in an hour.
+//!     Ok(Outcome::requeue_after(Duration::from_secs(3600)))
 //! }
 //!
-//! async fn run(client: kube_client::Client) -> Result<(), Box<dyn std::error::Error>> {
-//!     let clock = reeve_clock::Clock::system();
-//!     let lease = leader_election::Options::new("default", "greeter", leader_election::identity(&clock));
-//!     let manager = Manager::builder(client)
-//!         .clock(clock)
+//! async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//!     let manager = Manager::builder(connect::infer(&connect::Options::new()).await?)
 //!         .namespace("default")
-//!         .leader_election(lease)
+//!         .leader_election(leader_election::Options::new("default", "greeter"))
 //!         .health_address(([0, 0, 0, 0], 8081).into())
 //!         .metrics_address(([0, 0, 0, 0], 8080).into())
 //!         .build()
@@ -63,12 +51,38 @@
 //!         .with_predicate(predicate::resource_version_changed())
 //!         .watches_source(requests)
 //!         .workers(4)
-//!         .complete(Greeter)?;
+//!         .complete(reconcile::object(greet))?;
 //!     manager.add_controller(controller)?;
 //!     again.try_send(Request::namespaced("default", "greeting"))?;
 //!     // Until SIGTERM or SIGINT; a second signal exits at once.
 //!     manager.run_until_signal().await?;
 //!     Ok(())
+//! }
+//! ```
+//!
+//! A program depends on this crate, `k8s-openapi` with the version of Kubernetes as its feature, and `tokio`. The crates
+//! and types of the signatures are here, too: [`kube_client`], [`kube_core`], [`serde_json`], [`Clock`],
+//! [`CancellationToken`]; [`prelude`] has the names that most controllers use. A kind of the program's own needs
+//! `kube-derive`, `schemars` and `serde`, and the paths of two crates:
+//!
+//! ```
+//! use kube_derive::CustomResource;
+//! use schemars::JsonSchema;
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(CustomResource, Clone, Debug, Serialize, Deserialize, JsonSchema)]
+//! #[kube(
+//!     group = "example.com",
+//!     version = "v1",
+//!     kind = "Website",
+//!     namespaced,
+//!     crates(
+//!         kube_core = "::reeve_controller::kube_core",
+//!         serde_json = "::reeve_controller::serde_json"
+//!     )
+//! )]
+//! pub struct WebsiteSpec {
+//!     image: String,
 //! }
 //! ```
 //!
@@ -83,6 +97,8 @@
 //! | read your writes, rule by rule | [`client::Client`], [`controller::Builder::own_writes_timeout`] |
 //! | the lease | [`leader_election`] |
 //! | conditions of a status | [`conditions`] |
+//! | a function of an object as a reconciler | [`reconcile::object`] |
+//! | a finalizer around a reconcile | [`finalizer::apply_or_cleanup`] |
 //! | events, finalizers, owners | [`events`], [`finalizer`], [`owner`] |
 //! | `/healthz`, `/readyz`, `/metrics`, limits | [`health`], [`metrics`], [`metrics_server`], [`server`]: of [`reeve_serve`] |
 //! | flags named as kubebuilder's, which kubeconfig | [`options`], [`client::location`] |
@@ -130,6 +146,14 @@ pub mod testing;
 pub use reeve_serve::certificates;
 #[doc(no_inline)]
 pub use reeve_serve::{access, health, http as server, metrics_server};
+
+// The crates of this crate's signatures, so that a program needs no dependency for them.
+#[doc(no_inline)]
+pub use reeve_clock::Clock;
+#[doc(no_inline)]
+pub use tokio_util::sync::CancellationToken;
+#[doc(no_inline)]
+pub use {kube_client, kube_core, serde_json};
 
 pub use cache::{CacheOptions, Caches, Lister};
 pub use client::Client;

@@ -238,12 +238,12 @@ impl Run {
     ) -> Result<(), client::Error> {
         let key = client::key_of(before.meta());
         let (mut before, mut object) = (before.clone(), object.clone());
-        let invalid = |error: patch::Error| client::Error::Invalid {
-            request: format!("write what the finalizers of {key} changed"),
-            message: error.to_string(),
-        };
         if self.status_changed {
-            let status = status_patch(&before, &object).map_err(invalid)?;
+            let status =
+                status_patch(&before, &object).map_err(|error| client::Error::Invalid {
+                    request: format!("write the status of {key}, which finalizers changed"),
+                    message: error.to_string(),
+                })?;
             let written: K = client
                 .patch_status(&key, WriteOptions::new(), status)
                 .await?;
@@ -253,10 +253,7 @@ impl Run {
             }
         }
         if self.changed {
-            let patch = Patch::merge_from_locked(&before, &object).map_err(invalid)?;
-            client
-                .patch::<K, _>(&key, WriteOptions::new(), patch)
-                .await?;
+            super::write(&client.objects(), &before, &object).await?;
         }
         Ok(())
     }

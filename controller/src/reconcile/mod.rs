@@ -1,4 +1,5 @@
-//! The part that a user writes: a [`Reconciler`], which reconciles one key and returns an [`Outcome`].
+//! The part that a user writes: a [`Reconciler`], which reconciles one key and returns an [`Outcome`]. [`object`] makes
+//! one of a function of an object, [`function`] of a function of a request.
 //!
 //! The effect of each result on the queue (controller-runtime: `Controller.reconcileHandler`):
 //!
@@ -24,12 +25,14 @@
 //! honours `Retry-After`.
 
 mod error;
+mod object;
 mod outcome;
 mod reconciler;
 mod request;
 
 pub use error::{Class, Error, RateLimited, Terminal};
 pub(crate) use error::{OUTAGE, RATE_LIMITED};
+pub use object::{ForObject, object, object_in};
 pub(crate) use outcome::Next;
 pub use outcome::Outcome;
 pub use reconciler::{Function, Reconciler, function};
