@@ -31,7 +31,7 @@ struct Answer<R> {
 
 impl<R: RequestKey> OwnWrites<R> {
     /// Reads the lost writes of held keys from the server, until dropped, and calls `wake` with each key after its
-    /// read. The [`Asking`](crate::cache::Asking) of each key limits the rate, as does the line of each cluster, which
+    /// read. The [`Asking`](super::asking::Asking) of each key limits the rate, as does the line of each cluster, which
     /// keeps the order of the keys.
     pub(crate) async fn ask_for_lost(&self, wake: impl Fn(R)) -> Infallible {
         let mut asking = FuturesUnordered::new();
