@@ -87,6 +87,16 @@ pub enum Error {
         /// The error of the function.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A wait for a state of an object ended at its limit.
+    #[error("{request}: not reached within {after:?}: {last}")]
+    NotReached {
+        /// The object.
+        request: String,
+        /// The limit.
+        after: Duration,
+        /// The state that was seen last, or the last error.
+        last: String,
+    },
     /// Not sent: this process does not hold the lease of its controller.
     #[error("{request}: not sent, this process is not the leader")]
     NotLeader {
@@ -162,6 +172,7 @@ impl Error {
             Self::Invalid { .. }
             | Self::NotLeader { .. }
             | Self::Mutate { .. }
+            | Self::NotReached { .. }
             | Self::NoMatch { .. } => false,
         }
     }

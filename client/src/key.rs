@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use kube_core::Resource;
 
+use crate::as_object::AsObject;
+
 /// Namespace and name of an object; without a namespace for cluster-scoped kinds.
 ///
 /// The uid is not part of it (client-go: `cache.ObjectName`): an object that was deleted and created again
@@ -38,8 +40,8 @@ pub struct ParseKeyError(pub String);
 impl ObjectKey {
     /// The key of `object`, of any kind. An object that `generateName` will name has an empty name.
     #[must_use]
-    pub fn of<K: Resource>(object: &K) -> Self {
-        let meta = object.meta();
+    pub fn of<Form>(object: &impl AsObject<Form>) -> Self {
+        let meta = object.as_object().meta();
         let name = meta.name.as_deref().unwrap_or_default();
         Self::namespaced(meta.namespace.as_deref().unwrap_or_default(), name)
     }

@@ -53,10 +53,12 @@
 //!   [`Client::in_namespace`], and [`Client::intercepted`] for tests.
 
 mod answer;
+pub mod as_object;
 mod call;
 mod chain;
 mod client;
 pub mod connect;
+mod edit;
 mod endpoint;
 mod error;
 mod gate;
@@ -80,9 +82,11 @@ mod subresource;
 pub mod transport;
 mod upsert;
 pub mod version;
+mod wait;
 mod warning;
 
 pub use answer::Answer;
+pub use as_object::{AsObject, types_of};
 pub use call::{Call, Verb};
 pub use chain::{Chain, error_chain};
 pub use client::Client;

@@ -38,7 +38,8 @@ pub const DEFAULT_BACKOFF: Backoff = Backoff {
 /// Calls `attempt` until it ends without a conflict, or the tries are used up; returns the last result. Read the
 /// object from the server in each attempt (client-go: `retry.RetryOnConflict`).
 ///
-/// A reconcile should return the conflict instead: the queue retries, and the caches are newer by then.
+/// [`Client::edit`](crate::Client::edit) does that for one object. A reconcile that writes what it read from a cache
+/// should return the conflict instead: the queue retries, and the caches are newer by then.
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -84,17 +85,50 @@ pub async fn retry_on<T, E, A>(
 where
     A: Future<Output = Result<T, E>>,
 {
-    let mut pause = backoff.first.min(LONGEST);
-    let mut left = backoff.attempts;
+    let mut pauses = Pauses::new(backoff);
     loop {
-        left = left.saturating_sub(1);
-        match attempt().await {
-            Err(error) if left > 0 && retriable(&error) => {}
+        let error = match attempt().await {
+            Err(error) if retriable(&error) => error,
             result => return result,
+        };
+        match pauses.next(clock) {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => return Err(error),
         }
-        tokio::time::sleep(clock.random().jitter(pause, backoff.jitter)).await;
-        let longer = pause.as_secs_f64() * backoff.factor.max(0.0);
-        pause = Duration::try_from_secs_f64(longer).map_or(LONGEST, |longer| longer.min(LONGEST));
+    }
+}
+
+/// The pauses after failed tries.
+pub(crate) struct Pauses {
+    backoff: Backoff,
+    /// The next one, without jitter.
+    pause: Duration,
+    /// Tries left.
+    left: u32,
+}
+
+// === impl Pauses ===
+
+impl Pauses {
+    pub(crate) fn new(backoff: Backoff) -> Self {
+        Self {
+            backoff,
+            pause: backoff.first.min(LONGEST),
+            left: backoff.attempts,
+        }
+    }
+
+    /// The pause after one more failed try, or `None` when the tries are used up.
+    pub(crate) fn next(&mut self, clock: &Clock) -> Option<Duration> {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            return None;
+        }
+        let pause = clock.random().jitter(self.pause, self.backoff.jitter);
+        let longer = self.pause.as_secs_f64() * self.backoff.factor.max(0.0);
+        self.pause =
+            Duration::try_from_secs_f64(longer).map_or(LONGEST, |longer| longer.min(LONGEST));
+        Some(pause)
     }
 }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use reeve_clock::Clock;
+
 use crate::client::Client;
 use crate::intercept::{Interceptor, Layer};
 use crate::key::ObjectKey;
@@ -23,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) field_owner: Option<String>,
     pub(crate) field_validation: Option<FieldValidation>,
     pub(crate) namespace: Option<String>,
+    /// Unset, the system's.
+    clock: Option<Clock>,
 }
 
 impl Default for Settings {
@@ -34,6 +38,7 @@ impl Default for Settings {
             field_owner: None,
             field_validation: None,
             namespace: None,
+            clock: None,
         }
     }
 }
@@ -51,6 +56,19 @@ impl Client {
     pub fn with_body_limit(mut self, bytes: usize) -> Self {
         self.settings_mut().body_limit = bytes;
         self
+    }
+
+    /// The same client with the randomness of `clock` for the pauses between tries ([`Client::edit`]). Default: the
+    /// system's.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Clock) -> Self {
+        self.settings_mut().clock = Some(clock);
+        self
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        let clock = self.settings.clock.as_ref();
+        clock.map_or_else(Clock::system, Clock::clone)
     }
 
     /// The same client, whose writes the server does not store. A call cannot override that (controller-runtime:

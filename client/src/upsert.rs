@@ -237,7 +237,7 @@ impl<K: AnyObject> Objects<K> {
         }
     }
 
-    fn mutate<M: Mutated>(
+    pub(crate) fn mutate<M: Mutated>(
         &self,
         key: &ObjectKey,
         object: &mut K,
@@ -258,7 +258,12 @@ impl<K: AnyObject> Objects<K> {
         Ok(())
     }
 
-    async fn update_to(&self, key: &ObjectKey, found: K, wanted: K) -> Result<(K, Change), Error> {
+    pub(crate) async fn update_to(
+        &self,
+        key: &ObjectKey,
+        found: K,
+        wanted: K,
+    ) -> Result<(K, Change), Error> {
         let change = difference(&self.plain(key, &found)?, &self.plain(key, &wanted)?);
         if is_empty(&change) {
             return Ok((found, Change::Unchanged));
@@ -368,7 +373,7 @@ impl<K: AnyObject> Objects<K> {
     }
 
     /// The object as JSON, without empty values.
-    fn plain(&self, key: &ObjectKey, object: &K) -> Result<Value, Error> {
+    pub(crate) fn plain(&self, key: &ObjectKey, object: &K) -> Result<Value, Error> {
         match serde_json::to_value(object) {
             Ok(mut value) => {
                 prune(&mut value);
