@@ -23,7 +23,7 @@ impl Reconciler for Greeter {
 
     async fn reconcile(&self, ctx: Context, request: Request) -> Result<Outcome, Self::Error> {
         let map = ctx.lister::<ConfigMap>()?.get(&request)?;
-        let Some(map) = map.filter(|map| !finalizer::is_deleting(&**map)) else {
+        let Some(map) = map.filter(|map| !finalizer::is_deleting(map)) else {
             return Ok(Outcome::done());
         };
         let mut wanted = ConfigMap::default();

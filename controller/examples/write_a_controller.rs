@@ -13,7 +13,7 @@ use reeve_controller::serde_json::{self, json};
 
 async fn greet(ctx: Context, map: Arc<ConfigMap>) -> Result<Outcome, reconcile::Error> {
     // The API server deletes the child of a deleted map. A map without the label is not ours any more.
-    if finalizer::is_deleting(&*map) || !map.labels().contains_key("greet") {
+    if finalizer::is_deleting(&map) || !map.labels().contains_key("greet") {
         return Ok(Outcome::done());
     }
     let Some(name) = map.data.as_ref().and_then(|data| data.get("name")) else {
@@ -26,11 +26,11 @@ async fn greet(ctx: Context, map: Arc<ConfigMap>) -> Result<Outcome, reconcile::
     let greeting = format!("Hello {name}");
     let written = ctx.client().create_or_update(child, |child| {
         child.data = Some([("greeting".to_owned(), greeting.clone())].into());
-        owner::set_controller(&*map, child).map(drop)
+        owner::set_controller(&map, child).map(drop)
     });
     if let (_, Change::Updated) = written.await? {
         let (events, note) = (ctx.events(), "the greeting had been changed");
-        events.event(&*map, EventType::Normal, "Mended", "Greet", note);
+        events.event(&map, EventType::Normal, "Mended", "Greet", note);
     }
     // In any case, check again in an hour.
     Ok(Outcome::requeue_after(Duration::from_secs(3600)))

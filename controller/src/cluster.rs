@@ -167,7 +167,8 @@ impl Builder {
         let client = Client::from(reeve_client::Client::measured(
             self.client,
             metrics.requests().clone(),
-        ));
+        ))
+        .with_clock(clock.clone());
         let kube = client.kube().clone();
         let (writer, events) = Writer::new(client.clone(), clock.clone(), instance.to_owned());
         let caches = Caches::new(kube, clock.clone(), self.cache, Arc::new(named));

@@ -14,24 +14,24 @@ mod registry;
 use kube_core::Resource;
 use serde_json::{Value, json};
 
-use crate::client::{self, AnyObject, Objects, Patch, WriteOptions};
+use crate::client::{self, AnyObject, AsObject, Objects, Patch, WriteOptions};
 
 pub use event::{Event, apply_or_cleanup, apply_or_cleanup_in};
 pub use registry::{DuplicateName, Error, Finalizer, Finalizers, Run, function};
 
 /// Whether `object` carries the finalizer `name`.
-pub fn contains<K: Resource>(object: &K, name: &str) -> bool {
-    list(object).iter().any(|finalizer| finalizer == name)
+pub fn contains<Form>(object: &impl AsObject<Form>, name: &str) -> bool {
+    carries(object.as_object(), name)
 }
 
 /// Whether `object` is being deleted and waits for its finalizers.
-pub fn is_deleting<K: Resource>(object: &K) -> bool {
-    object.meta().deletion_timestamp.is_some()
+pub fn is_deleting<Form>(object: &impl AsObject<Form>) -> bool {
+    object.as_object().meta().deletion_timestamp.is_some()
 }
 
 /// Adds the finalizer `name` at the end. True when it was not there.
 pub fn add<K: Resource>(object: &mut K, name: &str) -> bool {
-    if contains(object, name) {
+    if carries(object, name) {
         return false;
     }
     object
@@ -56,8 +56,9 @@ pub fn remove<K: Resource>(object: &mut K, name: &str) -> bool {
 ///
 /// A merge patch replaces the whole list, so it carries the resourceVersion `object` was read at: the server answers
 /// 409 when another client changed the object meanwhile, instead of dropping its finalizer.
-pub fn add_patch<K: Resource>(object: &K, name: &str) -> Option<Value> {
-    if contains(object, name) {
+pub fn add_patch<Form>(object: &impl AsObject<Form>, name: &str) -> Option<Value> {
+    let object = object.as_object();
+    if carries(object, name) {
         return None;
     }
     let mut finalizers = list(object).to_vec();
@@ -66,8 +67,9 @@ pub fn add_patch<K: Resource>(object: &K, name: &str) -> Option<Value> {
 }
 
 /// A merge patch that removes the finalizer `name`, or `None` when it is not there. See [`add_patch`].
-pub fn remove_patch<K: Resource>(object: &K, name: &str) -> Option<Value> {
-    if !contains(object, name) {
+pub fn remove_patch<Form>(object: &impl AsObject<Form>, name: &str) -> Option<Value> {
+    let object = object.as_object();
+    if !carries(object, name) {
         return None;
     }
     let finalizers: Vec<String> = list(object)
@@ -92,6 +94,10 @@ async fn write<K: AnyObject>(
             message: error.to_string(),
         })?;
     objects.patch(&key, WriteOptions::new(), patch).await
+}
+
+fn carries<K: Resource>(object: &K, name: &str) -> bool {
+    list(object).iter().any(|finalizer| finalizer == name)
 }
 
 fn list<K: Resource>(object: &K) -> &[String] {

@@ -15,8 +15,14 @@ use crate::owner::group_of;
 use crate::reconcile::Request;
 
 /// An object as handlers and predicates see it: a Rust type of a kind, a `PartialObjectMeta`, a `DynamicObject`.
+#[diagnostic::on_unimplemented(
+    message = "there is no watched kind here: `{Self}` is not a Kubernetes object",
+    label = "not a watched kind",
+    note = "predicates and options of a watch come after it: `for_kind`, `owns` or `watches` first"
+)]
 pub trait Watched: Resource + Send + Sync + 'static {}
 
+#[diagnostic::do_not_recommend]
 impl<K: Resource + Send + Sync + 'static> Watched for K {}
 
 /// Names the requests for an event.
@@ -29,6 +35,11 @@ impl<K: Resource + Send + Sync + 'static> Watched for K {}
 /// [resync](crate::cache::KindOptions::resync), which is off by default. So are events beyond 1,024 that wait. A predicate
 /// that panics lets the event through. Each panic is logged with the object's key, and counted in
 /// `reeve_controller_watch_panics_total`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler of events of `{K}` that makes requests of the type `{R}`",
+    label = "not a handler",
+    note = "a function of an object becomes one with `handler::map(function)`"
+)]
 pub trait Handler<K: Watched, R = Request>: Send + Sync + 'static {
     /// Calls `request` with each request. It may name one twice; the queue holds it once.
     fn requests(&self, event: &Event<K>, request: &mut dyn FnMut(R));

@@ -17,7 +17,7 @@
 //!
 //! async fn greet(ctx: Context, map: Arc<ConfigMap>) -> Result<Outcome, reconcile::Error> {
 //!     // The object is from the cache, and shared: clone it to change it.
-//!     if finalizer::is_deleting(&*map) {
+//!     if finalizer::is_deleting(&map) {
 //!         return Ok(Outcome::done());
 //!     }
 //!     let data = map.data.clone().unwrap_or_default();
@@ -26,11 +26,11 @@
 //!     };
 //!     let greeting = format!("Hello {name}");
 //!     if data.get("greeting") != Some(&greeting) {
-//!         let (key, options) = (ObjectKey::of(&*map), WriteOptions::new());
+//!         let (key, options) = (ObjectKey::of(&map), WriteOptions::new());
 //!         let patch = Patch::merge(json!({"data": {"greeting": greeting}}));
 //!         // `optional` makes "not found" a `None`.
 //!         optional(ctx.client().patch::<ConfigMap, _>(&key, options, patch).await)?;
-//!         ctx.events().event(&*map, EventType::Normal, "Greeted", "Greet", greeting);
+//!         ctx.events().event(&map, EventType::Normal, "Greeted", "Greet", greeting);
 //!     }
 //!     // Reconcile again in an hour.
 //!     Ok(Outcome::requeue_after(Duration::from_secs(3600)))
@@ -99,6 +99,8 @@
 //! | conditions of a status | [`conditions`] |
 //! | a function of an object as a reconciler | [`reconcile::object`] |
 //! | a finalizer around a reconcile | [`finalizer::apply_or_cleanup`] |
+//! | a live read, change and write, again after a conflict | [`Client::edit`](reeve_client::Client::edit) |
+//! | a wait for a state of one object, in tests and tools | [`Client::wait_for`](reeve_client::Client::wait_for) |
 //! | events, finalizers, owners | [`events`], [`finalizer`], [`owner`] |
 //! | `/healthz`, `/readyz`, `/metrics`, limits | [`health`], [`metrics`], [`metrics_server`], [`server`]: of [`reeve_serve`] |
 //! | flags named as kubebuilder's, which kubeconfig | [`options`], [`client::location`] |

@@ -36,7 +36,9 @@
 //! ```
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube_core::metadata::TypeMeta;
 use kube_core::{ApiResource, DynamicObject, Resource};
+use reeve_client::{AsObject, types_of};
 
 /// The reason why an object cannot have this owner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,6 +90,12 @@ pub enum Error {
         /// The owner.
         owner: String,
     },
+    /// A dynamic owner does not name its kind.
+    #[error("{owner} cannot own anything: its kind is not known; use Owner::of_dynamic")]
+    NoKind {
+        /// The owner.
+        owner: String,
+    },
     /// The owner was not read from the server: it lacks a name or a uid.
     #[error("{owner} cannot own anything: it has no uid; use the object that the server returned")]
     NotStored {
@@ -109,12 +117,16 @@ pub struct Owner {
 // === impl Owner ===
 
 impl Owner {
-    /// The owner `object`.
+    /// The owner `object`: also a dynamic one, which names its kind if it was read by a client or a cache of this crate.
     ///
     /// # Errors
-    /// [`Error::NotStored`].
-    pub fn of<O: Resource<DynamicType = ()>>(object: &O) -> Result<Self, Error> {
-        Self::of_type(object, &())
+    /// [`Error::NotStored`], [`Error::NoKind`].
+    pub fn of<Form>(object: &impl AsObject<Form>) -> Result<Self, Error> {
+        let object = object.as_object();
+        let types = types_of(object).ok_or_else(|| Error::NoKind {
+            owner: described(object),
+        })?;
+        Self::named(object, types)
     }
 
     /// The owner `object`, of a kind known at run time.
@@ -122,21 +134,32 @@ impl Owner {
     /// # Errors
     /// [`Error::NotStored`].
     pub fn of_dynamic(object: &DynamicObject, resource: &ApiResource) -> Result<Self, Error> {
-        Self::of_type(object, resource)
+        let types = TypeMeta {
+            api_version: resource.api_version.clone(),
+            kind: resource.kind.clone(),
+        };
+        Self::named(object, types)
     }
 
-    fn of_type<O: Resource>(object: &O, dynamic_type: &O::DynamicType) -> Result<Self, Error> {
-        let filled =
-            |reference: &OwnerReference| !reference.name.is_empty() && !reference.uid.is_empty();
-        let reference = object.owner_ref(dynamic_type).filter(filled);
-        let Some(reference) = reference else {
-            let kind = O::kind(dynamic_type);
+    fn named<O: Resource>(object: &O, types: TypeMeta) -> Result<Self, Error> {
+        let name = object
+            .meta()
+            .name
+            .as_deref()
+            .filter(|name| !name.is_empty());
+        let (Some(name), Some(uid)) = (name, uid_of(object)) else {
             return Err(Error::NotStored {
-                owner: format!("{kind} {}", name_of(object)),
+                owner: format!("{} {}", types.kind, name_of(object)),
             });
         };
         Ok(Self {
-            reference,
+            reference: OwnerReference {
+                api_version: types.api_version,
+                kind: types.kind,
+                name: name.to_owned(),
+                uid: uid.to_owned(),
+                ..OwnerReference::default()
+            },
             namespace: namespace_of(object).map(str::to_owned),
             blocks: None,
         })
@@ -168,7 +191,7 @@ impl Owner {
     /// When another controller exists, or the namespaces do not allow it; the object is unchanged then.
     pub fn control<K: Resource>(&self, object: &mut K) -> Result<bool, Error> {
         self.check_namespace(object)?;
-        if let Some(other) = controller_of(object).filter(|other| other.uid != self.reference.uid) {
+        if let Some(other) = controlling(object).filter(|other| other.uid != self.reference.uid) {
             let (object, kind) = (described(object), other.kind.clone());
             let (name, uid) = (other.name.clone(), other.uid.clone());
             return Err(if self.is_namesake(other) {
@@ -267,9 +290,9 @@ impl Owner {
 /// Makes `owner` the controller of `object`: see [`Owner::control`].
 ///
 /// # Errors
-/// As [`Owner::control`], and [`Error::NotStored`].
-pub fn set_controller<O: Resource<DynamicType = ()>, K: Resource>(
-    owner: &O,
+/// As [`Owner::control`] and [`Owner::of`].
+pub fn set_controller<Form, K: Resource>(
+    owner: &impl AsObject<Form>,
     object: &mut K,
 ) -> Result<bool, Error> {
     Owner::of(owner)?.control(object)
@@ -278,37 +301,50 @@ pub fn set_controller<O: Resource<DynamicType = ()>, K: Resource>(
 /// Makes `owner` an owner of `object`: see [`Owner::own`].
 ///
 /// # Errors
-/// As [`Owner::own`], and [`Error::NotStored`].
-pub fn set_owner<O: Resource<DynamicType = ()>, K: Resource>(
-    owner: &O,
+/// As [`Owner::own`] and [`Owner::of`].
+pub fn set_owner<Form, K: Resource>(
+    owner: &impl AsObject<Form>,
     object: &mut K,
 ) -> Result<bool, Error> {
     Owner::of(owner)?.own(object)
 }
 
 /// Removes `owner` from the owners of `object`. True if it was one.
-pub fn remove_owner<O: Resource, K: Resource>(owner: &O, object: &mut K) -> bool {
-    uid_of(owner).is_some_and(|uid| disown(uid, object))
+pub fn remove_owner<Form, K: Resource>(owner: &impl AsObject<Form>, object: &mut K) -> bool {
+    uid_of(owner.as_object()).is_some_and(|uid| disown(uid, object))
 }
 
 /// Removes `owner` from the owners of `object` if it controls it. True if it did.
-pub fn remove_controller<O: Resource, K: Resource>(owner: &O, object: &mut K) -> bool {
-    is_controlled_by(object, owner) && remove_owner(owner, object)
+pub fn remove_controller<Form, K: Resource>(owner: &impl AsObject<Form>, object: &mut K) -> bool {
+    let uid = uid_of(owner.as_object());
+    let controls = controlling(object).is_some_and(|known| uid == Some(&known.uid));
+    controls && remove_owner(owner, object)
 }
 
 /// Whether `owner` is an owner of `object`.
-pub fn is_owned_by<K: Resource, O: Resource>(object: &K, owner: &O) -> bool {
-    uid_of(owner).is_some_and(|uid| references(object).iter().any(|known| known.uid == uid))
+pub fn is_owned_by<Form, Owning>(
+    object: &impl AsObject<Form>,
+    owner: &impl AsObject<Owning>,
+) -> bool {
+    let references = references(object.as_object());
+    uid_of(owner.as_object()).is_some_and(|uid| references.iter().any(|known| known.uid == uid))
 }
 
 /// Whether `owner` controls `object`.
-pub fn is_controlled_by<K: Resource, O: Resource>(object: &K, owner: &O) -> bool {
+pub fn is_controlled_by<Form, Owning>(
+    object: &impl AsObject<Form>,
+    owner: &impl AsObject<Owning>,
+) -> bool {
     let controller = controller_of(object);
-    uid_of(owner).is_some_and(|uid| controller.is_some_and(|known| known.uid == uid))
+    uid_of(owner.as_object()).is_some_and(|uid| controller.is_some_and(|known| known.uid == uid))
 }
 
 /// The controller of `object`, if it has one.
-pub fn controller_of<K: Resource>(object: &K) -> Option<&OwnerReference> {
+pub fn controller_of<Form>(object: &impl AsObject<Form>) -> Option<&OwnerReference> {
+    controlling(object.as_object())
+}
+
+fn controlling<K: Resource>(object: &K) -> Option<&OwnerReference> {
     references(object)
         .iter()
         .find(|reference| reference.controller == Some(true))
@@ -365,6 +401,8 @@ pub(crate) fn group_of(api_version: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use k8s_openapi::api::apps::v1::Deployment;
     use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 
@@ -390,6 +428,30 @@ mod tests {
             .iter()
             .map(|known| known.uid.as_str())
             .collect()
+    }
+
+    #[test]
+    fn a_shared_or_a_dynamic_owner_gives_the_same_reference() {
+        let (typed, mut one, mut two) = (owner("1"), pod(), pod());
+        set_controller(&typed, &mut one).unwrap();
+        set_controller(&Arc::new(typed.clone()), &mut two).unwrap();
+        assert_eq!(one, two);
+        let resource = ApiResource::erase::<Deployment>(&());
+        let mut dynamic = DynamicObject::new("web", &resource);
+        dynamic.metadata = typed.metadata.clone();
+        for dynamic in [Owner::of(&dynamic), Owner::of(&Arc::new(dynamic.clone()))] {
+            let mut pod = pod();
+            dynamic.unwrap().control(&mut pod).unwrap();
+            assert_eq!(pod, one);
+        }
+        let shared = Arc::new(one);
+        assert!(is_controlled_by(&shared, &Arc::new(typed)) && is_owned_by(&shared, &dynamic));
+        assert_eq!(controller_of(&shared).unwrap().uid, "1");
+        dynamic.types = None;
+        let unnamed = set_controller(&dynamic, &mut pod());
+        let owner = "ns/web".to_owned();
+        assert_eq!(unnamed, Err(Error::NoKind { owner }));
+        assert!(Owner::of_dynamic(&dynamic, &resource).is_ok());
     }
 
     #[test]

@@ -46,6 +46,11 @@ use reeve_informer::{Event, ObjectKey, UpdateReason};
 use crate::handler::Watched;
 
 /// Decides whether an event of a watch is handled. It runs in the task of the kind's informer: return at once.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a predicate of events of `{K}`",
+    label = "not a predicate",
+    note = "a predicate is a function of `&Event<{K}>`; of an object, `predicate::object(function)`"
+)]
 pub trait Predicate<K>: Send + Sync + 'static {
     /// Whether `event` is handled.
     fn allows(&self, event: &Event<K>) -> bool;

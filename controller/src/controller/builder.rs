@@ -164,9 +164,12 @@ impl<K: 'static> Builder<Request, K, OneKind> {
 }
 
 /// Options of the last watch.
-impl<R: RequestKey, K: Watched, F> Builder<R, K, F> {
+impl<R: RequestKey, K, F> Builder<R, K, F> {
     /// Handles only events of the last watch that `predicate` allows. With several predicates, all must allow an event.
-    pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self {
+    pub fn with_predicate(mut self, predicate: impl Predicate<K>) -> Self
+    where
+        K: Watched,
+    {
         self.predicates.push(Box::new(predicate));
         self
     }
@@ -175,7 +178,10 @@ impl<R: RequestKey, K: Watched, F> Builder<R, K, F> {
     /// follows its objects when it appears. The start still waits for a kind that exists and cannot be read.
     ///
     /// The kind is checked again with growing delays, a minute at most.
-    pub fn optional(mut self) -> Self {
+    pub fn optional(mut self) -> Self
+    where
+        K: Watched,
+    {
         self.optional = true;
         self
     }

@@ -29,6 +29,8 @@ pub use correlate::{COMBINED, SIMILAR};
 use correlate::{Identity, ObjectIdentity};
 pub(crate) use writer::Writer;
 
+use crate::client::{AsObject, types_of};
+
 /// The maximum number of queued events (client-go: 1,000; but the writer here lets reconciles go first).
 const QUEUE: usize = 10_000;
 
@@ -108,16 +110,27 @@ impl Recorder {
     /// Records that `reason` happened to `object` while the controller did `action`; `note` is the text for people.
     ///
     /// `reason` and `action` are words for machines, in CamelCase, of at most 128 characters; `note` is cut at
-    /// 1024 bytes.
-    pub fn event<K: Resource<DynamicType = ()>>(
+    /// 1024 bytes. A dynamic object names its kind if it was read by a client or a cache of this crate; the event of one
+    /// that does not is dropped and counted.
+    pub fn event<Form>(
         &self,
-        object: &K,
+        object: &impl AsObject<Form>,
         event_type: EventType,
         reason: &str,
         action: &str,
         note: impl Into<String>,
     ) {
-        self.event_for(&reference(object), None, event_type, reason, action, note);
+        let regarding = reference(object);
+        if regarding.kind.is_none() {
+            tracing::warn!(
+                object = regarding.name,
+                reason,
+                "dropped an event: the kind of its object is not known"
+            );
+            self.dropped.inc();
+            return;
+        }
+        self.event_for(&regarding, None, event_type, reason, action, note);
     }
 
     /// As [`Recorder::event`], by reference, and with a second object that is related.
@@ -161,11 +174,15 @@ impl fmt::Debug for Recorder {
     }
 }
 
-/// A reference to `object`, with its uid and version if it has them.
-pub fn reference<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
+/// A reference to `object`, with its uid and version if it has them, and without a kind for a dynamic object that does
+/// not name it.
+pub fn reference<Form>(object: &impl AsObject<Form>) -> ObjectReference {
+    let object = object.as_object();
+    let types = types_of(object);
+    let (api_version, kind) = types.map(|types| (types.api_version, types.kind)).unzip();
     ObjectReference {
-        api_version: Some(K::api_version(&()).into_owned()),
-        kind: Some(K::kind(&()).into_owned()),
+        api_version,
+        kind,
         namespace: object.namespace(),
         name: object.meta().name.clone(),
         uid: object.uid(),
@@ -224,6 +241,9 @@ fn cut(text: &str, bytes: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::apps::v1::Deployment;
+    use kube_core::{ApiResource, DynamicObject};
+
     use super::*;
 
     #[test]
@@ -243,6 +263,28 @@ mod tests {
         }
         assert_eq!(dropped.get(), 3);
         assert_eq!(waiting.try_recv().unwrap().identity.action, "A");
+    }
+
+    #[test]
+    fn a_shared_or_a_dynamic_object_has_the_same_events() {
+        let (queue, mut waiting) = mpsc::channel(9);
+        let dropped = Counter::default();
+        let recorder = Recorder::new("test", queue, dropped.clone(), Clock::system());
+        let mut web = Deployment::default();
+        web.metadata.name = Some("web".into());
+        let mut dynamic = DynamicObject::new("web", &ApiResource::erase::<Deployment>(&()));
+        recorder.event(&web, EventType::Normal, "A", "", "b");
+        recorder.event(&Arc::new(web), EventType::Normal, "A", "", "b");
+        recorder.event(&dynamic, EventType::Normal, "A", "", "b");
+        recorder.event(&Arc::new(dynamic.clone()), EventType::Normal, "A", "", "b");
+        let first = waiting.try_recv().unwrap();
+        assert_eq!(first.regarding.kind.as_deref(), Some("Deployment"));
+        for _ in 0..3 {
+            assert_eq!(waiting.try_recv().unwrap().regarding, first.regarding);
+        }
+        dynamic.types = None;
+        recorder.event(&dynamic, EventType::Normal, "A", "", "b");
+        assert!(waiting.try_recv().is_err() && dropped.get() == 1);
     }
 
     #[test]

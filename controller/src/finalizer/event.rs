@@ -126,7 +126,7 @@ enum Step {
 // === impl Step ===
 
 impl Step {
-    fn of<K: Resource>(object: &K, name: &str) -> Self {
+    fn of<K: Resource + 'static>(object: &K, name: &str) -> Self {
         match (is_deleting(object), contains(object, name)) {
             (false, false) => Self::Add,
             (false, true) => Self::Apply,

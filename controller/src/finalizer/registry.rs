@@ -18,6 +18,11 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The cleanup before an object of kind `K` is removed.
 ///
 /// `C` is the context of the cleanup: for example the [`Context`](crate::Context) of a reconcile.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a finalizer of `{K}`",
+    label = "not a finalizer",
+    note = "an async function of a context and an object becomes one with `finalizer::function(function)`"
+)]
 pub trait Finalizer<K, C>: Send + Sync + 'static {
     /// The error of the cleanup.
     type Error: Into<BoxError>;

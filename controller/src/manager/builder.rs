@@ -159,7 +159,8 @@ impl Builder {
         let client = Client::from(reeve_client::Client::measured(
             self.client.clone(),
             self.metrics.requests().clone(),
-        ));
+        ))
+        .with_clock(self.clock.clone());
         let (writer, events) = Writer::new(client.clone(), self.clock.clone(), instance.clone());
         let caches = Caches::new(
             client.kube().clone(),

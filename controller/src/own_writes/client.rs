@@ -10,6 +10,7 @@ use reeve_client::{
     Answer, Call, Change, Error, FieldValidation, Gate, GroupKind, Interceptor, Kind, Mutated,
     Object, PendingWrite, Verb, WriteObserver, key_of,
 };
+use reeve_clock::Clock;
 
 use super::cached::{CachedError, Reading};
 use super::effect::{Begun, Notes};
@@ -85,6 +86,12 @@ impl Client {
     #[must_use]
     pub fn with_deadline(self, deadline: Duration) -> Self {
         self.map(|base| base.with_deadline(deadline))
+    }
+
+    /// As [`reeve_client::Client::with_clock`].
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        self.map(|base| base.with_clock(clock))
     }
 
     /// As [`reeve_client::Client::with_body_limit`].

@@ -12,6 +12,12 @@ use crate::context::Context;
 /// Called with a key, not with the change: read the current state, decide, write, and return an [`Outcome`].
 /// Never called twice at once for the same request. Must be idempotent: it runs again after a crash, a
 /// resync, a failed write.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a reconciler of requests of the type `{R}`",
+    label = "not a reconciler",
+    note = "an async function of a context and an object becomes one with `reconcile::object(function)`, an async function \
+            of a context and a request with `reconcile::function(function)`"
+)]
 pub trait Reconciler<R = Request>: Send + Sync + 'static {
     /// The error of a failed run; any error converts ([`Error`]).
     type Error: Into<Error>;

@@ -111,7 +111,7 @@ impl Cluster {
     /// failed wait leaves them out.
     #[must_use]
     pub fn client(&self) -> Client {
-        Client::new(self.own.clone())
+        Client::new(self.own.clone()).with_clock(self.clock.clone())
     }
 
     /// A kube client of an administrator, for the tested code.

@@ -58,20 +58,20 @@ fn records(log: &Log, cleanup: fn(usize) -> Outcome) -> Controller {
         async move {
             finalizer::apply_or_cleanup(&ctx, NAME, map, async |event| match event {
                 Event::Apply(map) => {
-                    assert!(finalizer::contains(&*map, NAME));
+                    assert!(finalizer::contains(&map, NAME));
                     log.lock().push("apply");
-                    let key = ObjectKey::of(&*map);
+                    let key = ObjectKey::of(&map);
                     if ctx.lister::<Secret>()?.get(&key)?.is_none() {
                         let mut secret = Secret::default();
                         secret.metadata.namespace = map.namespace();
                         secret.metadata.name = map.metadata.name.clone();
-                        owner::set_controller(&*map, &mut secret)?;
+                        owner::set_controller(&map, &mut secret)?;
                         ctx.client().create(&secret).await?;
                     }
                     Ok::<_, reconcile::Error>(Outcome::done())
                 }
                 Event::Cleanup(map) => {
-                    assert!(finalizer::is_deleting(&*map));
+                    assert!(finalizer::is_deleting(&map));
                     let mut log = log.lock();
                     log.push("cleanup");
                     let times = log.iter().filter(|entry| **entry == "cleanup").count();
@@ -224,7 +224,7 @@ async fn a_cleanup_that_writes_the_status_runs_once() {
                 if let Event::Cleanup(web) = event {
                     log.lock().push("cleanup");
                     let patch = Patch::merge(json!({"status": {"observedGeneration": 7}}));
-                    let (key, options) = (ObjectKey::of(&*web), WriteOptions::new());
+                    let (key, options) = (ObjectKey::of(&web), WriteOptions::new());
                     let client = ctx.client();
                     client
                         .patch_status::<Deployment, _>(&key, options, patch)

@@ -7,6 +7,7 @@
 
 mod apiserver;
 mod client;
+mod client_edits;
 mod conformance;
 mod connect;
 mod control_plane;

@@ -49,7 +49,7 @@ async fn greet(ctx: Context, greeting: Arc<Greeting>) -> Result<Outcome, reconci
             finalizer::Event::Cleanup(greeting) => {
                 let note = "the greeting has ended";
                 ctx.events()
-                    .event(&*greeting, EventType::Normal, "Ended", "Greet", note);
+                    .event(&greeting, EventType::Normal, "Ended", "Greet", note);
                 Ok(Outcome::done())
             }
         },

@@ -53,12 +53,12 @@ impl Reconciler for Greeter {
                 .patch::<ConfigMap, _>(&request, &params, &patch)
                 .await
         };
-        if finalizer::is_deleting(&*map) {
+        if finalizer::is_deleting(&map) {
             if let Some(removed) = finalizer::remove_patch(&*map, FINALIZER) {
                 write("release");
                 patch(removed).await?;
                 ctx.events()
-                    .event(&*map, EventType::Normal, "Released", "Release", "farewell");
+                    .event(&map, EventType::Normal, "Released", "Release", "farewell");
             }
             return Ok(Outcome::done());
         }
@@ -71,7 +71,7 @@ impl Reconciler for Greeter {
             write("greet");
             patch(json!({"data": {"greeting": greeting}})).await?;
             ctx.events()
-                .event(&*map, EventType::Normal, "Greeted", "Greet", greeting);
+                .event(&map, EventType::Normal, "Greeted", "Greet", greeting);
         }
         // Soon after a write, so that the key would run before the cache shows the write.
         let again = if wrote.load(Ordering::Relaxed) {
