@@ -4,6 +4,8 @@
 //! resync at [`LOW_PRIORITY`] unless the handler has [another priority](Handler::priority) (controller-runtime: package
 //! handler).
 
+use std::time::Duration;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::Resource;
 use reeve_informer::{Event, ObjectKey, UpdateReason};
@@ -53,6 +55,14 @@ pub trait Handler<K: Watched, R = Request>: Send + Sync + 'static {
             Event::Updated { .. } => Reason::Changed,
             Event::Deleted { .. } => Reason::Deleted,
         }
+    }
+
+    /// The delay of the requests for `event`, so that several events are one request: none by default. A request that is
+    /// ready, or due earlier, keeps its time. [`Builder::min_interval`](crate::controller::Builder::min_interval) handles
+    /// the first event at once instead.
+    fn delay(&self, event: &Event<K>) -> Duration {
+        let _ = event;
+        Duration::ZERO
     }
 
     /// The priority of the requests for `event`; `None` is 0. By default [`LOW_PRIORITY`] for an event without news:
@@ -149,6 +159,52 @@ impl<K: Watched> Handler<K> for ForOwner {
 
     fn reason(&self, _: &Event<K>) -> Reason {
         Reason::Owner
+    }
+}
+
+/// Delays the requests of another handler.
+#[derive(Clone, Copy, Debug)]
+pub struct Delayed<H> {
+    delay: Duration,
+    handler: H,
+}
+
+/// The requests of `handler`, each after `delay`: the events of that time are one request (kube-rs:
+/// `Config::debounce`, which starts again with each event; here the first event sets the time).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+/// use reeve_controller::prelude::*;
+///
+/// # fn builder() -> impl Sized {
+/// Controller::builder("report")
+///     .for_kind::<ConfigMap>()
+///     .watches::<Secret>(handler::delayed(Duration::from_secs(5), handler::for_owner::<ConfigMap>()))
+/// # }
+/// # drop(builder());
+/// ```
+#[must_use]
+pub fn delayed<H>(delay: Duration, handler: H) -> Delayed<H> {
+    Delayed { delay, handler }
+}
+
+impl<K: Watched, R, H: Handler<K, R>> Handler<K, R> for Delayed<H> {
+    fn requests(&self, event: &Event<K>, request: &mut dyn FnMut(R)) {
+        self.handler.requests(event, request);
+    }
+
+    fn reason(&self, event: &Event<K>) -> Reason {
+        self.handler.reason(event)
+    }
+
+    fn delay(&self, event: &Event<K>) -> Duration {
+        self.delay.max(self.handler.delay(event))
+    }
+
+    fn priority(&self, event: &Event<K>) -> Option<i32> {
+        self.handler.priority(event)
     }
 }
 

@@ -155,7 +155,7 @@ pub use reeve_clock::Clock;
 #[doc(no_inline)]
 pub use tokio_util::sync::CancellationToken;
 #[doc(no_inline)]
-pub use {kube_client, kube_core, serde_json};
+pub use {kube_client, kube_core, reeve_workqueue as workqueue, serde_json};
 
 pub use cache::{CacheOptions, Caches, Lister};
 pub use client::Client;

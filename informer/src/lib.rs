@@ -71,8 +71,8 @@ pub use indexer::{
     IndexFunction, IndexValues, Indexer, NAMESPACE_INDEX, StoreBytes, StoreSnapshot,
 };
 pub use informer::{
-    Builder, Gauges, InformerIdentity, MetricsProvider, NamespaceSet, RunError, SharedInformer,
-    Stopped, WaitError, Within,
+    Builder, Gauges, InformerIdentity, MetricsProvider, NamespaceSet, RunError, RunningInformer,
+    SharedInformer, Stopped, WaitError, Within,
 };
 pub use lister::Lister;
 pub use metrics::{InformerMetrics, Measurement};

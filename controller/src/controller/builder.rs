@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reeve_workqueue::RateLimiter;
+use reeve_workqueue::{RateLimiter, Tenant};
 
 use super::back_off::BackOff;
 use super::run::Plan;
@@ -51,8 +51,9 @@ pub enum OneKind {}
 
 /// The last watch, to which predicates may still be added, and whether it is optional.
 type Open<R, K> = Box<dyn FnOnce(Vec<Box<dyn Predicate<K>>>, bool) -> AnyWatch<R> + Send>;
-/// Sets up the queue's limiter.
-type Limit<R> = Box<dyn FnOnce(reeve_workqueue::Builder<R>) -> reeve_workqueue::Builder<R> + Send>;
+/// Sets up the queue.
+type Configure<R> =
+    Box<dyn FnOnce(reeve_workqueue::Builder<R>) -> reeve_workqueue::Builder<R> + Send>;
 
 /// Builds a controller. `K` is the type of the last watch, to which [`Builder::with_predicate`] applies; `F` is
 /// [`OneKind`] if it is for a kind ([`Builder::for_kind`]).
@@ -85,7 +86,8 @@ pub(super) struct Settings<R> {
     pub(super) sync_timeout: Option<Duration>,
     pub(super) propagate_panics: Option<bool>,
     pub(super) give_up: Option<GiveUp<R>>,
-    pub(super) limit: Option<Limit<R>>,
+    pub(super) limit: Option<Configure<R>>,
+    pub(super) queue: Vec<Configure<R>>,
     pub(super) min_interval: Duration,
 }
 
@@ -113,6 +115,7 @@ impl<R: RequestKey> Builder<R> {
                 propagate_panics: None,
                 give_up: None,
                 limit: Some(Box::new(|queue| queue.rate_limiter(BackOff::default()))),
+                queue: Vec::new(),
                 min_interval: Duration::ZERO,
             },
             marker: PhantomData,
@@ -330,6 +333,23 @@ impl<R: RequestKey, K: 'static, F: 'static> Builder<R, K, F> {
     /// [own writes](Builder::own_writes_timeout) are not shown yet waits for those alone when the interval is over.
     pub fn min_interval(mut self, interval: Duration) -> Self {
         self.settings.min_interval = interval;
+        self
+    }
+
+    /// Lets tenants take turns among the requests of one priority, so that a namespace with many changes does not hold up
+    /// the others: `fair_by(|request| Tenant::of(request.namespace.as_deref().unwrap_or_default()))`. Default: first come
+    /// first served ([`reeve_workqueue::Builder::fair_by`]). The queue calls `tenant` while it is locked.
+    pub fn fair_by(mut self, tenant: impl Fn(&R) -> Tenant + Send + Sync + 'static) -> Self {
+        let configure: Configure<R> = Box::new(move |queue| queue.fair_by(tenant));
+        self.settings.queue.push(configure);
+        self
+    }
+
+    /// Sets the age at which a waiting request is overdue and takes turns with requests of higher priorities; `None`:
+    /// never. Default: 60 s ([`reeve_workqueue::Builder::ageing`]).
+    pub fn ageing(mut self, after: Option<Duration>) -> Self {
+        let configure: Configure<R> = Box::new(move |queue| queue.ageing(after));
+        self.settings.queue.push(configure);
         self
     }
 

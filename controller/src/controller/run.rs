@@ -112,10 +112,11 @@ impl<R: RequestKey> Plan<R> {
             .on_drop(OnDrop::Retry)
             .min_interval(self.settings.min_interval)
             .metrics(parts.metrics.queues());
-        match self.settings.limit.take() {
-            Some(limit) => limit(queue).build(),
-            None => queue.build(),
-        }
+        let limit = self.settings.limit.take();
+        let configured = limit.into_iter().chain(self.settings.queue.drain(..));
+        configured
+            .fold(queue, |queue, configure| configure(queue))
+            .build()
     }
 }
 

@@ -165,9 +165,13 @@ fn enqueue<K: Watched, R: RequestKey>(
     event: &Event<K>,
 ) -> bool {
     let add = || {
-        let options = AddOptions::new()
+        let mut options = AddOptions::new()
             .priority(handler.priority(event).unwrap_or_default())
             .reason(handler.reason(event));
+        let delay = handler.delay(event);
+        if !delay.is_zero() {
+            options = options.after(delay);
+        }
         handler.requests(event, &mut |request| queue.add_with(request, options));
     };
     catch_unwind(AssertUnwindSafe(add)).is_ok()

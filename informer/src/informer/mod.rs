@@ -15,6 +15,7 @@ mod part;
 mod pipeline;
 mod shared_informer;
 mod source;
+mod spawned;
 mod stopping;
 mod within;
 
@@ -23,4 +24,5 @@ pub use error::{RunError, Stopped, WaitError};
 pub use metrics_provider::{Gauges, InformerIdentity, MetricsProvider};
 pub use namespaces::NamespaceSet;
 pub use shared_informer::SharedInformer;
+pub use spawned::RunningInformer;
 pub use within::Within;

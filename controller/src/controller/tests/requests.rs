@@ -1,5 +1,7 @@
 //! Requests of objects and their changes, and their order.
 
+use reeve_workqueue::Tenant;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -155,6 +157,50 @@ async fn a_handler_says_what_goes_first() {
     eventually("all", || seen.lock().len() == 3).await;
     assert_eq!(*seen.lock(), ["ns/urgent", "ns/a", "ns/b"]);
     assert_eq!(*priorities.lock(), [7, -100, -100]);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_events_of_a_delay_are_one_request() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    fake.put(&path("a"), map("1"));
+    let delay = Duration::from_secs(5);
+    let controller = Controller::builder("test")
+        .watches::<ConfigMap>(handler::delayed(delay, handler::for_object()))
+        .complete(done(&seen));
+    let begin = Instant::now();
+    let running = start(&fake, [controller.unwrap()]).await;
+    for version in ["2", "3", "4"] {
+        sleep(Duration::from_secs(1)).await;
+        fake.put(&path("a"), map(version));
+    }
+    assert!(seen.lock().is_empty());
+    eventually("one", || seen.lock().len() == 1).await;
+    assert_eq!(begin.elapsed().as_secs(), 5);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(seen.lock().len(), 1);
+    running.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn tenants_of_a_controller_take_turns() {
+    let (fake, seen) = (Fake::default(), Seen::default());
+    let tenant = |request: &Request| {
+        let (tenant, _) = request.name.split_once('-').unwrap();
+        Tenant::of(tenant)
+    };
+    for name in ["noisy-1", "noisy-2", "noisy-3", "quiet-1"] {
+        fake.put(&path(name), map("1"));
+    }
+    let controller = Controller::builder("test")
+        .for_kind::<ConfigMap>()
+        .fair_by(tenant)
+        .ageing(None)
+        .complete(done(&seen));
+    let running = start(&fake, [controller.unwrap()]).await;
+    eventually("all", || seen.lock().len() == 4).await;
+    let order = ["ns/noisy-1", "ns/quiet-1", "ns/noisy-2", "ns/noisy-3"];
+    assert_eq!(*seen.lock(), order);
     running.end().await;
 }
 

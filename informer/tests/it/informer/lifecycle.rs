@@ -25,6 +25,37 @@ async fn an_informer_runs_once_and_takes_no_handlers_after_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_spawned_informer_runs_until_it_is_stopped_or_dropped() {
+    let spawned = || {
+        let (script, _say) = three();
+        let informer = builder(&script).build();
+        let running = informer.spawn();
+        (script, informer, running)
+    };
+    let (script, informer, running) = spawned();
+    informer.wait_synced().await.unwrap();
+    assert_eq!(contents(&informer), "a@1 b@2 c@3");
+    let again = informer.spawn().stop().await;
+    assert!(matches!(again, Err(RunError::StartedBefore { .. })));
+    running.stop().await.unwrap();
+    assert!(informer.is_stopped());
+    millis(1).await;
+    assert_eq!(script.open(), 0);
+
+    let (script, informer, running) = spawned();
+    informer.wait_synced().await.unwrap();
+    drop(running);
+    millis(1).await;
+    assert!(informer.is_stopped() && script.open() == 0);
+
+    // Before its first poll.
+    let (_script, informer, running) = spawned();
+    drop(running);
+    let stopped = informer.wait_synced().await;
+    assert!(matches!(stopped, Err(WaitError::Stopped { .. })));
+}
+
+#[tokio::test(start_paused = true)]
 async fn dropping_the_run_stops_everything_and_ends_all_waits() {
     let script = Script::new([watch([added("a", "5")])]);
     let informer = builder(&script).build();
