@@ -5,7 +5,7 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 //! use kube_core::params::{DeleteParams, ListParams};
-//! use reeve_client::{ApplyOptions, Client, ObjectKey, Patch, WriteOptions, connect, optional};
+//! use reeve_client::{ApplyOptions, Client, ObjectKey, Patch, connect, optional};
 //! use serde_json::json;
 //!
 //! let kube = connect::infer(&connect::Options::new().user_agent("example/1.0")).await?;
@@ -17,7 +17,7 @@
 //! let before = settings.clone();
 //! settings.data.get_or_insert_default().insert("level".into(), "debug".into());
 //! let patch = Patch::merge_from_locked(&before, &settings)?;
-//! client.patch::<ConfigMap, _>(&key, WriteOptions::new(), patch).await?;
+//! client.patch::<ConfigMap, _>(&key, (), patch).await?;
 //! // Only names, labels and owners of the Pods, page by page.
 //! let pods = client.metadata::<Pod>().pages(Some("default"), &ListParams::default()).all().await?;
 //! // Server-side apply requires a field owner.

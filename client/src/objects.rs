@@ -336,7 +336,8 @@ impl Client {
         self.objects().update_status(object).await
     }
 
-    /// Patches the object `key`. Takes [`WriteOptions`] and a [`Patch`], or the parameters and the patch of kube-core.
+    /// Patches the object `key`. Takes a [`Patch`] ([which](crate::patch)) and [`WriteOptions`], or `()` for none; the
+    /// patches and parameters of kube-core convert to both.
     ///
     /// # Errors
     /// As [`Client::update`].

@@ -30,7 +30,7 @@ impl FieldValidation {
 /// Options of a create, an update or a patch. An unset option is the client's
 /// ([`Client::field_owner`](crate::Client::field_owner) and others), else the server's default.
 ///
-/// The parameters of kube-core convert to it.
+/// `()` converts to it, for none, and so do the parameters of kube-core.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
 pub struct WriteOptions {
@@ -88,6 +88,12 @@ impl WriteOptions {
     #[must_use]
     pub fn is_forced(&self) -> bool {
         self.force
+    }
+}
+
+impl From<()> for WriteOptions {
+    fn from((): ()) -> Self {
+        Self::new()
     }
 }
 

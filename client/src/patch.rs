@@ -1,4 +1,26 @@
 //! Patches in the four forms of the API server.
+//!
+//! | to | use |
+//! |---|---|
+//! | set some fields, whatever the others are | [`Patch::merge`] with those fields |
+//! | write the difference of two states of an object | [`Patch::merge_from`]; refused if the object changed meanwhile: [`Patch::merge_from_locked`] |
+//! | change what another client may change, too | [`Client::edit`](crate::Client::edit): no patch |
+//! | have an object in a wanted state, created or not | [`Client::create_or_update`](crate::Client::create_or_update), or [`Client::apply`](crate::Client::apply) for the fields of one owner |
+//! | merge lists of a built-in kind by their keys | [`Patch::strategic`] |
+//! | change a list only if it is as expected | [`Patch::json`] with `test` |
+//!
+//! This [`Patch`] has no type parameter, and [`Client::patch`](crate::Client::patch) takes it with options: `()` for none. The
+//! patches and parameters of kube-core convert to both, so that code for kube-rs keeps them; new code needs only these.
+//!
+//! ```
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use reeve_client::{Client, Error, ObjectKey, Patch};
+//! use serde_json::json;
+//!
+//! async fn debug(client: &Client, key: &ObjectKey) -> Result<ConfigMap, Error> {
+//!     client.patch(key, (), Patch::merge(json!({"data": {"level": "debug"}}))).await
+//! }
+//! ```
 
 use std::fmt;
 

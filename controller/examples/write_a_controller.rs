@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use reeve_apiserver::ApiServer;
-use reeve_controller::client::{Change, Patch, WriteOptions};
+use reeve_controller::client::{Change, Patch};
 use reeve_controller::kube_core::Expression;
 use reeve_controller::prelude::*;
 use reeve_controller::serde_json::{self, json};
@@ -81,8 +81,7 @@ async fn user(manager: &Manager) -> Result<(), Box<dyn std::error::Error>> {
         }
         tracing::info!("{what}: Hello world");
         let spoil = Patch::merge(json!({"data": {"greeting": "Boo"}}));
-        let write = client.patch::<ConfigMap, _>(&key, WriteOptions::new(), spoil);
-        write.await?;
+        client.patch::<ConfigMap, _>(&key, (), spoil).await?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 //! use kube_core::params::{DeleteParams, ListParams};
 //! use reeve_controller::ObjectKey;
-//! use reeve_controller::client::{ApplyOptions, Patch, WriteOptions, optional};
+//! use reeve_controller::client::{ApplyOptions, Patch, optional};
 //! use serde_json::json;
 //!
 //! let key = ObjectKey::namespaced("default", "settings");
@@ -15,7 +15,7 @@
 //! let before = settings.clone();
 //! settings.data.get_or_insert_default().insert("level".into(), "debug".into());
 //! let patch = Patch::merge_from_locked(&before, &settings)?;
-//! client.patch::<ConfigMap, _>(&key, WriteOptions::new(), patch).await?;
+//! client.patch::<ConfigMap, _>(&key, (), patch).await?;
 //! // Only names, labels and owners of the Pods, page by page.
 //! let pods = client.metadata::<Pod>().pages(Some("default"), &ListParams::default()).all().await?;
 //! // Server-side apply requires an owner.

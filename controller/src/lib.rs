@@ -11,7 +11,7 @@
 //! use std::time::Duration;
 //!
 //! use k8s_openapi::api::core::v1::ConfigMap;
-//! use reeve_controller::client::{Patch, WriteOptions, connect, optional};
+//! use reeve_controller::client::{Patch, connect, optional};
 //! use reeve_controller::prelude::*;
 //! use reeve_controller::serde_json::json;
 //!
@@ -26,10 +26,10 @@
 //!     };
 //!     let greeting = format!("Hello {name}");
 //!     if data.get("greeting") != Some(&greeting) {
-//!         let (key, options) = (ObjectKey::of(&map), WriteOptions::new());
+//!         let key = ObjectKey::of(&map);
 //!         let patch = Patch::merge(json!({"data": {"greeting": greeting}}));
 //!         // `optional` makes "not found" a `None`.
-//!         optional(ctx.client().patch::<ConfigMap, _>(&key, options, patch).await)?;
+//!         optional(ctx.client().patch::<ConfigMap, _>(&key, (), patch).await)?;
 //!         ctx.events().event(&map, EventType::Normal, "Greeted", "Greet", greeting);
 //!     }
 //!     // Reconcile again in an hour.

@@ -8,7 +8,7 @@ use kube_core::params::DeleteParams;
 use kube_core::{DynamicObject, ResourceExt};
 use reeve_apiserver::faults::Rule;
 use reeve_controller::cache::Kind;
-use reeve_controller::client::{Error, Patch, WriteOptions};
+use reeve_controller::client::{Error, Patch};
 use reeve_controller::testing::Cluster;
 use reeve_controller::{Client, ObjectKey};
 use serde_json::json;
@@ -254,8 +254,8 @@ async fn a_wait_for_a_deletion_ends_when_this_object_is_gone() {
         let patch = Patch::merge(json!({"metadata": {"finalizers": names}}));
         let client = client.clone();
         async move {
-            let (a, options) = (key("a"), WriteOptions::new());
-            let patched = client.patch::<ConfigMap, _>(&a, options, patch);
+            let a = key("a");
+            let patched = client.patch::<ConfigMap, _>(&a, (), patch);
             patched.await.unwrap();
         }
     };

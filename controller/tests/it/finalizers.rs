@@ -10,7 +10,7 @@ use kube_core::params::DeleteParams;
 use parking_lot::Mutex;
 use reeve_apiserver::faults::Rule;
 use reeve_controller::cache::Kind;
-use reeve_controller::client::{Patch, WriteOptions, optional};
+use reeve_controller::client::{Patch, optional};
 use reeve_controller::finalizer::Event;
 use reeve_controller::prelude::*;
 use reeve_controller::testing::Cluster;
@@ -224,10 +224,10 @@ async fn a_cleanup_that_writes_the_status_runs_once() {
                 if let Event::Cleanup(web) = event {
                     log.lock().push("cleanup");
                     let patch = Patch::merge(json!({"status": {"observedGeneration": 7}}));
-                    let (key, options) = (ObjectKey::of(&web), WriteOptions::new());
+                    let key = ObjectKey::of(&web);
                     let client = ctx.client();
                     client
-                        .patch_status::<Deployment, _>(&key, options, patch)
+                        .patch_status::<Deployment, _>(&key, (), patch)
                         .await?;
                 }
                 Ok::<_, reconcile::Error>(Outcome::done())

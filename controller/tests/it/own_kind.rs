@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube_derive::CustomResource;
-use reeve_controller::client::{Patch, WriteOptions, optional};
+use reeve_controller::client::{Patch, optional};
 use reeve_controller::conditions::Observation;
 use reeve_controller::kube_core::CustomResourceExt;
 use reeve_controller::kube_core::params::DeleteParams;
@@ -75,10 +75,8 @@ async fn apply(ctx: &Context, greeting: &Greeting) -> Result<Outcome, reconcile:
     let after = conditions::merge(&before, [ready], ctx.clock().now());
     if after != before {
         let patch = Patch::merge(json!({"status": {"conditions": after}}));
-        let (key, options) = (ObjectKey::of(greeting), WriteOptions::new());
-        client
-            .patch_status::<Greeting, _>(&key, options, patch)
-            .await?;
+        let key = ObjectKey::of(greeting);
+        client.patch_status::<Greeting, _>(&key, (), patch).await?;
     }
     Ok(Outcome::done())
 }
