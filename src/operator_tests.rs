@@ -15,6 +15,7 @@ use kube_core::ObjectMeta;
 use parking_lot::Mutex;
 use reeve_apiserver::ApiServer;
 use reeve_apiserver::faults::Rule;
+use reeve_apiserver::rbac::User;
 use reeve_clock::Clock;
 use reeve_controller::Manager;
 use reeve_controller::health::Health;
@@ -37,6 +38,11 @@ mod gateways;
 
 #[path = "operator_record_tests.rs"]
 mod records;
+#[path = "operator_rights_tests.rs"]
+mod rights;
+
+/// The credentials of the operator; the test has those of an administrator.
+const TOKEN: &str = "the operator's";
 
 /// One recording engine a place, however often it is connected.
 #[derive(Debug, Default)]
@@ -81,8 +87,10 @@ struct World {
 impl World {
     async fn new() -> Self {
         let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 3);
+        let account = User::service_account("default", "ipblock-operator", "");
         let server = ApiServer::builder()
             .clock(clock.clone())
+            .token(TOKEN, account)
             .start()
             .await
             .unwrap();
@@ -184,9 +192,8 @@ impl World {
             ..Settings::new(self.clock.clone())
         };
         change(&mut settings);
-        let operator = Operator::build(self.server.client(), settings)
-            .await
-            .unwrap();
+        let client = self.server.client_with(Some(TOKEN));
+        let operator = Operator::build(client, settings).await.unwrap();
         self.health = Some(operator.manager().health().clone());
         self.kept = operator.kept.clone();
         self.manager = Some(operator.manager().clone());

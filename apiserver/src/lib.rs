@@ -20,7 +20,7 @@
 //! The layers, from the ground up: `store`, `schema` with `cel`, and `crd` know no request. `request` is one request.
 //! `core` is what all requests share. `definitions`, `kinds` and `escalation` are the rules of a write. `verbs` apply
 //! them. `lifecycle` and `dispatch` call verbs, and `service` calls `dispatch`. `server`, `serve` and `front` run
-//! a service.
+//! a service. [`rights`] compares recorded requests with roles.
 //!
 //! Recovery: objects are kept on disk only with [`Builder::data_dir`]. A restarted server has its
 //! objects, its keys and a higher version, and no history: older watches and pages get 410 and list again.
@@ -62,6 +62,7 @@ mod registry;
 mod request;
 mod resource;
 mod reviews;
+pub mod rights;
 mod schema;
 mod selector;
 mod serve;

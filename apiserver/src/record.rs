@@ -6,6 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
+use crate::http::query::Parameters;
+use crate::http::route::Target;
 use crate::rbac::Attributes;
 
 /// Maximum number of requests; older ones are dropped.
@@ -55,6 +57,8 @@ pub struct Record(Arc<Mutex<Kept>>);
 struct Kept {
     requests: VecDeque<RequestRecord>,
     bytes: usize,
+    /// The number of requests that were dropped for newer ones.
+    dropped: u64,
     /// Whether recording is off.
     off: bool,
 }
@@ -84,6 +88,23 @@ impl RequestRecord {
             body: bytes::Bytes::new(),
             code: 0,
         }
+    }
+
+    /// The attributes that decide whether it is allowed.
+    #[must_use]
+    pub fn attributes(&self) -> Attributes {
+        if self.resource.is_empty() {
+            // The verb is the method; the path is without a trailing slash, as rules have it.
+            let path = match Target::of(&http::Method::GET, &self.path, &Parameters::default()) {
+                Target::Other(path) => path,
+                Target::Resource(_) => self.path.clone(),
+            };
+            return Attributes::path(&self.verb, path);
+        }
+        Attributes::resource(&self.verb, &self.group, &self.resource)
+            .in_namespace(&self.namespace)
+            .named(&self.name)
+            .subresource(&self.subresource)
     }
 
     /// Its approximate size in bytes.
@@ -135,11 +156,18 @@ impl Record {
             .count()
     }
 
+    /// The number of requests that were dropped because newer ones came, since the last [`Record::clear`].
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.0.lock().dropped
+    }
+
     /// Clears the record.
     pub fn clear(&self) {
         let mut kept = self.0.lock();
         kept.requests.clear();
         kept.bytes = 0;
+        kept.dropped = 0;
     }
 
     /// Turns recording off.
@@ -162,6 +190,7 @@ impl Record {
             && let Some(oldest) = kept.requests.pop_front()
         {
             kept.bytes = kept.bytes.saturating_sub(oldest.weight());
+            kept.dropped += 1;
         }
     }
 }
@@ -191,10 +220,11 @@ mod tests {
         let bytes: usize = record.all().iter().map(RequestRecord::weight).sum();
         assert!(bytes <= KEPT_BYTES, "{bytes}");
         assert!(bytes > KEPT_BYTES - 2 * LARGEST_BODY, "{bytes}");
+        record.clear();
         for _ in 0..=KEPT {
             record.push(request("configmaps", 0));
         }
-        assert_eq!(record.all().len(), KEPT);
+        assert_eq!((record.all().len(), record.dropped()), (KEPT, 1));
         let bytes: usize = record.all().iter().map(RequestRecord::weight).sum();
         assert_eq!(record.0.lock().bytes, bytes);
     }

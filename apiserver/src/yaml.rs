@@ -8,6 +8,15 @@ use crate::http::body::LARGEST_REQUEST;
 /// Reads the first document that is not null. Of a key that is given twice, the last value counts, as on a real server. The error is one
 /// line.
 pub(crate) fn read(mut text: &[u8]) -> Result<Value, String> {
+    documents(&mut text).next().unwrap_or(Ok(Value::Null))
+}
+
+/// Reads all documents that are not null, as [`read`] reads the first.
+pub(crate) fn read_all(mut text: &[u8]) -> Result<Vec<Value>, String> {
+    documents(&mut text).collect()
+}
+
+fn documents<'a>(text: &'a mut &[u8]) -> impl Iterator<Item = Result<Value, String>> + 'a {
     let options = serde_saphyr::options! {
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
         legacy_octal_numbers: true,
@@ -20,10 +29,8 @@ pub(crate) fn read(mut text: &[u8]) -> Result<Value, String> {
             enforce_alias_anchor_ratio: false,
         },
     };
-    let document = serde_saphyr::read_with_options(&mut text, options).next();
-    document
-        .unwrap_or(Ok(Value::Null))
-        .map_err(|error| error.without_snippet().to_string())
+    serde_saphyr::read_with_options(text, options)
+        .map(|document| document.map_err(|error| error.without_snippet().to_string()))
 }
 
 /// Writes one line for each text.
@@ -46,6 +53,17 @@ mod tests {
         assert_eq!(read(aliases.as_bytes()).unwrap()["b"][499], "x");
         let deep = format!("{}1{}", "[".repeat(1000), "]".repeat(1000));
         assert!(read(deep.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn all_documents_of_a_stream_are_read() {
+        let stream = "# nothing\n---\na: 1\n---\n---\nb: 2\n";
+        let documents = read_all(stream.as_bytes()).unwrap();
+        assert_eq!(
+            documents,
+            [serde_json::json!({"a": 1}), serde_json::json!({"b": 2})]
+        );
+        assert!(read_all(b"a: 1\n---\n[").is_err());
     }
 
     #[test]

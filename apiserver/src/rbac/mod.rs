@@ -24,6 +24,7 @@
 mod bootstrap;
 mod cache;
 mod policy;
+mod rule;
 
 use std::collections::BTreeMap;
 
@@ -31,8 +32,9 @@ use serde_json::{Value, json};
 
 pub use bootstrap::objects as bootstrap_objects;
 pub(crate) use cache::PolicyCache;
-pub use policy::{Policy, Rule};
+pub use policy::Policy;
 pub(crate) use policy::{service_account_groups, service_account_of};
+pub use rule::Rule;
 
 use crate::status::{GroupResource, Status};
 
@@ -61,7 +63,7 @@ pub struct User {
 }
 
 /// The attributes of a request that decide whether it is allowed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Attributes {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, `impersonate`, …;
     /// for other paths the HTTP method in lower case.

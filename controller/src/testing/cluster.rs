@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use reeve_apiserver::ApiServer;
 use reeve_apiserver::control_plane::ControlPlane;
 use reeve_apiserver::front::Front;
+use reeve_apiserver::rights::Rights;
 use reeve_clock::Clock;
 use serde_json::Value;
 
@@ -136,6 +137,24 @@ impl Cluster {
     #[must_use]
     pub fn requests(&self) -> &Record {
         &self.requests
+    }
+
+    /// The rights that the requests of the tested code needed: those in the log, without those of [`Cluster::client`].
+    /// Compare them with the roles that the program is installed with: see [`rbac`](super::rbac).
+    ///
+    /// # Panics
+    /// When the log has dropped requests.
+    #[must_use]
+    pub fn rights(&self) -> Rights {
+        let dropped = self.requests.dropped();
+        assert!(
+            dropped == 0,
+            "the log dropped {dropped} requests, so rights may be missing; take the rights earlier, clear the log, \
+             and join both with `Rights::and`"
+        );
+        let mut requests = self.requests.all();
+        requests.retain(|request| request.agent != OWN);
+        Rights::of(&requests)
     }
 
     /// The built-in server, if it is used: to take it down, compact it, close watches, or open a socket.

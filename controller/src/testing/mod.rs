@@ -42,6 +42,7 @@
 //! | to wait for a state | [`Cluster::eventually`], [`Cluster::eventually_eq`], [`Cluster::consistently`] |
 //! | an API server that fails | [`Cluster::faults`], with [`Rule`]s; the built-in one goes down with [`Cluster::built_in`] |
 //! | the log of requests | [`Cluster::requests`] |
+//! | the roles compared with the requests | [`Cluster::rights`] and [`rbac`] |
 //! | hours to pass | [`tokio::time::sleep`] |
 //! | the wall clock set | [`Clock::jump`] of [`Cluster::clock`] |
 //! | its own server: RBAC, tokens, history | [`Setup::api_server`] |
@@ -53,6 +54,7 @@
 //! [`Setup::cluster`].
 
 mod cluster;
+pub mod rbac;
 mod running;
 mod wait;
 

@@ -9,8 +9,9 @@ use kube_core::params::{DeleteParams, Patch, PatchParams};
 use kube_core::{PartialObjectMeta, ResourceExt};
 use reeve_apiserver::ApiServer;
 use reeve_controller::client::Object;
+use reeve_controller::testing::rbac::Rights;
 use reeve_controller::testing::{Cluster, Rule, Running, Server, Setup};
-use reeve_controller::{Manager, ObjectKey};
+use reeve_controller::{Manager, ObjectKey, leader_election};
 use replicaset_pod_count::{LABEL, add};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -312,6 +313,40 @@ with_pods_and_metadata!(
     a_replica_set_that_is_gone_is_not_a_failure,
     a_pod_with_a_new_owner_is_counted_once,
 );
+
+/// The rights of a life of the program: start, election, a lost answer, end.
+async fn rights<P: Object>(cluster: &Cluster) -> Rights {
+    let copy = async |identity: &str| {
+        let lease =
+            leader_election::Options::new("default", "replicaset-pod-count").identity(identity);
+        let builder = cluster.manager().leader_election(lease);
+        let manager = builder.build().await.unwrap();
+        add::<P>(&manager).unwrap();
+        cluster.start(&manager)
+    };
+    let leader = copy("one").await;
+    let lost = Rule::new().verb("patch").resource("replicasets").times(1);
+    cluster.faults().add(lost.lose_answer());
+    let frontend = replica_set(cluster, "frontend", Value::Null).await;
+    counted(cluster, "frontend", "0").await;
+    pod(cluster, "a-pod", "frontend", owner(&frontend, true)).await;
+    counted(cluster, "frontend", "1").await;
+    let standby = copy("two").await;
+    quiet().await;
+    standby.end().await;
+    leader.end().await;
+    cluster.rights()
+}
+
+#[test]
+fn the_roles_allow_exactly_the_requests_of_the_program() {
+    let all = std::cell::RefCell::new(Rights::default());
+    let add = |rights: Rights| all.replace_with(|all| all.clone().and(rights));
+    run(async |cluster| drop(add(rights::<Pod>(&cluster).await)));
+    run(async |cluster| drop(add(rights::<PartialObjectMeta<Pod>>(&cluster).await)));
+    all.into_inner()
+        .check_exactly(include_str!("../manifests/rbac.yaml"));
+}
 
 /// On a real server a controller manager creates the Pods.
 #[test]

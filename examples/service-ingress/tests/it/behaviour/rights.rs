@@ -1,38 +1,18 @@
 //! The ClusterRole. All other cases run with it, so it suffices. These tests show that every right in it is used, and
 //! that the other manifests fit together.
 
-use std::collections::BTreeSet;
-
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use reeve_apiserver::faults::Rule;
+use reeve_apiserver::rights::Rights;
 use service_ingress::{Form, NAME};
 
 use crate::behaviour::world::{World, manifest};
 
-/// `group/resource verb`, or `group/resource/name verb`.
-fn granted() -> BTreeSet<String> {
-    let role: ClusterRole = manifest("role/role.yaml");
-    let mut granted = BTreeSet::new();
-    for rule in role.rules.unwrap() {
-        let (groups, resources) = (rule.api_groups.unwrap(), rule.resources.unwrap());
-        let names = rule.resource_names.unwrap_or_default();
-        assert_eq!((groups.len(), resources.len()), (1, 1));
-        for verb in &rule.verbs {
-            let what = format!("{}/{}", groups[0], resources[0]);
-            if names.is_empty() {
-                granted.insert(format!("{what} {verb}"));
-            }
-            granted.extend(names.iter().map(|name| format!("{what}/{name} {verb}")));
-        }
-    }
-    granted
-}
-
-/// The requests of the program over its life, in the form of [`granted`].
-async fn used(form: Form) -> BTreeSet<String> {
+/// The rights that the program needs over its life.
+async fn used(form: Form) -> Rights {
     let clock = World::new(form).await.clock;
     let world = World::with(form, clock, |server| server.garbage_collection(false)).await;
     // The first run finds an orphan, and lists in pages.
@@ -71,28 +51,11 @@ async fn used(form: Form) -> BTreeSet<String> {
     standby.end().await;
     program.end().await;
 
-    let mut used = BTreeSet::new();
-    for request in world.requests() {
-        assert_ne!(
-            request.code, 403,
-            "{} {} was refused",
-            request.verb, request.path
-        );
-        if request.resource.is_empty() {
-            continue;
-        }
-        let named = request.resource == "leases" && request.verb != "create";
-        let name = if named {
-            format!("/{NAME}")
-        } else {
-            String::new()
-        };
-        used.insert(format!(
-            "{}/{}{name} {}",
-            request.group, request.resource, request.verb
-        ));
+    let requests = world.requests();
+    for request in &requests {
+        assert_ne!(request.code, 403, "it was refused: {request}");
     }
-    used
+    Rights::of(&requests)
 }
 
 #[test]
@@ -106,8 +69,8 @@ fn the_granted_rights_are_exactly_the_used_ones() {
     };
     let by_hand = runtime().block_on(used(Form::Raw));
     let on_the_builder = runtime().block_on(used(Form::Managed));
-    let used: BTreeSet<String> = by_hand.union(&on_the_builder).cloned().collect();
-    assert_eq!(used, granted());
+    let role = include_str!("../../../manifests/role/role.yaml");
+    by_hand.and(on_the_builder).check_exactly(role);
 }
 
 #[test]
