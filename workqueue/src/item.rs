@@ -135,7 +135,7 @@ impl<T: Hash + Eq + Clone + 'static> Item<T> {
         })
     }
 
-    /// Ends the run without requeueing the item.
+    /// Ends the run without requeuing the item.
     fn end(&mut self, forget: bool) {
         // The drop after a panic of the limiter must not call the limiter again.
         self.on_drop = Some(OnDrop::Done);
