@@ -5,9 +5,11 @@
 //! | [`controller`] | a controller in a hundred lines, its `Cargo.toml`, and what follows from its rules |
 //! | [`cache_options`] | what is cached, in which form, and how it is read |
 //! | [`servers`] | probes, metrics, debug pages, and access to them |
-//! | [`migration`] | the names of controller-runtime and kube-rs, and the differences |
+//! | [`from_controller_runtime`] | the names of controller-runtime, its CronJob ported, and the differences |
+//! | [`from_kube_rs`] | the names of kube-rs, its example ported, and the differences |
 //!
-//! The queue has [a guide of its own](https://docs.rs/reeve-workqueue/latest/reeve_workqueue/guide/), and so has the informer, in `reeve_informer::guide`.
+//! The queue has [a guide of its own](https://docs.rs/reeve-workqueue/latest/reeve_workqueue/guide/), and so has the informer, in `reeve_informer::guide`,
+//! with the page for client-go.
 
 #[doc = "[server_side_apply]: https://docs.rs/crate/reeve-controller/latest/source/examples/server_side_apply.rs\n[external_source]: https://docs.rs/crate/reeve-controller/latest/source/examples/external_source.rs\n[multi_queue]: https://docs.rs/crate/reeve-controller/latest/source/examples/multi_queue.rs\n[predicate]: crate::predicate\n[finalizer]: crate::finalizer\n[servers]: crate::guide::servers\n\n"]
 #[doc = include_str!("../guide/controller.md")]
@@ -20,6 +22,10 @@ pub mod cache_options {}
 #[doc = include_str!("../guide/servers.md")]
 pub mod servers {}
 
-#[doc = "[controller]: crate::guide::controller\n[servers]: crate::guide::servers\n[informer]: https://docs.rs/reeve-informer/latest/reeve_informer/guide/migration/\n[queue]: https://docs.rs/reeve-workqueue/latest/reeve_workqueue/guide/\n\n"]
-#[doc = include_str!("../guide/migration.md")]
-pub mod migration {}
+#[doc = "[controller]: crate::guide::controller\n[servers]: crate::guide::servers\n[informer]: https://docs.rs/reeve-informer/latest/reeve_informer/guide/from_client_go/\n[queue]: https://docs.rs/reeve-workqueue/latest/reeve_workqueue/guide/\n\n"]
+#[doc = include_str!("../guide/from-controller-runtime.md")]
+pub mod from_controller_runtime {}
+
+#[doc = "[controller]: crate::guide::controller\n[servers]: crate::guide::servers\n\n"]
+#[doc = include_str!("../guide/from-kube-rs.md")]
+pub mod from_kube_rs {}

@@ -1,4 +1,4 @@
 //! The guides of the informer.
 
-#[doc = include_str!("../guide/migration.md")]
-pub mod migration {}
+#[doc = include_str!("../guide/from-client-go.md")]
+pub mod from_client_go {}

@@ -16,7 +16,7 @@ use reeve_controller::{
 };
 
 const GUIDE: &str = include_str!("../../guide/controller.md");
-const MIGRATION: &str = include_str!("../../guide/migration.md");
+const FROM_CONTROLLER_RUNTIME: &str = include_str!("../../guide/from-controller-runtime.md");
 
 type K = ConfigMap;
 type T = ConfigMap;
@@ -128,7 +128,9 @@ fn the_code_in_the_tables_of_the_guides_compiles() {
         }
     }
     assert!(expected > 20, "{expected}");
-    for guide in [GUIDE, MIGRATION] {
+    // The listings after the names are checked below.
+    let (names, _) = FROM_CONTROLLER_RUNTIME.split_once("\n## The port").unwrap();
+    for guide in [GUIDE, names] {
         let views: Vec<String> = spans(guide)
             .filter(|span| span.contains("View::<"))
             .collect();
@@ -170,4 +172,75 @@ fn the_versions_that_the_guide_names_are_those_of_this_workspace() {
         named += 1;
     }
     assert!(named >= 7, "{named}");
+}
+
+/// The listings of a page, each with the file that the comment before it names.
+fn listings(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    let blocks = page.split("\n```rust").skip(1).zip(page.split("\n```rust"));
+    blocks.map(|(block, before)| {
+        let (_, code) = block.split_once('\n').unwrap();
+        let (code, _) = code.split_once("\n```").unwrap();
+        let named = before.lines().next_back().unwrap_or_default();
+        let file = named
+            .strip_prefix("<!-- ")
+            .and_then(|rest| rest.strip_suffix(" -->"));
+        (
+            file.unwrap_or_else(|| panic!("no file is named before\n{code}")),
+            code,
+        )
+    })
+}
+
+/// Whether `code` is a part of `file`, perhaps further to the right.
+fn is_part_of(code: &str, file: &str) -> bool {
+    (0..=16).step_by(4).any(|indent| {
+        let indented = code.lines().map(|line| match line {
+            "" => String::new(),
+            line => format!("{:indent$}{line}", ""),
+        });
+        let indented: Vec<_> = indented.collect();
+        format!("\n{file}").contains(&format!("\n{}\n", indented.join("\n")))
+    })
+}
+
+#[test]
+fn a_listing_is_a_part_of_its_file_only_as_a_whole() {
+    let file = "fn a() {\n    b();\n\n    c();\n}\n";
+    for (code, expected) in [
+        ("b();\n\nc();", true),
+        ("    b();", true),
+        ("b();\nc();", false),
+        ("fn a()", false),
+        ("c();\n}", false),
+    ] {
+        assert_eq!(is_part_of(code, file), expected, "{code}");
+    }
+    let page =
+        "text\n<!-- x.rs -->\n```rust,ignore\nb();\n```\n<!-- y.rs -->\n```rust\nc();\n```\n";
+    assert!(listings(page).eq([("x.rs", "b();"), ("y.rs", "c();")]));
+}
+
+#[test]
+fn the_listings_of_the_ported_examples_are_parts_of_their_files() {
+    // A package is without the workspace.
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
+    if !std::path::Path::new(root).join("examples/ported").exists() {
+        return;
+    }
+    let read = |path: &str| std::fs::read_to_string(format!("{root}{path}")).unwrap();
+    for page in [
+        "controller/guide/from-kube-rs.md",
+        "controller/guide/from-controller-runtime.md",
+        "informer/guide/from-client-go.md",
+    ] {
+        let mut count = 0;
+        for (file, code) in listings(&read(page)) {
+            assert!(
+                is_part_of(code, &read(file)),
+                "{page}: not in {file}:\n{code}"
+            );
+            count += 1;
+        }
+        assert!(count >= 5, "{page} has {count} listings");
+    }
 }
