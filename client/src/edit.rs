@@ -118,7 +118,7 @@ impl<K: AnyObject> Objects<K> {
     ) -> Result<K, Error> {
         let found = self.get(key).await?;
         let mut wanted = found.clone();
-        self.mutate(key, &mut wanted, change)?;
+        self.run_mutate(key, &mut wanted, change)?;
         // The preconditions of the write are those of the read.
         let (meta, read) = (wanted.meta_mut(), found.meta());
         meta.resource_version.clone_from(&read.resource_version);

@@ -57,6 +57,7 @@ pub mod as_object;
 mod call;
 mod chain;
 mod client;
+mod compare;
 pub mod connect;
 mod edit;
 mod endpoint;

@@ -1,13 +1,12 @@
 //! Create or update: creates an object, changes it, or does nothing if it is up to date.
 
-use std::collections::hash_map::DefaultHasher;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 
 use kube_core::Resource;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::client::Client;
+use crate::compare::{added, digest, is_empty, part, prune};
 use crate::error::{Error, optional};
 use crate::key::ObjectKey;
 use crate::memory::Tried;
@@ -130,6 +129,34 @@ impl Client {
     ) -> Result<(K, Change), Error> {
         self.objects().create_or_patch(object, mutate).await
     }
+
+    /// Patches the difference that `mutate` makes to `object`, which was read before; sends nothing if it makes none.
+    /// Returns the new state. The difference of the status is a patch of its own. As with [`Client::create_or_patch`],
+    /// changes by others to other fields are kept, and do not conflict (controller-runtime: `Patch` with `MergeFrom`).
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use reeve_client::{Change, Client, Error};
+    ///
+    /// async fn label(client: &Client, map: &ConfigMap) -> Result<Change, Error> {
+    ///     let set = |map: &mut ConfigMap| {
+    ///         map.metadata.labels.get_or_insert_default().insert("seen".to_owned(), "true".to_owned());
+    ///     };
+    ///     let (_, change) = client.mutate(map, set).await?;
+    ///     Ok(change)
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Mutate`] with the error of `mutate`, or if it changed the name or the namespace; when a call fails: not
+    /// found if the object is gone, a conflict if it was created again meanwhile.
+    pub async fn mutate<K: Object, M: Mutated>(
+        &self,
+        object: &K,
+        mutate: impl FnMut(&mut K) -> M + Send,
+    ) -> Result<(K, Change), Error> {
+        self.objects().mutate(object, mutate).await
+    }
 }
 
 enum Known<K> {
@@ -201,6 +228,20 @@ impl<K: AnyObject> Objects<K> {
             .await
     }
 
+    /// As [`Client::mutate`].
+    ///
+    /// # Errors
+    /// As [`Client::mutate`].
+    pub async fn mutate<M: Mutated>(
+        &self,
+        object: &K,
+        mut mutate: impl FnMut(&mut K) -> M + Send,
+    ) -> Result<(K, Change), Error> {
+        let (key, mut wanted) = (key_of(object.meta()), object.clone());
+        self.run_mutate(&key, &mut wanted, &mut mutate)?;
+        self.patch_to(&key, object.clone(), &wanted).await
+    }
+
     async fn upsert<M: Mutated>(
         &self,
         form: Form,
@@ -217,7 +258,7 @@ impl<K: AnyObject> Objects<K> {
             Some(found) => found,
             None => {
                 let mut wanted = object;
-                self.mutate(&key, &mut wanted, &mut mutate)?;
+                self.run_mutate(&key, &mut wanted, &mut mutate)?;
                 match self.create(&wanted).await {
                     Ok(created) if form == Form::Patch => {
                         return self.status_of_new(&key, created, &wanted).await;
@@ -230,14 +271,14 @@ impl<K: AnyObject> Objects<K> {
             }
         };
         let mut wanted = found.clone();
-        self.mutate(&key, &mut wanted, &mut mutate)?;
+        self.run_mutate(&key, &mut wanted, &mut mutate)?;
         match form {
             Form::Update => self.update_to(&key, found, wanted).await,
             Form::Patch => self.patch_to(&key, found, &wanted).await,
         }
     }
 
-    pub(crate) fn mutate<M: Mutated>(
+    pub(crate) fn run_mutate<M: Mutated>(
         &self,
         key: &ObjectKey,
         object: &mut K,
@@ -421,76 +462,4 @@ impl<K: AnyObject> Objects<K> {
 fn same_version<K: Resource>(before: &K, after: &K) -> bool {
     let version = &before.meta().resource_version;
     version.is_some() && *version == after.meta().resource_version
-}
-
-/// The fields of `to` beyond `from`, as a merge patch that removes nothing.
-fn added(from: &Value, to: &Value) -> Value {
-    let mut change = difference(from, to);
-    if let Some(change) = change.as_object_mut() {
-        change.retain(|_, value| !value.is_null());
-    }
-    change
-}
-
-fn is_empty(change: &Value) -> bool {
-    change.as_object().is_some_and(Map::is_empty)
-}
-
-/// The status of an object, or the rest of it, without the fields that every write changes.
-fn part(mut object: Value, status: bool) -> Value {
-    if status {
-        return object["status"].take();
-    }
-    if let Some(fields) = object.as_object_mut() {
-        fields.remove("status");
-    }
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.remove("resourceVersion");
-        metadata.remove("managedFields");
-    }
-    object
-}
-
-/// Removes nulls, empty lists, and empty labels and annotations.
-fn prune(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.values_mut().for_each(prune);
-            if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
-                metadata.retain(|name, value| {
-                    !matches!(&**name, "labels" | "annotations") || !is_empty(value)
-                });
-            }
-            fields.retain(|_, value| {
-                !value.is_null() && !value.as_array().is_some_and(Vec::is_empty)
-            });
-        }
-        Value::Array(items) => items.iter_mut().for_each(prune),
-        _ => {}
-    }
-}
-
-fn digest(change: &Value) -> u64 {
-    fn feed(value: &Value, hasher: &mut DefaultHasher) {
-        match value {
-            Value::Object(fields) => {
-                // Independent of the order of the fields.
-                let mut names: Vec<&String> = fields.keys().collect();
-                names.sort_unstable();
-                ("{", names.len()).hash(hasher);
-                for name in names {
-                    name.hash(hasher);
-                    feed(&fields[name], hasher);
-                }
-            }
-            Value::Array(items) => {
-                ("[", items.len()).hash(hasher);
-                items.iter().for_each(|item| feed(item, hasher));
-            }
-            other => other.to_string().hash(hasher),
-        }
-    }
-    let mut hasher = DefaultHasher::new();
-    feed(change, &mut hasher);
-    hasher.finish()
 }

@@ -791,6 +791,50 @@ async fn create_or_patch_writes_object_and_status_separately() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn mutate_sends_the_difference_to_the_object_that_was_read() {
+    let (server, client) = server().await;
+    let read: Deployment = client.create(&deployment()).await.unwrap();
+    let label = Patch::merge(json!({"metadata": {"labels": {"theirs": "1"}}}));
+    client
+        .patch::<Deployment, _>(&key("web"), WriteOptions::new(), label)
+        .await
+        .unwrap();
+    server.requests().clear();
+    let set = async |read: &Deployment, observed: i64| {
+        let set = |web: &mut Deployment| {
+            web.status.get_or_insert_default().observed_generation = Some(observed);
+        };
+        client.mutate(read, set).await
+    };
+    let (web, change) = set(&read, 1).await.unwrap();
+    assert_eq!(change, Change::UpdatedStatusOnly);
+    assert_eq!(
+        web.metadata.labels.as_ref().unwrap()["theirs"],
+        "1",
+        "an outdated state causes no conflict"
+    );
+    assert_eq!(set(&web, 1).await.unwrap().1, Change::Unchanged);
+    let all = server.requests().all();
+    let sent: Vec<_> = all
+        .iter()
+        .map(|request| format!("{} {}", request.verb, request.subresource))
+        .collect();
+    assert_eq!(sent, ["patch status"]);
+
+    client
+        .delete::<Deployment>(&key("web"), &DeleteParams::default())
+        .await
+        .unwrap();
+    assert!(set(&web, 2).await.unwrap_err().is_not_found());
+    client.create(&deployment()).await.unwrap();
+    let other = set(&web, 2).await.unwrap_err();
+    assert!(
+        other.is_conflict() || other.is_invalid(),
+        "the object was created again: {other}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_function_that_fails_or_changes_the_name_writes_nothing() {
     let (server, client) = server().await;
     client.create(&map("a")).await.unwrap();
