@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::USER_AGENT;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_client::Config;
 use kube_client::client::Body;
 use kube_client::config::{KubeConfigOptions, Kubeconfig};
+use kube_core::CustomResourceExt;
 use parking_lot::Mutex;
 use reeve_apiserver::ApiServer;
 use reeve_apiserver::control_plane::ControlPlane;
@@ -19,6 +21,7 @@ use serde_json::Value;
 
 use super::wait::compared;
 use super::{Faults, Look, Patience, Record, Running, Server, Setup};
+use crate::ObjectKey;
 use crate::client::connect;
 use crate::client::{Client, Object};
 use crate::controller::Controller;
@@ -211,6 +214,23 @@ impl Cluster {
             Ok(created) => created,
             Err(error) => panic!("not created: {error}"),
         }
+    }
+
+    /// Installs the definition of the custom kind `K`, and waits until the server serves it.
+    ///
+    /// # Panics
+    /// When the server refuses it, or does not serve it in time.
+    pub async fn install<K: CustomResourceExt>(&self) {
+        let created = self.client().create(&K::crd()).await;
+        let definition = created.unwrap_or_else(|error| panic!("not installed: {error}"));
+        let key = ObjectKey::of(&definition);
+        let served = async || {
+            let definition: CustomResourceDefinition = self.client().get(&key).await.ok()?;
+            let mut conditions = definition.status?.conditions?.into_iter();
+            conditions.find(|one| one.type_ == "Established" && one.status == "True")
+        };
+        self.eventually(&format!("{key} is established"), served)
+            .await;
     }
 
     /// Waits until `look` finds its value, and returns it: see [`Look`] for the types that a look may return.

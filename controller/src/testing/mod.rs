@@ -40,6 +40,7 @@
 //! | a test needs | it uses |
 //! |---|---|
 //! | to wait for a state | [`Cluster::eventually`], [`Cluster::eventually_eq`], [`Cluster::consistently`] |
+//! | a kind of its own | [`Cluster::install`] |
 //! | an API server that fails | [`Cluster::faults`], with [`Rule`]s; the built-in one goes down with [`Cluster::built_in`] |
 //! | the log of requests | [`Cluster::requests`] |
 //! | the roles compared with the requests | [`Cluster::rights`] and [`rbac`] |
