@@ -2,6 +2,7 @@
 //!
 //! | guide | about |
 //! |---|---|
+//! | [`tutorial`] | the first hour: a kind of your own, its controller, its tests, its manifests |
 //! | [`controller`] | a controller in a hundred lines, its `Cargo.toml`, and what follows from its rules |
 //! | [`cache_options`] | what is cached, in which form, and how it is read |
 //! | [`servers`] | probes, metrics, debug pages, and access to them |
@@ -29,3 +30,27 @@ pub mod from_controller_runtime {}
 #[doc = "[controller]: crate::guide::controller\n[servers]: crate::guide::servers\n\n"]
 #[doc = include_str!("../guide/from-kube-rs.md")]
 pub mod from_kube_rs {}
+
+#[doc = "[your_own_kind]: crate::guide::tutorial::your_own_kind\n[reconcile]: crate::guide::tutorial::reconcile\n[test_it]: crate::guide::tutorial::test_it\n[ship_it]: crate::guide::tutorial::ship_it\n[look_at_it]: crate::guide::tutorial::look_at_it\n\n"]
+#[doc = include_str!("../guide/tutorial/README.md")]
+pub mod tutorial {
+    #[doc = "[reconcile]: crate::guide::tutorial::reconcile\n\n"]
+    #[doc = include_str!("../guide/tutorial/1-your-own-kind.md")]
+    pub mod your_own_kind {}
+
+    #[doc = "[test_it]: crate::guide::tutorial::test_it\n[cache_options]: crate::guide::cache_options\n\n"]
+    #[doc = include_str!("../guide/tutorial/2-reconcile.md")]
+    pub mod reconcile {}
+
+    #[doc = "[ship_it]: crate::guide::tutorial::ship_it\n\n"]
+    #[doc = include_str!("../guide/tutorial/3-test-it.md")]
+    pub mod test_it {}
+
+    #[doc = "[look_at_it]: crate::guide::tutorial::look_at_it\n\n"]
+    #[doc = include_str!("../guide/tutorial/4-ship-it.md")]
+    pub mod ship_it {}
+
+    #[doc = "[cache_options]: crate::guide::cache_options\n[servers]: crate::guide::servers\n[controller]: crate::guide::controller\n[from_controller_runtime]: crate::guide::from_controller_runtime\n[from_kube_rs]: crate::guide::from_kube_rs\n\n"]
+    #[doc = include_str!("../guide/tutorial/5-look-at-it.md")]
+    pub mod look_at_it {}
+}

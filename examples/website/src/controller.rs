@@ -1,0 +1,135 @@
+//! The controller: a ConfigMap, a Deployment and a Service for each Website, and its line in a directory.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use reeve_controller::client::{Object, Patch};
+use reeve_controller::conditions::Observation;
+use reeve_controller::controller::BuildError;
+use reeve_controller::prelude::*;
+use serde_json::{Value, json};
+
+use crate::api::Website;
+
+/// Keeps a deleted Website until its line is out of the directory.
+pub const FINALIZER: &str = "web.example.com/directory";
+
+/// Namespace and name of the ConfigMap that lists all sites. An owner reference cannot delete a line of it.
+pub const DIRECTORY: (&str, &str) = ("website-system", "directory");
+
+/// The controller, for `Manager::add_controller`.
+pub fn websites() -> Result<Controller, BuildError> {
+    Controller::builder("website")
+        .for_kind::<Website>()
+        .owns::<ConfigMap>()
+        .owns::<Deployment>()
+        .owns::<Service>()
+        .workers(4)
+        .complete(reconcile::object(reconcile))
+}
+
+async fn reconcile(ctx: Context, site: Arc<Website>) -> Result<Outcome, reconcile::Error> {
+    let work = async |event| match event {
+        finalizer::Event::Apply(site) => apply(&ctx, &site).await,
+        finalizer::Event::Cleanup(site) => {
+            list(&ctx, &site, None).await?;
+            Ok(Outcome::done())
+        }
+    };
+    finalizer::apply_or_cleanup(&ctx, FINALIZER, site, work).await
+}
+
+async fn apply(ctx: &Context, site: &Website) -> Result<Outcome, reconcile::Error> {
+    let (name, labels) = (site.name_any(), json!({"app": site.name_any()}));
+    let page = json!({"data": {"index.html": site.spec.page}});
+    child(ctx, site, page, |map: &mut ConfigMap, wanted| {
+        map.data = wanted.data;
+    })
+    .await?;
+    let service = json!({"spec": {"selector": labels, "ports": [{"port": 80}]}});
+    child(ctx, site, service, |_: &mut Service, _| {}).await?;
+    let deployment = json!({"spec": {
+        "replicas": site.spec.replicas,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {
+            "containers": [{"name": "web", "image": "nginx:1.29",
+                "volumeMounts": [{"name": "page", "mountPath": "/usr/share/nginx/html"}]}],
+            "volumes": [{"name": "page", "configMap": {"name": name}}],
+        }},
+    }});
+    let deployment = child(ctx, site, deployment, |is: &mut Deployment, wanted| {
+        is.spec = wanted.spec;
+    })
+    .await?;
+    list(ctx, site, Some(&site.spec.host)).await?;
+    report(ctx, site, &deployment).await
+}
+
+/// Creates a child of the site, or brings an existing one to what `set` copies.
+async fn child<K: Object>(
+    ctx: &Context,
+    site: &Website,
+    manifest: Value,
+    set: fn(&mut K, K),
+) -> Result<K, reconcile::Error> {
+    let mut wanted: K = serde_json::from_value(manifest)?;
+    wanted.meta_mut().name = Some(site.name_any());
+    wanted.meta_mut().namespace = site.namespace();
+    let mutate = |child: &mut K| {
+        set(child, wanted.clone());
+        owner::set_controller(site, child).map(drop)
+    };
+    let (child, _) = ctx
+        .client()
+        .create_or_update(wanted.clone(), mutate)
+        .await?;
+    Ok(child)
+}
+
+/// Sets the line of the site in the directory, or removes it.
+async fn list(ctx: &Context, site: &Website, host: Option<&str>) -> Result<(), reconcile::Error> {
+    let directory = ObjectKey::namespaced(DIRECTORY.0, DIRECTORY.1);
+    let line = format!(
+        "{}.{}",
+        site.namespace().unwrap_or_default(),
+        site.name_any()
+    );
+    let map = ctx.lister::<ConfigMap>()?.get(&directory)?;
+    let is = map.as_ref().and_then(|map| map.data.as_ref()?.get(&line));
+    if is.map(String::as_str) != host {
+        let patch = Patch::merge(json!({"data": {line: host}}));
+        ctx.client()
+            .patch::<ConfigMap, _>(&directory, (), patch)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Writes the status if it changed, and an Event when the site becomes ready.
+async fn report(
+    ctx: &Context,
+    site: &Website,
+    deployment: &Deployment,
+) -> Result<Outcome, reconcile::Error> {
+    let mut status = site.status.clone().unwrap_or_default();
+    let was_ready = conditions::is_true(&status.conditions, "Ready");
+    let pods = deployment.status.as_ref();
+    status.ready_replicas = pods.and_then(|pods| pods.ready_replicas).unwrap_or(0);
+    let is_ready = status.ready_replicas >= site.spec.replicas;
+    let observed = if is_ready {
+        Observation::is_true("Ready", "Serving")
+    } else {
+        let pods = format!("{} of {} Pods", status.ready_replicas, site.spec.replicas);
+        Observation::is_false("Ready", "Starting").message(pods)
+    };
+    let observed = observed.generation(site.metadata.generation);
+    conditions::set(&mut status.conditions, observed, ctx.clock().now());
+    if is_ready && !was_ready {
+        let (events, note) = (ctx.events(), "all Pods answer");
+        events.event(site, EventType::Normal, "Serving", "Reconcile", note);
+    }
+    let set = |site: &mut Website| site.status = Some(status.clone());
+    ctx.client().mutate(site, set).await?;
+    Ok(Outcome::done())
+}

@@ -1,0 +1,4 @@
+//! Websites: a kind of its own and the controller for it.
+
+pub mod api;
+pub mod controller;
