@@ -46,3 +46,7 @@ pub mod secret;
 pub mod target;
 pub mod time;
 pub mod trigger;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

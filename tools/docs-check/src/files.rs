@@ -9,6 +9,8 @@ use std::process::Command;
 pub(crate) struct Files {
     top: PathBuf,
     paths: BTreeSet<String>,
+    /// Symbolic links, whose targets are in `paths` themselves.
+    links: BTreeSet<String>,
 }
 
 // === impl Files ===
@@ -26,9 +28,14 @@ impl Files {
         }
         let listed = String::from_utf8(listed.stdout)?;
         let exists = |path: &&str| !path.is_empty() && top.join(path).is_file();
-        let paths = listed.split('\0').filter(exists).map(str::to_owned);
+        let linked = |path: &&str| top.join(path).is_symlink();
+        let all = listed
+            .split('\0')
+            .filter(|path| exists(path) || linked(path));
+        let (links, paths): (Vec<_>, Vec<_>) = all.partition(linked);
         Ok(Self {
-            paths: paths.collect(),
+            paths: paths.into_iter().map(str::to_owned).collect(),
+            links: links.into_iter().map(str::to_owned).collect(),
             top,
         })
     }
@@ -39,6 +46,7 @@ impl Files {
         Self {
             top: PathBuf::new(),
             paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            links: BTreeSet::new(),
         }
     }
 
@@ -46,11 +54,18 @@ impl Files {
         self.paths.iter().map(String::as_str)
     }
 
+    /// Whether it exists, and is a symbolic link or in a directory that is one.
+    fn is_linked(&self, path: &str) -> bool {
+        let mut parts = Path::new(path).ancestors().filter_map(Path::to_str);
+        parts.any(|part| self.links.contains(part)) && self.top.join(path).exists()
+    }
+
     /// Whether it is a tracked file, or a directory with one.
     pub(crate) fn has(&self, path: &str) -> bool {
         let directory = format!("{}/", path.trim_end_matches('/'));
         path.is_empty()
             || self.paths.contains(path)
+            || self.is_linked(path)
             || self
                 .paths
                 .range(directory.clone()..)
