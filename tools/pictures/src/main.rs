@@ -1,0 +1,72 @@
+//! The pictures of the README, as SVG.
+//!
+//! `cargo run -p pictures` writes `docs/pictures/data-flow.svg`. `ipblock-operator dev --demo | cargo run -p pictures --
+//! demo` writes `docs/pictures/demo.svg` from the demo's output. With `--check` each compares instead, and fails if the
+//! picture is not current. Of the demo it compares the steps and what was expected of them, because times, ports and the
+//! order of independent events differ from run to run.
+
+mod data_flow;
+mod terminal;
+
+use std::error::Error;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let check = arguments.iter().any(|argument| argument == "--check");
+    let named: Vec<&str> = arguments
+        .iter()
+        .map(String::as_str)
+        .filter(|argument| *argument != "--check")
+        .collect();
+    match named[..] {
+        [] => data_flow(check),
+        ["demo"] => {
+            let mut output = String::new();
+            std::io::stdin().read_to_string(&mut output)?;
+            demo(&output, check)
+        }
+        _ => Err("the arguments are: [demo] [--check]".into()),
+    }
+}
+
+fn data_flow(check: bool) -> Result<(), Box<dyn Error>> {
+    let (file, picture) = (path("data-flow.svg"), data_flow::picture());
+    if !check {
+        return Ok(std::fs::write(file, picture)?);
+    }
+    if std::fs::read_to_string(&file)? == picture {
+        return Ok(());
+    }
+    Err("docs/pictures/data-flow.svg is not current: run `cargo run -p pictures`".into())
+}
+
+fn demo(output: &str, check: bool) -> Result<(), Box<dyn Error>> {
+    let file = path("demo.svg");
+    if !check {
+        return Ok(std::fs::write(file, terminal::picture(output))?);
+    }
+    let picture = std::fs::read_to_string(&file)?;
+    match terminal::missing(&picture, output) {
+        None => Ok(()),
+        Some(line) => Err(format!(
+            "docs/pictures/demo.svg is not current, it lacks {line:?}: run \
+             `cargo run -- dev --demo | cargo run -p pictures -- demo`"
+        )
+        .into()),
+    }
+}
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/pictures")
+        .join(name)
+}
+
+/// The text as SVG shows it.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
