@@ -6,6 +6,7 @@
 //! `k8s-openapi`.
 
 use std::collections::{BTreeMap, HashMap};
+use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
 
 use k8s_openapi::Resource;
@@ -48,7 +49,7 @@ struct Definitions {
 
 static DEFINITIONS: LazyLock<Definitions> = LazyLock::new(Definitions::build);
 static JSON_SCHEMA_PROPS: LazyLock<Schema> =
-    LazyLock::new(|| resolve(JSON_SCHEMA, &mut Vec::new()));
+    LazyLock::new(|| with_stack(|| resolve(JSON_SCHEMA, &mut Vec::new())));
 static SCHEMAS: LazyLock<Mutex<HashMap<Name, Arc<ObjectSchema>>>> = LazyLock::new(Mutex::default);
 
 /// The schema of a built-in kind; `None` if the server has no type for it.
@@ -58,7 +59,8 @@ pub(crate) fn schema(group: &str, version: &str, kind: &str) -> Option<Arc<Objec
         return Some(known.clone());
     }
     let root = DEFINITIONS.roots.get(&name)?;
-    let parsed = Arc::new(ObjectSchema::built_in(resolve(root, &mut Vec::new())));
+    let schema = with_stack(|| resolve(root, &mut Vec::new()));
+    let parsed = Arc::new(ObjectSchema::built_in(schema));
     SCHEMAS.lock().insert(name, parsed.clone());
     Some(parsed)
 }
@@ -196,6 +198,19 @@ impl Definitions {
         }
         Self { roots, components }
     }
+}
+
+/// Runs `work` on a stack of its own. A schema of a Pod is deep: in a debug build it takes a megabyte, which the thread of a
+/// test does not have below a request that it makes in process.
+fn with_stack<T: Send>(work: impl Fn() -> T + Sync) -> T {
+    const STACK: usize = 16 << 20;
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().stack_size(STACK);
+        match builder.spawn_scoped(scope, &work) {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(_) => work(),
+        }
+    })
 }
 
 fn register<T: schemars::JsonSchema>(generator: &mut SchemaGenerator) -> String {

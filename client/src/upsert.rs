@@ -182,8 +182,7 @@ impl<K: AnyObject> Objects<K> {
         object: K,
         mutate: impl FnMut(&mut K) -> M + Send,
     ) -> Result<(K, Change), Error> {
-        self.upsert(Form::Update, object, Known::Nothing, mutate)
-            .await
+        Box::pin(self.upsert(Form::Update, object, Known::Nothing, mutate)).await
     }
 
     /// As [`Client::create_or_patch`].
@@ -195,8 +194,7 @@ impl<K: AnyObject> Objects<K> {
         object: K,
         mutate: impl FnMut(&mut K) -> M + Send,
     ) -> Result<(K, Change), Error> {
-        self.upsert(Form::Patch, object, Known::Nothing, mutate)
-            .await
+        Box::pin(self.upsert(Form::Patch, object, Known::Nothing, mutate)).await
     }
 
     /// As [`Client::create_or_update`], with the cached object `found` instead of a read: `None` if the cache has none.
@@ -210,8 +208,7 @@ impl<K: AnyObject> Objects<K> {
         found: Option<K>,
         mutate: impl FnMut(&mut K) -> M + Send,
     ) -> Result<(K, Change), Error> {
-        self.upsert(Form::Update, object, Known::Cached(found), mutate)
-            .await
+        Box::pin(self.upsert(Form::Update, object, Known::Cached(found), mutate)).await
     }
 
     /// As [`Objects::create_or_update_known`], with the patches of [`Client::create_or_patch`].
@@ -224,8 +221,7 @@ impl<K: AnyObject> Objects<K> {
         found: Option<K>,
         mutate: impl FnMut(&mut K) -> M + Send,
     ) -> Result<(K, Change), Error> {
-        self.upsert(Form::Patch, object, Known::Cached(found), mutate)
-            .await
+        Box::pin(self.upsert(Form::Patch, object, Known::Cached(found), mutate)).await
     }
 
     /// As [`Client::mutate`].
@@ -239,9 +235,11 @@ impl<K: AnyObject> Objects<K> {
     ) -> Result<(K, Change), Error> {
         let (key, mut wanted) = (key_of(object.meta()), object.clone());
         self.run_mutate(&key, &mut wanted, &mut mutate)?;
-        self.patch_to(&key, object.clone(), &wanted).await
+        Box::pin(self.patch_to(&key, object.clone(), &wanted)).await
     }
 
+    // The futures are boxed: each holds several states of the object, a Deployment takes 2 KB, and in a debug build each
+    // future around them has a frame of its size on the stack of its thread.
     async fn upsert<M: Mutated>(
         &self,
         form: Form,
@@ -261,7 +259,7 @@ impl<K: AnyObject> Objects<K> {
                 self.run_mutate(&key, &mut wanted, &mut mutate)?;
                 match self.create(&wanted).await {
                     Ok(created) if form == Form::Patch => {
-                        return self.status_of_new(&key, created, &wanted).await;
+                        return Box::pin(self.status_of_new(&key, created, &wanted)).await;
                     }
                     Ok(created) => return Ok((created, Change::Created)),
                     // The cache does not select it, or has not received it yet.
@@ -273,8 +271,8 @@ impl<K: AnyObject> Objects<K> {
         let mut wanted = found.clone();
         self.run_mutate(&key, &mut wanted, &mut mutate)?;
         match form {
-            Form::Update => self.update_to(&key, found, wanted).await,
-            Form::Patch => self.patch_to(&key, found, &wanted).await,
+            Form::Update => Box::pin(self.update_to(&key, found, wanted)).await,
+            Form::Patch => Box::pin(self.patch_to(&key, found, &wanted)).await,
         }
     }
 
@@ -328,9 +326,8 @@ impl<K: AnyObject> Objects<K> {
             return Ok((found, Change::Unchanged));
         };
         let status = change.remove("status");
-        let (now, main) = self
-            .patch_part(key, found, Value::Object(change), false)
-            .await?;
+        let (now, main) =
+            Box::pin(self.patch_part(key, found, Value::Object(change), false)).await?;
         let Some(status) = status else {
             return Ok((
                 now,
@@ -341,9 +338,8 @@ impl<K: AnyObject> Objects<K> {
                 },
             ));
         };
-        let (now, status) = self
-            .patch_part(key, now, json!({ "status": status }), true)
-            .await?;
+        let (now, status) =
+            Box::pin(self.patch_part(key, now, json!({ "status": status }), true)).await?;
         let change = match (main, status) {
             (true, true) => Change::UpdatedStatus,
             (true, false) => Change::Updated,
@@ -375,9 +371,9 @@ impl<K: AnyObject> Objects<K> {
         }
         let (options, patch) = (WriteOptions::new(), Patch::merge(change));
         let patched = if status {
-            self.patch_status(key, options, patch).await?
+            Box::pin(self.patch_status(key, options, patch)).await?
         } else {
-            self.patch(key, options, patch).await?
+            Box::pin(self.patch(key, options, patch)).await?
         };
         if !self.took_effect(key, &found, &patched, status)? {
             memory.remember(tried, digest);

@@ -62,8 +62,8 @@ impl Client {
         self.objects().wait_for(key, limit, condition).await
     }
 
-    /// Waits until the object `key` does not exist, at most for `limit`; at once if there is none. An object of the same
-    /// name that was created since is another one.
+    /// Waits until the object `key` does not exist, at most for `limit`; at once if there is none, or if the server does
+    /// not serve its kind. An object of the same name that was created since is another one.
     ///
     /// # Errors
     /// As [`Client::wait_for`]; the error names the finalizers that the object waits for.
@@ -123,12 +123,17 @@ impl<K: AnyObject> Objects<K> {
         mut look: impl FnMut(Option<K>) -> Result<T, String> + Send,
     ) -> Result<T, Error> {
         let key = self.client().key_in_namespace(key);
+        let kind = &self.endpoint().resource().kind;
+        let request = format!("wait for {} {key}", kind.to_lowercase());
+        if key.namespace.is_none() && self.endpoint().namespaced() == Some(true) {
+            let message = format!("objects of kind {kind} are in a namespace: name one");
+            return Err(Error::Invalid { request, message });
+        }
         let mut last = "no answer yet".to_owned();
         let followed = timeout(limit, self.follow(&key, &mut look, &mut last)).await;
         followed.unwrap_or_else(|_| {
-            let kind = self.endpoint().resource().kind.to_lowercase();
             Err(Error::NotReached {
-                request: format!("wait for {kind} {key}"),
+                request,
                 after: limit,
                 last,
             })
@@ -144,16 +149,26 @@ impl<K: AnyObject> Objects<K> {
         let mut pause = FIRST_PAUSE;
         loop {
             let begin = Instant::now();
+            let mut refused = Duration::ZERO;
             match self.round(key, look, last).await {
                 Ok(Some(found)) => return Ok(found),
                 Ok(None) => {}
                 Err(error) if is_final(&error) => return Err(error),
-                Err(error) => *last = error.to_string(),
+                Err(error) => {
+                    // Without its kind the object does not exist either.
+                    if error.is_not_served()
+                        && let Ok(found) = look(None)
+                    {
+                        return Ok(found);
+                    }
+                    refused = error.retry_after().unwrap_or_default();
+                    *last = error.to_string();
+                }
             }
             if begin.elapsed() >= LONGEST_PAUSE {
                 pause = FIRST_PAUSE;
             }
-            sleep(pause).await;
+            sleep(pause.max(refused)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
@@ -175,7 +190,12 @@ impl<K: AnyObject> Objects<K> {
         let namespace = key.namespace.as_deref();
         let params = ListParams::default().fields(&selector(key));
         let list = self.list(namespace, &params).await?;
-        let is_it = |object: &K| object.meta().name.as_deref() == Some(&*key.name);
+        let is_cluster_scoped = self.endpoint().namespaced() == Some(false);
+        let is_it = |object: &K| {
+            let meta = object.meta();
+            meta.name.as_deref() == Some(&*key.name)
+                && (is_cluster_scoped || meta.namespace.as_deref() == key.namespace.as_deref())
+        };
         if let Some(found) = look(list.items.into_iter().find(is_it)) {
             return Ok(Some(found));
         }

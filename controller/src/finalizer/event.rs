@@ -36,6 +36,8 @@ pub enum Event<K> {
 /// the request is retried with its back-off, without an error ([`Outcome::retry`]). A finalizer is removed in spite of
 /// such a change if the generation of the object is the same, so `Cleanup` may write the status.
 ///
+/// It needs the rights to `patch` and to `get` the object; the latter for such a change, and after a lost answer.
+///
 /// ```
 /// use std::sync::Arc;
 ///
@@ -157,7 +159,7 @@ async fn change<K: AnyObject>(
     match write(objects, before, &after).await {
         Ok(now) => Ok(Written::Now(now)),
         Err(error) if error.is_conflict() => Ok(Written::Conflict),
-        Err(error) if error.is_not_found() => Ok(Written::Gone),
+        Err(error) if error.is_not_found() && !error.is_not_served() => Ok(Written::Gone),
         Err(error) => Err(error),
     }
 }

@@ -150,7 +150,7 @@ impl Client {
         mutate: impl FnMut(&mut K) -> M + Send,
     ) -> Result<(K, Change), Error> {
         let objects = self.objects();
-        match self.known(&object, true).await {
+        match Box::pin(self.known(&object, true)).await {
             Some(found) => objects.create_or_update_known(object, found, mutate).await,
             None => objects.create_or_update(object, mutate).await,
         }
@@ -167,7 +167,7 @@ impl Client {
         mutate: impl FnMut(&mut K) -> M + Send,
     ) -> Result<(K, Change), Error> {
         let objects = self.objects();
-        match self.known(&object, false).await {
+        match Box::pin(self.known(&object, false)).await {
             Some(found) => objects.create_or_patch_known(object, found, mutate).await,
             None => objects.create_or_patch(object, mutate).await,
         }

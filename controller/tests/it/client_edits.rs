@@ -286,3 +286,23 @@ async fn a_wait_for_a_deletion_ends_when_this_object_is_gone() {
     gone.unwrap();
     assert_eq!(start.elapsed().as_secs(), 7);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_for_one_namespace_and_ends_without_the_kind() {
+    let cluster = Cluster::in_process().await;
+    let client = cluster.client();
+    let limit = Duration::from_secs(60);
+    map(&cluster, "a").await;
+    let error = client
+        .wait_until_deleted::<ConfigMap>(&ObjectKey::cluster("a"), limit)
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("name one"), "{error}");
+
+    let names = kube_core::GroupVersionKind::gvk("example.com", "v1", "Widget");
+    let widgets = kube_core::ApiResource::from_gvk_with_plural(&names, "widgets");
+    let widgets = client.dynamic(&widgets);
+    let start = Instant::now();
+    widgets.wait_until_deleted(&key("a"), limit).await.unwrap();
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
