@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 
 use crate::api::Website;
 
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Keeps a deleted Website until its line is out of the directory.
 pub const FINALIZER: &str = "web.example.com/directory";
 
@@ -66,7 +68,7 @@ async fn apply(ctx: &Context, site: &Website) -> Result<Outcome, reconcile::Erro
     report(ctx, site, &deployment).await
 }
 
-/// Creates a child of the site, or brings an existing one to what `set` copies.
+/// Creates a child of the site, or brings it to what `set` copies. An object that another made is left alone.
 async fn child<K: Object>(
     ctx: &Context,
     site: &Website,
@@ -77,14 +79,16 @@ async fn child<K: Object>(
     wanted.meta_mut().name = Some(site.name_any());
     wanted.meta_mut().namespace = site.namespace();
     let mutate = |child: &mut K| {
+        if child.meta().uid.is_some() && !owner::is_controlled_by(child, site) {
+            return Err(format!("{} is not of this Website", child.name_any()).into());
+        }
         set(child, wanted.clone());
-        owner::set_controller(site, child).map(drop)
+        owner::set_controller(site, child)
+            .map(drop)
+            .map_err(BoxError::from)
     };
-    let (child, _) = ctx
-        .client()
-        .create_or_update(wanted.clone(), mutate)
-        .await?;
-    Ok(child)
+    let write = ctx.client().create_or_patch(wanted.clone(), mutate);
+    Ok(write.await?.0)
 }
 
 /// Sets the line of the site in the directory, or removes it.
@@ -114,9 +118,10 @@ async fn report(
 ) -> Result<Outcome, reconcile::Error> {
     let mut status = site.status.clone().unwrap_or_default();
     let was_ready = conditions::is_true(&status.conditions, "Ready");
-    let pods = deployment.status.as_ref();
-    status.ready_replicas = pods.and_then(|pods| pods.ready_replicas).unwrap_or(0);
-    let is_ready = status.ready_replicas >= site.spec.replicas;
+    let pods = deployment.status.clone().unwrap_or_default();
+    status.ready_replicas = pods.ready_replicas.unwrap_or(0);
+    let is_ready = status.ready_replicas >= site.spec.replicas
+        && pods.observed_generation == deployment.metadata.generation;
     let observed = if is_ready {
         Observation::is_true("Ready", "Serving")
     } else {
@@ -125,11 +130,11 @@ async fn report(
     };
     let observed = observed.generation(site.metadata.generation);
     conditions::set(&mut status.conditions, observed, ctx.clock().now());
+    let set = |site: &mut Website| site.status = Some(status.clone());
+    ctx.client().mutate(site, set).await?;
     if is_ready && !was_ready {
         let (events, note) = (ctx.events(), "all Pods answer");
         events.event(site, EventType::Normal, "Serving", "Reconcile", note);
     }
-    let set = |site: &mut Website| site.status = Some(status.clone());
-    ctx.client().mutate(site, set).await?;
     Ok(Outcome::done())
 }

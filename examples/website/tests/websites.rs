@@ -37,7 +37,9 @@ async fn create_shop(cluster: &Cluster) -> Website {
 
 /// The kit has no controller for Deployments: the test sets their status.
 async fn pods_are_ready(cluster: &Cluster, ready: i32) {
-    let status = json!({"replicas": ready, "readyReplicas": ready});
+    let generation = deployed(cluster).await.metadata.generation;
+    let status =
+        json!({"replicas": ready, "readyReplicas": ready, "observedGeneration": generation});
     let patch = Patch::merge(json!({"status": status}));
     let (client, shop) = (cluster.client(), shop());
     let write = client.patch_status::<Deployment, _>(&shop, (), patch);
@@ -189,22 +191,57 @@ fn lost_answers_and_a_crash_make_nothing_twice() {
     });
 }
 
-/// The rights that the controller used, compared with those of the manifest.
+#[test]
+fn an_object_that_another_made_is_left_alone() {
+    testing::run(async |cluster: Cluster| {
+        let running = start(&cluster).await;
+        let theirs =
+            json!({"metadata": {"namespace": "default", "name": "shop"}, "data": {"a": "b"}});
+        let theirs: ConfigMap = cluster.create(theirs).await;
+        create_shop(&cluster).await;
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let client = cluster.client();
+        assert_eq!(
+            client.get::<ConfigMap>(&shop()).await.unwrap().data,
+            theirs.data
+        );
+
+        client
+            .delete::<ConfigMap>(&shop(), &DeleteParams::default())
+            .await
+            .unwrap();
+        // The next try is at most 1000 s after the last.
+        tokio::time::sleep(Duration::from_secs(1000)).await;
+        deployed(&cluster).await;
+        running.end().await;
+    });
+}
+
+/// The rights that the controller used, compared with those of the manifest. After a lost answer it reads the object.
 #[test]
 fn the_manifest_grants_the_rights_that_the_controller_uses() {
     testing::run(async |cluster: Cluster| {
-        let running = start(&cluster).await;
+        start(&cluster).await.end().await;
+        let lease = leader_election::Options::new(DIRECTORY.0, "website");
+        let builder = cluster.manager().leader_election(lease);
+        let manager = builder.build().await.unwrap();
+        manager.add_controller(websites().unwrap()).unwrap();
+        let running = cluster.start(&manager);
+
+        let lost = Rule::new().verb("patch").resource("websites").times(2);
+        cluster.faults().add(lost.lose_answer());
         create_shop(&cluster).await;
-        deployed(&cluster).await;
         pods_are_ready(&cluster, 2).await;
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        let now = DeleteParams::default();
+        tokio::time::sleep(Duration::from_secs(3600)).await;
         let client = cluster.client();
-        client.delete::<Website>(&shop(), &now).await.unwrap();
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        client
+            .delete::<Website>(&shop(), &DeleteParams::default())
+            .await
+            .unwrap();
+        tokio::time::sleep(Duration::from_secs(3600)).await;
         running.end().await;
         cluster
             .rights()
-            .check(include_str!("../manifests/rbac.yaml"));
+            .check(include_str!("../manifests/2-rbac.yaml"));
     });
 }

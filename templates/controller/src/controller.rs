@@ -1,6 +1,7 @@
 //! What the controller does: each {{kind}} has a ConfigMap of its name, which holds its message.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use reeve_controller::client::{Change, Patch, WriteOptions, optional};
@@ -14,6 +15,9 @@ use crate::api::{READY, {{kind}}};
 /// The namespace of the ConfigMaps: a {{kind}} is in none.
 pub const NAMESPACE: &str = "default";
 {% endunless %}
+/// The delay until the next try to get a ConfigMap that belongs to another object.
+const TAKEN: Duration = Duration::from_secs(60);
+
 /// The key of the message in a ConfigMap.
 pub const MESSAGE: &str = "message";
 
@@ -53,9 +57,11 @@ async fn reconcile(ctx: Context, object: Arc<{{kind}}>) -> Result<Outcome, recon
             }
             Observation::is_true(READY, "Written")
         }
-        // The ConfigMap belongs to another object. A retry does not help: a change of the ConfigMap or of the object does.
+        // The ConfigMap belongs to another object, whose events bring no request for this one: look again later.
         Err(error) if is_taken(&error) => {
-            Observation::is_false(READY, "NameTaken").message(error.to_string())
+            let taken = Observation::is_false(READY, "NameTaken").message(error.to_string());
+            report(&ctx, &object, taken).await?;
+            return Ok(Outcome::requeue_after(TAKEN));
         }
         // Everything else is retried, with a growing delay.
         Err(error) => return Err(error.into()),

@@ -116,6 +116,11 @@ fn a_config_map_of_another_owner_is_left_alone() {
             Some(conditions::find(&status.conditions, READY)?.reason.clone())
         };
         cluster.eventually_eq("the reason", Some("NameTaken".to_owned()), reason).await;
+
+        let client = cluster.client();
+        client.delete::<ConfigMap>(&map_key("a"), &DeleteParams::default()).await.unwrap();
+        holds(&cluster, "a", "hello").await;
+        cluster.eventually_eq("the reason", Some("Written".to_owned()), reason).await;
         running.end().await;
     });
 }
@@ -125,8 +130,10 @@ fn the_roles_allow_exactly_what_the_program_requests() {
     testing::run(async |cluster| {
         let running = start(&cluster).await;
         // An answer that is lost makes the program read the object.
-        let lost = Rule::new().verb("create").resource("configmaps").times(1);
-        cluster.faults().add(lost.lose_answer());
+        for (verb, resource) in [("create", "configmaps"), ("patch", "{{plural}}")] {
+            let lost = Rule::new().verb(verb).resource(resource).times(1);
+            cluster.faults().add(lost.lose_answer());
+        }
         create(&cluster, "a", "hello").await;
         holds(&cluster, "a", "hello").await;
         // The same Event again becomes a series.
