@@ -24,7 +24,8 @@ impl Client {
     /// `retry.DefaultRetry`). Returns the new state. Writes nothing if `change` changed nothing.
     ///
     /// `change` may run several times, and may return a `Result`. It does not write the status of a kind with a status
-    /// subresource: [`Client::edit_status`].
+    /// subresource: [`Client::edit_status`]. The whole object is replaced, so fields that `K` does not have are removed, such
+    /// as those of a newer version of Kubernetes: a [patch](Client::mutate), or a `DynamicObject`, keeps them.
     ///
     /// ```
     /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -99,7 +100,7 @@ impl<K: AnyObject> Objects<K> {
         let clock = self.client().clock();
         let mut pauses = Pauses::new(DEFAULT_RETRY);
         loop {
-            let error = match self.edit_once(part, key, &mut change).await {
+            let error = match Box::pin(self.edit_once(part, key, &mut change)).await {
                 Err(error) if error.is_conflict() => error,
                 result => return result,
             };
@@ -125,7 +126,7 @@ impl<K: AnyObject> Objects<K> {
         meta.uid.clone_from(&read.uid);
         match part {
             Part::Object => {
-                let (now, _) = self.update_to(key, found, wanted).await?;
+                let (now, _) = Box::pin(self.update_to(key, found, wanted)).await?;
                 Ok(now)
             }
             Part::Status => {
