@@ -85,20 +85,23 @@ impl Rights {
     }
 
     fn missing(&self, granted: &Granted) -> Vec<Part> {
-        let mut by_role: BTreeMap<String, (Vec<Rule>, &str)> = BTreeMap::new();
+        let mut by_role: BTreeMap<String, Vec<(Rule, &str)>> = BTreeMap::new();
         for (asked, example) in self.asked().filter(|(asked, _)| !granted.allows(asked)) {
             let rule = part(asked, granted.restricts_names(asked));
             let role = self.role_for(asked, granted);
-            by_role
-                .entry(role)
-                .or_insert((Vec::new(), example))
-                .0
-                .push(rule);
+            by_role.entry(role).or_default().push((rule, example));
         }
-        let parts = by_role.into_iter().map(|(role, (rules, example))| Part {
-            role,
-            rules: merged(&rules),
-            example: Some(example.to_owned()),
+        let parts = by_role.into_iter().map(|(role, needed)| {
+            let parts: Vec<Rule> = needed.iter().map(|(part, _)| part.clone()).collect();
+            let rules = merged(&parts);
+            let mut of_first = needed
+                .iter()
+                .filter(|(part, _)| rules.first().is_some_and(|first| has(first, part)));
+            Part {
+                role,
+                example: of_first.next().map(|(_, example)| (*example).to_owned()),
+                rules,
+            }
         });
         parts.collect()
     }
@@ -190,4 +193,17 @@ impl fmt::Display for Part {
         }
         f.write_str(&yaml(&self.rules))
     }
+}
+
+/// Whether `part` was merged into `rule`.
+fn has(rule: &PolicyRule, part: &Rule) -> bool {
+    let within = |all: &Option<Vec<String>>, one: &[String]| {
+        let all = all.as_deref().unwrap_or_default();
+        one.iter().all(|one| all.contains(one))
+    };
+    within(&rule.api_groups, &part.api_groups)
+        && within(&rule.resources, &part.resources)
+        && within(&rule.resource_names, &part.resource_names)
+        && within(&rule.non_resource_urls, &part.non_resource_urls)
+        && part.verbs.iter().all(|verb| rule.verbs.contains(verb))
 }

@@ -206,6 +206,19 @@ fn the_missing_rules_are_those_of_roles_that_allow_exactly_the_requests() {
 }
 
 #[test]
+fn the_example_of_missing_rules_needs_the_first_of_them() {
+    let needed = rights(&[
+        (Method::POST, "/apis/apps/v1/namespaces/shop/deployments"),
+        (Method::GET, "/api/v1/namespaces/shop/configmaps/a"),
+    ]);
+    let missing = compare(&needed, "").missing;
+    let first = missing[0].rules[0].resources.as_ref().unwrap();
+    assert_eq!(first, &["configmaps"]);
+    let example = missing[0].example.as_ref().unwrap();
+    assert!(example.contains("configmaps"), "{example}");
+}
+
+#[test]
 fn a_role_counts_in_the_namespace_of_its_binding_only() {
     let rule = "{apiGroups: ['*'], resources: ['*'], verbs: ['*']}";
     let yaml = role(ROLE, &[rule]);
