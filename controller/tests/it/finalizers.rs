@@ -50,6 +50,12 @@ async fn is_gone(cluster: &Cluster, name: &str) {
     cluster.eventually("the object is gone", gone).await;
 }
 
+/// The number of cleanups.
+fn cleanups(log: &Log) -> usize {
+    let log = log.lock();
+    log.iter().filter(|entry| **entry == "cleanup").count()
+}
+
 /// Keeps a Secret for each ConfigMap, and records its calls. The `n`th cleanup returns `cleanup(n)`.
 fn records(log: &Log, cleanup: fn(usize) -> Outcome) -> Controller {
     let log = Arc::clone(log);
@@ -114,12 +120,7 @@ async fn an_object_is_applied_with_its_finalizer_and_cleaned_up_once() {
     delete::<ConfigMap>(&cluster, "a").await;
     is_gone(&cluster, "a").await;
     sleep(Duration::from_secs(60)).await;
-    let cleanups = log
-        .lock()
-        .iter()
-        .filter(|entry| **entry == "cleanup")
-        .count();
-    assert_eq!(cleanups, 1);
+    assert_eq!(cleanups(&log), 1);
     assert_eq!(*log.lock().last().unwrap(), "cleanup");
     assert_eq!(results(&running, "error"), 0.0);
     running.end().await;
@@ -145,12 +146,7 @@ async fn the_finalizers_of_others_stay_and_an_object_without_ours_is_not_cleaned
         .eventually_eq("ours is removed", other.clone(), of_a)
         .await;
     sleep(Duration::from_secs(60)).await;
-    let cleanups = log
-        .lock()
-        .iter()
-        .filter(|entry| **entry == "cleanup")
-        .count();
-    assert_eq!(cleanups, 1);
+    assert_eq!(cleanups(&log), 1);
     assert_eq!(finalizers(&cluster, "b").await, other);
     running.end().await;
 }
@@ -174,12 +170,7 @@ async fn a_change_by_another_client_meanwhile_is_retried_and_is_no_error() {
     delete::<ConfigMap>(&cluster, "a").await;
     is_gone(&cluster, "a").await;
     assert_eq!(conflicts.hits(), 2);
-    let cleanups = log
-        .lock()
-        .iter()
-        .filter(|entry| **entry == "cleanup")
-        .count();
-    assert_eq!(cleanups, 3);
+    assert_eq!(cleanups(&log), 3);
     assert_eq!(results(&running, "error"), 0.0);
     assert_eq!(results(&running, "requeue"), 4.0);
     running.end().await;
@@ -203,12 +194,7 @@ async fn a_finalizer_stays_until_a_cleanup_is_done() {
     sleep(Duration::from_secs(9)).await;
     assert_eq!(finalizers(&cluster, "a").await.unwrap(), [NAME]);
     is_gone(&cluster, "a").await;
-    let cleanups = log
-        .lock()
-        .iter()
-        .filter(|entry| **entry == "cleanup")
-        .count();
-    assert_eq!(cleanups, 3);
+    assert_eq!(cleanups(&log), 3);
     running.end().await;
 }
 

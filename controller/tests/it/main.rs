@@ -8,6 +8,7 @@
 mod apiserver;
 mod client;
 mod client_edits;
+mod client_upserts;
 mod conformance;
 mod connect;
 mod control_plane;
