@@ -5,7 +5,7 @@ use std::error::Error;
 
 use crate::allowed::Allowed;
 use crate::files::Files;
-use crate::markdown::Page;
+use crate::markdown::{Found, Page};
 
 /// The ends of the names of files that inline code names by path.
 const NAMED: [&str; 6] = [".rs", ".md", ".sh", ".yaml", ".toml", ".txt"];
@@ -27,6 +27,13 @@ pub(crate) fn check(files: &Files, allowed: &mut Allowed) -> Result<Vec<String>,
             {
                 found.push(format!("{path}:{}: {target}: {problem}", link.line));
             }
+        }
+        let undefined = |label: &&Found| !page.defined.contains(&label.text);
+        for label in page.labels.iter().filter(undefined) {
+            found.push(format!(
+                "{path}:{}: [{}]: not defined",
+                label.line, label.text
+            ));
         }
         for code in &page.code {
             let named = code.text.as_str();

@@ -11,6 +11,10 @@ pub(crate) struct Page {
     pub(crate) links: Vec<Found>,
     /// Inline code.
     pub(crate) code: Vec<Found>,
+    /// The labels of `[text][label]`.
+    pub(crate) labels: Vec<Found>,
+    /// The labels of `[label]: target`.
+    pub(crate) defined: Vec<String>,
 }
 
 /// A text and its line, from 1 on.
@@ -80,6 +84,13 @@ impl Page {
     }
 
     fn take_links(&mut self, prose: &str, number: usize) {
+        for (at, _) in prose.match_indices("][") {
+            let label = prose[at + 2..].split(']').next().unwrap_or_default();
+            self.labels.push(Found {
+                line: number,
+                text: label.to_lowercase(),
+            });
+        }
         let mut found = |text: &str| {
             self.links.push(Found {
                 line: number,
@@ -99,9 +110,10 @@ impl Page {
         }
         // `[name]: target`
         if prose.starts_with('[')
-            && let Some((_, definition)) = prose.split_once("]: ")
+            && let Some((label, definition)) = prose.split_once("]: ")
         {
             found(target(definition));
+            self.defined.push(label[1..].to_lowercase());
         }
         for attribute in ["href=\"", "src=\"", "srcset=\""] {
             for (at, _) in prose.match_indices(attribute) {
@@ -250,6 +262,13 @@ mod tests {
         assert_eq!(texts(&page.links), expected);
         let code = [(1, "b"), (2, "[code](code.md)"), (2, "a ` [code](code.md)")];
         assert_eq!(texts(&page.code), code);
+    }
+
+    #[test]
+    fn labels_and_their_definitions_are_found() {
+        let page = Page::read("[one][a] and [`two`][B], `x[0][1]`\n\n[a]: a.md\n[b]: b.md\n");
+        assert_eq!(texts(&page.labels), [(1, "a"), (1, "b")]);
+        assert_eq!(page.defined, ["a", "b"]);
     }
 
     #[test]
