@@ -3,7 +3,7 @@
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use reeve_fake::{Fake, Fate, Lines, clock, eventually, eventually_within};
+pub(crate) use reeve_fake::{Fake, Fate, Lines, Spans, clock, eventually, eventually_within};
 
 use crate::manager::{self, Manager};
 

@@ -1,6 +1,8 @@
 //! A small API server for the tests of clients, electors and controllers: objects by path, one version sequence, watches that can be held
 //! back, and a hook that decides the fate of each request. Not a model of Kubernetes: reeve-apiserver is.
 
+mod spans;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +17,8 @@ use reeve_clock::Clock;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+
+pub use spans::{Span, Spans};
 
 /// The fate of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]

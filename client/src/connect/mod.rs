@@ -21,6 +21,26 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # Spans
+//! Each request has a span of the crate `tracing`, with the names of OpenTelemetry's conventions for HTTP clients, so that a
+//! program can export them (`examples/traced`):
+//!
+//! | field | value |
+//! |---|---|
+//! | `otel.name`, `otel.kind` | `GET /api/v1/namespaces/{namespace}/pods/{name}`, `client` |
+//! | `http.request.method`, `url.template`, `url.path` | the method, the path without names, the path; never the query or a header |
+//! | `server.address`, `server.port` | the cluster's |
+//! | `http.response.status_code` | the status of the answer |
+//! | `error.type`, `otel.status_code` | for a status of 400 and more: that status, and `ERROR`; without an answer: `timeout`, `not_leader`, the kind of an I/O error, `cancelled` for a request that was dropped, or `_OTHER` |
+//!
+//! The span ends with the head of the answer, also that of a watch. Its level is debug, and its parent is the span of the
+//! caller, such as a reconcile. A request outside of every span (a lease, the lists and watches of informers) is a root
+//! at level trace: otherwise the renewals of a lease alone would be 40,000 traces a day. The level of a log is usually
+//! info, which costs one comparison for a request; an exporter has a filter of its own: `info,reeve_client=debug`.
+//!
+//! kube-client's trace layer is not part of a client of this module. It logs each answer of 500 and more as an error,
+//! which the caller logs again with its context, and it records the whole URL, with the query.
+//!
 //! A client of this module also checks the gate of a [gated](crate::Client::gated) write again when the write is sent,
 //! and counts its requests (`rest_client_requests_total`) if [`Options::metrics`] is set.
 
@@ -30,6 +50,8 @@ pub mod location;
 mod options;
 mod proxy;
 mod service;
+mod template;
+mod trace;
 
 use kube_client::Config;
 
@@ -67,8 +89,10 @@ pub fn connect(config: Config, options: &Options) -> Result<kube_client::Client,
         config.cluster_url.authority().map(ToString::to_string),
         config.default_namespace.clone(),
     );
+    let cluster = config.cluster_url.clone();
     // Made, authenticated and about to be sent: a write checks its gate here.
     let service = service::service(config, options, Gated::request)?;
     let counted = counting(service, options.metrics.clone(), host.unwrap_or_default());
-    Ok(kube_client::Client::new(counted, namespace))
+    let traced = trace::traced(counted, &cluster);
+    Ok(kube_client::Client::new(traced, namespace))
 }

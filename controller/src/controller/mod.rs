@@ -10,6 +10,7 @@ mod member;
 mod panics;
 mod reading;
 mod run;
+mod span;
 mod sync;
 #[cfg(test)]
 mod tests;

@@ -15,6 +15,7 @@ mod panics;
 mod requests;
 mod results;
 mod sources;
+mod spans;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -18,6 +18,7 @@ use tower::BoxError;
 use tracing::Instrument;
 
 use super::panics::text_of;
+use super::span::{self, Ending};
 use crate::context::{Context, Elsewhere, Inner, ReconcileId, Surroundings};
 use crate::leader_election::Fence;
 use crate::lifecycle::Ticket;
@@ -122,7 +123,7 @@ enum Action {
 
 /// The label `result` of `controller_runtime_reconcile_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Label {
+pub(super) enum Label {
     Success,
     Error,
     Requeue,
@@ -130,10 +131,10 @@ enum Label {
 }
 
 #[derive(Debug)]
-struct Settlement {
+pub(super) struct Settlement {
     action: Action,
-    label: Label,
-    error: Option<Error>,
+    pub(super) label: Label,
+    pub(super) error: Option<Error>,
     /// The new priority of the item; unset, it keeps its own.
     priority: Option<i32>,
 }
@@ -266,7 +267,7 @@ impl<R: RequestKey> WorkerPool<R> {
         }
         let id = OnceLock::new();
         let named = || *id.get_or_init(|| ReconcileId::new(&self.around.clock));
-        let span = tracing::info_span!("reconcile", controller = %self.around.controller, key = %*item, reconcile_id = %named());
+        let span = span::of_reconcile(&self.around.controller, &*item, named);
         self.reconcile(item, id, span.clone())
             .instrument(span)
             .await;
@@ -274,6 +275,8 @@ impl<R: RequestKey> WorkerPool<R> {
 
     async fn reconcile(&self, item: Item<R>, id: OnceLock<ReconcileId>, span: tracing::Span) {
         let started = Instant::now();
+        let reasons = item.reasons();
+        let ending = Ending::new(&span, item.attempts(), &reasons);
         let context = Context::new(Inner {
             around: Arc::clone(&self.around),
             client: OnceLock::new(),
@@ -281,7 +284,7 @@ impl<R: RequestKey> WorkerPool<R> {
             id,
             attempt: item.attempts(),
             priority: item.priority(),
-            reasons: item.reasons(),
+            reasons,
             deadline: self.timeout.and_then(|limit| started.checked_add(limit)),
             cancelled: OnceLock::new(),
             span,
@@ -297,7 +300,9 @@ impl<R: RequestKey> WorkerPool<R> {
         drop(active);
         self.metrics.time.observe(started.elapsed().as_secs_f64());
         drop(over);
-        self.finish(item, settle(result));
+        let settled = settle(result);
+        self.finish(item, &settled);
+        ending.settled(&settled);
     }
 
     /// Calls the reconciler once: dropped at the time-out, and with a panic turned into an error.
@@ -327,7 +332,7 @@ impl<R: RequestKey> WorkerPool<R> {
         })
     }
 
-    fn finish(&self, mut item: Item<R>, settled: Settlement) {
+    fn finish(&self, mut item: Item<R>, settled: &Settlement) {
         let metrics = &self.metrics;
         match settled.label {
             Label::Success => metrics.success.inc(),
@@ -355,7 +360,7 @@ impl<R: RequestKey> WorkerPool<R> {
                 self.absolve(&item);
                 item.requeue_after(delay);
             }
-            Action::Retry if self.gives_up(&item, &settled) => {
+            Action::Retry if self.gives_up(&item, settled) => {
                 let key = R::clone(&item);
                 self.absolve(&key);
                 item.forget();
