@@ -6,6 +6,7 @@
 //! | [`controller`] | a controller in a hundred lines, its `Cargo.toml`, and what follows from its rules |
 //! | [`cache_options`] | what is cached, in which form, and how it is read |
 //! | [`servers`] | probes, metrics, debug pages, and access to them |
+//! | [`monitoring`] | a Grafana dashboard and alerts for any program, and what to do about each |
 //! | [`from_controller_runtime`] | the names of controller-runtime, its CronJob ported, and the differences |
 //! | [`from_kube_rs`] | the names of kube-rs, its example ported, and the differences |
 //!
@@ -22,6 +23,10 @@ pub mod cache_options {}
 #[doc = "[options]: crate::options::Options\n\n"]
 #[doc = include_str!("../guide/servers.md")]
 pub mod servers {}
+
+#[doc = "[servers]: crate::guide::servers\n[files]: https://docs.rs/crate/reeve-controller/latest/source/monitoring/\n\n"]
+#[doc = include_str!("../guide/monitoring.md")]
+pub mod monitoring {}
 
 #[doc = "[controller]: crate::guide::controller\n[servers]: crate::guide::servers\n[informer]: https://docs.rs/reeve-informer/latest/reeve_informer/guide/from_client_go/\n[queue]: https://docs.rs/reeve-workqueue/latest/reeve_workqueue/guide/\n\n"]
 #[doc = include_str!("../guide/from-controller-runtime.md")]
@@ -50,7 +55,7 @@ pub mod tutorial {
     #[doc = include_str!("../guide/tutorial/4-ship-it.md")]
     pub mod ship_it {}
 
-    #[doc = "[cache_options]: crate::guide::cache_options\n[servers]: crate::guide::servers\n[controller]: crate::guide::controller\n[from_controller_runtime]: crate::guide::from_controller_runtime\n[from_kube_rs]: crate::guide::from_kube_rs\n\n"]
+    #[doc = "[cache_options]: crate::guide::cache_options\n[servers]: crate::guide::servers\n[monitoring]: crate::guide::monitoring\n[controller]: crate::guide::controller\n[from_controller_runtime]: crate::guide::from_controller_runtime\n[from_kube_rs]: crate::guide::from_kube_rs\n\n"]
     #[doc = include_str!("../guide/tutorial/5-look-at-it.md")]
     pub mod look_at_it {}
 }

@@ -1,0 +1,78 @@
+//! The panels of the dashboard: their titles, queries and units.
+//!
+//! `$program` and `$selected` stand for the label matchers of the dashboard's variables: namespace and job, and with the
+//! controller.
+
+mod controllers;
+mod health;
+mod informers;
+mod process;
+
+use crate::dashboard::{Form, Panel, Row};
+
+/// A graph of a third of the width.
+const fn graph(
+    title: &'static str,
+    unit: &'static str,
+    about: &'static str,
+    queries: &'static [(&'static str, &'static str)],
+) -> Panel {
+    Panel {
+        title,
+        form: Form::Graph,
+        unit,
+        about,
+        queries,
+    }
+}
+
+const fn number(
+    title: &'static str,
+    form: Form,
+    unit: &'static str,
+    about: &'static str,
+    query: &'static [(&'static str, &'static str)],
+) -> Panel {
+    Panel {
+        title,
+        form,
+        unit,
+        about,
+        queries: query,
+    }
+}
+
+/// The rows, from the top.
+pub const ROWS: [Row; 7] = [
+    health::HEALTH,
+    controllers::RECONCILES,
+    controllers::QUEUE,
+    informers::INFORMERS,
+    process::CLIENT,
+    process::ELECTION,
+    process::PROCESS,
+];
+
+/// Exported families that no panel shows, each with the reason.
+pub const NOT_SHOWN: [(&str, &str); 5] = [
+    (
+        "process_virtual_memory_bytes",
+        "address space that is reserved, which costs nothing",
+    ),
+    (
+        "process_virtual_memory_max_bytes",
+        "containers have no limit of address space",
+    ),
+    (
+        "reflector_items_per_list",
+        "informer_objects shows the size of a kind",
+    ),
+    (
+        "reflector_items_per_watch",
+        "a watch ends by a timer, so its number of events is the rate of events",
+    ),
+    (
+        "reflector_watch_duration_seconds",
+        "the server ends watches after a random time; short ones have a counter",
+    ),
+];

@@ -1,0 +1,208 @@
+//! The dashboard and the alerts against the metrics of a running program, and against their guide.
+
+mod exported;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use monitoring::promql::{self, Parts};
+use monitoring::{dashboard, panels, rules};
+
+use exported::{Exported, exported};
+
+/// Labels that Prometheus adds to each series of a target.
+const TARGET_LABELS: [&str; 3] = ["namespace", "job", "instance"];
+/// Metrics that Prometheus records for each target.
+const TARGET_METRICS: [&str; 1] = ["up"];
+
+fn file(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../controller")
+        .join(name)
+}
+
+fn alerts() -> Vec<rules::Alert> {
+    rules::alerts(&file("monitoring/prometheusrule.yaml")).expect("alerts")
+}
+
+/// One scrape for all tests.
+static EXPORTED: LazyLock<Exported> = LazyLock::new(exported);
+
+/// What is wrong with the names of `parts`.
+fn wrong(parts: &Parts, exported: &Exported) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut known: BTreeSet<&str> = TARGET_LABELS.into();
+    for selector in &parts.selectors {
+        let metric = selector.metric.as_str();
+        if TARGET_METRICS.contains(&metric) {
+            continue;
+        }
+        let Some(labels) = exported
+            .family(metric)
+            .and_then(|_| exported.series.get(metric))
+        else {
+            wrong.push(format!("no program exports {metric}"));
+            continue;
+        };
+        known.extend(labels.keys().map(String::as_str));
+        for (label, operator, value) in &selector.matchers {
+            if TARGET_LABELS.contains(&label.as_str()) {
+                continue;
+            }
+            let Some(values) = labels.get(label) else {
+                wrong.push(format!("{metric} has no label {label}"));
+                continue;
+            };
+            // Every value of these labels is exported from the start.
+            let closed = ["activity", "reason", "result"].contains(&label.as_str());
+            let unknown = value.split('|').find(|value| !values.contains(*value));
+            if let Some(unknown) = unknown.filter(|_| closed && operator != "!=") {
+                wrong.push(format!("{metric} never has {label}=\"{unknown}\""));
+            }
+        }
+    }
+    let unknown = parts
+        .labels
+        .iter()
+        .filter(|label| !known.contains(label.as_str()));
+    wrong.extend(unknown.map(|label| format!("no metric of the query has the label {label}")));
+    wrong
+}
+
+#[test]
+fn every_metric_and_label_of_the_dashboard_and_the_alerts_is_exported() {
+    let exported = &*EXPORTED;
+    let panels = dashboard::expressions();
+    let alerts = alerts().into_iter().map(|alert| (alert.alert, alert.expr));
+    let mut checked = 0;
+    for (place, query) in panels.into_iter().chain(alerts) {
+        let parts = promql::parts(&query);
+        assert!(
+            !parts.selectors.is_empty(),
+            "{place} reads no metric: {query}"
+        );
+        let wrong = wrong(&parts, exported);
+        assert!(wrong.is_empty(), "{place}: {wrong:#?}\nin {query}");
+        checked += 1;
+    }
+    assert!(checked > 80, "only {checked} queries");
+}
+
+#[test]
+fn a_query_of_a_metric_or_label_that_nothing_exports_is_found() {
+    let exported = &*EXPORTED;
+    for (query, expected) in [
+        (
+            "rate(workqueue_adds[5m])",
+            "no program exports workqueue_adds",
+        ),
+        (
+            "workqueue_depth{queue=\"a\"}",
+            "workqueue_depth has no label queue",
+        ),
+        (
+            "reflector_failures_total{reason=\"watches\"}",
+            "reflector_failures_total never has reason=\"watches\"",
+        ),
+        (
+            "sum by (handler) (informer_objects)",
+            "no metric of the query has the label handler",
+        ),
+    ] {
+        assert_eq!(wrong(&promql::parts(query), exported), [expected]);
+    }
+}
+
+#[test]
+fn every_exported_family_is_on_the_dashboard_or_has_a_reason_to_be_left_out() {
+    let exported = &*EXPORTED;
+    let queries = dashboard::expressions().into_iter();
+    let selectors = queries.flat_map(|(_, query)| promql::parts(&query).selectors);
+    let metrics: Vec<String> = selectors.map(|selector| selector.metric).collect();
+    let shown: BTreeSet<&str> = metrics
+        .iter()
+        .filter_map(|metric| exported.family(metric))
+        .collect();
+    let left_out = panels::NOT_SHOWN.map(|(family, _)| family);
+    let both = left_out.iter().find(|family| shown.contains(**family));
+    assert_eq!(both, None, "it is on the dashboard");
+    let listed: BTreeSet<&str> = shown.into_iter().chain(left_out).collect();
+    let families: BTreeSet<&str> = exported.families.keys().map(String::as_str).collect();
+    assert_eq!(listed, families);
+}
+
+#[test]
+fn every_family_of_the_runtime_is_exported_by_the_program_of_these_tests() {
+    let exported = &*EXPORTED;
+    let contract = include_str!("../../../../controller/testdata/metrics.txt");
+    let families = contract
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "));
+    for family in families {
+        let (name, kind) = family.split_once(' ').expect("a name and a type");
+        let total = format!("{name}_total");
+        let name = if kind == "counter" { &total } else { name };
+        assert!(exported.families.contains_key(name), "{name}");
+    }
+}
+
+#[test]
+fn the_dashboard_is_the_one_of_the_table_of_panels() {
+    let written = std::fs::read_to_string(file("monitoring/dashboard.json")).expect("a file");
+    assert_eq!(written, dashboard::text(), "run `cargo run -p monitoring`");
+}
+
+#[test]
+fn every_alert_has_its_texts_and_a_section_of_the_guide() {
+    let guide = std::fs::read_to_string(file("guide/monitoring.md")).expect("the guide");
+    let sections: BTreeSet<&str> = guide
+        .lines()
+        .filter_map(|line| line.strip_prefix("### "))
+        .collect();
+    let alerts = alerts();
+    let names: BTreeSet<&str> = alerts.iter().map(|alert| alert.alert.as_str()).collect();
+    assert_eq!(
+        names, sections,
+        "the alerts, and the headings `### …` of the guide"
+    );
+    assert_eq!(names.len(), alerts.len(), "no name is there twice");
+    for alert in &alerts {
+        let name = &alert.alert;
+        let severity = alert.labels.get("severity").map(String::as_str);
+        assert!(matches!(severity, Some("critical" | "warning")), "{name}");
+        assert!(alert.held.ends_with('m'), "{name} waits {}", alert.held);
+        for text in ["summary", "description"] {
+            assert!(alert.annotations.contains_key(text), "{name} has a {text}");
+        }
+        assert!(
+            alert.annotations["description"].contains("{{ $"),
+            "{name} has numbers or names"
+        );
+        let page = "https://docs.rs/reeve-controller/latest/reeve_controller/guide/monitoring/#";
+        let expected = format!("{page}{}", name.to_lowercase());
+        assert_eq!(alert.annotations["runbook_url"], expected);
+    }
+}
+
+#[test]
+fn every_alert_is_tested_to_fire_and_not_to_fire() {
+    let tests = std::fs::read_to_string(file("monitoring/prometheusrule.test.yaml"))
+        .expect("the tests of the alerts");
+    let tests: serde_json::Value = serde_saphyr::from_str(&tests).expect("YAML");
+    let (mut fires, mut rests) = (BTreeSet::new(), BTreeSet::new());
+    for test in tests["tests"].as_array().expect("tests") {
+        for case in test["alert_rule_test"].as_array().into_iter().flatten() {
+            let name = case["alertname"].as_str().expect("a name").to_owned();
+            let expected = case["exp_alerts"].as_array();
+            if expected.is_some_and(|alerts| !alerts.is_empty()) {
+                fires.insert(name);
+            } else {
+                rests.insert(name);
+            }
+        }
+    }
+    let names: BTreeSet<String> = alerts().into_iter().map(|alert| alert.alert).collect();
+    assert_eq!(fires, names, "the alerts that fire in a test");
+    assert_eq!(rests, names, "the alerts that do not fire in a test");
+}
