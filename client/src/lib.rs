@@ -17,7 +17,7 @@
 //! let before = settings.clone();
 //! settings.data.get_or_insert_default().insert("level".into(), "debug".into());
 //! let patch = Patch::merge_from_locked(&before, &settings)?;
-//! client.patch::<ConfigMap, _>(&key, (), patch).await?;
+//! client.patch::<ConfigMap>(&key, patch).await?;
 //! // Only names, labels and owners of the Pods, page by page.
 //! let pods = client.metadata::<Pod>().pages(Some("default"), &ListParams::default()).all().await?;
 //! // Server-side apply requires a field owner.

@@ -130,7 +130,15 @@ impl<K: AnyObject> Objects<K> {
     ///
     /// # Errors
     /// As [`Objects::update`].
-    pub async fn patch(
+    pub async fn patch(&self, key: &ObjectKey, patch: impl Into<Patch>) -> Result<K, Error> {
+        self.patch_with(key, WriteOptions::new(), patch).await
+    }
+
+    /// As [`Objects::patch`], with options.
+    ///
+    /// # Errors
+    /// As [`Objects::update`].
+    pub async fn patch_with(
         &self,
         key: &ObjectKey,
         options: impl Into<WriteOptions>,
@@ -165,7 +173,16 @@ impl<K: AnyObject> Objects<K> {
     ///
     /// # Errors
     /// As [`Objects::update`].
-    pub async fn patch_status(
+    pub async fn patch_status(&self, key: &ObjectKey, patch: impl Into<Patch>) -> Result<K, Error> {
+        self.patch_status_with(key, WriteOptions::new(), patch)
+            .await
+    }
+
+    /// As [`Objects::patch_status`], with options.
+    ///
+    /// # Errors
+    /// As [`Objects::update`].
+    pub async fn patch_status_with(
         &self,
         key: &ObjectKey,
         options: impl Into<WriteOptions>,
@@ -336,31 +353,29 @@ impl Client {
         self.objects().update_status(object).await
     }
 
-    /// Patches the object `key`. Takes a [`Patch`] ([which](crate::patch)) and [`WriteOptions`], or `()` for none; the
-    /// patches and parameters of kube-core convert to both.
+    /// Patches the object `key`. Takes a [`Patch`] ([which](crate::patch)), or one of kube-core. With options:
+    /// [`Objects::patch_with`].
     ///
     /// # Errors
     /// As [`Client::update`].
-    pub async fn patch<K: Object, P: Into<Patch>>(
+    pub async fn patch<K: Object>(
         &self,
         key: &ObjectKey,
-        options: impl Into<WriteOptions>,
-        patch: P,
+        patch: impl Into<Patch>,
     ) -> Result<K, Error> {
-        self.objects().patch(key, options, patch).await
+        self.objects().patch(key, patch).await
     }
 
-    /// Patches the status subresource of the object `key`.
+    /// Patches the status subresource of the object `key`. With options: [`Objects::patch_status_with`].
     ///
     /// # Errors
     /// As [`Client::update`].
-    pub async fn patch_status<K: Object, P: Into<Patch>>(
+    pub async fn patch_status<K: Object>(
         &self,
         key: &ObjectKey,
-        options: impl Into<WriteOptions>,
-        patch: P,
+        patch: impl Into<Patch>,
     ) -> Result<K, Error> {
-        self.objects().patch_status(key, options, patch).await
+        self.objects().patch_status(key, patch).await
     }
 
     /// Server-side apply: see [`Objects::apply`].

@@ -18,7 +18,7 @@
 //! use serde_json::json;
 //!
 //! async fn debug(client: &Client, key: &ObjectKey) -> Result<ConfigMap, Error> {
-//!     client.patch(key, (), Patch::merge(json!({"data": {"level": "debug"}}))).await
+//!     client.patch(key, Patch::merge(json!({"data": {"level": "debug"}}))).await
 //! }
 //! ```
 

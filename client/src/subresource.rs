@@ -75,6 +75,18 @@ impl<K: AnyObject> Subresource<K> {
     pub async fn patch<T: DeserializeOwned>(
         &self,
         key: &ObjectKey,
+        patch: impl Into<Patch>,
+    ) -> Result<T, Error> {
+        self.patch_with(key, WriteOptions::new(), patch).await
+    }
+
+    /// As [`Subresource::patch`], with options.
+    ///
+    /// # Errors
+    /// As [`Objects::update`].
+    pub async fn patch_with<T: DeserializeOwned>(
+        &self,
+        key: &ObjectKey,
         options: impl Into<WriteOptions>,
         patch: impl Into<Patch>,
     ) -> Result<T, Error> {
@@ -144,9 +156,7 @@ impl<K: AnyObject> Objects<K> {
     /// As [`Objects::update`].
     pub async fn set_replicas(&self, key: &ObjectKey, replicas: i32) -> Result<Scale, Error> {
         let patch = Patch::merge(serde_json::json!({"spec": {"replicas": replicas}}));
-        self.subresource("scale")
-            .patch(key, WriteOptions::new(), patch)
-            .await
+        self.subresource("scale").patch(key, patch).await
     }
 
     /// Requests the eviction of a Pod: it is deleted unless a disruption budget forbids it.

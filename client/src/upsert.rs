@@ -371,9 +371,9 @@ impl<K: AnyObject> Objects<K> {
         }
         let (options, patch) = (WriteOptions::new(), Patch::merge(change));
         let patched = if status {
-            Box::pin(self.patch_status(key, options, patch)).await?
+            Box::pin(self.patch_status_with(key, options, patch)).await?
         } else {
-            Box::pin(self.patch(key, options, patch)).await?
+            Box::pin(self.patch_with(key, options, patch)).await?
         };
         if !self.took_effect(key, &found, &patched, status)? {
             memory.remember(tried, digest);

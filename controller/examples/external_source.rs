@@ -17,7 +17,7 @@ use futures::stream;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_apiserver::ApiServer;
-use reeve_controller::client::{Patch, WriteOptions};
+use reeve_controller::client::Patch;
 use reeve_controller::source::{self, Source, Wanted};
 use reeve_controller::{Context, Controller, Manager, ObjectKey, Outcome, Reconciler, reconcile};
 use serde_json::json;
@@ -63,9 +63,7 @@ impl Reconciler<Work> for Keeper {
         };
         println!("{work}: {shown} ({:?})", ctx.reasons());
         let patch = Patch::merge(json!({"data": shown}));
-        let write = ctx
-            .client()
-            .patch::<ConfigMap, _>(&self.into, WriteOptions::new(), patch);
+        let write = ctx.client().patch::<ConfigMap>(&self.into, patch);
         write.await?;
         Ok(Outcome::done())
     }

@@ -81,7 +81,7 @@ async fn user(manager: &Manager) -> Result<(), Box<dyn std::error::Error>> {
         }
         tracing::info!("{what}: Hello world");
         let spoil = Patch::merge(json!({"data": {"greeting": "Boo"}}));
-        client.patch::<ConfigMap, _>(&key, (), spoil).await?;
+        client.patch::<ConfigMap>(&key, spoil).await?;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ mod registry;
 use kube_core::Resource;
 use serde_json::{Value, json};
 
-use crate::client::{self, AnyObject, AsObject, Objects, Patch, WriteOptions};
+use crate::client::{self, AnyObject, AsObject, Objects, Patch};
 
 pub use event::{Event, apply_or_cleanup, apply_or_cleanup_in};
 pub use registry::{DuplicateName, Error, Finalizer, Finalizers, Run, function};
@@ -93,7 +93,7 @@ async fn write<K: AnyObject>(
             request: format!("write the finalizers of {key}"),
             message: error.to_string(),
         })?;
-    objects.patch(&key, WriteOptions::new(), patch).await
+    objects.patch(&key, patch).await
 }
 
 fn carries<K: Resource>(object: &K, name: &str) -> bool {

@@ -29,7 +29,7 @@
 //!         let key = ObjectKey::of(&map);
 //!         let patch = Patch::merge(json!({"data": {"greeting": greeting}}));
 //!         // `optional` makes "not found" a `None`.
-//!         optional(ctx.client().patch::<ConfigMap, _>(&key, (), patch).await)?;
+//!         optional(ctx.client().patch::<ConfigMap>(&key, patch).await)?;
 //!         ctx.events().event(&map, EventType::Normal, "Greeted", "Greet", greeting);
 //!     }
 //!     // Reconcile again in an hour.
@@ -101,7 +101,7 @@
 //! | a finalizer around a reconcile | [`finalizer::apply_or_cleanup`] |
 //! | a live read, change and write, again after a conflict | [`Client::edit`](reeve_client::Client::edit) |
 //! | a wait for a state of one object, in tests and tools | [`Client::wait_for`](reeve_client::Client::wait_for) |
-//! | events, finalizers, owners | [`events`], [`finalizer`], [`owner`] |
+//! | events, finalizers, owners, owned objects | [`events`], [`finalizer`], [`owner`], [`child`] |
 //! | `/healthz`, `/readyz`, `/metrics`, limits | [`health`], [`metrics`], [`metrics_server`], [`server`]: of [`reeve_serve`] |
 //! | flags named as kubebuilder's, which kubeconfig | [`options`], [`client::location`] |
 //! | TLS, and access to the servers | [`certificates`], [`access`] |
@@ -114,6 +114,7 @@
 //! the future of [`Manager::run`] and ends with it.
 
 pub mod cache;
+pub mod child;
 pub mod client;
 pub mod cluster;
 pub mod conditions;

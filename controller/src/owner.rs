@@ -74,6 +74,16 @@ pub enum Error {
         /// The predecessor's uid.
         uid: String,
     },
+    /// The object exists, and no controller owns it: it is not a child of this owner.
+    #[error(
+        "{object} exists already, and {owner} does not control it: delete or rename one of the two"
+    )]
+    NotControlled {
+        /// The object.
+        object: String,
+        /// The owner.
+        owner: String,
+    },
     /// An owner must be in the namespace of its objects.
     #[error("{object} cannot be owned by {owner}: it is in another namespace")]
     OtherNamespace {
@@ -265,23 +275,35 @@ impl Owner {
         *owners != before
     }
 
+    /// The error for an existing `object` that this owner did not create.
+    pub(crate) fn does_not_control<K: Resource>(&self, object: &K) -> Error {
+        Error::NotControlled {
+            object: described(object),
+            owner: self.described(),
+        }
+    }
+
+    fn described(&self) -> String {
+        let OwnerReference { kind, name, .. } = &self.reference;
+        match &self.namespace {
+            Some(namespace) => format!("{kind} {namespace}/{name}"),
+            None => format!("{kind} {name}"),
+        }
+    }
+
     fn check_namespace<K: Resource>(&self, object: &K) -> Result<(), Error> {
         let Some(ours) = self.namespace.as_deref() else {
             return Ok(());
-        };
-        let owner = || {
-            let reference = &self.reference;
-            format!("{} {ours}/{}", reference.kind, reference.name)
         };
         match namespace_of(object) {
             Some(namespace) if namespace == ours => Ok(()),
             Some(_) => Err(Error::OtherNamespace {
                 object: described(object),
-                owner: owner(),
+                owner: self.described(),
             }),
             None => Err(Error::NoNamespace {
                 object: described(object),
-                owner: owner(),
+                owner: self.described(),
             }),
         }
     }

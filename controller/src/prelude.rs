@@ -26,7 +26,7 @@ pub use crate::{
 };
 #[doc(no_inline)]
 pub use crate::{
-    conditions, finalizer, handler, leader_election, owner, predicate, reconcile, source,
+    child, conditions, finalizer, handler, leader_election, owner, predicate, reconcile, source,
 };
 #[doc(no_inline)]
 pub use kube_core::{Resource, ResourceExt};

@@ -10,9 +10,7 @@ use kube_core::params::{DeleteParams, ListParams};
 use reeve_clock::Clock;
 use reeve_controller::client::connect;
 use reeve_controller::client::location::Location;
-use reeve_controller::client::{
-    Error as ClientError, Object, Patch as ClientPatch, WriteOptions, optional,
-};
+use reeve_controller::client::{Error as ClientError, Object, Patch as ClientPatch, optional};
 use reeve_controller::metrics::Metrics;
 use reeve_controller::options::LogOptions;
 use reeve_controller::{Client, Request};
@@ -302,10 +300,7 @@ impl Work<'_> {
             if (active || !calls.is_empty()) && !block.is_deleting() {
                 let status = uninstalled(&block, self.clock.now());
                 let body = ClientPatch::merge(status_patch(&block, &status));
-                let answer = self
-                    .client
-                    .patch_status::<IPBlock, _>(&key, WriteOptions::new(), body)
-                    .await;
+                let answer = self.client.patch_status::<IPBlock>(&key, body).await;
                 match written(&name, answer)? {
                     Written::Done(fresh) => block = *fresh,
                     Written::Gone => return Ok(true),
@@ -323,10 +318,7 @@ impl Work<'_> {
             ..Patch::default()
         };
         let body = ClientPatch::merge(patch.to_merge_patch(&block));
-        let answer = self
-            .client
-            .patch::<IPBlock, _>(&key, WriteOptions::new(), body)
-            .await;
+        let answer = self.client.patch::<IPBlock>(&key, body).await;
         Ok(match written(&name, answer)? {
             Written::Done(_) => {
                 tracing::info!(block = name, "released the block");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube_core::params::{DeleteParams, Preconditions};
 use reeve_controller::client::patch::difference;
-use reeve_controller::client::{Error as ClientError, Patch as ClientPatch, WriteOptions};
+use reeve_controller::client::{Error as ClientError, Patch as ClientPatch};
 use reeve_controller::{Context, Request};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -75,7 +75,7 @@ impl<'a> Act<'a> {
             Step::RecordIntent(patch) | Step::Finish(patch) => {
                 let client = self.ctx.client();
                 let body = ClientPatch::merge(patch.to_merge_patch(block));
-                let patched = client.patch(self.request, WriteOptions::new(), body).await;
+                let patched = client.patch(self.request, body).await;
                 return outcome(patched);
             }
             Step::WriteStatus(status) => return self.write_status(status, block).await,
@@ -134,9 +134,7 @@ impl<'a> Act<'a> {
     ) -> Result<Outcome, ClientError> {
         let body = ClientPatch::merge(status_patch(block, status));
         let client = self.ctx.client();
-        let patched = client
-            .patch_status(self.request, WriteOptions::new(), body)
-            .await;
+        let patched = client.patch_status(self.request, body).await;
         outcome(patched)
     }
 

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube_core::ObjectMeta;
 use parking_lot::RwLock;
 use reeve_controller::client::patch::difference;
-use reeve_controller::client::{Error, Patch, WriteOptions, optional};
+use reeve_controller::client::{Error, Patch, optional};
 use reeve_controller::{Client, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -170,7 +170,7 @@ impl Record {
         let mut body = difference(&json!(present), &json!(wanted));
         body["metadata"]["resourceVersion"] = json!(present.metadata.resource_version);
         client
-            .patch::<ConfigMap, _>(&self.key, WriteOptions::new(), Patch::merge(body))
+            .patch::<ConfigMap>(&self.key, Patch::merge(body))
             .await
             .map(drop)
     }

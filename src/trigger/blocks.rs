@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use reeve_controller::client::{self, Patch, WriteOptions, optional};
+use reeve_controller::client::{self, Patch, optional};
 use reeve_controller::{Client, ObjectKey};
 use serde_json::Value;
 
@@ -106,8 +106,8 @@ impl Blocks for KubeBlocks {
     ) -> BoxFuture<'a, Result<(), BlocksError>> {
         Box::pin(async move {
             let key = ObjectKey::namespaced(namespace, name);
-            let (options, patch) = (WriteOptions::new(), Patch::merge(patch));
-            let patched = self.client.patch::<IPBlock, _>(&key, options, patch).await;
+            let patch = Patch::merge(patch);
+            let patched = self.client.patch::<IPBlock>(&key, patch).await;
             patched.map(drop).map_err(classify)
         })
     }

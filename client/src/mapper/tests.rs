@@ -8,7 +8,7 @@ use kube_core::params::{DeleteParams, ListParams};
 use reeve_apiserver::ApiServer;
 use serde_json::json;
 
-use crate::{Client, Error, GroupKind, Kind, Patch, WriteOptions};
+use crate::{Client, Error, GroupKind, Kind, Patch};
 
 async fn server() -> ApiServer {
     ApiServer::builder().start().await.unwrap()
@@ -160,7 +160,7 @@ async fn a_definition_added_at_run_time_is_found_and_one_that_went_is_forgotten(
             json!([{"op": "replace", "path": "/spec/versions/1/served", "value": false}]),
         );
         client
-            .patch::<CustomResourceDefinition, _>(&definition, WriteOptions::new(), patch)
+            .patch::<CustomResourceDefinition>(&definition, patch)
             .await
             .unwrap();
         let all = ListParams::default();

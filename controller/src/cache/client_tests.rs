@@ -14,7 +14,7 @@ use super::tests::Cluster;
 use super::wire_tests::tiers;
 use super::*;
 use crate::Client;
-use crate::client::{CachedError, GroupKind, Patch, WriteOptions};
+use crate::client::{CachedError, GroupKind, Patch};
 use crate::own_writes::Reading;
 use crate::own_writes::effect::{Effect, Notes, Write};
 
@@ -105,10 +105,7 @@ async fn what_is_read_and_written_in_one_namespace_does_not_wait_for_another() {
 
     // The object leaves the selection: the watch of its own namespace shows that.
     let patch = Patch::merge(json!({"metadata": {"labels": {"tier": "back"}}}));
-    client
-        .patch::<ConfigMap, _>(&a, WriteOptions::new(), patch)
-        .await
-        .unwrap();
+    client.patch::<ConfigMap>(&a, patch).await.unwrap();
     let start = Instant::now();
     assert!(maps.get(&a).await.unwrap().is_none());
     let waited = start.elapsed();
@@ -133,7 +130,7 @@ async fn what_ends_an_object_is_noted_as_its_end() {
         Patch::merge(json!({"metadata": {"finalizers": finalizers}}))
     };
     let hold = finalizers(json!(["example.com/hold"]));
-    let held = maps.patch(&a, WriteOptions::new(), hold).await.unwrap();
+    let held = maps.patch(&a, hold).await.unwrap();
     let notes = Arc::new(Notes::default());
     let client = cluster.client.clone().with_notes(Arc::clone(&notes));
     let effects = || -> Vec<Effect> {
@@ -146,7 +143,7 @@ async fn what_ends_an_object_is_noted_as_its_end() {
         panic!("{marked:?}");
     };
     client
-        .patch::<ConfigMap, _>(&a, WriteOptions::new(), finalizers(json!(null)))
+        .patch::<ConfigMap>(&a, finalizers(json!(null)))
         .await
         .unwrap();
     let gone = Effect::Gone {
@@ -167,10 +164,7 @@ async fn a_key_of_a_kind_without_namespaces_is_noted_without_one() {
     let client = cluster.client.clone().with_notes(Arc::clone(&notes));
     let patch = Patch::merge(json!({"metadata": {"labels": {"n": "1"}}}));
     let key = ObjectKey::namespaced("default", "red");
-    client
-        .patch::<Namespace, _>(&key, WriteOptions::new(), patch)
-        .await
-        .unwrap();
+    client.patch::<Namespace>(&key, patch).await.unwrap();
     assert_eq!(notes.take()[0].key, ObjectKey::cluster("red"));
 }
 

@@ -246,12 +246,10 @@ async fn counted_once(form: Option<StoreForm>) {
         assert_eq!(unreadable(), 1, "once a version");
     }
     let label = json!({"metadata": {"labels": {"n": "1"}}});
-    let options = crate::client::WriteOptions::new();
     cluster
         .client
-        .patch::<ConfigMap, _>(
+        .patch::<ConfigMap>(
             &ObjectKey::namespaced("red", "odd"),
-            options,
             crate::client::Patch::merge(label),
         )
         .await

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube_core::params::{Patch, PatchParams};
+use kube_core::params::Patch;
 use reeve_clock::Clock;
 use reeve_informer::ObjectKey;
 use serde_json::json;
@@ -350,10 +350,7 @@ async fn try_write(client: &Client, job: &Job, instance: &str) -> Result<(), cli
         let series =
             json!({"series": {"count": count, "lastObservedTime": MicroTime(recorded.at)}});
         let patch = Patch::Merge(series);
-        return client
-            .patch::<Event, _>(&key, &PatchParams::default(), &patch)
-            .await
-            .map(|_| ());
+        return client.patch::<Event>(&key, &patch).await.map(|_| ());
     }
     let identity = &recorded.identity;
     let event_type = if identity.warning {

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{add, contains, is_deleting, remove};
 use crate::client::patch::{self, Patch, difference, locked};
-use crate::client::{self, Client, Object, WriteOptions};
+use crate::client::{self, Client, Object};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -249,9 +249,7 @@ impl Run {
                     request: format!("write the status of {key}, which finalizers changed"),
                     message: error.to_string(),
                 })?;
-            let written: K = client
-                .patch_status(&key, WriteOptions::new(), status)
-                .await?;
+            let written: K = client.patch_status(&key, status).await?;
             for copy in [&mut before, &mut object] {
                 let version = &mut copy.meta_mut().resource_version;
                 version.clone_from(&written.meta().resource_version);

@@ -54,6 +54,8 @@
 mod address;
 #[cfg(feature = "clap")]
 mod log;
+#[cfg(feature = "clap")]
+mod run;
 
 use std::path::PathBuf;
 

@@ -42,10 +42,7 @@ async fn each_verb_does_what_it_says() {
     let created = client.create(&map).await.unwrap();
     assert!(created.metadata.uid.is_some());
     assert!(client.create(&map).await.unwrap_err().is_already_exists());
-    let patched: ConfigMap = client
-        .patch(&key(), &PatchParams::default(), &data("1"))
-        .await
-        .unwrap();
+    let patched: ConfigMap = client.patch(&key(), &data("1")).await.unwrap();
     assert!(client.update(&created).await.unwrap_err().is_conflict());
     client.update(&patched).await.unwrap();
     let listed = client
@@ -96,10 +93,10 @@ async fn each_way_a_write_can_end_is_noted() {
     let fake = Fake::default();
     fake.put(WEB, json!({"metadata": {}, "data": {"key": "0"}}));
     let (client, notes) = noting(&fake);
-    let params = PatchParams::default();
+    let _params = PatchParams::default();
     let effect = |writes: Vec<super::effect::Write>| writes.into_iter().map(|w| w.effect).next();
 
-    let patched: ConfigMap = client.patch(&key(), &params, &data("1")).await.unwrap();
+    let patched: ConfigMap = client.patch(&key(), &data("1")).await.unwrap();
     assert_eq!(
         effect(notes.take()),
         Some(Effect::of_written(&patched.metadata))
@@ -108,7 +105,7 @@ async fn each_way_a_write_can_end_is_noted() {
     fake.hook(|_, _| Some(Fate::Refuse(422)));
     assert!(
         client
-            .patch::<ConfigMap, _>(&key(), &params, &data("2"))
+            .patch::<ConfigMap>(&key(), &data("2"))
             .await
             .unwrap_err()
             .is_invalid()
@@ -120,14 +117,14 @@ async fn each_way_a_write_can_end_is_noted() {
         fake.hook(move |_, _| Some(fate.clone()));
         assert!(
             client
-                .patch::<ConfigMap, _>(&key(), &params, &data(&named))
+                .patch::<ConfigMap>(&key(), &data(&named))
                 .await
                 .is_err()
         );
         assert_eq!(effect(notes.take()), Some(Effect::UNKNOWN), "{named}");
     }
     let (key_of_it, change) = (key(), data("3"));
-    let call = client.patch::<ConfigMap, _>(&key_of_it, &params, &change);
+    let call = client.patch::<ConfigMap>(&key_of_it, &change);
     drop(tokio::time::timeout(Duration::from_secs(1), call).await);
     assert_eq!(effect(notes.take()), Some(Effect::UNKNOWN), "cancelled");
 
@@ -144,10 +141,7 @@ async fn each_way_a_write_can_end_is_noted() {
 
     let plain = client.without_read_your_writes();
     fake.put(WEB, json!({"metadata": {}}));
-    plain
-        .patch::<ConfigMap, _>(&key(), &params, &data("4"))
-        .await
-        .unwrap();
+    plain.patch::<ConfigMap>(&key(), &data("4")).await.unwrap();
     assert!(notes.take().is_empty(), "opted out");
 }
 
@@ -158,9 +152,9 @@ async fn a_client_behind_a_closed_fence_sends_no_write() {
     let clock = clock();
     let fence = Fence::closed(clock.clone());
     let client = Client::new(fake.client()).with_gate(Some(fence.gate()));
-    let params = PatchParams::default();
+    let _params = PatchParams::default();
     let refused = client
-        .patch::<ConfigMap, _>(&key(), &params, &data("1"))
+        .patch::<ConfigMap>(&key(), &data("1"))
         .await
         .unwrap_err();
     assert!(matches!(refused, Error::NotLeader { .. }) && !refused.is_ambiguous());
@@ -175,7 +169,7 @@ async fn a_client_behind_a_closed_fence_sends_no_write() {
     let seconds = Duration::from_secs;
     fence.renewed(clock.since_boot(), seconds(10), seconds(15));
     client
-        .patch::<ConfigMap, _>(&key(), &params, &data("1"))
+        .patch::<ConfigMap>(&key(), &data("1"))
         .await
         .expect("leading");
 }
@@ -200,9 +194,9 @@ async fn the_client_that_a_client_dereferences_to_keeps_its_gate_and_its_notes()
         .iter()
         .enumerate()
     {
-        let params = PatchParams::default();
+        let _params = PatchParams::default();
         let refused = client
-            .patch::<ConfigMap, _>(&key(), &params, &data("1"))
+            .patch::<ConfigMap>(&key(), &data("1"))
             .await
             .unwrap_err();
         assert!(matches!(refused, Error::NotLeader { .. }), "{refused}");
@@ -210,7 +204,7 @@ async fn the_client_that_a_client_dereferences_to_keeps_its_gate_and_its_notes()
         assert_eq!(fake.log().len(), sent);
         fence.renewed(clock.since_boot(), seconds(10), seconds(15));
         client
-            .patch::<ConfigMap, _>(&key(), &params, &data("1"))
+            .patch::<ConfigMap>(&key(), &data("1"))
             .await
             .expect("leading");
         assert!(!notes.take().is_empty());
@@ -234,7 +228,7 @@ async fn a_write_that_an_interceptor_held_up_past_the_end_of_the_lease_is_not_se
         .with_gate(Some(fence.gate()))
         .intercepted(slow);
     let refused = client
-        .patch::<ConfigMap, _>(&key(), &PatchParams::default(), &data("1"))
+        .patch::<ConfigMap>(&key(), &data("1"))
         .await
         .unwrap_err();
     assert!(matches!(refused, Error::NotLeader { .. }), "{refused}");

@@ -11,7 +11,7 @@
 //!     let reconciler = reconcile::function(|ctx: Context, request: Request| async move {
 //!         if ctx.lister::<ConfigMap>()?.get(&request)?.is_some_and(|map| map.data.is_none()) {
 //!             let greeting = Patch::Merge(json!({"data": {"greeting": "hello"}}));
-//!             ctx.client().patch::<ConfigMap, _>(&request, &PatchParams::default(), &greeting).await?;
+//!             ctx.client().patch::<ConfigMap>(&request, &PatchParams::default(), &greeting).await?;
 //!         }
 //!         Ok::<_, reconcile::Error>(Outcome::done())
 //!     });

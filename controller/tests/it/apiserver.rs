@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::events::v1::Event;
-use kube_core::params::{DeleteParams, ListParams, Patch, PatchParams};
+use kube_core::params::{DeleteParams, ListParams, Patch};
 use parking_lot::Mutex;
 use reeve_controller::cache::{CacheOptions, KindOptions, Selected};
 use reeve_controller::events::EventType;
@@ -354,11 +354,8 @@ async fn own_writes_are_waited_for_only_where_a_cache_would_show_them() {
         let run = counted.fetch_add(1, Ordering::Relaxed);
         async move {
             let patch = Patch::Merge(json!({"data": {"run": run.to_string()}}));
-            let params = PatchParams::default();
             let key = key("other");
-            ctx.client()
-                .patch::<ConfigMap, _>(&key, &params, &patch)
-                .await?;
+            ctx.client().patch::<ConfigMap>(&key, &patch).await?;
             let gone = ctx
                 .client()
                 .delete::<Secret>(&key, &DeleteParams::default())

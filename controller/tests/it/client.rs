@@ -102,22 +102,25 @@ async fn every_verb<K: AnyObject>(
     // The three patches.
     let options = WriteOptions::new().field_owner("tester");
     let merge = Patch::merge(json!({"data": {"key": "1"}}));
-    let patched = objects.patch(&a, options.clone(), merge).await.unwrap();
+    let patched = objects
+        .patch_with(&a, options.clone(), merge)
+        .await
+        .unwrap();
     assert_eq!(data(&patched), expect("1"), "{case}");
     let operations = json!([{"op": "test", "path": "/data/key", "value": "1"},
         {"op": "replace", "path": "/data/key", "value": "2"}]);
     let patched = objects
-        .patch(&a, options.clone(), Patch::json(&operations))
+        .patch_with(&a, options.clone(), Patch::json(&operations))
         .await
         .unwrap();
     assert_eq!(data(&patched), expect("2"), "{case}");
-    let failed = objects.patch(&a, options.clone(), Patch::json(&operations));
+    let failed = objects.patch_with(&a, options.clone(), Patch::json(&operations));
     assert!(
         failed.await.unwrap_err().is_invalid(),
         "{case}: the test operation"
     );
     let strategic = Patch::strategic(json!({"data": {"key": "3"}}));
-    let patched = objects.patch(&a, options, strategic).await.unwrap();
+    let patched = objects.patch_with(&a, options, strategic).await.unwrap();
     assert_eq!(data(&patched), expect("3"), "{case}");
     let manager = server.requests().all().last().unwrap().query.clone();
     assert_eq!(manager, "fieldManager=tester", "{case}");
@@ -126,10 +129,10 @@ async fn every_verb<K: AnyObject>(
     let mut labelled = patched.clone();
     labelled.meta_mut().labels = Some([("app".to_owned(), "db".to_owned())].into());
     let patch = Patch::merge_from(&patched, &labelled).unwrap();
-    let now = objects.patch(&a, WriteOptions::new(), patch).await.unwrap();
+    let now = objects.patch(&a, patch).await.unwrap();
     assert_eq!(now.meta().labels, labelled.meta().labels, "{case}");
     let patch = Patch::merge_from_locked(&patched, &labelled).unwrap();
-    let stale = objects.patch(&a, WriteOptions::new(), patch).await;
+    let stale = objects.patch(&a, patch).await;
     assert!(stale.unwrap_err().is_conflict(), "{case}: locked");
 
     // Reads: the type is set, in lists too.
@@ -150,7 +153,7 @@ async fn every_verb<K: AnyObject>(
     // A dry run keeps nothing.
     let dry = WriteOptions::new().dry_run();
     let patch = Patch::merge(json!({"data": {"key": "never"}}));
-    objects.patch(&a, dry, patch).await.unwrap();
+    objects.patch_with(&a, dry, patch).await.unwrap();
     objects
         .delete(&a, &DeleteParams::default().dry_run())
         .await
@@ -251,10 +254,7 @@ async fn an_answer_keeps_nothing_of_the_request() {
     let (_server, client) = server().await;
     client.create(&map("a")).await.unwrap();
     let patch = Patch::merge(json!({"data": null, "metadata": {"labels": null}}));
-    let patched: ConfigMap = client
-        .patch(&key("a"), WriteOptions::new(), patch)
-        .await
-        .unwrap();
+    let patched: ConfigMap = client.patch(&key("a"), patch).await.unwrap();
     assert!(patched.data.is_none() && patched.metadata.labels.is_none());
 }
 
@@ -330,10 +330,7 @@ async fn subresources_are_read_and_written() {
     assert_eq!(updated.status.unwrap().observed_generation, Some(1));
     assert_eq!(updated.spec.unwrap().replicas, Some(1));
     let patch = Patch::merge(json!({"status": {"replicas": 1}}));
-    let patched = deployments
-        .patch_status(&web, WriteOptions::new(), &patch)
-        .await
-        .unwrap();
+    let patched = deployments.patch_status(&web, &patch).await.unwrap();
     assert_eq!(patched.status.unwrap().replicas, Some(1));
     let stale = client.update_status(&changed).await.unwrap_err();
     assert!(stale.is_conflict());
@@ -410,9 +407,7 @@ async fn a_dry_run_cannot_be_undone_by_a_call() {
     dry.create(&map("b")).await.unwrap();
     dry.update(&map("a")).await.unwrap();
     let patch = Patch::merge(json!({"data": {"key": "9"}}));
-    dry.patch::<ConfigMap, _>(&a, WriteOptions::new(), patch)
-        .await
-        .unwrap();
+    dry.patch::<ConfigMap>(&a, patch).await.unwrap();
     dry.delete::<ConfigMap>(&a, &params).await.unwrap();
     dry.delete_all_of::<ConfigMap>(Some("default"), &ListParams::default(), &params)
         .await
@@ -440,10 +435,8 @@ async fn the_clients_owner_and_validation_apply_unless_the_call_sets_others() {
     maps.update(&map("a")).await.unwrap();
     maps.update_with(&map("b"), own.clone()).await.unwrap();
     let patch = Patch::merge(json!({"data": {}}));
-    maps.patch(&key("a"), WriteOptions::new(), &patch)
-        .await
-        .unwrap();
-    maps.patch(&key("b"), own, &patch).await.unwrap();
+    maps.patch(&key("a"), &patch).await.unwrap();
+    maps.patch_with(&key("b"), own, &patch).await.unwrap();
     let (ours, mine) = (
         "fieldManager=ours&fieldValidation=Strict",
         "fieldManager=mine&fieldValidation=Ignore",
@@ -503,7 +496,7 @@ async fn a_client_of_one_namespace_stays_in_it() {
         maps.list(Some("kube-system"), &all).await.map(drop),
         maps.create(&foreign).await.map(drop),
         maps.update(&foreign).await.map(drop),
-        maps.patch(&elsewhere, options, &patch).await.map(drop),
+        maps.patch_with(&elsewhere, options, &patch).await.map(drop),
         maps.apply(&foreign, ApplyOptions::new("me"))
             .await
             .map(drop),
@@ -618,14 +611,14 @@ async fn each_verb_has_its_own_function() {
     let _ = maps.list(None, &all).await;
     let _ = maps.create(&map("a")).await;
     let _ = maps.update(&map("a")).await;
-    let _ = maps.patch(&a, none(), &patch).await;
+    let _ = maps.patch_with(&a, none(), &patch).await;
     let _ = maps.apply(&map("a"), apply()).await;
     let _ = maps.delete(&a, &params).await;
     let _ = maps.delete_all_of(Some("default"), &all, &params).await;
     let _ = scale.get::<Value>(&a).await;
     let _ = scale.create::<_, Value>(&a, none(), &json!({})).await;
     let _ = maps.update_status(&map("a")).await;
-    let _ = maps.patch_status(&a, none(), &patch).await;
+    let _ = maps.patch_status_with(&a, none(), &patch).await;
     let _ = maps.apply_status(&map("a"), apply()).await;
     assert_eq!(
         *hit.lock(),

@@ -255,7 +255,7 @@ async fn a_wait_for_a_deletion_ends_when_this_object_is_gone() {
         let client = client.clone();
         async move {
             let a = key("a");
-            let patched = client.patch::<ConfigMap, _>(&a, (), patch);
+            let patched = client.patch::<ConfigMap>(&a, patch);
             patched.await.unwrap();
         }
     };

@@ -6,7 +6,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, PodDNSConfig};
 use kube_core::params::DeleteParams;
 use reeve_controller::Client;
-use reeve_controller::client::{Change, DEFAULT_RETRY, Patch, WriteOptions, retry_on_conflict};
+use reeve_controller::client::{Change, DEFAULT_RETRY, Patch, retry_on_conflict};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -121,7 +121,7 @@ async fn create_or_patch_writes_object_and_status_separately() {
     // The field of another client stays unchanged and causes no conflict.
     let label = Patch::merge(json!({"metadata": {"labels": {"theirs": "1"}}}));
     client
-        .patch::<Deployment, _>(&key("web"), WriteOptions::new(), label)
+        .patch::<Deployment>(&key("web"), label)
         .await
         .unwrap();
     set(4, 3).await;
@@ -135,7 +135,7 @@ async fn mutate_sends_the_difference_to_the_object_that_was_read() {
     let read: Deployment = client.create(&deployment()).await.unwrap();
     let label = Patch::merge(json!({"metadata": {"labels": {"theirs": "1"}}}));
     client
-        .patch::<Deployment, _>(&key("web"), WriteOptions::new(), label)
+        .patch::<Deployment>(&key("web"), label)
         .await
         .unwrap();
     server.requests().clear();
@@ -237,10 +237,7 @@ async fn conflicts_are_tried_again_in_a_task() {
     let disturb = tokio::spawn(async move {
         for number in 0..10 {
             let patch = Patch::merge(json!({"data": {"other": number.to_string()}}));
-            other
-                .patch::<ConfigMap, _>(&key("a"), WriteOptions::new(), patch)
-                .await
-                .unwrap();
+            other.patch::<ConfigMap>(&key("a"), patch).await.unwrap();
             sleep(Duration::from_millis(4)).await;
         }
     });

@@ -171,7 +171,8 @@ async fn apply_owns_its_fields(client: &Client) {
         .field_owner("ours")
         .field_validation(reeve_controller::client::FieldValidation::Strict);
     let refused = client
-        .patch::<ConfigMap, _>(&key("shared"), strict, odd)
+        .objects::<ConfigMap>()
+        .patch_with(&key("shared"), strict, odd)
         .await;
     assert!(refused.unwrap_err().to_string().contains("colour"));
     client
@@ -244,7 +245,7 @@ async fn subresources(client: &Client) {
     let pods = client.objects::<Pod>();
     let changed: Pod = pods
         .subresource("ephemeralcontainers")
-        .patch(&key("one"), WriteOptions::new(), Patch::strategic(debug))
+        .patch(&key("one"), Patch::strategic(debug))
         .await
         .unwrap();
     assert_eq!(

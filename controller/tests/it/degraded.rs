@@ -145,10 +145,7 @@ async fn forbidden(cluster: Cluster, objects: usize) {
     let granted = [&allowed[..], &["secrets"]].concat();
     let key = ObjectKey::cluster(ROBOT);
     let patch = Patch::Merge(json!({"rules": role(&granted)["rules"]}));
-    client
-        .patch::<ClusterRole, _>(&key, &kube_core::params::PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    client.patch::<ClusterRole>(&key, &patch).await.unwrap();
     cluster
         .eventually("it works, too", async || all(&of_needy))
         .await;

@@ -212,9 +212,7 @@ async fn a_cleanup_that_writes_the_status_runs_once() {
                     let patch = Patch::merge(json!({"status": {"observedGeneration": 7}}));
                     let key = ObjectKey::of(&web);
                     let client = ctx.client();
-                    client
-                        .patch_status::<Deployment, _>(&key, (), patch)
-                        .await?;
+                    client.patch_status::<Deployment>(&key, patch).await?;
                 }
                 Ok::<_, reconcile::Error>(Outcome::done())
             })

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube_core::params::{Patch, PatchParams};
+use kube_core::params::Patch;
 use parking_lot::Mutex;
 use reeve_apiserver::faults::Rule;
 use reeve_apiserver::record::RequestRecord;
@@ -50,8 +50,7 @@ async fn sign(
     replica: &str,
 ) -> Result<(), reeve_controller::client::Error> {
     let patch = Patch::Merge(json!({"data": {controller: replica}}));
-    let params = PatchParams::default();
-    client.patch::<ConfigMap, _>(key, &params, &patch).await?;
+    client.patch::<ConfigMap>(key, &patch).await?;
     Ok(())
 }
 

@@ -6,6 +6,7 @@
 )]
 
 mod apiserver;
+mod children;
 mod client;
 mod client_edits;
 mod client_upserts;

@@ -76,7 +76,7 @@ async fn apply(ctx: &Context, greeting: &Greeting) -> Result<Outcome, reconcile:
     if after != before {
         let patch = Patch::merge(json!({"status": {"conditions": after}}));
         let key = ObjectKey::of(greeting);
-        client.patch_status::<Greeting, _>(&key, (), patch).await?;
+        client.patch_status::<Greeting>(&key, patch).await?;
     }
     Ok(Outcome::done())
 }

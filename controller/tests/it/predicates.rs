@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_apiserver::faults::Rule;
-use reeve_controller::client::{Patch, WriteOptions};
+use reeve_controller::client::Patch;
 use reeve_controller::predicate::{self, Predicate};
 use reeve_controller::testing::Cluster;
 use reeve_controller::{Context, Controller, ObjectKey, Outcome, Request, reconcile};
@@ -48,7 +48,7 @@ async fn change(cluster: &Cluster, name: &str, metadata: Value) {
     let key = ObjectKey::namespaced("default", name);
     let patch = Patch::merge(json!({"metadata": metadata}));
     let client = cluster.client();
-    let patched = client.patch::<ConfigMap, _>(&key, WriteOptions::new(), patch);
+    let patched = client.patch::<ConfigMap>(&key, patch);
     patched.await.unwrap();
 }
 

@@ -29,8 +29,8 @@ async fn patch(cluster: &Cluster, name: &str, data: Value) {
     let patch = Patch::merge(json!({"data": data}));
     let options = WriteOptions::new().field_owner("another");
     let (client, key) = (cluster.client(), key(name));
-    let write = client.patch::<ConfigMap, _>(&key, options, patch);
-    write.await.unwrap();
+    let maps = client.objects::<ConfigMap>();
+    maps.patch_with(&key, options, patch).await.unwrap();
 }
 
 /// Waits until the greeting has these fields.

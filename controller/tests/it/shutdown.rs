@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube_core::params::{ListParams, Patch, PatchParams};
+use kube_core::params::{ListParams, Patch};
 use parking_lot::Mutex;
 use reeve_apiserver::faults::Rule;
 use reeve_controller::testing::{Cluster, Server, Setup};
@@ -34,10 +34,7 @@ pub(crate) fn counter(acknowledged: &Acknowledged) -> Controller {
             let count: u32 = data.get("count").map_or(Ok(0), |count| count.parse())?;
             sleep(Duration::from_millis(20)).await;
             let patch = Patch::Merge(json!({"data": {"count": (count + 1).to_string()}}));
-            let params = PatchParams::default();
-            ctx.client()
-                .patch::<ConfigMap, _>(&request, &params, &patch)
-                .await?;
+            ctx.client().patch::<ConfigMap>(&request, &patch).await?;
             *acknowledged
                 .lock()
                 .entry(request.name.to_string())

@@ -56,12 +56,8 @@ impl<P: Object> Reconciler for PodCount<P> {
         // The patch has only this label, and applies only to the object with this uid. Changes by other clients stay,
         // and a cache that is behind causes no conflict.
         let patch = Patch::Merge(json!({"metadata": {"uid": uid, "labels": {LABEL: count}}}));
-        let params = PatchParams::default();
-        match ctx
-            .client()
-            .patch::<ReplicaSet, _>(&request, &params, &patch)
-            .await
-        {
+        let _params = PatchParams::default();
+        match ctx.client().patch::<ReplicaSet>(&request, &patch).await {
             Ok(_) => {
                 tracing::info!(count, "labelled");
                 Ok(Outcome::done())

@@ -30,24 +30,13 @@ enum Pods {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    arguments.options.log.start();
-    match run(arguments).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(error, "ended");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let Arguments { options, pods } = Arguments::parse();
     let program = Program::new("replicaset-pod-count", env!("CARGO_PKG_VERSION"));
-    let builder = Manager::from_options(&arguments.options, program).await?;
-    let manager = builder.build().await?;
-    match arguments.pods {
-        Pods::Typed => replicaset_pod_count::add::<Pod>(&manager)?,
-        Pods::Metadata => replicaset_pod_count::add::<PartialObjectMeta<Pod>>(&manager)?,
-    }
-    Ok(manager.run_until_signal().await?)
+    let add = |manager: &Manager| match pods {
+        Pods::Typed => Ok(replicaset_pod_count::add::<Pod>(manager)?),
+        Pods::Metadata => Ok(replicaset_pod_count::add::<PartialObjectMeta<Pod>>(
+            manager,
+        )?),
+    };
+    options.run(program, add).await
 }

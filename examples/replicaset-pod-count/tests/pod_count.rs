@@ -211,7 +211,7 @@ async fn a_cache_that_is_behind_neither_fails_nor_undoes_other_changes<P: Object
         Patch::Merge(json!({"spec": {"replicas": 7}, "metadata": {"labels": {"team": "shop"}}}));
     cluster
         .client()
-        .patch::<ReplicaSet, _>(&key("a"), &PatchParams::default(), &patch)
+        .patch::<ReplicaSet>(&key("a"), &patch)
         .await
         .unwrap();
     pod(&cluster, "a-0", "a", owner(&set, true)).await;
@@ -295,7 +295,7 @@ async fn a_pod_with_a_new_owner_is_counted_once<P: Object>(cluster: Cluster) {
     let patch = Patch::Merge(json!({"metadata": {"ownerReferences": owner(&two, true)}}));
     cluster
         .client()
-        .patch::<Pod, _>(&key("p"), &PatchParams::default(), &patch)
+        .patch::<Pod>(&key("p"), &patch)
         .await
         .unwrap();
     counted(&cluster, "one", "0").await;
@@ -357,11 +357,8 @@ fn on_a_real_server_the_label_follows_the_pods() {
         let scale = async |replicas: u32| {
             let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
             let (client, frontend) = (cluster.client(), key("frontend"));
-            let params = PatchParams::default();
-            client
-                .patch::<ReplicaSet, _>(&frontend, &params, &patch)
-                .await
-                .unwrap();
+            let _params = PatchParams::default();
+            client.patch::<ReplicaSet>(&frontend, &patch).await.unwrap();
         };
         replica_set(&cluster, "frontend", Value::Null).await;
         let running = start::<Pod>(&cluster).await;

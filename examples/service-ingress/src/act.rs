@@ -71,11 +71,8 @@ pub(crate) async fn act(
             }
         }
         Step::Repair(patch) => {
-            let params = PatchParams::default();
-            match client
-                .patch::<Ingress, _>(key, &params, &Patch::Merge(patch))
-                .await
-            {
+            let _params = PatchParams::default();
+            match client.patch::<Ingress>(key, &Patch::Merge(patch)).await {
                 Ok(ingress) => {
                     tracing::info!("update ingress, name:{}, namespace:{namespace}", key.name);
                     report(

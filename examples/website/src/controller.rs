@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service};
-use reeve_controller::client::{Object, Patch};
+use reeve_controller::client::Patch;
 use reeve_controller::conditions::Observation;
 use reeve_controller::controller::BuildError;
 use reeve_controller::prelude::*;
-use serde_json::{Value, json};
+use serde_json::{from_value, json};
 
 use crate::api::Website;
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Keeps a deleted Website until its line is out of the directory.
 pub const FINALIZER: &str = "web.example.com/directory";
@@ -43,15 +41,14 @@ async fn reconcile(ctx: Context, site: Arc<Website>) -> Result<Outcome, reconcil
 }
 
 async fn apply(ctx: &Context, site: &Website) -> Result<Outcome, reconcile::Error> {
-    let (name, labels) = (site.name_any(), json!({"app": site.name_any()}));
-    let page = json!({"data": {"index.html": site.spec.page}});
-    child(ctx, site, page, |map: &mut ConfigMap, wanted| {
-        map.data = wanted.data;
-    })
-    .await?;
-    let service = json!({"spec": {"selector": labels, "ports": [{"port": 80}]}});
-    child(ctx, site, service, |_: &mut Service, _| {}).await?;
-    let deployment = json!({"spec": {
+    let (client, name) = (ctx.client(), site.name_any());
+    let labels = json!({"app": name});
+    let page: ConfigMap = from_value(json!({"data": {"index.html": site.spec.page}}))?;
+    child::create_or_patch(client, site, page, |is, wanted| is.data = wanted.data).await?;
+    let ports = json!([{"port": 80}]);
+    let service: Service = from_value(json!({"spec": {"selector": labels, "ports": ports}}))?;
+    child::create_or_patch(client, site, service, |_, _| {}).await?;
+    let deployment: Deployment = from_value(json!({"spec": {
         "replicas": site.spec.replicas,
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": {
@@ -59,53 +56,23 @@ async fn apply(ctx: &Context, site: &Website) -> Result<Outcome, reconcile::Erro
                 "volumeMounts": [{"name": "page", "mountPath": "/usr/share/nginx/html"}]}],
             "volumes": [{"name": "page", "configMap": {"name": name}}],
         }},
-    }});
-    let deployment = child(ctx, site, deployment, |is: &mut Deployment, wanted| {
-        is.spec = wanted.spec;
-    })
-    .await?;
+    }}))?;
+    let set = |is: &mut Deployment, wanted: Deployment| is.spec = wanted.spec;
+    let (deployment, _) = child::create_or_patch(client, site, deployment, set).await?;
     list(ctx, site, Some(&site.spec.host)).await?;
-    report(ctx, site, &deployment).await
-}
-
-/// Creates a child of the site, or brings it to what `set` copies. An object that another made is left alone.
-async fn child<K: Object>(
-    ctx: &Context,
-    site: &Website,
-    manifest: Value,
-    set: fn(&mut K, K),
-) -> Result<K, reconcile::Error> {
-    let mut wanted: K = serde_json::from_value(manifest)?;
-    wanted.meta_mut().name = Some(site.name_any());
-    wanted.meta_mut().namespace = site.namespace();
-    let mutate = |child: &mut K| {
-        if child.meta().uid.is_some() && !owner::is_controlled_by(child, site) {
-            return Err(format!("{} is not of this Website", child.name_any()).into());
-        }
-        set(child, wanted.clone());
-        owner::set_controller(site, child)
-            .map(drop)
-            .map_err(BoxError::from)
-    };
-    let write = ctx.client().create_or_patch(wanted.clone(), mutate);
-    Ok(write.await?.0)
+    report(ctx, site, deployment).await
 }
 
 /// Sets the line of the site in the directory, or removes it.
 async fn list(ctx: &Context, site: &Website, host: Option<&str>) -> Result<(), reconcile::Error> {
     let directory = ObjectKey::namespaced(DIRECTORY.0, DIRECTORY.1);
-    let line = format!(
-        "{}.{}",
-        site.namespace().unwrap_or_default(),
-        site.name_any()
-    );
+    let line = ObjectKey::of(site).to_string().replace('/', ".");
     let map = ctx.lister::<ConfigMap>()?.get(&directory)?;
     let is = map.as_ref().and_then(|map| map.data.as_ref()?.get(&line));
     if is.map(String::as_str) != host {
         let patch = Patch::merge(json!({"data": {line: host}}));
-        ctx.client()
-            .patch::<ConfigMap, _>(&directory, (), patch)
-            .await?;
+        let patched = ctx.client().patch::<ConfigMap>(&directory, patch);
+        patched.await?;
     }
     Ok(())
 }
@@ -114,11 +81,11 @@ async fn list(ctx: &Context, site: &Website, host: Option<&str>) -> Result<(), r
 async fn report(
     ctx: &Context,
     site: &Website,
-    deployment: &Deployment,
+    deployment: Deployment,
 ) -> Result<Outcome, reconcile::Error> {
     let mut status = site.status.clone().unwrap_or_default();
     let was_ready = conditions::is_true(&status.conditions, "Ready");
-    let pods = deployment.status.clone().unwrap_or_default();
+    let pods = deployment.status.unwrap_or_default();
     status.ready_replicas = pods.ready_replicas.unwrap_or(0);
     let is_ready = status.ready_replicas >= site.spec.replicas
         && pods.observed_generation == deployment.metadata.generation;

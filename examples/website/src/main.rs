@@ -27,25 +27,11 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    arguments.options.log.start();
-    match run(arguments).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!("{error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     if let Some(Command::Crd) = arguments.command {
-        let definition = website::api::Website::crd();
-        println!("{}", serde_json::to_string_pretty(&definition)?);
-        return Ok(());
+        println!("{:#}", serde_json::json!(website::api::Website::crd()));
+        return ExitCode::SUCCESS;
     }
     let program = Program::new("website", env!("CARGO_PKG_VERSION"));
-    let builder = Manager::from_options(&arguments.options, program).await?;
-    let manager = builder.build().await?;
-    manager.add_controller(website::controller::websites()?)?;
-    Ok(manager.run_until_signal().await?)
+    let add = |manager: &Manager| Ok(manager.add_controller(website::controller::websites()?)?);
+    arguments.options.run(program, add).await
 }

@@ -42,7 +42,7 @@ async fn pods_are_ready(cluster: &Cluster, ready: i32) {
         json!({"replicas": ready, "readyReplicas": ready, "observedGeneration": generation});
     let patch = Patch::merge(json!({"status": status}));
     let (client, shop) = (cluster.client(), shop());
-    let write = client.patch_status::<Deployment, _>(&shop, (), patch);
+    let write = client.patch_status::<Deployment>(&shop, patch);
     write.await.unwrap();
 }
 
@@ -99,10 +99,7 @@ fn a_change_by_another_client_is_undone() {
         deployed(&cluster).await;
         let patch = Patch::merge(json!({"spec": {"replicas": 7}}));
         let client = cluster.client();
-        client
-            .patch::<Deployment, _>(&shop(), (), patch)
-            .await
-            .unwrap();
+        client.patch::<Deployment>(&shop(), patch).await.unwrap();
         let replicas = async || deployed(&cluster).await.spec.unwrap().replicas;
         cluster
             .eventually_eq("it has 2 replicas again", Some(2), replicas)

@@ -89,7 +89,7 @@ async fn report(ctx: &Context, object: &{{kind}}, ready: Observation) -> Result<
     let status = reported.status.get_or_insert_default();
     if conditions::set(&mut status.conditions, ready, ctx.clock().now()) {
         let (key, patch) = (ObjectKey::of(object), Patch::merge_from(object, &reported)?);
-        let write = ctx.client().patch_status::<{{kind}}, _>(&key, WriteOptions::new(), patch);
+        let write = ctx.client().patch_status::<{{kind}}>(&key, patch);
         // The object may be gone by now.
         optional(write.await)?;
     }

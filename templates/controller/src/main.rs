@@ -1,6 +1,5 @@
 //! The program: see `{{project-name}} --help`.
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -28,27 +27,13 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    arguments.options.log.start();
-    match run(arguments).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(error, "ended");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
     if let Some(Command::Crd) = arguments.command {
-        print!("{}", api::crd()?);
-        return Ok(());
+        print!("{}", api::crd().expect("a definition is valid YAML"));
+        return ExitCode::SUCCESS;
     }
     let program = Program::new(NAME, env!("CARGO_PKG_VERSION"));
-    let manager = Manager::from_options(&arguments.options, program).await?;
-    let manager = manager.build().await?;
-    manager.add_controller(controller::controller()?)?;
-    // Until SIGTERM or SIGINT.
-    Ok(manager.run_until_signal().await?)
+    let add = |manager: &Manager| Ok(manager.add_controller(controller::controller()?)?);
+    arguments.options.run(program, add).await
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ async fn holds(cluster: &Cluster, name: &str, message: &str) {
 async fn spoil(cluster: &Cluster, name: &str) {
     let patch = Patch::merge(json!({"data": {MESSAGE: "spoiled"} }));
     let (client, key) = (cluster.client(), map_key(name));
-    client.patch::<ConfigMap, _>(&key, WriteOptions::new(), patch).await.unwrap();
+    client.patch::<ConfigMap>(&key, patch).await.unwrap();
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn the_config_map_follows_the_object_and_is_mended() {
         holds(&cluster, "a", "hello").await;
         let (client, key) = (cluster.client(), key("a"));
         let patch = Patch::merge(json!({"spec": {"message": "good bye"} }));
-        client.patch::<{{kind}}, _>(&key, WriteOptions::new(), patch).await.unwrap();
+        client.patch::<{{kind}}>(&key, patch).await.unwrap();
         holds(&cluster, "a", "good bye").await;
         let events = client.list::<Event>(Some("default"), &ListParams::default()).await.unwrap();
         assert!(events.items.iter().any(|event| event.reason.as_deref() == Some("Written")));

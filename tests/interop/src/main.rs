@@ -17,7 +17,7 @@ use futures::stream;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::Config;
 use kube_client::config::{KubeConfigOptions, Kubeconfig};
-use kube_core::params::{Patch, PatchParams};
+use kube_core::params::Patch;
 use reeve_controller::client::{Error, connect};
 use reeve_controller::source::Source;
 use reeve_controller::{
@@ -53,8 +53,8 @@ impl Writer {
     async fn write(&self, client: &Client) -> Result<(), Error> {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let data = json!({"data": {"leader": self.identity, "count": count.to_string()}});
-        let (params, patch) = (PatchParams::default(), Patch::Merge(data));
-        let write = client.patch::<ConfigMap, _>(&self.object, &params, &patch);
+        let patch = Patch::Merge(data);
+        let write = client.patch::<ConfigMap>(&self.object, &patch);
         let result = write.await.map(|_| ());
         if matches!(result, Err(Error::NotLeader { .. })) {
             self.refused.fetch_add(1, Ordering::Relaxed);

@@ -55,7 +55,7 @@ where
                             if progress.is_to_be_written(version) {
                                 let patch = Patch::merge(&*status);
                                 ctx.client()
-                                    .patch_status::<K, _>(&request, WriteOptions::new(), patch)
+                                    .patch_status::<K>(&request, patch)
                                     .await?;
                             }
                         }

@@ -255,10 +255,8 @@ async fn a_request_that_waited_for_its_own_write_waits_no_interval_for_it() {
                     if first {
                         sleep(Duration::from_secs(40)).await;
                         let patch = Patch::Merge(json!({"data": {"key": "2"}}));
-                        let params = PatchParams::default();
-                        let written = ctx
-                            .client()
-                            .patch::<ConfigMap, _>(&request, &params, &patch);
+                        let _params = PatchParams::default();
+                        let written = ctx.client().patch::<ConfigMap>(&request, &patch);
                         written.await?;
                     }
                     Ok::<_, reconcile::Error>(Outcome::done())

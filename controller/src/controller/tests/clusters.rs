@@ -57,9 +57,9 @@ async fn a_controller_watches_two_clusters_with_requests_that_tell_them_apart() 
                 .push(format!("{request} {}", value.unwrap_or_default()));
             if request.cluster == "here" {
                 let mirror = Patch::Merge(json!({"data": {"key": "mirrored"}}));
-                let params = PatchParams::default();
+                let _params = PatchParams::default();
                 ctx.client_of(&edge)
-                    .patch::<ConfigMap, _>(&key, &params, &mirror)
+                    .patch::<ConfigMap>(&key, &mirror)
                     .await?;
             }
             Ok::<_, reconcile::Error>(Outcome::done())

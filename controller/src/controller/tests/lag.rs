@@ -16,9 +16,7 @@ fn counting(seen: &Seen, again: Duration) -> impl reconcile::Reconciler {
             seen.lock().push(value.clone());
             if value == "1" {
                 let patch = Patch::Merge(json!({"data": {"key": "2"}}));
-                ctx.client()
-                    .patch::<ConfigMap, _>(&request, &PatchParams::default(), &patch)
-                    .await?;
+                ctx.client().patch::<ConfigMap>(&request, &patch).await?;
             }
             Ok::<_, reconcile::Error>(Outcome::requeue_after(again))
         }

@@ -132,10 +132,8 @@ fn once(seen: &Seen) -> impl reconcile::Reconciler {
         async move {
             if first {
                 let patch = Patch::Merge(json!({"data": {"key": "2"}}));
-                let options = PatchParams::default();
-                let patched = ctx
-                    .client()
-                    .patch::<ConfigMap, _>(&request, &options, &patch);
+                let _options = PatchParams::default();
+                let patched = ctx.client().patch::<ConfigMap>(&request, &patch);
                 patched.await?;
             }
             Ok::<_, reconcile::Error>(Outcome::done())

@@ -112,8 +112,8 @@ async fn the_lease_of_a_controller_has_its_time_to_be_released() {
             let client = ctx.client().clone();
             let writing = async {
                 loop {
-                    let params = kube_core::params::PatchParams::default();
-                    let _ = client.patch::<ConfigMap, _>(&key, &params, &patch).await;
+                    let _params = kube_core::params::PatchParams::default();
+                    let _ = client.patch::<ConfigMap>(&key, &patch).await;
                 }
             };
             tokio::select! {

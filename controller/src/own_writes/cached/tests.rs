@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::cache::{Kind, ReadError};
-use crate::client::{Error, Interceptor, Patch, WriteOptions};
+use crate::client::{Error, Interceptor, Patch};
 use crate::fake::{Fake, Fate, clock};
 use crate::metrics::Metrics;
 use crate::own_writes::effect::Notes;
@@ -69,9 +69,7 @@ impl World {
 
     async fn write(&self, name: &str, value: &str) -> Result<ConfigMap, Error> {
         let patch = Patch::merge(json!({"data": {"n": value}}));
-        self.client
-            .patch(&key(name), WriteOptions::new(), patch)
-            .await
+        self.client.patch(&key(name), patch).await
     }
 
     async fn read(&self, name: &str) -> Option<String> {
@@ -217,7 +215,7 @@ async fn an_object_whose_labels_the_cache_leaves_out_is_not_waited_for() {
     let write = async |name: &str, app: &str| {
         let patch = Patch::merge(json!({"metadata": {"labels": {"app": app}}}));
         let (client, key) = (&world.client, key(name));
-        let written = client.patch::<ConfigMap, _>(&key, WriteOptions::new(), patch);
+        let written = client.patch::<ConfigMap>(&key, patch);
         written.await.unwrap()
     };
     let mut map = ConfigMap::default();
@@ -379,16 +377,14 @@ async fn a_write_that_did_not_happen_is_not_waited_for() {
     // Neither is a dry run, nor a write to a kind without a cache.
     let dry = world.client.clone().dry_run();
     let patch = Patch::merge(json!({"data": {"n": "0"}}));
-    dry.patch::<ConfigMap, _>(&key("a"), WriteOptions::new(), patch)
-        .await
-        .unwrap();
+    dry.patch::<ConfigMap>(&key("a"), patch).await.unwrap();
     world
         .fake
         .put("/api/v1/namespaces/ns/secrets/a", json!({"metadata": {}}));
     let patch = Patch::merge(json!({"type": "x"}));
     world
         .client
-        .patch::<Secret, _>(&key("a"), WriteOptions::new(), patch)
+        .patch::<Secret>(&key("a"), patch)
         .await
         .unwrap();
     let notes = world.client.notes().unwrap();
@@ -557,10 +553,7 @@ async fn every_view_sees_what_was_written_through_any_other() {
     let kind = Kind::of::<ConfigMap>();
     let patch = Patch::merge(json!({"metadata": {"labels": {"app": "web"}}}));
     let metadata = world.client.metadata::<ConfigMap>();
-    metadata
-        .patch(&key("a"), WriteOptions::new(), patch)
-        .await
-        .unwrap();
+    metadata.patch(&key("a"), patch).await.unwrap();
     let client = &world.client;
     let a = key("a");
     let dynamic = client.cached_as(&View::dynamic(&kind)).unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube_core::params::{Patch, PatchParams};
+use kube_core::params::Patch;
 use parking_lot::Mutex;
 use reeve_controller::events::EventType;
 use reeve_controller::testing::{Cluster, Running};
@@ -48,10 +48,7 @@ impl Reconciler for Greeter {
         };
         let patch = async |patch: serde_json::Value| {
             let patch = Patch::Merge(patch);
-            let params = PatchParams::default();
-            ctx.client()
-                .patch::<ConfigMap, _>(&request, &params, &patch)
-                .await
+            ctx.client().patch::<ConfigMap>(&request, &patch).await
         };
         if finalizer::is_deleting(&map) {
             if let Some(removed) = finalizer::remove_patch(&*map, FINALIZER) {

@@ -319,8 +319,8 @@ async fn write(client: Client, stop: CancellationToken) {
             sleep(Duration::from_millis(offset)).await;
             while !stop.is_cancelled() {
                 let patch = Patch::Merge(json!({"data": {"touched": "yes"}}));
-                let params = PatchParams::default();
-                let _ = client.patch::<ConfigMap, _>(&key, &params, &patch).await;
+                let _params = PatchParams::default();
+                let _ = client.patch::<ConfigMap>(&key, &patch).await;
                 sleep(Duration::from_millis(190)).await;
             }
         }

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_core::params::DeleteParams;
 use kube_core::{Resource, ResourceExt};
 use reeve_controller::cache::{IndexError, View};
-use reeve_controller::client::{Patch, WriteOptions, optional};
+use reeve_controller::client::{Patch, optional};
 use reeve_controller::events::{self, EventType};
 use reeve_controller::{
     Context, Controller, Manager, ObjectKey, Outcome, Request, controller, finalizer, manager,
@@ -134,7 +134,7 @@ async fn update_status(
             Patch::merge(json!({"status": status})),
         );
         let client = ctx.client();
-        let write = client.patch_status::<CronJob, _>(&key, WriteOptions::new(), patch);
+        let write = client.patch_status::<CronJob>(&key, patch);
         // It was deleted since.
         optional(write.await)?;
     }

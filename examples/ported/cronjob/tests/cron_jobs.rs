@@ -9,7 +9,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::params::{DeleteParams, ListParams};
 use kube_core::{CustomResourceExt, Resource, ResourceExt};
-use reeve_controller::client::{Client, Object, Patch, WriteOptions};
+use reeve_controller::client::{Client, Object, Patch};
 use reeve_controller::testing::{Cluster, Rule, Running, Server, Setup};
 use reeve_controller::{ObjectKey, owner};
 use serde_json::{Value, json};
@@ -80,9 +80,7 @@ impl World {
     async fn patch(&self, spec: Value) {
         let patch = Patch::merge(json!({"spec": spec}));
         let key = key("backup");
-        let patched = self
-            .client
-            .patch::<CronJob, _>(&key, WriteOptions::new(), patch);
+        let patched = self.client.patch::<CronJob>(&key, patch);
         patched.await.unwrap();
     }
 
@@ -111,9 +109,9 @@ impl World {
             |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now});
         let status = json!({"status": {"startTime": now, "completionTime": (kind == "Complete").then_some(&now),
             "conditions": [condition(before), condition(kind)]}});
-        let (options, patch) = (WriteOptions::new(), Patch::merge(status));
+        let patch = Patch::merge(status);
         let key = key(name);
-        let patched = self.client.patch_status::<Job, _>(&key, options, patch);
+        let patched = self.client.patch_status::<Job>(&key, patch);
         patched.await.unwrap();
     }
 
@@ -489,8 +487,8 @@ fn the_server_sets_the_defaults_and_refuses_what_is_not_valid() {
             json!({"successfulJobsHistoryLimit": -1}),
         ] {
             let patch = Patch::merge(json!({"spec": wrong}));
-            let (key, options) = (key("backup"), WriteOptions::new());
-            let write = world.client.patch::<CronJob, _>(&key, options, patch);
+            let key = key("backup");
+            let write = world.client.patch::<CronJob>(&key, patch);
             assert!(write.await.unwrap_err().is_invalid(), "{wrong}");
         }
     });

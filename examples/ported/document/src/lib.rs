@@ -11,7 +11,7 @@ use std::time::Duration;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use reeve_controller::client::{self, Patch, WriteOptions};
+use reeve_controller::client::{self, Patch};
 use reeve_controller::prelude::*;
 use reeve_controller::{controller, manager};
 use serde_json::json;
@@ -101,11 +101,9 @@ async fn apply(ctx: &Context, document: &Document) -> Result<Outcome, Error> {
     }
     let status = DocumentStatus { hidden: hide };
     if document.status.as_ref() != Some(&status) {
-        let (key, options) = (ObjectKey::of(document), WriteOptions::new());
+        let key = ObjectKey::of(document);
         let patch = Patch::merge(json!({"status": status}));
-        ctx.client()
-            .patch_status::<Document, _>(&key, options, patch)
-            .await?;
+        ctx.client().patch_status::<Document>(&key, patch).await?;
     }
     Ok(Outcome::requeue_after(PERIOD))
 }

@@ -8,7 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube_core::params::{DeleteParams, ListParams};
 use kube_core::{CustomResourceExt, Resource, ResourceExt};
 use reeve_controller::ObjectKey;
-use reeve_controller::client::{Client, Patch, WriteOptions, optional};
+use reeve_controller::client::{Client, Patch, optional};
 use reeve_controller::testing::{Cluster, Rule, Running, Server, Setup};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -54,9 +54,9 @@ impl World {
     }
 
     async fn patch(&self, name: &str, patch: Value) {
-        let (options, patch) = (WriteOptions::new(), Patch::merge(patch));
+        let patch = Patch::merge(patch);
         let key = key(name);
-        let patched = self.client.patch::<Document, _>(&key, options, patch);
+        let patched = self.client.patch::<Document>(&key, patch);
         patched.await.unwrap();
     }
 

@@ -21,21 +21,8 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    arguments.options.log.start();
-    match run(arguments).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            tracing::error!(error, "ended");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
+    let Arguments { options, form } = Arguments::parse();
     let program = Program::new(NAME, env!("CARGO_PKG_VERSION"));
-    let builder = Manager::from_options(&arguments.options, program).await?;
-    let manager = builder.build().await?;
-    sample_controller::add(&manager, arguments.form)?;
-    Ok(manager.run_until_signal().await?)
+    let add = |manager: &Manager| Ok(sample_controller::add(manager, form)?);
+    options.run(program, add).await
 }

@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube_core::ResourceExt;
-use reeve_controller::client::{self, Client, Patch, WriteOptions};
+use reeve_controller::client::{self, Client, Patch};
 use reeve_controller::events::{EventType, Recorder};
 use reeve_controller::{ObjectKey, finalizer, owner};
 use serde_json::json;
@@ -58,9 +58,9 @@ pub async fn sync(
         Some(found) if replicas.is_some_and(|replicas| replicas != replicas_of(found)) => {
             // Only this field, and only if it is still the same object.
             let patch = json!({"metadata": {"uid": found.uid()}, "spec": {"replicas": replicas}});
-            let (key, options) = (ObjectKey::of(found), WriteOptions::new());
+            let key = ObjectKey::of(found);
             client
-                .patch::<Deployment, _>(&key, options, Patch::merge(patch))
+                .patch::<Deployment>(&key, Patch::merge(patch))
                 .await?
         }
         Some(found) => found.clone(),
@@ -69,8 +69,8 @@ pub async fn sync(
     let available = status.available_replicas.unwrap_or_default();
     if foo.status.as_ref().map(|status| status.available_replicas) != Some(available) {
         let patch = Patch::merge(json!({"status": {"availableReplicas": available}}));
-        let (key, options) = (ObjectKey::of(foo), WriteOptions::new());
-        client.patch_status::<Foo, _>(&key, options, patch).await?;
+        let key = ObjectKey::of(foo);
+        client.patch_status::<Foo>(&key, patch).await?;
     }
     let note = "Foo synced successfully";
     events.event(foo, EventType::Normal, "Synced", "Sync", note);

@@ -9,7 +9,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube_core::params::{DeleteParams, ListParams};
 use kube_core::{CustomResourceExt, Resource, ResourceExt};
-use reeve_controller::client::{Client, Object, Patch, WriteOptions, optional};
+use reeve_controller::client::{Client, Object, Patch, optional};
 use reeve_controller::testing::{Cluster, Rule, Running, Server, Setup};
 use reeve_controller::{ObjectKey, owner};
 use sample_controller::{Foo, Form, add};
@@ -100,9 +100,9 @@ impl World {
     }
 
     async fn patch<K: Object>(&self, name: &str, patch: Value) {
-        let (options, patch) = (WriteOptions::new(), Patch::merge(patch));
+        let patch = Patch::merge(patch);
         let key = key(name);
-        let patched = self.client.patch::<K, _>(&key, options, patch).await;
+        let patched = self.client.patch::<K>(&key, patch).await;
         patched.unwrap();
     }
 
@@ -110,11 +110,9 @@ impl World {
     async fn set_available(&self, name: &str, replicas: i32) {
         let status = json!({"status": {"replicas": replicas, "readyReplicas": replicas,
             "updatedReplicas": replicas, "availableReplicas": replicas}});
-        let (options, patch) = (WriteOptions::new(), Patch::merge(status));
+        let patch = Patch::merge(status);
         let key = key(name);
-        let patched = self
-            .client
-            .patch_status::<Deployment, _>(&key, options, patch);
+        let patched = self.client.patch_status::<Deployment>(&key, patch);
         patched.await.unwrap();
     }
 

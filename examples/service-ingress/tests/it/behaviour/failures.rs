@@ -112,11 +112,7 @@ async fn a_terminating_namespace_gets_no_repeated_creations(world: World) {
     // The Service outlives its Ingress, and requests a new one in a namespace that refuses new objects.
     let held = serde_json::json!({"metadata": {"finalizers": ["example.com/held"]}});
     let patch = kube_core::params::Patch::Merge(held);
-    world
-        .client
-        .patch::<Service, _>(&key, &kube_core::params::PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    world.client.patch::<Service>(&key, &patch).await.unwrap();
     world
         .client
         .delete::<Namespace>(&ObjectKey::cluster("shop"), &DeleteParams::default())

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube_core::params::{DeleteParams, ListParams, Patch, PatchParams};
+use kube_core::params::{DeleteParams, ListParams, Patch};
 use reeve_apiserver::ApiServer;
 use reeve_apiserver::rbac::User;
 use reeve_apiserver::record::RequestRecord;
@@ -197,11 +197,8 @@ impl World {
     }
 
     pub(crate) async fn patch<K: Object>(&self, name: &str, patch: Value) {
-        let (patch, params) = (Patch::Merge(patch), PatchParams::default());
-        self.client
-            .patch::<K, _>(&key(name), &params, &patch)
-            .await
-            .unwrap();
+        let patch = Patch::Merge(patch);
+        self.client.patch::<K>(&key(name), &patch).await.unwrap();
     }
 
     pub(crate) async fn delete<K: Object>(&self, name: &str) {
