@@ -18,6 +18,7 @@ use crate::fence::Fence;
 use crate::journal::{ElectionMetrics, Journal};
 use crate::machine::{Action, Event, Failure, Lost, Machine, Now, Role};
 use crate::options::{Error, Options};
+use crate::status::SharedStatus;
 
 /// One candidate for one lease.
 #[derive(Debug)]
@@ -74,6 +75,7 @@ impl Elector {
             key: key.clone(),
             identity: options.holder().unwrap_or_default().to_owned(),
             metrics: ElectionMetrics::default(),
+            status: SharedStatus::new(&options, &clock),
             holder: String::new(),
         };
         Ok(Self {
@@ -96,6 +98,19 @@ impl Elector {
         metrics.leads.set(0);
         self.journal.metrics = metrics;
         self
+    }
+
+    /// Reports its state in `status`, in place of one of its own: electors that follow one another may share it.
+    #[must_use]
+    pub fn with_status(mut self, status: SharedStatus) -> Self {
+        self.journal.status = status;
+        self
+    }
+
+    /// The state of this candidate, readable while it runs.
+    #[must_use]
+    pub fn status(&self) -> &SharedStatus {
+        &self.journal.status
     }
 
     /// The fence: the [gate](Fence::gate) of clients that may write only while this process leads.
@@ -285,6 +300,7 @@ impl Elector {
                 let options = &self.options;
                 self.fence
                     .renewed(sent_at, options.renew_deadline, options.lease_duration);
+                self.journal.renewed();
             }
             Action::CloseFence => self.close_fence(),
             Action::Report(report) => self.journal.report(report),

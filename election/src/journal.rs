@@ -6,7 +6,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use reeve_client::ObjectKey;
 
-use crate::machine::Report;
+use crate::machine::{Lost, Report};
+use crate::status::{SharedStatus, State};
 
 /// The metrics of a program's electors, by the name of their lease, under the names of client-go and
 /// controller-runtime. Clones share them.
@@ -34,6 +35,7 @@ pub(crate) struct Journal {
     pub(crate) key: ObjectKey,
     pub(crate) identity: String,
     pub(crate) metrics: ElectionMetrics,
+    pub(crate) status: SharedStatus,
     /// The last logged holder, to log each holder once.
     pub(crate) holder: String,
 }
@@ -81,15 +83,23 @@ fn label(lease: &str) -> Label {
 
 impl Journal {
     pub(crate) fn contends(&self) {
+        self.status.enter(State::Candidate);
         tracing::info!(lease = %self.key, identity = %self.identity, "waiting for the lease");
     }
 
     /// The fence is closed.
     pub(crate) fn stops_leading(&self) {
         self.metrics.leads.set(0);
+        self.status.enter(State::Idle);
+    }
+
+    /// A write took the lease or renewed it.
+    pub(crate) fn renewed(&self) {
+        self.status.renewed();
     }
 
     pub(crate) fn report(&mut self, report: Report) {
+        self.show(&report);
         let lease = &self.key;
         match report {
             Report::Held { holder } if holder == self.holder => {}
@@ -131,6 +141,29 @@ impl Journal {
                 "could not release the lease: a worker or a write under it did not end; the lease expires by itself"
             ),
             Report::ReleaseTooSlow => tracing::warn!(%lease, "could not release the lease in time"),
+        }
+    }
+    /// Shows the report in the status.
+    fn show(&self, report: &Report) {
+        let status = &self.status;
+        match report {
+            Report::Held { holder } => status.held_by(Some(holder)),
+            Report::Leading => status.enter(State::Leading),
+            Report::Lost(lost) => {
+                status.enter(State::Lost);
+                status.failed(&lost.to_string());
+                if let Lost::Taken { holder } = lost {
+                    status.held_by(Some(holder));
+                }
+            }
+            Report::Released => status.held_by(None),
+            Report::WrittenFirst { cause }
+            | Report::NotTaken { cause }
+            | Report::SlowPath { cause }
+            | Report::NotRenewed { cause }
+            | Report::NotWatched { cause }
+            | Report::NotReleased { cause } => status.failed(cause),
+            Report::ReleaseTooShort | Report::StillWorking | Report::ReleaseTooSlow => {}
         }
     }
 }

@@ -45,6 +45,7 @@ mod journal;
 mod machine;
 mod options;
 mod record;
+mod status;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -54,6 +55,7 @@ pub use fence::{Fence, Working};
 pub use journal::{ElectionFamilies, ElectionMetrics};
 pub use machine::Lost;
 pub use options::{Error, JITTER, Options, identity};
+pub use status::{FailedRequest, SharedStatus, State, Status};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

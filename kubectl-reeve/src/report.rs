@@ -52,7 +52,7 @@ pub(crate) struct Controller {
     pub(crate) panics: u64,
     pub(crate) last_success: Option<Timestamp>,
     pub(crate) longest_run: Option<Run>,
-    pub(crate) watches: Vec<Watch>,
+    pub(crate) sources: Vec<Source>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -73,11 +73,12 @@ pub(crate) struct Run {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct Watch {
+pub(crate) struct Source {
     pub(crate) name: String,
-    pub(crate) source: bool,
+    pub(crate) watch: bool,
     pub(crate) state: String,
-    pub(crate) message: Option<String>,
+    pub(crate) cause: String,
+    pub(crate) message: String,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -166,16 +166,20 @@ impl Frame {
                 );
                 below.line(&line, Style::Plain);
             }
-            for watch in &one.watches {
-                let ready = matches!(watch.state.as_str(), "ready" | "finished" | "standby");
+            for source in &one.sources {
+                let ready = source.state != "notReady";
                 if ready && self.view == View::Summary {
                     continue;
                 }
-                let kind = if watch.source { "source" } else { "watch" };
-                let mut line = format!("  {}: {kind} {}: {}", one.name, watch.name, watch.state);
-                if let Some(message) = &watch.message {
-                    line.push_str(": ");
-                    line.push_str(message);
+                let kind = if source.watch { "watch" } else { "source" };
+                let state = if ready {
+                    source.state.as_str()
+                } else {
+                    "NOT READY"
+                };
+                let mut line = format!("  {}: {kind} {}: {state}", one.name, source.name);
+                if !source.message.is_empty() {
+                    line.push_str(&format!(" ({}): {}", source.cause, source.message));
                 }
                 below.line(&line, if ready { Style::Plain } else { Style::Red });
             }

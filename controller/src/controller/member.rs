@@ -90,7 +90,7 @@ impl Registered {
     }
 
     /// The cause, if the handler has not seen its first objects.
-    fn trouble(&self) -> Option<Unavailable> {
+    pub(super) fn trouble(&self) -> Option<Unavailable> {
         if self.registration.has_synced() || self.removed.is_cancelled() {
             return None;
         }

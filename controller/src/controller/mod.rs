@@ -3,6 +3,7 @@
 mod back_off;
 mod builder;
 mod defaults;
+mod figures;
 #[cfg(doctest)]
 mod impossible;
 mod late_watch;

@@ -68,6 +68,10 @@ impl Gauge {
         }
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Ends the reading.
     pub(super) fn remove(&self) {
         self.removed.cancel();

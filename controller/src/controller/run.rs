@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tower::BoxError;
 
 use super::builder::Settings;
+use super::figures::{Figures, LastSuccess};
 use super::sync::Wait;
 use super::watch::{AnyWatch, Filters};
 use super::watching::Watching;
@@ -68,12 +69,21 @@ impl<R: RequestKey> Plan<R> {
         metrics
             .workers
             .set(i64::try_from(workers).unwrap_or(i64::MAX));
+        let own_writes = self.settings.own_writes.map(OwnWrites::new).map(Arc::new);
+        let last_success = Arc::<LastSuccess>::default();
+        let figures = Figures {
+            kind: self.kind,
+            clock: parts.clock.clone(),
+            metrics: metrics.clone(),
+            last_success: Arc::clone(&last_success),
+            own_writes: own_writes.clone(),
+        };
         let watching = Watching::new(
             &self.name,
             queue.clone(),
             parts.caches.clone(),
             self.filters,
-            metrics.watch_panics.clone(),
+            figures,
         );
         for watch in self.watches {
             watching.add(watch)?;
@@ -100,6 +110,8 @@ impl<R: RequestKey> Plan<R> {
             queue,
             watching,
             metrics,
+            own_writes,
+            last_success,
         };
         let run = move |ticket, stop| prepared.run(ticket, stop);
         Ok(Runnable::reporting(named, run).inspected_by(Some(inspect)))
@@ -136,6 +148,8 @@ struct Prepared<R: RequestKey> {
     queue: Queue<R>,
     watching: Arc<Watching<R>>,
     metrics: ControllerMetrics,
+    own_writes: Option<Arc<OwnWrites<R>>>,
+    last_success: Arc<LastSuccess>,
     held: Held,
 }
 
@@ -207,7 +221,8 @@ impl<R: RequestKey> Prepared<R> {
             recover_panic: !propagates.unwrap_or(defaults.propagate_panics),
             give_up: settings.give_up,
             place,
-            own_writes: settings.own_writes.map(OwnWrites::new),
+            own_writes: self.own_writes,
+            last_success: self.last_success,
         };
         (self.held, self.term, Arc::new(pool))
     }

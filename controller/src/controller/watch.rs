@@ -9,7 +9,7 @@ use reeve_workqueue::{AddOptions, Queue};
 use tokio_util::sync::CancellationToken;
 
 use super::panics::Panics;
-use crate::cache::{CacheError, Caches, Registration, View};
+use crate::cache::{CacheError, Caches, Kind, Registration, View};
 use crate::client::key_of;
 use crate::cluster::Cluster;
 use crate::handler::{Handler, Watched};
@@ -35,6 +35,7 @@ pub(super) struct Target<'a, R> {
 
 /// A watch with its kind erased.
 pub(crate) struct AnyWatch<R> {
+    kind: Kind,
     ask: Ask<R>,
     /// The caches, if they are another cluster's.
     others: Option<Caches>,
@@ -44,6 +45,7 @@ pub(crate) struct AnyWatch<R> {
 
 /// A watch whose cache fills, whether or not its handler is registered.
 pub(super) struct Asked<R> {
+    pub(super) kind: Kind,
     pub(super) attach: Attach<R>,
     pub(super) caches: Caches,
     pub(super) optional: bool,
@@ -80,6 +82,7 @@ impl<R: RequestKey> AnyWatch<R> {
         V: Watched,
         H: Handler<V, R>,
     {
+        let kind = view.kind().clone();
         let ask: Ask<R> = Box::new(move |caches, filters| {
             let interest = caches.watch(&view, !optional)?;
             let filters = Filters::clone(filters);
@@ -107,6 +110,7 @@ impl<R: RequestKey> AnyWatch<R> {
             Ok(attach)
         });
         Self {
+            kind,
             ask,
             others,
             optional,
@@ -117,6 +121,7 @@ impl<R: RequestKey> AnyWatch<R> {
     pub(super) fn ask(self, caches: &Caches, filters: &Filters) -> Result<Asked<R>, CacheError> {
         let caches = self.others.unwrap_or_else(|| caches.clone());
         Ok(Asked {
+            kind: self.kind,
             attach: (self.ask)(caches.clone(), filters)?,
             caches,
             optional: self.optional,

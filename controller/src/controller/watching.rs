@@ -7,16 +7,17 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
-use prometheus_client::metrics::counter::Counter;
 use reeve_workqueue::Queue;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::figures::Figures;
 use super::member::{Member, Registered};
 use super::panics::Panics;
 use super::reading::{Gauge, Reading};
 use super::watch::{AnyWatch, Asked, Filters, Target};
 use crate::cache::{CacheError, Caches};
+use crate::debug::{ControllerReport, SourceReport, WritesReport};
 use crate::lifecycle::{Id, Inspect, Unavailable, WatchError};
 use crate::reconcile::RequestKey;
 use crate::source::Source;
@@ -33,6 +34,7 @@ pub(super) struct Watching<R: RequestKey> {
     queue: Queue<R>,
     caches: Caches,
     filters: Filters,
+    figures: Figures<R>,
     panics: Arc<Panics>,
     state: Mutex<State<R>>,
     /// Notified when a watch or a source is added while the others are attached.
@@ -84,13 +86,15 @@ impl<R: RequestKey> Watching<R> {
         queue: Queue<R>,
         caches: Caches,
         filters: Filters,
-        panics: Counter,
+        figures: Figures<R>,
     ) -> Self {
+        let panics = figures.metrics.watch_panics.clone();
         Self {
             name: name.into(),
             queue,
             caches,
             filters,
+            figures,
             panics: Arc::new(Panics::new(name, panics)),
             state: Mutex::new(State {
                 watches: Vec::new(),
@@ -338,6 +342,26 @@ impl<R: RequestKey> Watching<R> {
 }
 
 impl<R: RequestKey> State<R> {
+    /// The watches, then the sources that have not finished.
+    fn sources(&self) -> Vec<SourceReport> {
+        let watches = self.watches.iter().map(|entry| {
+            let Entry {
+                asked, registered, ..
+            } = entry;
+            let trouble = registered.as_ref().map(|registered| registered.trouble());
+            SourceReport::of(asked.kind.to_string(), true, trouble)
+        });
+        let read = self.stage == Stage::Attached;
+        let sources = self.gauges.iter().map(|(_, gauge)| {
+            SourceReport::of(
+                gauge.name().to_owned(),
+                false,
+                read.then(|| gauge.trouble()),
+            )
+        });
+        watches.chain(sources).collect()
+    }
+
     fn next_id(&mut self) -> Id {
         self.added += 1;
         Id(self.added)
@@ -359,6 +383,18 @@ impl<R: RequestKey> Inspect for Watching<R> {
             _ => None,
         });
         running.collect()
+    }
+
+    fn report(&self) -> ControllerReport {
+        let sources = self.state.lock().sources();
+        ControllerReport {
+            sources,
+            ..self.figures.report(&self.name, &self.queue)
+        }
+    }
+
+    fn own_writes(&self) -> Option<WritesReport> {
+        self.figures.writes(&self.name)
     }
 
     fn take(&self, late: Box<dyn Any + Send>) -> Result<Id, WatchError> {

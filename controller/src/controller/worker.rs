@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 use tower::BoxError;
 use tracing::Instrument;
 
+use super::figures::LastSuccess;
 use super::panics::text_of;
 use super::span::{self, Ending};
 use crate::context::{Context, Elsewhere, Inner, ReconcileId, Surroundings};
@@ -59,7 +60,8 @@ pub(crate) struct WorkerPool<R: RequestKey> {
     /// The cluster of the client in `around`.
     pub(super) place: Arc<Place>,
     /// The writes of the keys; `None` if keys do not wait for them.
-    pub(super) own_writes: Option<OwnWrites<R>>,
+    pub(super) own_writes: Option<Arc<OwnWrites<R>>>,
+    pub(super) last_success: Arc<LastSuccess>,
 }
 
 /// The cause for which the workers ended.
@@ -342,6 +344,8 @@ impl<R: RequestKey> WorkerPool<R> {
         };
         if settled.error.is_some() {
             metrics.errors.inc();
+        } else {
+            self.last_success.at(self.around.clock.now());
         }
         if let Some(priority) = settled.priority {
             item.set_priority(priority);

@@ -1,16 +1,18 @@
 //! The state of each informer, in a form that can be printed.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use reeve_informer::{CacheHealth, Failure, Scope};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The state of an informer. [`CacheHealth`] documents the meaning of each number.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct InformerReport {
     /// The [cluster](crate::cluster) it watches, if that is not the manager's own.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
     /// The informer's name.
     pub name: String,
@@ -21,16 +23,16 @@ pub struct InformerReport {
     /// The begin of the activity.
     pub since: Timestamp,
     /// The last failure that was not followed by success.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureReport>,
     /// The last failure that is over.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<FailureReport>,
     /// The time of the last answer or event of the API server.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_heard: Option<Timestamp>,
     /// The time of the last change in the store.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_change: Option<Timestamp>,
     /// The version of the store's content.
     pub resource_version: String,
@@ -53,17 +55,17 @@ pub struct InformerReport {
     /// The handlers of changes.
     pub handlers: Vec<HandlerReport>,
     /// The watches, if there are several.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watches: Vec<WatchReport>,
 }
 
 /// The reason why an informer makes no progress.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FailureReport {
     /// `connection`, `status`, `expired`, …
-    pub class: &'static str,
+    pub class: Cow<'static, str>,
     /// The error.
     pub message: String,
     /// The first time in this row.
@@ -73,14 +75,14 @@ pub struct FailureReport {
 }
 
 /// An object that cannot be read.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct QuarantinedReport {
     /// The key.
     pub key: String,
     /// Its version.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
     /// The error.
     pub error: String,
@@ -89,7 +91,7 @@ pub struct QuarantinedReport {
 }
 
 /// The state of a handler.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct HandlerReport {
@@ -108,7 +110,7 @@ pub struct HandlerReport {
 }
 
 /// The state of one watch of an informer that has several.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct WatchReport {
@@ -121,7 +123,7 @@ pub struct WatchReport {
     /// The begin of the activity.
     pub since: Timestamp,
     /// The last failure that was not followed by success.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureReport>,
     /// The version of its content in the store.
     pub resource_version: String,
@@ -212,7 +214,7 @@ fn report(health: &CacheHealth, limit: usize) -> InformerReport {
 
 fn failure(failure: &Failure) -> FailureReport {
     FailureReport {
-        class: failure.class,
+        class: failure.class.into(),
         message: failure.message.clone(),
         since: failure.since,
         times: failure.times,

@@ -4,7 +4,175 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, SpanRound, Timestamp, Unit};
 
-use super::{FailureReport, InformerReport, ItemReport, ItemState, QueueReport};
+use super::controllers::{ControllerReport, SourceState};
+use super::election::ElectionReport;
+use super::informers::{FailureReport, InformerReport};
+use super::overview::Overview;
+use super::problems::Problem;
+use super::queues::{ItemReport, ItemState, QueueReport};
+use super::writes::WritesReport;
+
+/// The page of all reports.
+pub(super) fn overview(all: &Overview) -> String {
+    let now = all.time;
+    let parts = [
+        problems(&all.problems),
+        controllers(&all.controllers, now),
+        queues(&all.queues, now),
+        informers(&all.informers, now),
+        election(&all.election, now),
+        writes(&all.writes, now),
+    ];
+    let head = format!("{} at {now}, reeve {}\n\n", all.instance, all.reeve);
+    head + &parts.join("\n")
+}
+
+fn problems(problems: &[Problem]) -> String {
+    if problems.is_empty() {
+        return "no problems\n".to_owned();
+    }
+    let mut text = String::new();
+    for problem in problems {
+        let severity = problem.severity.to_string().to_uppercase();
+        let Problem {
+            section,
+            name,
+            message,
+            ..
+        } = problem;
+        let _ = writeln!(text, "{severity} {section} {name}: {message}");
+    }
+    text
+}
+
+/// The page of the controllers.
+pub(super) fn controllers(reports: &[ControllerReport], now: Timestamp) -> String {
+    let mut text = String::new();
+    for one in reports {
+        let kind = one.kind.as_deref();
+        let kind = kind.map_or_else(String::new, |kind| format!(" of {kind}"));
+        let runs = &one.reconciles;
+        let _ = writeln!(
+            text,
+            "controller {}{kind}: {} for {}, {} of {} workers busy",
+            one.name,
+            one.state,
+            span(now, one.since),
+            one.busy,
+            one.workers
+        );
+        let _ = writeln!(
+            text,
+            "  reconciles: {} done, {} requeued, {} requeued after a time, {} failed, {} panicked, {} timed out",
+            runs.success, runs.requeue, runs.requeue_after, runs.error, one.panics, one.timeouts
+        );
+        if let Some(success) = one.last_success {
+            let _ = writeln!(text, "  the last success was {} ago", span(now, success));
+        }
+        if let Some(run) = &one.longest_run {
+            let _ = writeln!(text, "  {} runs for {}", run.key, span(now, run.since));
+        }
+        for (count, what) in [
+            (one.given_up, "keys given up"),
+            (one.watch_panics, "panics of handlers and predicates"),
+        ] {
+            if count > 0 {
+                let _ = writeln!(text, "  {count} {what}");
+            }
+        }
+        for source in &one.sources {
+            let kind = if source.watch { "watch" } else { "source" };
+            let state = match source.state {
+                SourceState::NotReady => "NOT READY",
+                state => state.as_str(),
+            };
+            let _ = write!(text, "  {kind} {}: {state}", source.name);
+            if !source.message.is_empty() {
+                let _ = write!(text, " ({}): {}", source.cause, one_line(&source.message));
+            }
+            text.push('\n');
+        }
+    }
+    if reports.is_empty() {
+        text.push_str("no controllers\n");
+    }
+    text
+}
+
+/// The page of the leases.
+pub(super) fn election(reports: &[ElectionReport], now: Timestamp) -> String {
+    let mut text = String::new();
+    for one in reports {
+        let controller = one.controller.as_deref();
+        let controller = controller.map_or_else(String::new, |name| format!(" of {name}"));
+        let holder = one.holder.as_deref();
+        let holder = holder.map_or_else(
+            || "no holder known".to_owned(),
+            |holder| format!("held by {holder}"),
+        );
+        let state = if one.state == "lost" {
+            "LOST"
+        } else {
+            &one.state
+        };
+        let _ = writeln!(
+            text,
+            "lease {}{controller}: {state} for {}, {holder}",
+            one.lease,
+            span(now, one.since)
+        );
+        let _ = write!(
+            text,
+            "  candidate {}, {} renewals",
+            one.identity, one.renewals
+        );
+        if let Some(renewal) = one.last_renewal {
+            let _ = write!(text, ", the last {} ago", span(now, renewal));
+        }
+        text.push('\n');
+        if let Some(error) = &one.last_error {
+            let (ago, message) = (span(now, error.since), one_line(&error.message));
+            let _ = writeln!(text, "  a request failed {ago} ago: {message}");
+        }
+    }
+    if reports.is_empty() {
+        text.push_str("no leader election\n");
+    }
+    text
+}
+
+/// The page of the own writes.
+pub(super) fn writes(reports: &[WritesReport], now: Timestamp) -> String {
+    let mut text = String::new();
+    for one in reports {
+        let oldest = one.oldest.map_or_else(String::new, |oldest| {
+            format!(", the oldest for {}", span(now, oldest))
+        });
+        let _ = writeln!(
+            text,
+            "own writes of {}: {} keys wait{oldest}",
+            one.controller, one.keys
+        );
+        for kind in &one.kinds {
+            let (name, writes, unknown) = (&kind.kind, kind.writes, kind.unknown);
+            let _ = writeln!(
+                text,
+                "  {name}: {writes} not shown, {unknown} without an answer"
+            );
+        }
+        if one.hidden > 0 {
+            let _ = writeln!(
+                text,
+                "  {} written objects that no cache has shown",
+                one.hidden
+            );
+        }
+    }
+    if reports.is_empty() {
+        text.push_str("no controller waits for own writes\n");
+    }
+    text
+}
 
 /// The page of the queues.
 pub(super) fn queues(reports: &[QueueReport], now: Timestamp) -> String {
@@ -161,7 +329,7 @@ fn failure_text(text: &mut String, indent: &str, failure: &FailureReport, now: T
 }
 
 /// From `earlier` to `later`, as `1m 5s`; `0s` if `later` is before `earlier`.
-fn span(later: Timestamp, earlier: Timestamp) -> String {
+pub(super) fn span(later: Timestamp, earlier: Timestamp) -> String {
     let length = later.duration_since(earlier).max(SignedDuration::ZERO);
     let unit = if length < SignedDuration::from_secs(10) {
         Unit::Millisecond
@@ -174,7 +342,7 @@ fn span(later: Timestamp, earlier: Timestamp) -> String {
 }
 
 /// Errors may have several lines.
-fn one_line(message: &str) -> String {
+pub(super) fn one_line(message: &str) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -1,13 +1,16 @@
 //! The queues of a program, and the items of each.
 
+use std::borrow::Cow;
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
 use reeve_workqueue::{ItemStatus, Queue, Snapshot};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use super::times::{after, before};
 
 /// The set of shown queues. Clones are one set.
 #[derive(Clone, Default)]
@@ -23,7 +26,7 @@ trait Inspect: Send + Sync {
 }
 
 /// The content of a queue at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct QueueReport {
@@ -50,7 +53,7 @@ pub struct QueueReport {
 }
 
 /// One item of a queue.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ItemReport {
@@ -64,14 +67,14 @@ pub struct ItemReport {
     /// Runs in a row that failed.
     pub failures: u32,
     /// The error of the last of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<ErrorReport>,
     /// The reasons of its request.
     pub reasons: Vec<String>,
 }
 
 /// The state of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "state")]
 #[non_exhaustive]
 pub enum ItemState {
@@ -94,15 +97,15 @@ pub enum ItemState {
 }
 
 /// The error of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct ErrorReport {
     /// The error; at most 256 bytes of it.
     pub message: String,
     /// Its class, if it has one.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub class: &'static str,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub class: Cow<'static, str>,
 }
 
 // === impl Queues ===
@@ -172,16 +175,15 @@ where
 }
 
 fn report<T: std::fmt::Display>(snapshot: &Snapshot<T>, now: Timestamp) -> QueueReport {
-    let span = |time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
     let items = snapshot.items.iter().map(|item| ItemReport {
         key: item.item.to_string(),
         state: match item.status {
             ItemStatus::InFlight { running, again } => ItemState::InFlight {
-                since: now.saturating_sub(span(running)).unwrap_or(Timestamp::MIN),
+                since: before(now, running),
                 again,
             },
             ItemStatus::Waiting { due_in } => ItemState::Waiting {
-                due: now.saturating_add(span(due_in)).unwrap_or(Timestamp::MAX),
+                due: after(now, due_in),
             },
             ItemStatus::AwaitingToken => ItemState::AwaitingToken,
             _ => ItemState::Ready,
@@ -190,7 +192,7 @@ fn report<T: std::fmt::Display>(snapshot: &Snapshot<T>, now: Timestamp) -> Queue
         failures: item.failures,
         last_error: item.last_error.as_ref().map(|cause| ErrorReport {
             message: cause.message().to_owned(),
-            class: cause.kind(),
+            class: cause.kind().into(),
         }),
         reasons: item.reasons.iter().map(ToString::to_string).collect(),
     });
@@ -214,6 +216,7 @@ fn report<T: std::fmt::Display>(snapshot: &Snapshot<T>, now: Timestamp) -> Queue
 mod tests {
     use std::time::Duration;
 
+    use jiff::SignedDuration;
     use reeve_workqueue::{AddOptions, Cause, Reason};
 
     use super::*;

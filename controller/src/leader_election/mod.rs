@@ -14,5 +14,5 @@ mod own;
 pub use checks::TOLERANCE;
 pub(crate) use checks::{add_checks, remove_checks};
 pub(crate) use own::{Own, Term};
-pub(crate) use reeve_election::{ElectionMetrics, Elector, Fence, Lost};
+pub(crate) use reeve_election::{ElectionMetrics, Elector, Fence, Lost, SharedStatus};
 pub use reeve_election::{Error, JITTER, Options, identity};

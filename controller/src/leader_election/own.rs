@@ -7,7 +7,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{ElectionMetrics, Elector, Fence, Lost, Options, add_checks, remove_checks};
+use super::{
+    ElectionMetrics, Elector, Fence, Lost, Options, SharedStatus, add_checks, remove_checks,
+};
+use crate::debug::{Candidate, Elections};
 use crate::health::Health;
 use crate::lifecycle::Name;
 use crate::lifecycle::Runnable;
@@ -20,6 +23,8 @@ pub(crate) struct Own {
     options: Options,
     clock: Clock,
     metrics: ElectionMetrics,
+    /// Shown at `/debug/election`.
+    candidate: Arc<Candidate>,
     health: Health,
     fence: Fence,
     leading: watch::Sender<bool>,
@@ -86,6 +91,8 @@ impl Term {
 // === impl Own ===
 
 impl Own {
+    /// `elections` shows the lease as that of the controller of this name.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a manager")]
     pub(crate) fn new(
         options: Options,
         name: Name,
@@ -93,9 +100,15 @@ impl Own {
         clock: &Clock,
         metrics: &Metrics,
         health: &Health,
+        elections: (&Elections, &str),
         release_by: Arc<OnceLock<Instant>>,
     ) -> Self {
+        // One identity for all electors that follow one another.
+        let options = options.identified(clock);
+        let (elections, controller) = elections;
+        let status = SharedStatus::new(&options, clock);
         Self {
+            candidate: elections.add(Some(controller), status),
             metrics: metrics.election(options.name()),
             fence: Fence::closed(clock.clone()),
             client,
@@ -105,8 +118,7 @@ impl Own {
             rests: watch::channel(true).0,
             release_by,
             series: metrics.lease_series(options.name()),
-            // One identity for all electors that follow one another.
-            options: options.identified(clock),
+            options,
             name,
         }
     }
@@ -155,6 +167,7 @@ impl Own {
             )
             .expect("the builder has validated the options")
             .with_metrics(self.metrics.clone())
+            .with_status(self.candidate.status().clone())
             .duplicate_identity(duplicate)
             .releasing_by(Arc::clone(&self.release_by));
             let lead = elector.lead(ended.clone(), self.leading.clone());

@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 
 use super::state::Unavailable;
 use crate::cache::{CacheError, Caches};
+use crate::debug::{ControllerReport, WritesReport};
 
 /// Errors of adding a watch or a source to a controller.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,10 @@ pub(crate) trait Inspect: Send + Sync {
     fn unavailable(&self) -> Vec<Unavailable>;
     /// Running reconciles, with their durations.
     fn at_work(&self) -> Vec<String>;
+    /// Its figures and sources. The ticket adds its state.
+    fn report(&self) -> ControllerReport;
+    /// Its own writes, if its keys wait for them.
+    fn own_writes(&self) -> Option<WritesReport>;
     /// Adds a watch or a source: a `Late` of its request type.
     fn take(&self, late: Box<dyn Any + Send>) -> Result<Id, WatchError>;
     /// Removes a watch or a source at once. The future ends when its handler no longer runs.

@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::inspect::Inspect;
 use super::state::{RunnableHealth, State};
 use crate::cache::Caches;
+use crate::debug::{ControllerReport, WritesReport};
 
 /// The state of one runnable, shared by the manager, its task and its handles.
 pub(crate) struct Ticket {
@@ -132,6 +133,17 @@ impl Ticket {
         }
     }
 
+    /// The report of the controller, until it ends. `None` for other runnables.
+    fn report(&self) -> Option<ControllerReport> {
+        let inspect = self.inspect()?;
+        let (state, since) = *self.state.borrow();
+        Some(ControllerReport {
+            state: state.to_string(),
+            since,
+            ..inspect.report()
+        })
+    }
+
     /// Removes every watch in clusters that were removed.
     pub(crate) fn leave_removed(&self) {
         let inspect = self.inspect.lock().clone();
@@ -213,18 +225,38 @@ impl Board {
 
     /// Runnables that are not `Stopped`, in the order in which they were added.
     pub(crate) fn runnables(&self) -> Vec<RunnableHealth> {
-        let tickets: Vec<Arc<Ticket>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
-        tickets
+        self.tickets()
             .iter()
             .map(|ticket| ticket.health())
             .filter(|health| health.state != State::Stopped)
             .collect()
     }
 
+    /// The report of each controller, in the order in which they were added.
+    pub(crate) fn controllers(&self) -> Vec<ControllerReport> {
+        let tickets = self.tickets();
+        tickets
+            .iter()
+            .filter_map(|ticket| ticket.report())
+            .collect()
+    }
+
+    /// The own writes of each controller whose keys wait for them.
+    pub(crate) fn own_writes(&self) -> Vec<WritesReport> {
+        let inspections = self.tickets().into_iter();
+        let inspections = inspections.filter_map(|ticket| ticket.inspect());
+        inspections
+            .filter_map(|inspect| inspect.own_writes())
+            .collect()
+    }
+
+    fn tickets(&self) -> Vec<Arc<Ticket>> {
+        self.0.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// Removes the watches in these caches from every controller, and returns when none of their handlers runs.
     pub(crate) async fn leave_caches(&self, caches: &Caches) {
-        let tickets: Vec<Arc<Ticket>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
-        for ticket in tickets {
+        for ticket in self.tickets() {
             let inspect = ticket.inspect.lock().clone();
             if let Some(inspect) = inspect {
                 inspect.leave_caches(caches).await;

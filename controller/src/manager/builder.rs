@@ -12,10 +12,10 @@ use super::{Addresses, Error, GRACE_PERIOD, Manager, Shared, Stage};
 use crate::cache::{CacheOptions, Caches, Selected};
 use crate::client::Client;
 use crate::controller::Defaults;
-use crate::debug::{self, Queues};
+use crate::debug::{self, Elections, Queues};
 use crate::events::Writer;
 use crate::health::Health;
-use crate::leader_election::{self, Fence};
+use crate::leader_election::{self, Fence, SharedStatus};
 use crate::lifecycle::{Board, Names, Runnable};
 use crate::metrics::Metrics;
 use crate::metrics_server::{MetricsServer, Parts};
@@ -176,8 +176,15 @@ impl Builder {
             queues: Queues::default(),
             caches,
             clusters: Arc::default(),
+            board: self.board.clone(),
+            elections: Elections::default(),
+            instance: instance.clone(),
             clock: self.clock.clone(),
         };
+        let candidate = self.election.as_ref().map(|options| {
+            let status = SharedStatus::new(options, &self.clock);
+            sources.elections.add(None, status)
+        });
         let (addresses, servers) = self.bind(&client, &sources).await?;
         let fence = self.fence();
         let manager = Manager {
@@ -204,6 +211,8 @@ impl Builder {
                 instance,
                 cluster_names: Names::default(),
                 leading: watch::channel(false).0,
+                elections: sources.elections,
+                candidate,
                 release_by: Arc::default(),
             }),
         };

@@ -44,7 +44,7 @@ use crate::cache::Caches;
 use crate::client::Client;
 use crate::cluster::{self, Cluster};
 use crate::controller::{Controller, Defaults, Parts};
-use crate::debug::Queues;
+use crate::debug::{Candidate, Elections, Queues};
 use crate::events::Recorder;
 use crate::health::Health;
 use crate::leader_election::{Fence, Options as ElectionOptions, Own, Term};
@@ -94,6 +94,9 @@ struct Shared {
     instance: String,
     cluster_names: Names,
     leading: watch::Sender<bool>,
+    elections: Elections,
+    /// The manager's lease, as `/debug/election` shows it.
+    candidate: Option<Arc<Candidate>>,
     /// The deadline for releasing the leases, set when the manager stops.
     release_by: Arc<OnceLock<Instant>>,
 }
@@ -254,7 +257,7 @@ impl Manager {
         });
         let own = controller
             .lease
-            .map(|options| shared.contend(options))
+            .map(|options| shared.contend(options, &controller.name))
             .transpose()?;
         let (fence, term) = match &own {
             _ if !elects => (None, None),
@@ -441,7 +444,7 @@ impl Owner for Shared {
 
 impl Shared {
     /// An elector for a controller's own lease.
-    fn contend(&self, options: ElectionOptions) -> Result<Own, Error> {
+    fn contend(&self, options: ElectionOptions, controller: &str) -> Result<Own, Error> {
         options.validate()?;
         let key = options.key();
         // The checks and the metric of a lease have its name, not its namespace.
@@ -459,6 +462,7 @@ impl Shared {
             clock,
             &self.metrics,
             &self.health,
+            (&self.elections, controller),
             Arc::clone(&self.release_by),
         ))
     }

@@ -64,7 +64,11 @@ impl Manager {
 
     fn start_election(&self, supervisor: &mut Supervisor) {
         let shared = &self.shared;
-        let (Some(options), Some(fence)) = (shared.election.clone(), shared.fence.clone()) else {
+        let (Some(options), Some(fence), Some(candidate)) = (
+            shared.election.clone(),
+            shared.fence.clone(),
+            shared.candidate.as_ref(),
+        ) else {
             return;
         };
         let metrics = shared.metrics.election(options.name());
@@ -72,6 +76,7 @@ impl Manager {
         let elector = Elector::with_fence(client, options, clock, fence)
             .expect("the builder has validated the options")
             .with_metrics(metrics)
+            .with_status(candidate.status().clone())
             .releasing_by(Arc::clone(&shared.release_by));
         let leading = shared.leading.clone();
         let election = Runnable::new("leader election", move |stop| elector.lead(stop, leading));

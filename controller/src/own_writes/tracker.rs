@@ -16,11 +16,12 @@
 //!
 //! The reads of lost writes and those of the sweep share one line for each cluster, which lets eight a second through.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use reeve_client::GroupKind;
 use reeve_informer::ObjectKey;
@@ -31,6 +32,7 @@ use super::asking::{Asking, LIVE_READ_LIMIT};
 use super::client::Client;
 use super::effect::{self, Effect, FIRST_LOOK, LAST_LOOK, Standing, Write};
 use crate::cache::{Caches, Store, scope_of};
+use crate::debug::{KindReport, WritesReport, before};
 use crate::reconcile::RequestKey;
 
 /// The number of keys whose objects are followed because no cache shows them. Past it, an object that is deleted before any
@@ -287,6 +289,29 @@ impl<R: RequestKey> OwnWrites<R> {
             }
         }
         hold
+    }
+
+    /// What is recorded now, for the controller of this name, at the time `now`.
+    pub(crate) fn report(&self, controller: &str, now: Timestamp) -> WritesReport {
+        let noted = self.noted.lock();
+        let mut kinds: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        for own in noted.unseen.values().flat_map(|unseen| &unseen.writes) {
+            let (writes, unknown) = kinds.entry(own.write.kind.to_string()).or_default();
+            *writes += 1;
+            *unknown += usize::from(own.is_lost());
+        }
+        let oldest = noted.unseen.values().map(|unseen| unseen.since).min();
+        let kinds = kinds.into_iter();
+        WritesReport {
+            controller: controller.to_owned(),
+            keys: noted.unseen.len(),
+            oldest: oldest.map(|since| before(now, since.elapsed())),
+            limit_millis: u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX),
+            hidden: noted.hidden.values().map(Vec::len).sum(),
+            kinds: kinds
+                .map(|(kind, (writes, unknown))| KindReport::new(kind, writes, unknown))
+                .collect(),
+        }
     }
 
     /// Whether nothing is recorded. Frees the memory then.

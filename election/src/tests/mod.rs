@@ -9,5 +9,6 @@ mod model;
 mod options;
 mod releasing;
 mod standby;
+mod status;
 mod transitions;
 mod work;

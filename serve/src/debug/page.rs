@@ -7,6 +7,7 @@ use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST};
 use http::uri::Authority;
 use http::{HeaderValue, Method, Request, StatusCode};
 
+use super::document::{Link, POLICY, document, escaped};
 use super::query::{Format, MOST, Query, Shown};
 use crate::http::{Answer, Handler, Peer, answer, text};
 
@@ -23,7 +24,7 @@ pub enum Pages {
     Public,
 }
 
-/// A debug page, served at `/debug/NAME`.
+/// A debug page, served at `/debug/NAME`, or at `/debug`.
 #[derive(Clone)]
 pub struct Page {
     name: &'static str,
@@ -39,6 +40,11 @@ impl Page {
             name,
             show: Arc::new(show),
         }
+    }
+
+    /// The page of all others, served at `/debug`.
+    pub fn overview(show: impl Fn(&Query) -> Shown + Send + Sync + 'static) -> Self {
+        Self::new("", show)
     }
 }
 
@@ -58,7 +64,10 @@ pub fn routes(pages: &[Page], access: Pages, filtered: bool) -> Vec<(String, Han
     let names: Arc<[&'static str]> = pages.iter().map(|page| page.name).collect();
     let route = |page: &Page| {
         let (page, names) = (page.clone(), Arc::clone(&names));
-        let path = format!("/debug/{}", page.name);
+        let path = match page.name {
+            "" => "/debug".to_owned(),
+            name => format!("/debug/{name}"),
+        };
         let handler: Handler = Arc::new(move |request| {
             let answer = respond(&page, &names, open, &request);
             Box::pin(std::future::ready(answer))
@@ -79,52 +88,69 @@ fn respond<B>(page: &Page, names: &[&str], open: bool, request: &Request<B>) -> 
         );
     }
     match Query::of(request) {
-        Ok(query) => render(page.name, names, query.format, (page.show)(&query)),
+        Ok(query) => {
+            let shown = (page.show)(&query);
+            render(page.name, names, &query, shown)
+        }
         Err(problem) => text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
     }
 }
 
-fn render(name: &str, names: &[&str], format: Format, shown: Shown) -> Answer {
+fn render(name: &str, names: &[&str], query: &Query, shown: Shown) -> Answer {
+    let html = |body: &str| {
+        let title = if name.is_empty() { "debug" } else { name };
+        let page = document(
+            title,
+            &links(name, names, query.refresh),
+            query.refresh,
+            body,
+        );
+        answer(StatusCode::OK, "text/html; charset=utf-8", page)
+    };
     let mut page = match shown {
         Shown::Json(document) => answer(
             StatusCode::OK,
             "application/json",
             format!("{document:#}\n"),
         ),
-        Shown::Text(text) if format == Format::Html => answer(
-            StatusCode::OK,
-            "text/html; charset=utf-8",
-            html(name, names, &text),
-        ),
+        Shown::Html(body) => html(&body),
+        Shown::Text(text) if query.format == Format::Html => {
+            html(&format!("<pre>{}</pre>\n", escaped(&text)))
+        }
         Shown::Text(shown) => text(StatusCode::OK, shown),
     };
     let headers = page.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(
-        CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(
-            "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
-        ),
-    );
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
     page
 }
 
-fn html(name: &str, names: &[&str], text: &str) -> String {
-    let escaped = text
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;");
-    let links: String = names
+/// The links of the page `name` to all pages, with the empty name for `/debug`, and to its other formats. They are relative,
+/// because a proxy may serve the pages below another path.
+#[must_use]
+pub fn links(name: &str, names: &[&str], refresh: Option<u16>) -> Vec<Link> {
+    let this = if name.is_empty() { "debug" } else { name };
+    let mut links: Vec<Link> = names
         .iter()
-        .map(|name| format!("<a href=\"{name}\">{name}</a>"))
+        .map(|other| {
+            let target = match (name, *other) {
+                ("", "") => "debug".to_owned(),
+                ("", other) => format!("debug/{other}"),
+                (_, "") => "../debug".to_owned(),
+                (_, other) => other.to_owned(),
+            };
+            let text = if other.is_empty() { "all" } else { other };
+            Link::new(text, target).current(*other == name)
+        })
         .collect();
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{name}</title>\n\
-         <style>body {{ font-family: monospace; margin: 1.5em; }} a {{ margin-right: 1em; }}</style></head>\n\
-         <body><p>{links}\
-         <a href=\"{name}?format=json\">json</a><a href=\"{name}?limit={MOST}\">more</a></p>\n\
-         <pre>{escaped}</pre></body></html>\n"
-    )
+    links.push(Link::new("json", format!("{this}?format=json")));
+    links.push(Link::new("text", format!("{this}?format=text")));
+    links.push(Link::new("more", format!("{this}?limit={MOST}")));
+    links.push(match refresh {
+        None => Link::new("refresh every 5 s", format!("{this}?refresh=5")),
+        Some(_) => Link::new("stop refreshing", this),
+    });
+    links
 }
 
 /// Whether the request comes from this machine, and not from a browser that resolved another name to it (DNS rebinding).
@@ -145,15 +171,53 @@ fn is_loopback(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+    use http_body_util::BodyExt as _;
+
     use super::*;
+
+    fn body(page: Answer) -> String {
+        let body = page.into_body().collect().now_or_never();
+        let body = body.unwrap().unwrap().to_bytes();
+        String::from_utf8(body.to_vec()).unwrap()
+    }
 
     #[test]
     fn names_do_not_become_markup() {
-        let page = html("queues", &["queues"], "<script>alert(1)</script> & more");
-        assert!(
-            page.contains("&lt;script&gt;alert(1)&lt;/script&gt; &amp; more"),
-            "{page}"
+        let query = Query::parse("format=html", "").unwrap();
+        let text = "<script>alert(1)</script> & more".to_owned();
+        let page = render("queues", &["", "queues"], &query, Shown::Text(text));
+        let policy = page.headers().get(CONTENT_SECURITY_POLICY).unwrap();
+        assert_eq!(policy, POLICY);
+        let page = body(page);
+        let shown = "<pre>&lt;script&gt;alert(1)&lt;/script&gt; &amp; more</pre>";
+        assert!(page.contains(shown), "{page}");
+    }
+
+    #[test]
+    fn links_are_relative_to_the_page() {
+        let targets = |name| -> Vec<String> {
+            let links = links(name, &["", "queues"], None);
+            links
+                .iter()
+                .take(3)
+                .map(|link| link.target().to_owned())
+                .collect()
+        };
+        assert_eq!(targets(""), ["debug", "debug/queues", "debug?format=json"]);
+        assert_eq!(
+            targets("queues"),
+            ["../debug", "queues", "queues?format=json"]
         );
+    }
+
+    #[test]
+    fn the_overview_is_served_at_debug() {
+        let shown = |_: &Query| Shown::Text("all\n".into());
+        let pages = [Page::overview(shown), Page::new("queues", shown)];
+        let routes = routes(&pages, Pages::Local, false);
+        let paths: Vec<&str> = routes.iter().map(|(path, _)| path.as_str()).collect();
+        assert_eq!(paths, ["/debug", "/debug/queues"]);
     }
 
     #[test]

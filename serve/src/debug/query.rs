@@ -8,6 +8,9 @@ const LIMIT: usize = 100;
 /// The highest limit of a query.
 pub(super) const MOST: usize = 1000;
 
+/// The shortest pause between two loads of a page by a browser, in seconds.
+const SHORTEST_REFRESH: u16 = 2;
+
 /// The query of a debug page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -18,6 +21,8 @@ pub struct Query {
     pub limit: usize,
     /// The one name that is shown; all unless set.
     pub name: Option<String>,
+    /// Seconds after which a browser loads an HTML page again; never unless set.
+    pub refresh: Option<u16>,
 }
 
 /// The format of a page.
@@ -40,6 +45,9 @@ pub enum Shown {
     Json(serde_json::Value),
     /// Lines of text.
     Text(String),
+    /// The body of an HTML page, to be put into a [`document`](super::document). The page has escaped what is not its own
+    /// markup.
+    Html(String),
 }
 
 // === impl Query ===
@@ -54,11 +62,12 @@ impl Query {
         )
     }
 
-    fn parse(query: &str, accept: &str) -> Result<Self, String> {
+    pub(super) fn parse(query: &str, accept: &str) -> Result<Self, String> {
         let mut parsed = Self {
             format: Format::preferred(accept),
             limit: LIMIT,
             name: None,
+            refresh: None,
         };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match name.as_ref() {
@@ -77,7 +86,13 @@ impl Query {
                     parsed.limit = limit.min(MOST);
                 }
                 "name" => parsed.name = Some(value.into_owned()),
-                _ => return Err(format!("{name}: there are format, limit and name")),
+                "refresh" => {
+                    let seconds: u16 = value.parse().map_err(|_| {
+                        format!("refresh={value}: seconds, {SHORTEST_REFRESH} or more")
+                    })?;
+                    parsed.refresh = Some(seconds.max(SHORTEST_REFRESH));
+                }
+                _ => return Err(format!("{name}: there are format, limit, name and refresh")),
             }
         }
         Ok(parsed)
@@ -147,10 +162,17 @@ mod tests {
                 "{query} {accept}"
             );
         }
-        for query in ["format=xml", "limit=-1", "limit=many", "lmit=3"] {
+        for query in [
+            "format=xml",
+            "limit=-1",
+            "limit=many",
+            "lmit=3",
+            "refresh=soon",
+        ] {
             assert!(Query::parse(query, "").is_err(), "{query}");
         }
         let parsed = Query::parse("name=a%20b", "").unwrap();
         assert!(parsed.is_for("a b") && !parsed.is_for("a"));
+        assert_eq!(Query::parse("refresh=0", "").unwrap().refresh, Some(2));
     }
 }

@@ -1,11 +1,16 @@
-//! The pictures of the README, as SVG.
+//! The pictures of the README and of the guides.
 //!
 //! `cargo run -p pictures` writes `docs/pictures/data-flow.svg`. `ipblock-operator dev --demo | cargo run -p pictures --
 //! demo` writes `docs/pictures/demo.svg` from the demo's output. With `--check` each compares instead, and fails if the
-//! picture is not current. Of the demo it compares the steps and what was expected of them, because times, ports and the
+//! picture is not current. `cargo run -p pictures -- debug-page` prints the page `/debug` of fixed reports;
+//! `tools/pictures/debug.sh` photographs it with Chromium and runs `pictures debug`, which records the hashes of page and
+//! picture. `pictures debug --check` compares them, without Chromium. Of the demo it compares the steps and what was expected of them, because times, ports and the
 //! order of independent events differ from run to run.
 
+#![allow(clippy::print_stdout, reason = "the page is printed")]
+
 mod data_flow;
+mod debug_page;
 mod terminal;
 
 use std::error::Error;
@@ -27,7 +32,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             std::io::stdin().read_to_string(&mut output)?;
             demo(&output, check)
         }
-        _ => Err("the arguments are: [demo] [--check]".into()),
+        ["debug"] => debug(check),
+        ["debug-page"] => {
+            print!("{}", debug_page::page()?);
+            Ok(())
+        }
+        _ => Err("the arguments are: [demo|debug|debug-page] [--check]".into()),
     }
 }
 
@@ -56,6 +66,19 @@ fn demo(output: &str, check: bool) -> Result<(), Box<dyn Error>> {
         )
         .into()),
     }
+}
+
+fn debug(check: bool) -> Result<(), Box<dyn Error>> {
+    let picture = std::fs::read(path("debug.png"))?;
+    let record = debug_page::record(&debug_page::page()?, &picture);
+    let file = path("debug.sha256");
+    if !check {
+        return Ok(std::fs::write(file, record)?);
+    }
+    if std::fs::read_to_string(&file)? == record {
+        return Ok(());
+    }
+    Err("docs/pictures/debug.png is not current: run `tools/pictures/debug.sh` (it needs Chromium and Node)".into())
 }
 
 fn path(name: &str) -> PathBuf {

@@ -1,10 +1,10 @@
 //! Watches and sources that are added to a controller that was added to a manager.
 
-use prometheus_client::metrics::counter::Counter;
 use reeve_workqueue::Queue;
 
 use super::*;
 use crate::cache::View;
+use crate::controller::figures::Figures;
 use crate::controller::watching::Watching;
 use crate::lifecycle::Inspect;
 use crate::manager::Handle;
@@ -304,13 +304,8 @@ async fn what_is_removed_is_gone_at_once_despite_a_waiter() {
     let queue = Queue::<Request>::builder().build();
     let caches = running.manager.caches();
     let filters: Arc<[Box<dyn crate::predicate::Filter>]> = Arc::new([]);
-    let watching = Watching::new(
-        "test",
-        queue.clone(),
-        caches.clone(),
-        filters,
-        Counter::default(),
-    );
+    let figures = Figures::of_test();
+    let watching = Watching::new("test", queue.clone(), caches.clone(), filters, figures);
     let id = watching.add(secrets().close()).unwrap().unwrap();
     watching.attach();
     watching.synced().await;

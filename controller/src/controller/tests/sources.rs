@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use futures::stream::{self, StreamExt};
 
 use super::*;
+use crate::controller::figures::Figures;
 use crate::controller::run::pump;
 use crate::controller::watching::Watching;
 use crate::fake::Managed as _;
@@ -364,8 +365,8 @@ async fn sources_that_have_finished_are_forgotten() {
     let running = start(&fake, []).await;
     let queue = reeve_workqueue::Queue::new();
     let caches = running.manager.caches().clone();
-    let panics = prometheus_client::metrics::counter::Counter::default();
-    let watching = Watching::<Request>::new("test", queue.clone(), caches, Arc::new([]), panics);
+    let figures = Figures::of_test();
+    let watching = Watching::<Request>::new("test", queue.clone(), caches, Arc::new([]), figures);
     let watching = Arc::new(watching);
     let pumped = Arc::clone(&watching);
     let pumping = tokio::spawn(async move {

@@ -1,6 +1,7 @@
 //! The servers of a manager: access to them, and their pages.
 
 mod client;
+mod debug;
 mod tls;
 
 use std::net::SocketAddr;
