@@ -1,5 +1,6 @@
 //! Reads one page of a list: [`ListPage`].
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use reeve_client::json::{self, Elements, Fields, Reader, attempt, read_alone, redacted};
@@ -42,8 +43,7 @@ pub(crate) async fn read_list<S: Stored + ?Sized>(
     held: Option<&Held<'_, S>>,
     budget: &mut Budget,
 ) -> Result<ListPage<S>, DecodeError> {
-    // Go replaces invalid UTF-8 too: one wrong byte must not cost the whole list.
-    let body = String::from_utf8_lossy(body);
+    let body = text(body);
     if held.is_none() {
         let mut items = Vec::new();
         let mut reader = Reader::new(&body);
@@ -75,6 +75,15 @@ pub(crate) async fn read_list<S: Stored + ?Sized>(
             what: "the list",
             error: redacted(&reader.explain(&error)),
         }),
+    }
+}
+
+/// The body as text. Go replaces invalid UTF-8 too: one wrong byte must not cost the whole list. `from_utf8_lossy` alone
+/// reads a valid body byte by byte, which took a tenth of the instructions of a list; `from_utf8` reads ASCII by the word.
+fn text(body: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(body) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => String::from_utf8_lossy(body),
     }
 }
 
