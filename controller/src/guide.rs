@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`tutorial`] | the first hour: a kind of your own, its controller, its tests, its manifests |
 //! | [`controller`] | a controller in a hundred lines, its `Cargo.toml`, and what follows from its rules |
+//! | [`small_programs`] | a kind without a type, and a source outside of the cluster |
 //! | [`cache_options`] | what is cached, in which form, and how it is read |
 //! | [`servers`] | probes, metrics, debug pages, and access to them |
 //! | [`monitoring`] | a Grafana dashboard and alerts for any program, and what to do about each |
@@ -19,6 +20,10 @@ pub mod controller {}
 
 #[doc = include_str!("../guide/cache-options.md")]
 pub mod cache_options {}
+
+#[doc = "[tutorial]: crate::guide::tutorial\n\n"]
+#[doc = include_str!("../guide/small-programs.md")]
+pub mod small_programs {}
 
 #[doc = "[options]: crate::options::Options\n\n"]
 #[doc = include_str!("../guide/servers.md")]

@@ -34,6 +34,6 @@ pub use error::{Class, Error, RateLimited, Terminal};
 pub(crate) use error::{OUTAGE, RATE_LIMITED};
 pub use object::{ForObject, object, object_in};
 pub(crate) use outcome::Next;
-pub use outcome::Outcome;
+pub use outcome::{Outcome, Result};
 pub use reconciler::{Function, Reconciler, function};
 pub use request::{Request, RequestKey};

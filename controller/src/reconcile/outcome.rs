@@ -12,6 +12,9 @@ pub struct Outcome {
     pub(crate) priority: Option<i32>,
 }
 
+/// What a reconcile returns, and with another `T` a step of it: `reconcile::Result`, `reconcile::Result<()>`.
+pub type Result<T = Outcome, E = Error> = std::result::Result<T, E>;
+
 #[derive(Debug)]
 pub(crate) enum Next {
     Done,

@@ -29,7 +29,7 @@ pub fn websites() -> Result<Controller, BuildError> {
         .complete(reconcile::object(reconcile))
 }
 
-async fn reconcile(ctx: Context, site: Arc<Website>) -> Result<Outcome, reconcile::Error> {
+async fn reconcile(ctx: Context, site: Arc<Website>) -> reconcile::Result {
     let work = async |event| match event {
         finalizer::Event::Apply(site) => apply(&ctx, &site).await,
         finalizer::Event::Cleanup(site) => {
@@ -40,7 +40,7 @@ async fn reconcile(ctx: Context, site: Arc<Website>) -> Result<Outcome, reconcil
     finalizer::apply_or_cleanup(&ctx, FINALIZER, site, work).await
 }
 
-async fn apply(ctx: &Context, site: &Website) -> Result<Outcome, reconcile::Error> {
+async fn apply(ctx: &Context, site: &Website) -> reconcile::Result {
     let (client, name) = (ctx.client(), site.name_any());
     let labels = json!({"app": name});
     let page: ConfigMap = from_value(json!({"data": {"index.html": site.spec.page}}))?;
@@ -64,7 +64,7 @@ async fn apply(ctx: &Context, site: &Website) -> Result<Outcome, reconcile::Erro
 }
 
 /// Sets the line of the site in the directory, or removes it.
-async fn list(ctx: &Context, site: &Website, host: Option<&str>) -> Result<(), reconcile::Error> {
+async fn list(ctx: &Context, site: &Website, host: Option<&str>) -> reconcile::Result<()> {
     let directory = ObjectKey::namespaced(DIRECTORY.0, DIRECTORY.1);
     let line = ObjectKey::of(site).to_string().replace('/', ".");
     let map = ctx.lister::<ConfigMap>()?.get(&directory)?;
@@ -78,11 +78,7 @@ async fn list(ctx: &Context, site: &Website, host: Option<&str>) -> Result<(), r
 }
 
 /// Writes the status if it changed, and an Event when the site becomes ready.
-async fn report(
-    ctx: &Context,
-    site: &Website,
-    deployment: Deployment,
-) -> Result<Outcome, reconcile::Error> {
+async fn report(ctx: &Context, site: &Website, deployment: Deployment) -> reconcile::Result {
     let mut status = site.status.clone().unwrap_or_default();
     let was_ready = conditions::is_true(&status.conditions, "Ready");
     let pods = deployment.status.unwrap_or_default();
