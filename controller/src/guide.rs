@@ -6,6 +6,9 @@
 //! | [`controller`] | a controller in a hundred lines, its `Cargo.toml`, and what follows from its rules |
 //! | [`small_programs`] | a kind without a type, and a source outside of the cluster |
 //! | [`cache_options`] | what is cached, in which form, and how it is read |
+//! | [`sharing_caches`] | the users of one cache: controllers, views, handlers, clusters, processes |
+//! | [`scaling`] | what bounds a controller, and what to change |
+//! | [`security`] | rights, input, two leaders, servers, the image |
 //! | [`servers`] | probes, metrics, debug pages, and access to them |
 //! | [`monitoring`] | a Grafana dashboard and alerts for any program, and what to do about each |
 //! | [`from_controller_runtime`] | the names of controller-runtime, its CronJob ported, and the differences |
@@ -24,6 +27,18 @@ pub mod cache_options {}
 #[doc = "[tutorial]: crate::guide::tutorial\n\n"]
 #[doc = include_str!("../guide/small-programs.md")]
 pub mod small_programs {}
+
+#[doc = "[cache_options]: crate::guide::cache_options\n\n"]
+#[doc = include_str!("../guide/sharing-caches.md")]
+pub mod sharing_caches {}
+
+#[doc = "[cache_options]: crate::guide::cache_options\n[monitoring]: crate::guide::monitoring\n\n"]
+#[doc = include_str!("../guide/scaling.md")]
+pub mod scaling {}
+
+#[doc = "[ship_it]: crate::guide::tutorial::ship_it\n[servers]: crate::guide::servers\n[election]: https://docs.rs/reeve-election\n\n"]
+#[doc = include_str!("../guide/security.md")]
+pub mod security {}
 
 #[doc = "[options]: crate::options::Options\n\n"]
 #[doc = include_str!("../guide/servers.md")]
