@@ -65,6 +65,13 @@ impl Outcome {
     }
 }
 
+impl From<()> for Outcome {
+    /// [`Outcome::done`].
+    fn from((): ()) -> Self {
+        Self::done()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

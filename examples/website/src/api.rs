@@ -8,19 +8,14 @@ use serde::{Deserialize, Serialize};
 /// A web site: one page under a host name.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[kube(
-    group = "web.example.com",
-    version = "v1",
-    kind = "Website",
-    namespaced
-)]
+#[kube(group = "web.example.com", version = "v1", kind = "Website")]
+#[kube(namespaced, crates(kube_core = "::reeve_controller::kube_core"))]
 #[kube(shortname = "web", status = "WebsiteStatus", derive = "PartialEq")]
 #[kube(printcolumn = r#"{"name": "Host", "type": "string", "jsonPath": ".spec.host"}"#)]
 #[kube(
     printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Ready')].status"}"#
 )]
 #[kube(printcolumn = r#"{"name": "Pods", "type": "integer", "jsonPath": ".status.readyReplicas"}"#)]
-#[kube(crates(kube_core = "::reeve_controller::kube_core"))]
 pub struct WebsiteSpec {
     /// The host name: labels of lower-case letters, digits and hyphens.
     #[schemars(length(max = 253), regex(pattern = r"^[a-z0-9-]+(\.[a-z0-9-]+)*$"))]

@@ -32,10 +32,7 @@ pub fn websites() -> Result<Controller, BuildError> {
 async fn reconcile(ctx: Context, site: Arc<Website>) -> reconcile::Result {
     let work = async |event| match event {
         finalizer::Event::Apply(site) => apply(&ctx, &site).await,
-        finalizer::Event::Cleanup(site) => {
-            list(&ctx, &site, None).await?;
-            Ok(Outcome::done())
-        }
+        finalizer::Event::Cleanup(site) => Ok(list(&ctx, &site, None).await?.into()),
     };
     finalizer::apply_or_cleanup(&ctx, FINALIZER, site, work).await
 }
@@ -71,8 +68,7 @@ async fn list(ctx: &Context, site: &Website, host: Option<&str>) -> reconcile::R
     let is = map.as_ref().and_then(|map| map.data.as_ref()?.get(&line));
     if is.map(String::as_str) != host {
         let patch = Patch::merge(json!({"data": {line: host}}));
-        let patched = ctx.client().patch::<ConfigMap>(&directory, patch);
-        patched.await?;
+        ctx.client().patch::<ConfigMap>(&directory, patch).await?;
     }
     Ok(())
 }
@@ -96,8 +92,8 @@ async fn report(ctx: &Context, site: &Website, deployment: Deployment) -> reconc
     let set = |site: &mut Website| site.status = Some(status.clone());
     ctx.client().mutate(site, set).await?;
     if is_ready && !was_ready {
-        let (events, note) = (ctx.events(), "all Pods answer");
-        events.event(site, EventType::Normal, "Serving", "Reconcile", note);
+        ctx.events()
+            .event(site, EventType::Normal, "Serving", "Reconcile", "is online");
     }
     Ok(Outcome::done())
 }
