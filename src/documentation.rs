@@ -1,4 +1,4 @@
-//! docs/operate.md against the code: every listed name exists, and every existing one is listed.
+//! docs/operate.md and the alerts against the code: every listed name exists, and every existing one is listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use crate::trigger::RawTrigger;
 use crate::{engine, notify, trigger};
 
 const GUIDE: &str = include_str!("../docs/operate.md");
+const ALERTS: &str = include_str!("../manifests/monitoring/prometheusrule.yaml");
 
 /// The rows of the table under `header`, each as its cells.
 fn table(header: &str) -> Vec<Vec<&'static str>> {
@@ -113,6 +114,7 @@ fn exposed() -> String {
     let notify = notify::Metrics::default();
     notify.register(&mut registry);
     notify.count("lark", "sent", 1);
+    notify.count("lark", "failed", 1);
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
     text
@@ -164,14 +166,25 @@ fn every_metric_is_documented_with_its_labels_and_every_documented_one_exists() 
 
 #[test]
 fn every_selector_of_a_metric_in_the_guide_matches_a_sample() {
+    every_selector_matches_a_sample(GUIDE);
+}
+
+#[test]
+fn every_selector_of_a_metric_in_the_alerts_matches_a_sample() {
+    let lines = ALERTS.lines();
+    let queries: Vec<&str> = lines.filter(|line| !line.contains("runbook_url")).collect();
+    every_selector_matches_a_sample(&queries.join("\n"));
+}
+
+fn every_selector_matches_a_sample(page: &str) {
     let text = exposed();
     let names: BTreeSet<String> = signatures(&text)
         .iter()
         .map(|signature| signature.split('{').next().unwrap_or_default().to_owned())
         .collect();
     let mut checked = 0;
-    for (at, _) in GUIDE.match_indices("ipblock_") {
-        let rest = &GUIDE[at..];
+    for (at, _) in page.match_indices("ipblock_") {
+        let rest = &page[at..];
         let end = rest.find(|c: char| c != '_' && !c.is_ascii_lowercase());
         let (name, rest) = rest.split_at(end.unwrap_or(rest.len()));
         let base = ["_count", "_bucket", "_sum"]

@@ -18,12 +18,8 @@ const TARGET_METRICS: [&str; 1] = ["up"];
 
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../controller")
+        .join("../..")
         .join(name)
-}
-
-fn alerts() -> Vec<rules::Alert> {
-    rules::alerts(&file("monitoring/prometheusrule.yaml")).expect("alerts")
 }
 
 /// One scrape for all tests.
@@ -74,7 +70,10 @@ fn wrong(parts: &Parts, exported: &Exported) -> Vec<String> {
 fn every_metric_and_label_of_the_dashboard_and_the_alerts_is_exported() {
     let exported = &*EXPORTED;
     let panels = dashboard::expressions();
-    let alerts = alerts().into_iter().map(|alert| (alert.alert, alert.expr));
+    let alerts = SETS[0]
+        .alerts()
+        .into_iter()
+        .map(|alert| (alert.alert, alert.expr));
     let mut checked = 0;
     for (place, query) in panels.into_iter().chain(alerts) {
         let parts = promql::parts(&query);
@@ -149,60 +148,95 @@ fn every_family_of_the_runtime_is_exported_by_the_program_of_these_tests() {
 
 #[test]
 fn the_dashboard_is_the_one_of_the_table_of_panels() {
-    let written = std::fs::read_to_string(file("monitoring/dashboard.json")).expect("a file");
+    let written =
+        std::fs::read_to_string(file("controller/monitoring/dashboard.json")).expect("a file");
     assert_eq!(written, dashboard::text(), "run `cargo run -p monitoring`");
 }
 
+/// A file of alerts, with the page of their sections and its address.
+struct Set {
+    folder: &'static str,
+    page: &'static str,
+    address: &'static str,
+}
+
+const SETS: [Set; 2] = [
+    Set {
+        folder: "controller/monitoring",
+        page: "controller/guide/monitoring.md",
+        address: "https://docs.rs/reeve-controller/latest/reeve_controller/guide/monitoring/",
+    },
+    Set {
+        folder: "manifests/monitoring",
+        page: "docs/alerts.md",
+        address: "https://docs.rs/ipblock-operator/latest/ipblock_operator/alerts/",
+    },
+];
+
+// === impl Set ===
+
+impl Set {
+    fn alerts(&self) -> Vec<rules::Alert> {
+        rules::alerts(&file(self.folder).join("prometheusrule.yaml")).expect("alerts")
+    }
+}
+
 #[test]
-fn every_alert_has_its_texts_and_a_section_of_the_guide() {
-    let guide = std::fs::read_to_string(file("guide/monitoring.md")).expect("the guide");
-    let sections: BTreeSet<&str> = guide
-        .lines()
-        .filter_map(|line| line.strip_prefix("### "))
-        .collect();
-    let alerts = alerts();
-    let names: BTreeSet<&str> = alerts.iter().map(|alert| alert.alert.as_str()).collect();
-    assert_eq!(
-        names, sections,
-        "the alerts, and the headings `### …` of the guide"
-    );
-    assert_eq!(names.len(), alerts.len(), "no name is there twice");
-    for alert in &alerts {
-        let name = &alert.alert;
-        let severity = alert.labels.get("severity").map(String::as_str);
-        assert!(matches!(severity, Some("critical" | "warning")), "{name}");
-        assert!(alert.held.ends_with('m'), "{name} waits {}", alert.held);
-        for text in ["summary", "description"] {
-            assert!(alert.annotations.contains_key(text), "{name} has a {text}");
-        }
-        assert!(
-            alert.annotations["description"].contains("{{ $"),
-            "{name} has numbers or names"
+fn every_alert_has_its_texts_and_a_section_of_its_page() {
+    for set in SETS {
+        let page = std::fs::read_to_string(file(set.page)).expect("the page");
+        let sections: BTreeSet<&str> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("### "))
+            .collect();
+        let alerts = set.alerts();
+        let names: BTreeSet<&str> = alerts.iter().map(|alert| alert.alert.as_str()).collect();
+        assert_eq!(
+            names, sections,
+            "the alerts, and the headings `### …` of {}",
+            set.page
         );
-        let page = "https://docs.rs/reeve-controller/latest/reeve_controller/guide/monitoring/#";
-        let expected = format!("{page}{}", name.to_lowercase());
-        assert_eq!(alert.annotations["runbook_url"], expected);
+        assert_eq!(names.len(), alerts.len(), "no name is there twice");
+        for alert in &alerts {
+            let name = &alert.alert;
+            let severity = alert.labels.get("severity").map(String::as_str);
+            assert!(matches!(severity, Some("critical" | "warning")), "{name}");
+            assert!(alert.held.ends_with('m'), "{name} waits {}", alert.held);
+            let texts = &alert.annotations;
+            assert!(
+                texts["summary"].contains("{{ $"),
+                "{name} names the program"
+            );
+            assert!(
+                texts["description"].contains("{{ $"),
+                "{name} has numbers or names"
+            );
+            let expected = format!("{}#{}", set.address, name.to_lowercase());
+            assert_eq!(texts["runbook_url"], expected);
+        }
     }
 }
 
 #[test]
 fn every_alert_is_tested_to_fire_and_not_to_fire() {
-    let tests = std::fs::read_to_string(file("monitoring/prometheusrule.test.yaml"))
-        .expect("the tests of the alerts");
-    let tests: serde_json::Value = serde_saphyr::from_str(&tests).expect("YAML");
-    let (mut fires, mut rests) = (BTreeSet::new(), BTreeSet::new());
-    for test in tests["tests"].as_array().expect("tests") {
-        for case in test["alert_rule_test"].as_array().into_iter().flatten() {
-            let name = case["alertname"].as_str().expect("a name").to_owned();
-            let expected = case["exp_alerts"].as_array();
-            if expected.is_some_and(|alerts| !alerts.is_empty()) {
-                fires.insert(name);
-            } else {
-                rests.insert(name);
+    for set in SETS {
+        let tests = file(set.folder).join("prometheusrule.test.yaml");
+        let tests = std::fs::read_to_string(tests).expect("the tests of the alerts");
+        let tests: serde_json::Value = serde_saphyr::from_str(&tests).expect("YAML");
+        let (mut fires, mut rests) = (BTreeSet::new(), BTreeSet::new());
+        for test in tests["tests"].as_array().expect("tests") {
+            for case in test["alert_rule_test"].as_array().into_iter().flatten() {
+                let name = case["alertname"].as_str().expect("a name").to_owned();
+                let expected = case["exp_alerts"].as_array();
+                if expected.is_some_and(|alerts| !alerts.is_empty()) {
+                    fires.insert(name);
+                } else {
+                    rests.insert(name);
+                }
             }
         }
+        let names: BTreeSet<String> = set.alerts().into_iter().map(|alert| alert.alert).collect();
+        assert_eq!(fires, names, "the alerts that fire in a test");
+        assert_eq!(rests, names, "the alerts that do not fire in a test");
     }
-    let names: BTreeSet<String> = alerts().into_iter().map(|alert| alert.alert).collect();
-    assert_eq!(fires, names, "the alerts that fire in a test");
-    assert_eq!(rests, names, "the alerts that do not fire in a test");
 }
