@@ -54,6 +54,10 @@ mod meta;
 mod names;
 mod openapi;
 mod patch;
+// For the binary, and for the tool that writes its completions and manual page.
+#[cfg(feature = "program")]
+#[doc(hidden)]
+pub mod program;
 mod protobuf;
 mod questions;
 pub mod rbac;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use reeve_clock::Clock;
 use reeve_controller::options::LogOptions;
 
@@ -12,8 +12,12 @@ use crate::{manifest, mounted};
 
 /// Bans the IP addresses of IPBlock objects at a gateway, and lifts the bans when due.
 ///
-/// Without a cluster: `ipblock-operator dev` runs an API server, a simulated gateway and the operator in
-/// one process. In a cluster: apply the manifests, which start `ipblock-operator run`.
+#[cfg_attr(
+    feature = "dev",
+    doc = "Without a cluster: `ipblock-operator dev` runs an API server, a simulated gateway and the operator in \
+           one process."
+)]
+/// In a cluster: apply the manifests, which start `ipblock-operator run`.
 #[derive(Debug, Parser)]
 #[command(name = "ipblock-operator", version, arg_required_else_help = true)]
 struct Arguments {
@@ -74,6 +78,12 @@ pub(super) struct Files {
     /// Send the gateway's bearer token over plain HTTP too. On loopback it is sent without this flag.
     #[arg(long)]
     pub(super) allow_bearer_over_http: bool,
+}
+
+/// The command line, for completions and the manual page.
+#[must_use]
+pub fn command() -> clap::Command {
+    Arguments::command()
 }
 
 /// Runs the command line.
@@ -166,7 +176,6 @@ fn with_causes(error: impl std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

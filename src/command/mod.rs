@@ -6,4 +6,4 @@ mod line;
 mod run;
 mod uninstall;
 
-pub use line::main;
+pub use line::{command, main};
