@@ -52,9 +52,7 @@ pub(crate) fn exported() -> Exported {
 /// Patches the ConfigMap of a request.
 async fn patch(ctx: Context, request: Request) -> Result<Outcome, reconcile::Error> {
     let patch = Patch::merge(json!({"data": {"a": "b"}}));
-    ctx.client()
-        .patch::<ConfigMap, _>(&request, (), patch)
-        .await?;
+    ctx.client().patch::<ConfigMap>(&request, patch).await?;
     Ok(Outcome::done())
 }
 
