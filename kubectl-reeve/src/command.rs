@@ -77,9 +77,10 @@ pub(crate) struct Source {
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) address: Option<String>,
 
-    /// Port of the metrics server in the Pod, a number or the name of a container port
-    #[arg(long, global = true, value_name = "PORT", default_value = "8080")]
-    pub(crate) port: String,
+    /// Port of the metrics server in the Pod, a number or the name of a container port. Default: the container port named
+    /// metrics, or 8080
+    #[arg(long, global = true, value_name = "PORT")]
+    pub(crate) port: Option<String>,
 
     #[command(flatten)]
     pub(crate) access: Access,
@@ -88,7 +89,7 @@ pub(crate) struct Source {
 /// How the metrics server is accessed.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Access {
-    /// The metrics server of the Pod serves HTTPS
+    /// The metrics server of the Pod serves HTTPS. Default: HTTPS where the server does not answer HTTP
     #[arg(long, global = true)]
     pub(crate) https: bool,
 

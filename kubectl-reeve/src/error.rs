@@ -30,7 +30,7 @@ pub(crate) enum Error {
     NotRunning(String),
     #[error("kubectl forwarded no port within {0:?}")]
     ForwardTimeout(std::time::Duration),
-    #[error("the port of the Pod cannot be reached: {0}; --port is the port of the metrics server")]
+    #[error("the port of the Pod cannot be reached: {0}; is --port that of the metrics server?")]
     Forward(String),
     #[error(
         "nothing listens at {0}: --address, or --port for a Pod, is that of the metrics server"
@@ -53,7 +53,7 @@ pub(crate) enum Error {
     #[error("the page answered with status {code}: {text}")]
     Status { code: u16, text: String },
     #[error(
-        "the server answers HTTP where HTTPS was expected, or HTTPS where HTTP was: {0}; see --https"
+        "the server answers HTTP where HTTPS was expected, or HTTPS where HTTP was: {0}; see --https and the scheme of --address"
     )]
     Scheme(String),
     #[error("the answer is not a report: {0}; --port is perhaps another server's")]

@@ -22,6 +22,8 @@ pub(crate) struct Pod {
     pub(crate) name: String,
     /// `Running`, `Pending`, or `Terminating`.
     pub(crate) phase: String,
+    /// It has a container port named `metrics`.
+    pub(crate) names_metrics: bool,
 }
 
 /// A forwarded port. Dropping it kills kubectl.
@@ -107,13 +109,14 @@ impl Source {
         })
     }
 
-    /// Forwards the port of `pod` to a free one of this machine.
+    /// Forwards the metrics port of `pod` to a free one of this machine.
     ///
     /// # Errors
     /// When kubectl fails, or forwards nothing within 30 seconds.
-    pub(crate) async fn forward(&self, pod: &str) -> Result<Forward, Error> {
-        let pod = format!("pod/{pod}");
-        let port = format!(":{}", self.port);
+    pub(crate) async fn forward(&self, pod: &Pod) -> Result<Forward, Error> {
+        let by_name = if pod.names_metrics { "metrics" } else { "8080" };
+        let port = format!(":{}", self.port.as_deref().unwrap_or(by_name));
+        let pod = format!("pod/{}", pod.name);
         let arguments = ["port-forward", "--address", "127.0.0.1", &pod, &port];
         let mut kubectl = self.kubectl(&arguments);
         kubectl.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -206,6 +209,8 @@ fn port_of(line: &str) -> Option<u16> {
 
 fn pod_of(pod: &Value) -> Pod {
     let text = |value: &Value| value.as_str().unwrap_or("unknown").to_owned();
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let mut ports = containers.filter_map(|container| container["ports"].as_array());
     let deleted = pod["metadata"]["deletionTimestamp"].is_string();
     Pod {
         name: text(&pod["metadata"]["name"]),
@@ -214,6 +219,7 @@ fn pod_of(pod: &Value) -> Pod {
         } else {
             text(&pod["status"]["phase"])
         },
+        names_metrics: ports.any(|ports| ports.iter().any(|port| port["name"] == "metrics")),
     }
 }
 

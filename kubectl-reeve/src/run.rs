@@ -145,16 +145,22 @@ impl Arguments {
         }
         let forward = match known {
             Some(forward) => forward,
-            None => match self.source.forward(&pod.name).await {
+            None => match self.source.forward(&pod).await {
                 Ok(forward) => forward,
                 Err(error) => return (pod.name, None, Err(error)),
             },
         };
         let access = &self.source.access;
-        let scheme = if access.https { "https" } else { "http" };
         let host = access.tls_server_name.as_deref().unwrap_or("127.0.0.1");
-        let base = format!("{scheme}://{host}:{}", forward.port);
-        match pages.report(&base, self.limit()).await {
+        let base = |scheme| format!("{scheme}://{host}:{}", forward.port);
+        let mut report = Err(Error::Scheme(String::new()));
+        if !access.https {
+            report = pages.report(&base("http"), self.limit()).await;
+        }
+        if let Err(Error::Scheme(_)) = report {
+            report = pages.report(&base("https"), self.limit()).await;
+        }
+        match report {
             Err(error @ (Error::Request(_) | Error::Refused(_))) => {
                 // kubectl accepts the connection before it reaches the Pod, and prints why it did not.
                 let error = forward.complaint().map_or(error, Error::Forward);

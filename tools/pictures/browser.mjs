@@ -66,8 +66,8 @@ function start() {
   return { send, listeners, stop };
 }
 
-// Opens `url` in the colour scheme `light` or `dark`.
-export async function open(url, scheme) {
+// Opens `url` in the colour scheme `light` or `dark`, without scripts, and watches it for some milliseconds after it was loaded.
+export async function open(url, scheme, patience = 500) {
   const { send, listeners, stop } = start();
   try {
     const { targetId } = await send("Target.createTarget", { url: "about:blank" });
@@ -87,10 +87,11 @@ export async function open(url, scheme) {
     for (const domain of ["Page", "Network", "Log", "Runtime"]) await page(`${domain}.enable`);
     await page("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: scheme }] });
     await page("Emulation.setDeviceMetricsOverride", { width: WIDTH, height: 800, deviceScaleFactor: 1, mobile: false });
+    await page("Emulation.setScriptExecutionDisabled", { value: true });
     await page("Page.navigate", { url });
     await loaded;
     // Requests that follow the load, such as that for an icon.
-    await new Promise((resolve) => setTimeout(resolve, 500));
+    await new Promise((resolve) => setTimeout(resolve, patience));
     const value = async (expression) =>
       (await page("Runtime.evaluate", { expression, returnByValue: true })).result.value;
     const text = await value("document.body.innerText");

@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::controllers::{ControllerReport, SourceState};
+use super::controllers::{ControllerReport, SourceReport, SourceState};
 use super::election::ElectionReport;
 use super::informers::InformerReport;
 use super::page::{one_line, span};
@@ -110,23 +110,20 @@ impl Problems {
                 "ended with an error, which stops the program".into(),
             );
         }
+        let unready = controller.sources.iter();
+        let unready = unready.filter(|source| source.state == SourceState::NotReady);
+        let unready: Vec<String> = unready.map(reason_of).collect();
         let starts = ["waiting", "syncing"].contains(&controller.state.as_str());
         if starts && now.duration_since(controller.since) > LONG_START {
             let since = span(now, controller.since);
-            let message = format!("no worker runs: {} for {since}", controller.state);
-            push(Severity::Error, message);
-        }
-        for source in &controller.sources {
-            if source.state == SourceState::NotReady {
-                let kind = if source.watch { "watch of" } else { "source" };
-                let message = format!(
-                    "{kind} {} is not ready ({}): {}",
-                    source.name,
-                    source.cause,
-                    excerpt(&source.message)
-                );
-                push(Severity::Error, message);
+            let mut message = format!("no worker runs, {} for {since}", controller.state);
+            if !unready.is_empty() {
+                message.push_str(": ");
+                message.push_str(&unready.join(", "));
             }
+            push(Severity::Error, message);
+        } else if !starts && !unready.is_empty() {
+            push(Severity::Error, unready.join(", "));
         }
         if let Some(run) = &controller.longest_run
             && now.duration_since(run.since) > LONG_RUN
@@ -278,6 +275,16 @@ impl Problems {
             self.push(Severity::Warning, Section::Writes, name, message);
         }
     }
+}
+
+/// Why a controller gets no requests of a source. The informer of a watch has a problem of its own, with the error.
+fn reason_of(source: &SourceReport) -> String {
+    let SourceReport { name, cause, .. } = source;
+    if source.watch {
+        return format!("its watch of {name} is not ready ({cause})");
+    }
+    let message = excerpt(&source.message);
+    format!("its source {name} is not ready ({cause}): {message}")
 }
 
 /// The failures of a key, after the number of failing keys.

@@ -80,7 +80,7 @@ fn each_part_names_its_problems() {
             "controllers",
             with(controller(), json!({"state": "syncing", "since": early})),
             "error",
-            "no worker runs: syncing for 1m 30s",
+            "no worker runs, syncing for 1m 30s",
         ),
         (
             "controllers",
@@ -104,7 +104,7 @@ fn each_part_names_its_problems() {
                 json!({"sources": [{"name": "queue", "watch": false, "state": "notReady", "cause": "source failed", "message": "refused"}]}),
             ),
             "error",
-            "source queue is not ready (source failed): refused",
+            "its source queue is not ready (source failed): refused",
         ),
         (
             "queues",
@@ -300,7 +300,7 @@ fn names_and_errors_do_not_become_markup() {
         !html.contains("<script") && !html.contains("alert(\""),
         "{html}"
     );
-    assert_eq!(html.matches("&lt;script&gt;").count(), 48, "{html}");
+    assert_eq!(html.matches("&lt;script&gt;").count(), 47, "{html}");
 }
 
 #[test]

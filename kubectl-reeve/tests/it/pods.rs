@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use reeve_controller::metrics_server::Certificate;
 use reeve_controller::testing::Cluster;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -21,9 +22,11 @@ impl Kubectl {
         let folder =
             std::env::temp_dir().join(format!("kubectl-reeve-{test}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let items = pods.iter().map(
-            |(name, phase, _)| json!({"metadata": {"name": name}, "status": {"phase": phase}}),
-        );
+        let items = pods.iter().map(|(name, phase, _)| {
+            let ports = json!([{"name": "metrics", "containerPort": 8080}]);
+            let spec = json!({"containers": [{"name": "web"}, {"name": "more", "ports": ports}]});
+            json!({"metadata": {"name": name}, "spec": spec, "status": {"phase": phase}})
+        });
         let list = json!({"items": items.collect::<Vec<Value>>()});
         let deployment = json!({"spec": {"selector": {"matchLabels": {"app": "web"}}}});
         let mut ports = String::new();
@@ -55,6 +58,12 @@ impl Kubectl {
     fn lines(&self, file: &str) -> Vec<String> {
         let text = std::fs::read_to_string(self.0.join(file)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
+    }
+
+    /// Waits for the end of each process that forwards a port.
+    async fn ends(&self, cluster: &Cluster) {
+        let ended = async || self.has_ended().then_some(()).ok_or("it runs");
+        cluster.eventually("no kubectl runs", ended).await;
     }
 
     /// Whether no process that forwards a port runs. A killed one may be a zombie until its parent collects it.
@@ -116,10 +125,10 @@ async fn every_pod_of_a_deployment_is_shown_the_leader_first() {
         calls.iter().all(|call| call.starts_with(flags)),
         "{calls:?}"
     );
-    let forward = format!("{flags}port-forward --address 127.0.0.1 pod/web-b :8080");
+    let forward = format!("{flags}port-forward --address 127.0.0.1 pod/web-b :metrics");
     assert!(calls.contains(&forward), "{calls:?}");
     assert_eq!(kubectl.lines("processes").len(), 2);
-    assert!(kubectl.has_ended());
+    kubectl.ends(&cluster).await;
     leader.end().await;
     standby.end().await;
 }
@@ -141,6 +150,20 @@ async fn what_kubectl_refuses_is_shown() {
 }
 
 #[tokio::test]
+async fn a_server_that_answers_only_https_is_found() {
+    let cluster = Cluster::in_process().await;
+    let server = anywhere().secure(Certificate::SelfSigned);
+    let (running, address) = start(&cluster, "web-a", server).await;
+    let kubectl = Kubectl::new("https", &[("web-a", "Running", address.port())]);
+    let flags = ["deploy/web", "--port", "8443", "--insecure-skip-tls-verify"];
+    let output = run(kubectl.path(), &flags).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let forward = "port-forward --address 127.0.0.1 pod/web-a :8443".to_owned();
+    assert!(kubectl.lines("calls").contains(&forward));
+    running.end().await;
+}
+
+#[tokio::test]
 async fn a_watch_keeps_its_connection_and_ends_it_at_a_signal() {
     let cluster = Cluster::in_process().await;
     let (running, address) = start(&cluster, "web-a", anywhere()).await;
@@ -159,6 +182,6 @@ async fn a_watch_keeps_its_connection_and_ends_it_at_a_signal() {
     let killed = std::process::Command::new("kill").arg(process).status();
     assert!(killed.unwrap().success());
     assert_eq!(watch.wait().await.unwrap().code(), Some(0));
-    assert!(kubectl.has_ended());
+    kubectl.ends(&cluster).await;
     running.end().await;
 }

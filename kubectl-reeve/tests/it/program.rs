@@ -119,7 +119,12 @@ async fn https_needs_a_certificate_that_is_trusted() {
     assert!(refused.text.contains("certificate"), "{refused:?}");
     let accepted = at(&secure, &["--insecure-skip-tls-verify"]).await;
     assert_eq!(accepted.code, Some(0), "{accepted:?}");
-    assert_eq!(at(&plain, &[]).await.code, Some(1));
+    let mistaken = at(&plain, &[]).await;
+    assert_eq!(mistaken.code, Some(1));
+    assert!(
+        mistaken.text.contains("HTTPS where HTTP was"),
+        "{mistaken:?}"
+    );
     let missing = at(&secure, &["--certificate-authority", "/nowhere/ca.pem"]).await;
     assert!(missing.errors.contains("/nowhere/ca.pem: "), "{missing:?}");
     running.end().await;
