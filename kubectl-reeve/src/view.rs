@@ -94,7 +94,11 @@ impl Frame {
             screen.line("no problems", Style::Bold);
             return;
         }
-        screen.line(&format!("{} problems", problems.len()), Style::Bold);
+        let title = match problems.len() {
+            1 => "1 problem".to_owned(),
+            count => format!("{count} problems"),
+        };
+        screen.line(&title, Style::Bold);
         for problem in problems {
             let style = if problem.severity == "error" {
                 Style::Red
@@ -419,7 +423,7 @@ mod tests {
             }),
         );
         assert!(
-            text.starts_with("1 problems\n  error    queues web: 1 key fails\n"),
+            text.starts_with("1 problem\n  error    queues web: 1 key fails\n"),
             "{text}"
         );
         assert!(text.contains("ns/bad  due in 1m5s  3"), "{text}");
