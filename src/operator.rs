@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
 use reeve_controller::cache::{CacheOptions, KindOptions, Selected, StoreForm};
+use reeve_controller::options::LogLevels;
 use reeve_controller::source::{Sender, Source};
 use reeve_controller::{
     Controller, Manager, MetricsServer, Request, Runnable, controller, leader_election, manager,
@@ -62,6 +63,8 @@ pub struct Settings {
     pub identity: Option<String>,
     /// How metrics are served, if they are.
     pub metrics_server: Option<MetricsServer>,
+    /// The levels of the log, which the metrics server changes.
+    pub log_levels: Option<LogLevels>,
     /// Where health is served.
     pub health_address: Option<SocketAddr>,
     /// Blocks worked on at once.
@@ -136,6 +139,7 @@ impl Settings {
             watch_namespace: None,
             identity: None,
             metrics_server: None,
+            log_levels: None,
             health_address: None,
             workers: 32,
             allow_loopback: false,
@@ -189,6 +193,9 @@ impl Operator {
         }
         if let Some(server) = &settings.metrics_server {
             builder = builder.metrics_server(server.clone());
+        }
+        if let Some(levels) = &settings.log_levels {
+            builder = builder.log_levels(levels.clone());
         }
         let manager = builder.build().await?;
         let kept = Kept::default();

@@ -106,6 +106,7 @@
 //! | flags named as kubebuilder's, which kubeconfig | [`options`], [`client::location`] |
 //! | TLS, and access to the servers | [`certificates`], [`access`] |
 //! | why nothing happens: `/debug/queues`, `/debug/informers` | [`debug`] |
+//! | more of the log for ten minutes: `/debug/log` | [`options`] |
 //! | what is cached, and how it is read | [`cache`] |
 //! | which rules of controller-runtime are held by which test, and where this differs | `CONFORMANCE.md`, beside the README of this crate |
 //! | a test with an API server, faults and virtual time | `testing`, with the feature of that name |
@@ -130,6 +131,8 @@ pub mod guide;
 pub mod handler;
 pub mod leader_election;
 mod lifecycle;
+#[cfg(feature = "clap")]
+mod log_levels;
 pub mod manager;
 pub mod metrics;
 pub mod options;

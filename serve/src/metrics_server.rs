@@ -25,7 +25,7 @@ use reeve_clock::Clock;
 use crate::access::{Access, Reviewer};
 #[cfg(feature = "tls")]
 use crate::certificates::{self, Certificates};
-use crate::debug::{self, Page, Pages};
+use crate::debug::{self, Control, Page, Pages};
 use crate::http::{Handler, Limits, RouteError, Router, Server};
 
 /// Time for an answer of a protected server, which waits for reviews.
@@ -52,6 +52,7 @@ pub struct Parts {
     metrics: Handler,
     clock: Clock,
     pages: Vec<Page>,
+    controls: Vec<Control>,
     reviewer: Option<Arc<dyn Reviewer>>,
     #[cfg(feature = "tls")]
     certificates: certificates::Metrics,
@@ -197,6 +198,12 @@ impl MetricsServer {
         for (path, handler) in debug::routes(&parts.pages, self.pages, self.protected) {
             router = router.with(path, handler)?;
         }
+        let controls = parts.controls.iter();
+        for (path, handler) in
+            controls.filter_map(|control| control.route(self.pages, self.protected))
+        {
+            router = router.with(path, handler)?;
+        }
         for (path, handler) in &self.more {
             router = router.with(path.as_str(), Arc::clone(handler))?;
         }
@@ -213,6 +220,7 @@ impl Parts {
             metrics,
             clock,
             pages: Vec::new(),
+            controls: Vec::new(),
             reviewer: None,
             #[cfg(feature = "tls")]
             certificates: certificates::Metrics::default(),
@@ -222,6 +230,12 @@ impl Parts {
     /// Sets the debug pages.
     pub fn pages(mut self, pages: Vec<Page>) -> Self {
         self.pages = pages;
+        self
+    }
+
+    /// Sets the settings that are changed while the program runs.
+    pub fn controls(mut self, controls: Vec<Control>) -> Self {
+        self.controls = controls;
         self
     }
 
@@ -243,6 +257,7 @@ impl std::fmt::Debug for Parts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Parts")
             .field("pages", &self.pages)
+            .field("controls", &self.controls)
             .field("reviewer", &self.reviewer.is_some())
             .finish_non_exhaustive()
     }

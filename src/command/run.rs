@@ -100,6 +100,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<(), Error> {
         .leader_elect
         .then(|| leader_election::identity(&clock));
     settings.metrics_server = arguments.metrics.server();
+    settings.log_levels = arguments.log.levels();
     settings.health_address = arguments.health_probe_bind_address.address();
     settings.workers = usize::from(arguments.workers);
     settings.allow_loopback = arguments.allow_loopback_gateway;

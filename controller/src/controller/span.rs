@@ -70,6 +70,7 @@ impl Ending {
             Label::Requeue => "requeue",
             Label::RequeueAfter => "requeue_after",
         };
+        tracing::debug!(outcome, attempt = self.attempt, reasons = %self.reasons, "reconciled");
         match &settled.error {
             None => self.record(outcome),
             Some(error) => tracing::record_all!(

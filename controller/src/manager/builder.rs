@@ -17,6 +17,8 @@ use crate::events::Writer;
 use crate::health::Health;
 use crate::leader_election::{self, Fence, SharedStatus};
 use crate::lifecycle::{Board, Names, Runnable};
+#[cfg(feature = "clap")]
+use crate::log_levels::LogLevels;
 use crate::metrics::Metrics;
 use crate::metrics_server::{MetricsServer, Parts};
 use crate::own_writes::Reading;
@@ -38,6 +40,8 @@ pub struct Builder {
     grace: Duration,
     cache_timeout: Duration,
     defaults: Defaults,
+    #[cfg(feature = "clap")]
+    log_levels: Option<LogLevels>,
 }
 
 // === impl Builder ===
@@ -58,6 +62,8 @@ impl Builder {
             grace: GRACE_PERIOD,
             cache_timeout: Duration::from_secs(120),
             defaults: Defaults::new(),
+            #[cfg(feature = "clap")]
+            log_levels: None,
         }
     }
 
@@ -109,6 +115,14 @@ impl Builder {
     /// Serves `/metrics`, the pages of [`debug`] and more, as `server` is configured.
     pub fn metrics_server(mut self, server: MetricsServer) -> Self {
         self.metrics_server = Some(server);
+        self
+    }
+
+    /// Serves `/debug/log` on the metrics server, where the levels of the log are changed, and ends temporary levels at their
+    /// time. [`Manager::from_options`] does this for the log of its options.
+    #[cfg(feature = "clap")]
+    pub fn log_levels(mut self, levels: LogLevels) -> Self {
+        self.log_levels = Some(levels);
         self
     }
 
@@ -256,11 +270,23 @@ impl Builder {
             let parts = Parts::new(self.metrics.handler(), self.clock.clone())
                 .pages(sources.pages())
                 .reviewer(Arc::new(client.clone()));
+            #[cfg(feature = "clap")]
+            let parts = parts.controls(self.log_levels.iter().map(LogLevels::control).collect());
             #[cfg(feature = "tls")]
             let parts = parts.certificates(self.metrics.certificates());
             let server = server.bind(parts).await?;
             addresses.metrics = server.local_addr().ok();
             runnables.push(Runnable::server(server));
+        }
+        #[cfg(feature = "clap")]
+        if let Some(levels) = self.log_levels.take() {
+            let ends = Runnable::new("log levels", move |stop| async move {
+                match stop.run_until_cancelled(levels.fall_back()).await {
+                    None => Ok::<(), std::convert::Infallible>(()),
+                    Some(never) => match never {},
+                }
+            });
+            runnables.push(ends.as_server());
         }
         Ok((addresses, runnables))
     }

@@ -1,9 +1,17 @@
 //! The log: structured, on standard error.
 
 use std::io::IsTerminal as _;
+use std::sync::{Arc, OnceLock};
 
+use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::{Layer, SubscriberExt as _};
+use tracing_subscriber::registry::{LookupSpan, Registry};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{fmt, reload};
+
+use crate::log_levels::{LogLevels, directives};
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -60,6 +68,10 @@ pub struct LogOptions {
         ignore_case = true
     )]
     pub zap_time_encoding: Option<String>,
+
+    /// The levels of the log that was made of these options. Clones share them.
+    #[arg(skip)]
+    levels: Arc<OnceLock<LogLevels>>,
 }
 
 // === impl LogOptions ===
@@ -72,22 +84,68 @@ impl LogOptions {
 
     /// Starts the log, with the level `default` unless a flag or RUST_LOG sets another.
     pub fn start_with(&self, default: &str) {
+        let _ = Registry::default().with(self.layer(default)).try_init();
+    }
+
+    /// The log as a layer, for a program that has more layers, such as an exporter of spans; it installs the subscriber
+    /// itself:
+    ///
+    /// ```
+    /// # fn example<L>(options: &reeve_controller::options::Options, exporter: L)
+    /// # where L: tracing_subscriber::Layer<tracing_subscriber::Registry> + Send + Sync {
+    /// use tracing_subscriber::filter::Targets;
+    /// use tracing_subscriber::prelude::*;
+    ///
+    /// // Reconciles have level info, their requests debug.
+    /// let spans = Targets::new()
+    ///     .with_default(tracing::Level::INFO)
+    ///     .with_target("reeve_client", tracing::Level::DEBUG);
+    /// tracing_subscriber::registry()
+    ///     .with(exporter.with_filter(spans))
+    ///     .with(options.log.layer("info"))
+    ///     .init();
+    /// # }
+    /// ```
+    ///
+    /// The levels of the log filter this layer alone. `default` is that of [`LogOptions::start_with`].
+    pub fn layer<S>(&self, default: &str) -> Box<dyn Layer<S> + Send + Sync>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        self.layer_to(default, std::io::stderr().is_terminal(), std::io::stderr)
+    }
+
+    fn layer_to<S, W>(
+        &self,
+        default: &str,
+        ansi: bool,
+        writer: W,
+    ) -> Box<dyn Layer<S> + Send + Sync>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+        W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    {
         let variable = std::env::var(EnvFilter::DEFAULT_ENV).ok();
         let directives = self.directives(variable.as_deref(), default);
-        let builder = tracing_subscriber::fmt()
-            .with_env_filter(EnvFilter::new(&directives))
-            .with_writer(std::io::stderr)
-            .with_target(false);
-        let _ = match self.format() {
-            LogFormat::Text => builder
-                .with_ansi(std::io::stderr().is_terminal())
-                .try_init(),
-            LogFormat::Json => builder
+        let (filter, handle) = reload::Layer::new(EnvFilter::new(&directives));
+        let levels = LogLevels::new(directives, move |filter| handle.reload(filter));
+        let _ = self.levels.set(levels);
+        let log = fmt::layer().with_writer(writer).with_target(false);
+        match self.format() {
+            LogFormat::Text => log.with_ansi(ansi).with_filter(filter).boxed(),
+            LogFormat::Json => log
                 .json()
                 .flatten_event(true)
                 .with_span_list(false)
-                .try_init(),
-        };
+                .with_filter(filter)
+                .boxed(),
+        }
+    }
+
+    /// The levels of the log, once [`LogOptions::start`] or [`LogOptions::layer`] was called on these options or a clone.
+    #[must_use]
+    pub fn levels(&self) -> Option<LogLevels> {
+        self.levels.get().cloned()
     }
 
     fn directives(&self, variable: Option<&str>, default: &str) -> String {
@@ -110,45 +168,13 @@ impl LogOptions {
     }
 }
 
-/// Converts zap's directives to those of tracing, and keeps the latter.
-fn directives(text: &str) -> Result<String, String> {
-    let all: Result<Vec<String>, String> = text.split(',').map(directive).collect();
-    let problem = match all.map(|all| all.join(",")) {
-        Ok(all) => match EnvFilter::try_new(&all) {
-            Ok(_) => return Ok(all),
-            Err(error) => error.to_string(),
-        },
-        Err(problem) => problem,
-    };
-    Err(format!(
-        "{problem}; use for example debug, or info,reeve_informer=debug"
-    ))
-}
-
-/// Converts one directive. A word alone is a level: tracing would take any other for a module, log it in full, and
-/// nothing else. A number is zap's verbosity, which counts in the opposite direction of tracing's.
-fn directive(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    if text.contains(['=', '[']) || text.contains("::") {
-        return Ok(text.to_owned());
-    }
-    if let Ok(verbosity) = text.parse::<u32>() {
-        let level = ["info", "debug"].get(verbosity as usize);
-        return Ok((*level.unwrap_or(&"trace")).to_owned());
-    }
-    let level = match text.to_lowercase().as_str() {
-        "dpanic" | "panic" | "fatal" => "error".to_owned(),
-        level => level.to_owned(),
-    };
-    match level.parse::<LevelFilter>() {
-        Ok(_) if !level.is_empty() => Ok(level),
-        _ => Err(format!("{text:?} is not a level")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use tracing::subscriber::DefaultGuard;
+    use tracing_subscriber::filter::LevelFilter;
+
     use super::*;
+    use crate::fake::{Lines, Spans};
 
     #[test]
     fn the_flag_wins_over_the_variable_and_what_is_no_level_over_nothing() {
@@ -172,6 +198,82 @@ mod tests {
                 ..LogOptions::default()
             };
             assert_eq!(options.directives(variable, "info"), expected);
+        }
+    }
+
+    /// `options` log this thread to the lines until the guard is dropped. Another layer has all spans.
+    fn logging(options: &LogOptions) -> (Lines, DefaultGuard) {
+        // Otherwise tracing disables a call site for good when the thread of another test reaches it first.
+        let _ = tracing::subscriber::set_global_default(Registry::default());
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let spans = Spans::default().with_filter(LevelFilter::TRACE);
+        let subscriber =
+            Registry::default()
+                .with(spans)
+                .with(options.layer_to("info", false, move || writer.clone()));
+        (lines, tracing::subscriber::set_default(subscriber))
+    }
+
+    #[test]
+    fn the_levels_change_what_is_logged_while_the_log_is_in_use() {
+        let options = LogOptions {
+            log_level: Some("info".into()),
+            ..LogOptions::default()
+        };
+        assert!(options.levels().is_none());
+        let (lines, guard) = logging(&options);
+        let levels = options.clone().levels().unwrap();
+        for (level, expected) in [
+            ("info", "info warn"),
+            ("1", "debug info warn"),
+            ("warn", "warn"),
+            ("warn,reeve_controller=info", "info warn"),
+            ("off", ""),
+        ] {
+            levels.set(level).unwrap();
+            let before = lines.text().len();
+            tracing::debug!("debug");
+            tracing::info!("info");
+            tracing::warn!("warn");
+            let text = lines.text().split_off(before);
+            let words: Vec<_> = text
+                .lines()
+                .filter_map(|line| line.split(' ').next_back())
+                .collect();
+            assert_eq!(words.join(" "), expected, "{level}");
+        }
+        drop(guard);
+        let error = levels.set("debug").unwrap_err();
+        assert_eq!(error, crate::options::LevelError::NotInUse);
+        assert_eq!(levels.current(), "off");
+    }
+
+    #[test]
+    fn a_line_shows_no_span_below_the_level_of_the_log() {
+        for (format, expected) in [
+            (
+                LogFormat::Text,
+                r#" WARN reconcile{key="ns/a"}: slow code=1"#.to_owned(),
+            ),
+            (
+                LogFormat::Json,
+                r#""level":"WARN","message":"slow","code":1,"span":{"key":"ns/a","name":"reconcile"}}"#
+                    .to_owned(),
+            ),
+        ] {
+            let options = LogOptions {
+                log_level: Some("info".into()),
+                log_format: Some(format),
+                ..LogOptions::default()
+            };
+            let (lines, _guard) = logging(&options);
+            tracing::info_span!("reconcile", key = "ns/a").in_scope(|| {
+                let request = tracing::debug_span!("request", url.path = "/version");
+                request.in_scope(|| tracing::warn!(code = 1, "slow"));
+            });
+            let text = lines.text();
+            assert!(text.trim_end().ends_with(&expected), "{text}");
         }
     }
 
@@ -204,30 +306,6 @@ mod tests {
             assert_eq!((found.0.as_str(), found.1), expected, "{devel:?}");
             let variable = options.directives(Some("trace"), "warn");
             assert_eq!(variable, level.unwrap_or("trace"));
-        }
-    }
-
-    #[test]
-    fn a_level_is_tracings_or_zaps_and_anything_else_is_refused() {
-        for (said, expected) in [
-            ("trace", Some("trace")),
-            ("WARN", Some("warn")),
-            ("off", Some("off")),
-            ("0", Some("info")),
-            ("1", Some("debug")),
-            ("2", Some("trace")),
-            ("10", Some("trace")),
-            ("panic", Some("error")),
-            ("fatal", Some("error")),
-            ("warn, hyper=info", Some("warn,hyper=info")),
-            ("inof", None),
-            ("info,verbose", None),
-            ("-1", None),
-            ("", None),
-            ("info,", None),
-            ("hyper=loud", None),
-        ] {
-            assert_eq!(directives(said).ok().as_deref(), expected, "{said}");
         }
     }
 }

@@ -66,6 +66,8 @@ use crate::manager::{self, Manager};
 use crate::metrics::Metrics;
 use crate::metrics_server::{Certificate, MetricsServer};
 
+#[cfg(feature = "clap")]
+pub use crate::log_levels::{LevelError, LogLevels};
 pub use address::BindAddress;
 #[cfg(feature = "clap")]
 pub use log::{LogFormat, LogOptions};
@@ -301,7 +303,8 @@ impl MetricsOptions {
 
 impl Manager {
     /// Begins a manager with `options`: with a client that names `program`, its servers, and its election by a lease of
-    /// the program's name. The builder decides the rest.
+    /// the program's name. With a log that these options started, the metrics server has `/debug/log`. The builder decides
+    /// the rest.
     ///
     /// # Errors
     /// When the cluster cannot be found, or the lease has no namespace.
@@ -315,6 +318,11 @@ impl Manager {
             .metrics(&metrics);
         let client = connect::locate(&options.location, &connecting).await?;
         let builder = Manager::builder(client).metrics(metrics);
+        #[cfg(feature = "clap")]
+        let builder = match options.log.levels() {
+            Some(levels) => builder.log_levels(levels),
+            None => builder,
+        };
         options.apply(program, builder, namespace_of_pod)
     }
 }

@@ -14,10 +14,12 @@
 //! that may get their path. A server without it shows them only to clients of the same network namespace, which
 //! `kubectl port-forward` is one of. See [`Pages`].
 
+mod control;
 mod document;
 mod page;
 mod query;
 
+pub use control::{Change, Control};
 pub use document::{Link, POLICY, document, escaped};
 pub use page::{Page, Pages, links, routes};
 pub use query::{Format, Query, Shown};

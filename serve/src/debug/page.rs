@@ -96,7 +96,7 @@ fn respond<B>(page: &Page, names: &[&str], open: bool, request: &Request<B>) -> 
     }
 }
 
-fn render(name: &str, names: &[&str], query: &Query, shown: Shown) -> Answer {
+pub(super) fn render(name: &str, names: &[&str], query: &Query, shown: Shown) -> Answer {
     let html = |body: &str| {
         let title = if name.is_empty() { "debug" } else { name };
         let page = document(
@@ -154,7 +154,7 @@ pub fn links(name: &str, names: &[&str], refresh: Option<u16>) -> Vec<Link> {
 }
 
 /// Whether the request comes from this machine, and not from a browser that resolved another name to it (DNS rebinding).
-fn is_local<B>(request: &Request<B>) -> bool {
+pub(super) fn is_local<B>(request: &Request<B>) -> bool {
     let peer = request.extensions().get::<Peer>();
     let named = request.headers().get(HOST);
     let named = named.and_then(|host| host.to_str().ok()?.parse::<Authority>().ok());

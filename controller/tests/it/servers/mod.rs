@@ -2,6 +2,7 @@
 
 mod client;
 mod debug;
+mod log;
 mod tls;
 
 use std::net::SocketAddr;
