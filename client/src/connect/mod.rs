@@ -44,6 +44,7 @@
 //! A client of this module also checks the gate of a [gated](crate::Client::gated) write again when the write is sent,
 //! and counts its requests (`rest_client_requests_total`) if [`Options::metrics`] is set.
 
+mod credentials;
 mod cryptography;
 mod error;
 pub mod location;

@@ -14,6 +14,7 @@ use tower::timeout::Timeout;
 use tower::util::{BoxCloneSyncService, MapFuture, MapResponse};
 use tower::{BoxError, Service, ServiceBuilder};
 
+use super::credentials::{redacted, redacted_start};
 use super::proxy::{Environment, proxy_for};
 use super::{Error, Options};
 
@@ -122,7 +123,7 @@ where
 {
     let unusable = |source: kube_client::Error| Error::Configuration {
         url: Box::new(config.cluster_url.clone()),
-        source: Box::new(source),
+        source: Box::new(redacted_start(source)),
     };
     let https = config
         .rustls_https_connector_with_connector(connector)
@@ -136,6 +137,7 @@ where
                 Box::pin,
             ));
     let service = ServiceBuilder::new()
+        .map_err(redacted)
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(unusable)?)
         .layer(config.extra_headers_layer().map_err(unusable)?)
