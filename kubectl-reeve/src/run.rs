@@ -82,7 +82,8 @@ async fn run(arguments: &Arguments) -> Result<bool, Error> {
         let answers = session.answers().await;
         if !arguments.output.watch {
             let answers = answers?;
-            print(&shown(arguments, &answers));
+            // A closed pipe (`| head`) is not an error.
+            let _ = print(&shown(arguments, &answers));
             return Ok(answers.iter().all(|answer| answer.report.is_ok()));
         }
         // A failure may pass, so the next refresh tries again.
@@ -90,10 +91,15 @@ async fn run(arguments: &Arguments) -> Result<bool, Error> {
             Ok(answers) => shown(arguments, answers),
             Err(error) => format!("error: {error}\n"),
         };
-        if std::io::stdout().is_terminal() {
-            print(CLEAR);
+        let clear = if std::io::stdout().is_terminal() {
+            CLEAR
+        } else {
+            ""
+        };
+        // Without a reader there is nothing left to do.
+        if print(&format!("{clear}{text}")).is_err() {
+            return Ok(true);
         }
-        print(&text);
         sleep(REFRESH).await;
     }
 }
@@ -227,7 +233,10 @@ fn show(arguments: &Arguments, answer: &Answer, screen: &mut Screen) {
     screen.line(&title, Style::Bold);
     if let Some(name) = &arguments.output.name {
         let is_it = |other: &str| other == name;
-        report.problems.retain(|problem| is_it(&problem.name));
+        // An informer of another cluster has the cluster before its name: edge/pods.
+        let last = |full: &str| full.rsplit('/').next().is_some_and(is_it);
+        let problems = &mut report.problems;
+        problems.retain(|problem| is_it(&problem.name) || last(&problem.name));
         report
             .controllers
             .retain(|controller| is_it(&controller.name));
@@ -241,21 +250,29 @@ fn show(arguments: &Arguments, answer: &Answer, screen: &mut Screen) {
     Frame { view, now }.show(&report, screen);
 }
 
-/// A closed pipe (`| head`) is not an error.
-fn print(text: &str) {
+fn print(text: &str) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes());
-    let _ = stdout.flush();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
 }
 
-/// Returns at SIGINT or SIGTERM.
+/// Returns at SIGINT, SIGTERM, SIGHUP or SIGQUIT.
 async fn stopped() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+        let listen = |kind| signal(kind).ok();
+        let ends = [
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+            SignalKind::quit(),
+        ]
+        .map(listen);
+        if let [Some(mut terminate), Some(mut hangup), Some(mut quit)] = ends {
             tokio::select! {
                 _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
+                _ = quit.recv() => {}
                 _ = tokio::signal::ctrl_c() => {}
             }
             return;

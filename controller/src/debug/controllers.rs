@@ -15,8 +15,8 @@ pub struct ControllerReport {
     /// The kind of the objects that it reconciles, as `Website (example.com/v1)`; unset if its requests are of another type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Its state: `waiting`, `standby`, `syncing`, `running`, `stopping`, `stopped`, `failed`
-    /// ([`State`](crate::manager::State)).
+    /// Its state: `waiting`, `standby`, `syncing`, `running`, `stopping`
+    /// ([`State`](crate::manager::State)). A controller that has ended is not shown.
     pub state: String,
     /// The time of its last change of state.
     pub since: Timestamp,

@@ -139,6 +139,7 @@ impl Sources {
     fn show(&self, query: &Query) -> Shown {
         let mut all = self.overview(query.limit);
         all.keep(|name| query.is_for(name));
+        let all = all.with_problems();
         match query.format {
             // The reports have text keys only, so this does not fail.
             Format::Json => Shown::Json(serde_json::to_value(&all).unwrap_or_default()),
@@ -147,9 +148,9 @@ impl Sources {
         }
     }
 
-    /// All reports, with at most `limit` keys of each queue and objects in quarantine of each informer.
+    /// All reports without their problems, with at most `limit` keys of each queue and objects in quarantine of each informer.
     fn overview(&self, limit: usize) -> Overview {
-        let all = Overview {
+        Overview {
             instance: self.instance.clone(),
             reeve: env!("CARGO_PKG_VERSION").to_owned(),
             time: self.clock.now(),
@@ -159,8 +160,7 @@ impl Sources {
             informers: self.informers(limit),
             election: self.elections.report(),
             writes: self.board.own_writes(),
-        };
-        all.with_problems()
+        }
     }
 
     /// The informers of the manager's cluster, and then those of the others, by name.

@@ -63,9 +63,8 @@ impl Overview {
         self
     }
 
-    /// Keeps the reports of the controllers, queues, informers and leases of one name.
+    /// Keeps the reports of the controllers, queues, informers and leases of one name. The problems are found after it.
     pub(super) fn keep(&mut self, is_for: impl Fn(&str) -> bool) {
-        self.problems.retain(|problem| is_for(&problem.name));
         self.controllers.retain(|report| is_for(&report.name));
         self.queues.retain(|report| is_for(&report.name));
         let informers = &mut self.informers;

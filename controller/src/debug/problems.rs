@@ -16,6 +16,8 @@ use super::writes::WritesReport;
 const LONG_RUN: SignedDuration = SignedDuration::from_mins(5);
 /// A controller or an informer that starts for longer is a problem.
 const LONG_START: SignedDuration = SignedDuration::from_secs(10);
+/// A lease that was renewed before that time is a problem: two renewals at the default period, with a margin.
+const LATE_RENEWAL: SignedDuration = SignedDuration::from_secs(5);
 /// A handler with more waiting events is a problem.
 const LARGE_BACKLOG: usize = 1_000;
 /// The most bytes of an error in a problem.
@@ -104,12 +106,6 @@ impl Problems {
         let ControllerReport { name, .. } = controller;
         let now = self.now;
         let mut push = |severity, message| self.push(severity, Section::Controllers, name, message);
-        if controller.state == "failed" {
-            push(
-                Severity::Error,
-                "ended with an error, which stops the program".into(),
-            );
-        }
         let unready = controller.sources.iter();
         let unready = unready.filter(|source| source.state == SourceState::NotReady);
         let unready: Vec<String> = unready.map(reason_of).collect();
@@ -239,11 +235,13 @@ impl Problems {
             |severity, message| self.push(severity, Section::Election, &election.lease, message);
         match election.state.as_str() {
             "lost" => push(Severity::Error, format!("the lease was lost{cause}")),
-            // A request for the lease failed since its last renewal.
+            // A request for the lease failed since its last renewal. One that failed just now may be its watch.
             "leading" if error.is_some_and(|error| Some(error.since) > election.last_renewal) => {
                 let renewal = election.last_renewal.unwrap_or(election.since);
                 let since = span(now, renewal);
-                push(Severity::Error, format!("not renewed for {since}{cause}"));
+                if now.duration_since(renewal) > LATE_RENEWAL {
+                    push(Severity::Error, format!("not renewed for {since}{cause}"));
+                }
             }
             "candidate" if election.holder.is_none() => {
                 let since = span(now, election.since);

@@ -235,6 +235,14 @@ fn what_is_over_or_belongs_to_another_is_no_problem() {
     let old = json!({"message": "500", "since": "2026-05-01T02:30:00Z"});
     for (section, report) in [
         ("election", with(election(), json!({"lastError": old}))),
+        // Its watch ended just now, or a renewal failed that is repeated.
+        (
+            "election",
+            with(
+                election(),
+                json!({"lastRenewal": "2026-05-01T03:00:57Z", "lastError": {"message": "closed", "since": "2026-05-01T03:00:58Z"}}),
+            ),
+        ),
         (
             "election",
             with(election(), json!({"state": "candidate", "holder": "web-1"})),
@@ -325,6 +333,7 @@ fn one_name_is_shown_alone() {
         "controllers": controller(), "queues": with(queue(), json!({"failing": 1})), "informers": informer(),
     }));
     all.keep(|name| name == "web");
+    let all = all.with_problems();
     assert_eq!(
         (all.controllers.len(), all.queues.len(), all.informers.len()),
         (1, 1, 0)
