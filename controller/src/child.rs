@@ -23,12 +23,13 @@
 
 use kube_core::Resource;
 
-use crate::client::{AsObject, Change, Client, Error, Mutated, Object};
+use crate::client::{AsObject, Change, Client, Error, Mutated, Object, is_namespaced};
 use crate::owner::{self, Owner};
 
 /// Creates `child`, controlled by `owner`, or patches the existing object to the state that `set` leaves.
 ///
-/// `child` is the wanted state. Its name and its namespace are by default those of `owner`. `set` copies the fields that
+/// `child` is the wanted state. Its name and its namespace are by default those of `owner`; uid, version and time of
+/// creation are ignored. `set` copies the fields that
 /// this controller decides from the wanted state, the second argument, to the existing object, the first; it is not called
 /// for a new one. Labels and annotations of `child` are set, and others are kept. Nothing is sent if nothing differs.
 ///
@@ -67,11 +68,15 @@ pub async fn create_or_patch<Form, K: Object, M: Mutated>(
     client.create_or_patch(wanted.clone(), mutate).await
 }
 
-/// `child` with the name and the namespace of `owner`, where it has none.
+/// `child` with the name and the namespace of `owner`, where it has none, and without what only an existing object has. A
+/// kind without namespaces gets none, so that [`Owner::control`] refuses an owner with one.
 fn named_after<K: Object>(owner: &impl Resource, mut child: K) -> K {
     let (owner, meta) = (owner.meta(), child.meta_mut());
     meta.name = meta.name.take().or_else(|| owner.name.clone());
-    meta.namespace = meta.namespace.take().or_else(|| owner.namespace.clone());
+    if is_namespaced::<K>() {
+        meta.namespace = meta.namespace.take().or_else(|| owner.namespace.clone());
+    }
+    (meta.uid, meta.resource_version, meta.creation_timestamp) = (None, None, None);
     child
 }
 

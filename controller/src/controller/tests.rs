@@ -24,7 +24,7 @@ use std::time::Duration;
 use crate::fake::Managed as _;
 use http::Method;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube_core::params::{Patch, PatchParams};
+use kube_core::params::Patch;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::task::JoinHandle;

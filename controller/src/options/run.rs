@@ -44,7 +44,7 @@ impl Options {
         match self.until_signal(program, add).await {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                tracing::error!(error, "ended");
+                tracing::error!(error, program = program.name, "the program failed");
                 ExitCode::FAILURE
             }
         }

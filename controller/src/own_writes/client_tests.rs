@@ -1,7 +1,7 @@
 //! The client against a small API server, under paused time.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube_core::params::{DeleteParams, ListParams, Patch, PatchParams};
+use kube_core::params::{DeleteParams, ListParams, Patch};
 use reeve_informer::ObjectKey;
 use serde_json::json;
 use std::sync::Arc;
@@ -93,7 +93,6 @@ async fn each_way_a_write_can_end_is_noted() {
     let fake = Fake::default();
     fake.put(WEB, json!({"metadata": {}, "data": {"key": "0"}}));
     let (client, notes) = noting(&fake);
-    let _params = PatchParams::default();
     let effect = |writes: Vec<super::effect::Write>| writes.into_iter().map(|w| w.effect).next();
 
     let patched: ConfigMap = client.patch(&key(), &data("1")).await.unwrap();
@@ -152,7 +151,6 @@ async fn a_client_behind_a_closed_fence_sends_no_write() {
     let clock = clock();
     let fence = Fence::closed(clock.clone());
     let client = Client::new(fake.client()).with_gate(Some(fence.gate()));
-    let _params = PatchParams::default();
     let refused = client
         .patch::<ConfigMap>(&key(), &data("1"))
         .await
@@ -194,7 +192,6 @@ async fn the_client_that_a_client_dereferences_to_keeps_its_gate_and_its_notes()
         .iter()
         .enumerate()
     {
-        let _params = PatchParams::default();
         let refused = client
             .patch::<ConfigMap>(&key(), &data("1"))
             .await

@@ -3,6 +3,7 @@
 use std::error::Error as _;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use reeve_controller::client::{Change, Error, Patch};
 use reeve_controller::{child, owner};
 use serde_json::json;
@@ -49,6 +50,33 @@ async fn a_child_is_created_in_the_namespace_of_its_owner_and_changed_only_when_
         .await
         .unwrap();
     assert_eq!(change, Change::Unchanged);
+    let all = server.requests().all();
+    let verbs: Vec<&str> = all.iter().map(|request| &*request.verb).collect();
+    assert_eq!(verbs, ["get"]);
+
+    // The error of the function stops the write.
+    let stop = |_: &mut ConfigMap, _: ConfigMap| Err("stop");
+    let error = child::create_or_patch(&client, &parent, wanted("3"), stop)
+        .await
+        .unwrap_err();
+    assert_eq!(error.source().unwrap().to_string(), "stop");
+    assert_eq!(server.requests().all().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_in_a_namespace_has_no_children_without_one() {
+    let (server, client) = server().await;
+    let client = reeve_controller::Client::new(client.kube().clone());
+    let parent = client.create(&map("a")).await.unwrap();
+    server.requests().clear();
+    let role: ClusterRole = serde_json::from_value(json!({"rules": []})).unwrap();
+    let never = |_: &mut ClusterRole, _: ClusterRole| {};
+    let error = child::create_or_patch(&client, &parent, role, never)
+        .await
+        .unwrap_err();
+    let expected =
+        "a cannot be owned by ConfigMap default/a: it is in no namespace, or none is set yet";
+    assert_eq!(error.source().unwrap().to_string(), expected);
     let all = server.requests().all();
     assert!(all.iter().all(|request| request.verb == "get"), "{all:?}");
 }

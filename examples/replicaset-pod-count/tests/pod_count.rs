@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::Pod;
-use kube_core::params::{DeleteParams, Patch, PatchParams};
+use kube_core::params::{DeleteParams, Patch};
 use kube_core::{PartialObjectMeta, ResourceExt};
 use reeve_apiserver::ApiServer;
 use reeve_controller::client::Object;
@@ -357,7 +357,6 @@ fn on_a_real_server_the_label_follows_the_pods() {
         let scale = async |replicas: u32| {
             let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
             let (client, frontend) = (cluster.client(), key("frontend"));
-            let _params = PatchParams::default();
             client.patch::<ReplicaSet>(&frontend, &patch).await.unwrap();
         };
         replica_set(&cluster, "frontend", Value::Null).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::networking::v1::Ingress;
-use kube_core::params::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube_core::params::{DeleteParams, Patch, Preconditions};
 use kube_core::{ObjectMeta, Resource};
 use reeve_controller::client::{self, Client, Error};
 use reeve_controller::events::{EventType, Recorder};
@@ -70,32 +70,29 @@ pub(crate) async fn act(
                 Err(error) => Err(error),
             }
         }
-        Step::Repair(patch) => {
-            let _params = PatchParams::default();
-            match client.patch::<Ingress>(key, &Patch::Merge(patch)).await {
-                Ok(ingress) => {
-                    tracing::info!("update ingress, name:{}, namespace:{namespace}", key.name);
-                    report(
-                        EventType::Normal,
-                        "IngressUpdated",
-                        "Update",
-                        format!("Updated Ingress {}", key.name),
-                    );
-                    Ok(Acted::Wrote(Box::new(ingress)))
-                }
-                Err(error) if error.is_not_found() || error.is_conflict() => Ok(Acted::Stale),
-                Err(error) if error.is_invalid() => {
-                    report(
-                        EventType::Warning,
-                        "InvalidIngress",
-                        "Update",
-                        error.to_string(),
-                    );
-                    Ok(Acted::Done)
-                }
-                Err(error) => Err(error),
+        Step::Repair(patch) => match client.patch::<Ingress>(key, &Patch::Merge(patch)).await {
+            Ok(ingress) => {
+                tracing::info!("update ingress, name:{}, namespace:{namespace}", key.name);
+                report(
+                    EventType::Normal,
+                    "IngressUpdated",
+                    "Update",
+                    format!("Updated Ingress {}", key.name),
+                );
+                Ok(Acted::Wrote(Box::new(ingress)))
             }
-        }
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(Acted::Stale),
+            Err(error) if error.is_invalid() => {
+                report(
+                    EventType::Warning,
+                    "InvalidIngress",
+                    "Update",
+                    error.to_string(),
+                );
+                Ok(Acted::Done)
+            }
+            Err(error) => Err(error),
+        },
         Step::Delete { uid } => {
             let deleted = || {
                 let note = format!("Deleted Ingress {}", key.name);

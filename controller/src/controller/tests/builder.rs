@@ -255,7 +255,6 @@ async fn a_request_that_waited_for_its_own_write_waits_no_interval_for_it() {
                     if first {
                         sleep(Duration::from_secs(40)).await;
                         let patch = Patch::Merge(json!({"data": {"key": "2"}}));
-                        let _params = PatchParams::default();
                         let written = ctx.client().patch::<ConfigMap>(&request, &patch);
                         written.await?;
                     }

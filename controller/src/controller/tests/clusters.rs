@@ -57,7 +57,6 @@ async fn a_controller_watches_two_clusters_with_requests_that_tell_them_apart() 
                 .push(format!("{request} {}", value.unwrap_or_default()));
             if request.cluster == "here" {
                 let mirror = Patch::Merge(json!({"data": {"key": "mirrored"}}));
-                let _params = PatchParams::default();
                 ctx.client_of(&edge)
                     .patch::<ConfigMap>(&key, &mirror)
                     .await?;

@@ -132,7 +132,6 @@ fn once(seen: &Seen) -> impl reconcile::Reconciler {
         async move {
             if first {
                 let patch = Patch::Merge(json!({"data": {"key": "2"}}));
-                let _options = PatchParams::default();
                 let patched = ctx.client().patch::<ConfigMap>(&request, &patch);
                 patched.await?;
             }

@@ -546,7 +546,6 @@ async fn a_server_that_is_away_gives_no_key_up() {
         let tried = Arc::clone(&tried);
         async move {
             let patch = Patch::Merge(json!({"data": {"key": "2"}}));
-            let _options = PatchParams::default();
             let written = ctx.client().patch::<ConfigMap>(&request, &patch);
             let written = written.await.map(drop).map_err(Error::from);
             let attempt = ctx.attempt();

@@ -201,7 +201,6 @@ async fn a_key_waits_for_what_it_wrote_in_another_cluster() {
             if value == "1" {
                 let patch = Patch::Merge(json!({"data": {"key": "2"}}));
                 let client = ctx.client_of(&edge);
-                let _options = PatchParams::default();
                 let patched = client.patch::<ConfigMap>(&request, &patch);
                 patched.await?;
                 // Another object of the same name in this cluster.
@@ -577,7 +576,6 @@ pub(super) fn patching(seen: &Seen) -> impl Reconciler {
         seen.lock().push(format!("{} at {at} s", request.name));
         async move {
             let patch = Patch::Merge(json!({"data": {"key": "2"}}));
-            let _options = PatchParams::default();
             let patched = ctx.client().patch::<ConfigMap>(&request, &patch);
             patched.await?;
             Ok::<_, reconcile::Error>(Outcome::done())
@@ -656,7 +654,6 @@ async fn a_server_that_asks_for_rest_is_not_asked_about_lost_writes() {
             let maps = client.cached::<ConfigMap>().unwrap().wait_at_most(limit);
             tokio::spawn(async move {
                 let patch = Patch::Merge(json!({"data": {"key": "2"}}));
-                let _options = PatchParams::default();
                 let patched = client.patch::<ConfigMap>(&a, &patch);
                 patched.await.unwrap_err();
                 maps.get(&a).await

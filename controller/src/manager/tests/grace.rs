@@ -112,7 +112,6 @@ async fn the_lease_of_a_controller_has_its_time_to_be_released() {
             let client = ctx.client().clone();
             let writing = async {
                 loop {
-                    let _params = kube_core::params::PatchParams::default();
                     let _ = client.patch::<ConfigMap>(&key, &patch).await;
                 }
             };

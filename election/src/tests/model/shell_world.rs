@@ -14,7 +14,7 @@ use hyper::body::Frame;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube_client::client::Body;
-use kube_core::params::{Patch, PatchParams};
+use kube_core::params::Patch;
 use parking_lot::Mutex;
 use reeve_client::{Client, Gated, ObjectKey};
 use reeve_clock::Clock;
@@ -319,7 +319,6 @@ async fn write(client: Client, stop: CancellationToken) {
             sleep(Duration::from_millis(offset)).await;
             while !stop.is_cancelled() {
                 let patch = Patch::Merge(json!({"data": {"touched": "yes"}}));
-                let _params = PatchParams::default();
                 let _ = client.patch::<ConfigMap>(&key, &patch).await;
                 sleep(Duration::from_millis(190)).await;
             }
