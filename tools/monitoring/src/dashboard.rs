@@ -2,47 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::panels::ROWS;
+use crate::panels::{Form, Panel, ROWS, Row};
 
 /// The width of a dashboard in Grafana's grid.
 const COLUMNS: u32 = 24;
-
-/// One row of the dashboard, with its panels.
-#[derive(Debug)]
-pub struct Row {
-    /// Its heading.
-    pub title: &'static str,
-    /// Its panels, from the left.
-    pub panels: &'static [Panel],
-}
-
-/// One panel.
-#[derive(Debug)]
-pub struct Panel {
-    /// Its heading.
-    pub title: &'static str,
-    /// How its values are shown.
-    pub form: Form,
-    /// The unit, by Grafana's name.
-    pub unit: &'static str,
-    /// What the values mean, in the corner of the panel.
-    pub about: &'static str,
-    /// PromQL and the legend of its series.
-    pub queries: &'static [(&'static str, &'static str)],
-}
-
-/// How a panel shows its values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// Lines over time.
-    Graph,
-    /// The last value.
-    Number,
-    /// The last value, green at zero and red above.
-    Faults,
-    /// The last value of a share: green, yellow from 1 %, red from 10 %.
-    Share,
-}
 
 // === impl Form ===
 

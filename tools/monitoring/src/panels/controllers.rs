@@ -1,7 +1,6 @@
 //! Controllers and their queues.
 
-use super::graph;
-use crate::dashboard::Row;
+use super::panel::{Row, graph};
 
 pub(super) const RECONCILES: Row = Row {
     title: "Reconciles",

@@ -1,8 +1,7 @@
 //! The state of a program at a glance.
 
-use super::number;
-use crate::dashboard::Form::{Faults, Number, Share};
-use crate::dashboard::Row;
+use super::panel::Form::{Faults, Number, Share};
+use super::panel::{Row, number};
 
 pub(super) const HEALTH: Row = Row {
     title: "Health at a glance",

@@ -1,7 +1,6 @@
 //! Informers and their reflectors.
 
-use super::graph;
-use crate::dashboard::Row;
+use super::panel::{Row, graph};
 
 pub(super) const INFORMERS: Row = Row {
     title: "Informers",

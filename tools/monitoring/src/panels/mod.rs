@@ -6,41 +6,10 @@
 mod controllers;
 mod health;
 mod informers;
+mod panel;
 mod process;
 
-use crate::dashboard::{Form, Panel, Row};
-
-/// A graph of a third of the width.
-const fn graph(
-    title: &'static str,
-    unit: &'static str,
-    about: &'static str,
-    queries: &'static [(&'static str, &'static str)],
-) -> Panel {
-    Panel {
-        title,
-        form: Form::Graph,
-        unit,
-        about,
-        queries,
-    }
-}
-
-const fn number(
-    title: &'static str,
-    form: Form,
-    unit: &'static str,
-    about: &'static str,
-    query: &'static [(&'static str, &'static str)],
-) -> Panel {
-    Panel {
-        title,
-        form,
-        unit,
-        about,
-        queries: query,
-    }
-}
+pub use panel::{Form, Panel, Row};
 
 /// The rows, from the top.
 pub const ROWS: [Row; 7] = [

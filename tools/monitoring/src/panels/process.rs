@@ -1,7 +1,6 @@
 //! Requests to the API server, leader election, and the process.
 
-use super::graph;
-use crate::dashboard::Row;
+use super::panel::{Row, graph};
 
 pub(super) const CLIENT: Row = Row {
     title: "API client",
