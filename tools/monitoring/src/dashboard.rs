@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::panels::{Form, Panel, ROWS, Row};
+use crate::panels::{Form, Panel, ROWS};
 
 /// The width of a dashboard in Grafana's grid.
 const COLUMNS: u32 = 24;
