@@ -21,13 +21,10 @@ async fn greet(ctx: Context, map: Arc<ConfigMap>) -> Result<Outcome, reconcile::
         return Err(reconcile::Error::terminal("data.name is missing"));
     };
     let mut child = ConfigMap::default();
-    child.metadata.namespace = map.namespace();
     child.metadata.name = Some(format!("{}-greeting", map.name_any()));
-    let greeting = format!("Hello {name}");
-    let written = ctx.client().create_or_update(child, |child| {
-        child.data = Some([("greeting".to_owned(), greeting.clone())].into());
-        owner::set_controller(&map, child).map(drop)
-    });
+    child.data = Some([("greeting".to_owned(), format!("Hello {name}"))].into());
+    let set = |child: &mut ConfigMap, wanted: ConfigMap| child.data = wanted.data;
+    let written = child::create_or_patch(ctx.client(), &map, child, set);
     if let (_, Change::Updated) = written.await? {
         let (events, note) = (ctx.events(), "the greeting had been changed");
         events.event(&map, EventType::Normal, "Mended", "Greet", note);
