@@ -20,6 +20,7 @@ impl Options {
     /// use std::process::ExitCode;
     ///
     /// use clap::Parser;
+    /// use reeve_controller::Manager;
     /// use reeve_controller::options::{Options, Program};
     ///
     /// #[derive(Parser)]
@@ -31,7 +32,7 @@ impl Options {
     /// #[tokio::main]
     /// async fn main() -> ExitCode {
     ///     let program = Program::new("pods", env!("CARGO_PKG_VERSION"));
-    ///     let add = |manager: &_| Ok(manager.add_controller(pods::controller()?)?);
+    ///     let add = |manager: &Manager| Ok(manager.add_controller(pods::controller()?)?);
     ///     Arguments::parse().options.run(program, add).await
     /// }
     /// ```

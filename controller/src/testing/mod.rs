@@ -4,14 +4,14 @@
 //! use k8s_openapi::api::core::v1::ConfigMap;
 //! use reeve_controller::testing::{self, Cluster};
 //! use reeve_controller::{Context, Controller, ObjectKey, Outcome, Request, reconcile};
-//! use kube_core::params::{Patch, PatchParams};
+//! use kube_core::params::Patch;
 //! use serde_json::json;
 //!
 //! fn greeter() -> Controller {
 //!     let reconciler = reconcile::function(|ctx: Context, request: Request| async move {
 //!         if ctx.lister::<ConfigMap>()?.get(&request)?.is_some_and(|map| map.data.is_none()) {
 //!             let greeting = Patch::Merge(json!({"data": {"greeting": "hello"}}));
-//!             ctx.client().patch::<ConfigMap>(&request, &PatchParams::default(), &greeting).await?;
+//!             ctx.client().patch::<ConfigMap>(&request, &greeting).await?;
 //!         }
 //!         Ok::<_, reconcile::Error>(Outcome::done())
 //!     });
