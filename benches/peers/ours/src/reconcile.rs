@@ -9,7 +9,7 @@ use peer_measure::control::Server;
 use peer_measure::reconcile::{self, Progress};
 use peer_measure::{Flags, Outcome as Measured, Stop};
 use peer_objects::IpBlock;
-use reeve_controller::client::{Object, Patch, WriteOptions};
+use reeve_controller::client::{Object, Patch};
 use reeve_controller::{Context, Controller, Manager, Outcome, Request};
 use reeve_informer::Stored as _;
 use tokio_util::sync::CancellationToken;
