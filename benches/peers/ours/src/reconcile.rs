@@ -54,9 +54,7 @@ where
                             progress.note(&request.name, version);
                             if progress.is_to_be_written(version) {
                                 let patch = Patch::merge(&*status);
-                                ctx.client()
-                                    .patch_status::<K>(&request, patch)
-                                    .await?;
+                                ctx.client().patch_status::<K>(&request, patch).await?;
                             }
                         }
                         Ok::<_, reeve_controller::reconcile::Error>(Outcome::done())
