@@ -74,13 +74,13 @@ fn controllers(html: &mut String, reports: &[ControllerReport], now: Timestamp) 
     ];
     let rows = reports.iter().map(|one| {
         let runs = &one.reconciles;
-        let running = one.state == "running";
+        let fine = ["running", "standby"].contains(&&*one.state);
         let state = format!("{} for {}", one.state, span(now, one.since));
         let longest = one.longest_run.as_ref();
         [
             plain(&one.name),
             plain(one.kind.as_deref().unwrap_or("–")),
-            Cell(state, if running { "" } else { "warn" }),
+            Cell(state, if fine { "" } else { "warn" }),
             number(
                 format!("{}/{}", one.busy, one.workers),
                 "warn",

@@ -48,8 +48,10 @@ mod writes;
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use reeve_clock::Clock;
+use serde::Serialize;
 
 pub use controllers::{ControllerReport, ReconcileCounts, RunReport, SourceReport, SourceState};
 pub(crate) use election::{Candidate, Elections};
@@ -87,53 +89,43 @@ pub(crate) struct Sources {
 
 impl Sources {
     pub(crate) fn pages(&self) -> Vec<Page> {
-        let queues = self.clone();
-        let queues = move |query: &Query| {
-            let mut reports = queues.queues.report(query.limit);
-            reports.retain(|report| query.is_for(&report.name));
-            let text = || page::queues(&reports, queues.clock.now());
-            query.show("queues", &reports, text)
-        };
-        let informers = self.clone();
-        let informers = move |query: &Query| {
-            let mut reports = informers.informers(query.limit);
-            let named = |report: &InformerReport| {
-                query.is_for(&report.name) || query.is_for(&report.full_name())
-            };
-            reports.retain(named);
-            let text = || page::informers(&reports, informers.clock.now());
-            query.show("informers", &reports, text)
-        };
-        let controllers = self.clone();
-        let controllers = move |query: &Query| {
-            let mut reports = controllers.board.controllers();
-            reports.retain(|report| query.is_for(&report.name));
-            let text = || page::controllers(&reports, controllers.clock.now());
-            query.show("controllers", &reports, text)
-        };
-        let election = self.clone();
-        let election = move |query: &Query| {
-            let mut reports = election.elections.report();
-            reports.retain(|report| query.is_for(&report.lease));
-            let text = || page::election(&reports, election.clock.now());
-            query.show("election", &reports, text)
-        };
-        let writes = self.clone();
-        let writes = move |query: &Query| {
-            let mut reports = writes.board.own_writes();
-            reports.retain(|report| query.is_for(&report.controller));
-            let text = || page::writes(&reports, writes.clock.now());
-            query.show("writes", &reports, text)
-        };
         let all = self.clone();
         vec![
             Page::overview(move |query| all.show(query)),
-            Page::new("controllers", controllers),
-            Page::new("queues", queues),
-            Page::new("informers", informers),
-            Page::new("election", election),
-            Page::new("writes", writes),
+            self.part("controllers", page::controllers, |all, query| {
+                only(all.board.controllers(), |one| query.is_for(&one.name))
+            }),
+            self.part("queues", page::queues, |all, query| {
+                let reports = all.queues.report(query.limit);
+                only(reports, |one| query.is_for(&one.name))
+            }),
+            self.part("informers", page::informers, |all, query| {
+                let is_for = |one: &InformerReport| {
+                    query.is_for(&one.name) || query.is_for(&one.full_name())
+                };
+                only(all.informers(query.limit), is_for)
+            }),
+            self.part("election", page::election, |all, query| {
+                only(all.elections.report(), |one| query.is_for(&one.lease))
+            }),
+            self.part("writes", page::writes, |all, query| {
+                only(all.board.own_writes(), |one| query.is_for(&one.controller))
+            }),
         ]
+    }
+
+    /// The page of one part: its reports, and their text.
+    fn part<R: Serialize + 'static>(
+        &self,
+        name: &'static str,
+        text: fn(&[R], Timestamp) -> String,
+        reports: fn(&Self, &Query) -> Vec<R>,
+    ) -> Page {
+        let all = self.clone();
+        Page::new(name, move |query| {
+            let reports = reports(&all, query);
+            query.show(name, &reports, || text(&reports, all.clock.now()))
+        })
     }
 
     fn show(&self, query: &Query) -> Shown {
@@ -175,4 +167,9 @@ impl Sources {
         }
         reports
     }
+}
+
+fn only<R>(mut reports: Vec<R>, is_for: impl Fn(&R) -> bool) -> Vec<R> {
+    reports.retain(is_for);
+    reports
 }

@@ -12,7 +12,21 @@ use super::*;
 
 /// The code and the text of an answer.
 async fn put(address: SocketAddr, path: &str, host: &str, body: &'static str) -> (u16, String) {
-    let request = http::Request::put(path).header("host", host);
+    put_by(None, address, path, host, body).await
+}
+
+/// As [`put`], with a token.
+async fn put_by(
+    token: Option<&str>,
+    address: SocketAddr,
+    path: &str,
+    host: &str,
+    body: &'static str,
+) -> (u16, String) {
+    let mut request = http::Request::put(path).header("host", host);
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
     let request = request.body(Full::new(Bytes::from(body))).unwrap();
     let io = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
@@ -72,5 +86,50 @@ async fn a_put_changes_the_levels_of_the_log_for_a_time() {
     let elsewhere = put(address, "/debug/log", "evil.example.com", "debug").await;
     assert_eq!(elsewhere.0, 403);
     assert_eq!(shown("").await, "warn\n");
+    running.end().await;
+}
+
+#[tokio::test]
+async fn a_put_to_a_protected_server_needs_the_verb_put() {
+    let setup = Setup::new().server(Server::BuiltIn);
+    let cluster = setup.api_server(reeve_apiserver::Builder::rbac);
+    let cluster = cluster.cluster().await.unwrap();
+    // The scraper may get /metrics, and the greeter put /debug/log.
+    let [scraper, stranger, greeter] = tokens(&cluster).await;
+    let rule = json!({"nonResourceURLs": ["/debug/log"], "verbs": ["put"]});
+    let role = json!({"metadata": {"name": "log"}, "rules": [rule]});
+    cluster.create::<ClusterRole>(role).await;
+    let account = json!({"kind": "ServiceAccount", "name": "greeter", "namespace": "default"});
+    let to = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "log"});
+    let binding = json!({"metadata": {"name": "log"}, "roleRef": to, "subjects": [account]});
+    cluster.create::<ClusterRoleBinding>(binding).await;
+
+    let mut options = LogOptions::default();
+    options.log_level = Some("warn".into());
+    let subscriber = tracing_subscriber::registry().with(options.layer("info"));
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let manager = cluster
+        .manager()
+        .metrics_server(MetricsServer::at(anywhere()).protected())
+        .log_levels(options.levels().unwrap())
+        .build()
+        .await
+        .unwrap();
+    let address = manager.metrics_address().unwrap();
+    let running = cluster.start(&manager);
+    let changed = async |token: Option<&str>| {
+        put_by(token, address, "/debug/log", "localhost", "error")
+            .await
+            .0
+    };
+    assert_eq!(changed(None).await, 401);
+    assert_eq!(changed(Some(&stranger)).await, 403);
+    assert_eq!(changed(Some(&scraper)).await, 403);
+    assert_eq!(options.levels().unwrap().current(), "warn");
+    assert_eq!(changed(Some(&greeter)).await, 200);
+    assert_eq!(options.levels().unwrap().current(), "error");
+    let bearer = format!("Bearer {greeter}");
+    let shown = get(address, "/debug/log", &[("authorization", &bearer)], None).await;
+    assert_eq!(shown.unwrap().code, 403, "get is another verb");
     running.end().await;
 }

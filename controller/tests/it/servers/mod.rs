@@ -30,8 +30,8 @@ fn anywhere() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// A manager with this metrics server, and a controller that fails for `broken` and never finishes `slow`.
-async fn serving(cluster: &Cluster, server: MetricsServer) -> (Running, SocketAddr) {
+/// A controller that fails for `broken`, and finishes `slow` when it stops.
+fn greeter() -> Controller {
     let reconciler = reconcile::function(|ctx: Context, request: Request| async move {
         match &*request.name {
             "broken" => Err(reconcile::Error::message("the gateway <is> down")),
@@ -42,11 +42,12 @@ async fn serving(cluster: &Cluster, server: MetricsServer) -> (Running, SocketAd
             _ => Ok(Outcome::requeue_after(Duration::from_secs(3600))),
         }
     });
-    let controller = Controller::builder("greeter")
-        .for_kind::<ConfigMap>()
-        .workers(2)
-        .complete(reconciler)
-        .unwrap();
+    let builder = Controller::builder("greeter").for_kind::<ConfigMap>();
+    builder.workers(2).complete(reconciler).unwrap()
+}
+
+/// A manager with this metrics server and a [`greeter`].
+async fn serving(cluster: &Cluster, server: MetricsServer) -> (Running, SocketAddr) {
     let manager = cluster
         .manager()
         .namespace("default")
@@ -54,7 +55,7 @@ async fn serving(cluster: &Cluster, server: MetricsServer) -> (Running, SocketAd
         .build()
         .await
         .unwrap();
-    manager.add_controller(controller).unwrap();
+    manager.add_controller(greeter()).unwrap();
     let address = manager.metrics_address().unwrap();
     (cluster.start(&manager), address)
 }
