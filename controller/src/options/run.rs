@@ -13,15 +13,13 @@ impl Options {
     /// calls [`Manager::from_options`] and [`Manager::run_until_signal`] itself.
     ///
     /// ```no_run
-    /// # mod pods {
-    /// #     use reeve_controller::{Controller, controller::BuildError};
-    /// #     pub(super) fn controller() -> Result<Controller, BuildError> { unimplemented!() }
-    /// # }
     /// use std::process::ExitCode;
+    /// use std::sync::Arc;
     ///
     /// use clap::Parser;
-    /// use reeve_controller::Manager;
+    /// use k8s_openapi::api::core::v1::Pod;
     /// use reeve_controller::options::{Options, Program};
+    /// use reeve_controller::prelude::*;
     ///
     /// #[derive(Parser)]
     /// struct Arguments {
@@ -29,10 +27,18 @@ impl Options {
     ///     options: Options,
     /// }
     ///
+    /// async fn look(_: Context, pod: Arc<Pod>) -> reconcile::Result {
+    ///     println!("{}", pod.name_any());
+    ///     Ok(Outcome::done())
+    /// }
+    ///
     /// #[tokio::main]
     /// async fn main() -> ExitCode {
     ///     let program = Program::new("pods", env!("CARGO_PKG_VERSION"));
-    ///     let add = |manager: &Manager| Ok(manager.add_controller(pods::controller()?)?);
+    ///     let add = |manager: &Manager| {
+    ///         let pods = Controller::builder("pods").for_kind::<Pod>();
+    ///         Ok(manager.add_controller(pods.complete(reconcile::object(look))?)?)
+    ///     };
     ///     Arguments::parse().options.run(program, add).await
     /// }
     /// ```

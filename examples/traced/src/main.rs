@@ -28,7 +28,10 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), Box<dyn std::error::Error>> {
-    let exporter = Exporter::start("traced", None)?;
+    let exporter = Exporter::start("traced", None).inspect_err(|_| {
+        // Without a log the error would be shown nowhere.
+        options.log.start();
+    })?;
     tracing_subscriber::registry()
         .with(exporter.layer())
         .with(options.log.layer("info"))
