@@ -1,5 +1,7 @@
 //! Access to the elements of arrays, the names and values of the fields of objects, and the variants of enums.
 
+use std::borrow::Cow;
+
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, EnumAccess, Error as _, MapAccess, SeqAccess,
     Unexpected, VariantAccess, Visitor,
@@ -7,7 +9,7 @@ use serde::de::{
 use serde_json::Error;
 
 use super::raw::RAW;
-use super::reader::{Reader, Text, hand_over};
+use super::reader::{Place, Reader, Text, hand_over};
 use super::trim::{Given, Plain, Seen, Skip, Trim};
 
 /// The elements of an array.
@@ -42,6 +44,18 @@ struct Path<'de> {
 /// The name of a field, whose quote was peeked at. A number or a `bool` is read from within the quotes.
 struct Key<'a, 'de> {
     reader: &'a mut Reader<'de>,
+    /// The name and its place, if the reader is past it.
+    read: Option<(&'de str, Place<'de>)>,
+}
+
+/// The next field of a trimmed object.
+enum Named<'de> {
+    /// There is none.
+    Nothing,
+    /// Its name is next.
+    Ahead,
+    /// Its name was read.
+    Read(&'de str, Place<'de>),
 }
 
 /// A variant with a value: `{"name": value}`.
@@ -198,7 +212,7 @@ impl<'a, 'de> Fields<'a, 'de> {
 
 impl<'de> Fields<'_, 'de> {
     /// Moves to the name of the next field that is not left out. After the last, moves to those to add.
-    fn next_trimmed_name(&mut self, trim: Trim<'de>) -> Result<bool, Error> {
+    fn next_trimmed_name(&mut self, trim: Trim<'de>) -> Result<Named<'de>, Error> {
         let (skip, object) = match trim {
             Trim::Object(trimming) => (&trimming.skip, Some(trimming)),
             Trim::Part(skip) => (skip, None),
@@ -215,16 +229,21 @@ impl<'de> Fields<'_, 'de> {
             self.trimming.ahead = ahead;
             self.trimming.given = object.and_then(|trimming| trimming.given(&name));
             self.trimming.seen.add(&name);
-            self.reader.resume(place);
-            return Ok(true);
+            return Ok(match name {
+                Cow::Borrowed(name) => Named::Read(name, place),
+                Cow::Owned(_) => {
+                    self.reader.resume(place);
+                    Named::Ahead
+                }
+            });
         }
         let missing = object.and_then(|trimming| self.trimming.seen.missing(trimming));
         let Some((name, given)) = missing else {
-            return Ok(false);
+            return Ok(Named::Nothing);
         };
         self.trimming.given = Some(given);
         self.reader.detour(name);
-        Ok(true)
+        Ok(Named::Ahead)
     }
 
     /// Moves to the value of the field, or to the one that is given in its place.
@@ -268,15 +287,21 @@ impl<'de> MapAccess<'de> for Fields<'_, 'de> {
         &mut self,
         seed: T,
     ) -> Result<Option<T::Value>, Error> {
-        let found = match self.trim {
-            None => self.next_name()?,
-            Some(trim) => self.next_trimmed_name(trim)?,
+        let read = match self.trim {
+            None => {
+                if !self.next_name()? {
+                    return Ok(None);
+                }
+                None
+            }
+            Some(trim) => match self.next_trimmed_name(trim)? {
+                Named::Nothing => return Ok(None),
+                Named::Ahead => None,
+                Named::Read(name, place) => Some((name, place)),
+            },
         };
-        if !found {
-            return Ok(None);
-        }
         let reader = &mut *self.reader;
-        seed.deserialize(Key { reader }).map(Some)
+        seed.deserialize(Key { reader, read }).map(Some)
     }
 
     #[inline]
@@ -288,8 +313,19 @@ impl<'de> MapAccess<'de> for Fields<'_, 'de> {
 // === impl Key ===
 
 impl<'de> Key<'_, 'de> {
+    /// The reader, at the name.
+    fn at_name(&mut self) -> &mut Reader<'de> {
+        if let Some((_, place)) = self.read.take() {
+            self.reader.resume(place);
+        }
+        self.reader
+    }
+
     /// The name, if it has no escapes.
     fn plain(&mut self) -> Result<&'de str, Error> {
+        if let Some((name, _)) = self.read {
+            return Ok(name);
+        }
         match self.reader.text()? {
             Text::Plain(name) => Ok(name),
             Text::Quoted(_) => Err(self.reader.refused()),
@@ -321,7 +357,10 @@ impl<'de> Deserializer<'de> for Key<'_, 'de> {
 
     #[inline]
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.reader.string(visitor)
+        match self.read {
+            Some((name, _)) => visitor.visit_borrowed_str(name),
+            None => self.reader.string(visitor),
+        }
     }
 
     numbers! {
@@ -345,31 +384,31 @@ impl<'de> Deserializer<'de> for Key<'_, 'de> {
 
     #[inline]
     fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
+        mut self,
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, Error> {
         if name == RAW {
-            return self.reader.deserialize_newtype_struct(name, visitor);
+            return self.at_name().deserialize_newtype_struct(name, visitor);
         }
         visitor.visit_newtype_struct(self)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
-        self,
+        mut self,
         name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        self.reader.deserialize_enum(name, variants, visitor)
+        self.at_name().deserialize_enum(name, variants, visitor)
     }
 
-    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.reader.deserialize_bytes(visitor)
+    fn deserialize_bytes<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
+        self.at_name().deserialize_bytes(visitor)
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        self.reader.deserialize_bytes(visitor)
+    fn deserialize_byte_buf<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
+        self.at_name().deserialize_bytes(visitor)
     }
 
     serde::forward_to_deserialize_any! {
@@ -389,7 +428,7 @@ impl<'de> EnumAccess<'de> for Variant<'_, 'de> {
         }
         // As the name of a field, as in serde_json: it may be a number in quotes.
         let reader = &mut *self.reader;
-        let name = seed.deserialize(Key { reader })?;
+        let name = seed.deserialize(Key { reader, read: None })?;
         self.reader.expect(b':')?;
         Ok((name, self))
     }

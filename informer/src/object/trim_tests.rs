@@ -180,6 +180,45 @@ fn paths_are_skipped_in_every_typed_form() {
 }
 
 #[test]
+fn names_of_a_trimmed_object_are_read_as_what_the_type_takes_them_for() {
+    #[derive(serde::Deserialize, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    #[serde(rename_all = "camelCase")]
+    enum Word {
+        One,
+        Two,
+    }
+    fn agree<K: serde::de::DeserializeOwned + std::fmt::Debug + Ord>(document: &str) {
+        // Both the object and its part are trimmed.
+        let trimming = Trimming::default().skip(&".part.gone".parse().unwrap());
+        type Maps<K> = std::collections::BTreeMap<String, std::collections::BTreeMap<K, u8>>;
+        let whole = format!(r#"{{"part": {document}}}"#);
+        let read = json::read(&whole, |reader| {
+            Maps::<K>::deserialize(reader.trimming(&trimming))
+        });
+        match (read, serde_json::from_str::<Maps<K>>(&whole)) {
+            (Ok(read), Ok(wanted)) => assert_eq!(read, wanted),
+            (Err(_), Err(_)) => {}
+            other => panic!("{document}: {other:?}"),
+        }
+    }
+    for document in [
+        r#"{"1": 1, "-2": 2}"#,
+        r#"{"1": 1, "x": 2}"#,
+        r#"{"true": 1, "false": 0}"#,
+        r#"{"one": 1, "t\u0077o": 2}"#,
+        r#"{"a": 1, "\u0062": 2, "": 3}"#,
+        "{}",
+    ] {
+        agree::<String>(document);
+        agree::<Box<str>>(document);
+        agree::<i32>(document);
+        agree::<bool>(document);
+        agree::<Option<char>>(document);
+        agree::<Word>(document);
+    }
+}
+
+#[test]
 fn null_metadata_and_escaped_keys_are_read() {
     let map: ConfigMap = read(
         r#"{"metadata":null,"\u0064ata":{"k":"v"}}"#,
