@@ -7,8 +7,10 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::ConfigMap;
 use reeve_controller::prelude::*;
 
+#[cfg(feature = "otlp")]
 mod export;
 
+#[cfg(feature = "otlp")]
 pub use export::{Exporter, spans};
 
 /// The annotation with the number of words.

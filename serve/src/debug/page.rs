@@ -99,12 +99,7 @@ fn respond<B>(page: &Page, names: &[&str], open: bool, request: &Request<B>) -> 
 pub(super) fn render(name: &str, names: &[&str], query: &Query, shown: Shown) -> Answer {
     let html = |body: &str| {
         let title = if name.is_empty() { "debug" } else { name };
-        let page = document(
-            title,
-            &links(name, names, query.refresh),
-            query.refresh,
-            body,
-        );
+        let page = document(title, &links(name, names, query), query.refresh, body);
         answer(StatusCode::OK, "text/html; charset=utf-8", page)
     };
     let mut page = match shown {
@@ -125,10 +120,10 @@ pub(super) fn render(name: &str, names: &[&str], query: &Query, shown: Shown) ->
     page
 }
 
-/// The links of the page `name` to all pages, with the empty name for `/debug`, and to its other formats. They are relative,
-/// because a proxy may serve the pages below another path.
+/// The links of the page `name` to all pages, with the empty name for `/debug`, and to its other formats with the name and the
+/// limit of `query`. They are relative, because a proxy may serve the pages below another path.
 #[must_use]
-pub fn links(name: &str, names: &[&str], refresh: Option<u16>) -> Vec<Link> {
+pub fn links(name: &str, names: &[&str], query: &Query) -> Vec<Link> {
     let this = if name.is_empty() { "debug" } else { name };
     let mut links: Vec<Link> = names
         .iter()
@@ -143,12 +138,18 @@ pub fn links(name: &str, names: &[&str], refresh: Option<u16>) -> Vec<Link> {
             Link::new(text, target).current(*other == name)
         })
         .collect();
-    links.push(Link::new("json", format!("{this}?format=json")));
-    links.push(Link::new("text", format!("{this}?format=text")));
-    links.push(Link::new("more", format!("{this}?limit={MOST}")));
-    links.push(match refresh {
-        None => Link::new("refresh every 5 s", format!("{this}?refresh=5")),
-        Some(_) => Link::new("stop refreshing", this),
+    let with = |name: &str, value: Option<String>| {
+        let query = query.with(name, value);
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!("{this}{mark}{query}")
+    };
+    let set = |name: &str, value: &str| with(name, Some(value.to_owned()));
+    links.push(Link::new("json", set("format", "json")));
+    links.push(Link::new("text", set("format", "text")));
+    links.push(Link::new("more", set("limit", &MOST.to_string())));
+    links.push(match query.refresh {
+        None => Link::new("refresh every 5 s", set("refresh", "5")),
+        Some(_) => Link::new("stop refreshing", with("refresh", None)),
     });
     links
 }
@@ -196,8 +197,9 @@ mod tests {
 
     #[test]
     fn links_are_relative_to_the_page() {
+        let query = Query::parse("", "").unwrap();
         let targets = |name| -> Vec<String> {
-            let links = links(name, &["", "queues"], None);
+            let links = links(name, &["", "queues"], &query);
             links
                 .iter()
                 .take(3)
@@ -209,6 +211,30 @@ mod tests {
             targets("queues"),
             ["../debug", "queues", "queues?format=json"]
         );
+    }
+
+    #[test]
+    fn links_to_the_same_page_keep_its_name_and_limit() {
+        let targets = |query| -> Vec<String> {
+            let query = Query::parse(query, "text/html").unwrap();
+            let links = links("queues", &["queues"], &query);
+            links[1..]
+                .iter()
+                .map(|link| link.target().to_owned())
+                .collect()
+        };
+        assert_eq!(
+            targets("name=a%26b&limit=7"),
+            [
+                "queues?format=json&limit=7&name=a%26b",
+                "queues?format=text&limit=7&name=a%26b",
+                "queues?limit=1000&name=a%26b",
+                "queues?limit=7&name=a%26b&refresh=5"
+            ]
+        );
+        let refreshed = targets("refresh=9");
+        assert_eq!(refreshed[0], "queues?format=json");
+        assert_eq!(refreshed[2..], ["queues?limit=1000&refresh=9", "queues"]);
     }
 
     #[test]

@@ -98,6 +98,35 @@ impl Query {
         Ok(parsed)
     }
 
+    /// The text of the query with another `value` of one parameter, or without it. The format is only in it if it is the
+    /// parameter; then the pause between two loads is not, because only a browser loads again.
+    pub(super) fn with(&self, parameter: &str, value: Option<String>) -> String {
+        let own = [
+            ("format", None),
+            (
+                "limit",
+                (self.limit != LIMIT).then(|| self.limit.to_string()),
+            ),
+            ("name", self.name.clone()),
+            (
+                "refresh",
+                self.refresh
+                    .filter(|_| parameter != "format")
+                    .map(|pause| pause.to_string()),
+            ),
+        ];
+        let mut text = form_urlencoded::Serializer::new(String::new());
+        for (name, own) in own {
+            let value = if name == parameter {
+                value.as_ref()
+            } else {
+                own.as_ref()
+            };
+            text.extend_pairs(value.map(|value| (name, value)));
+        }
+        text.finish()
+    }
+
     /// Whether the page shows the report of this name.
     #[must_use]
     pub fn is_for(&self, name: &str) -> bool {

@@ -1,6 +1,6 @@
 //! Lists the public items of each crate in `public-api.txt` beside its `Cargo.toml`.
 //!
-//! `cargo run -p public-api-listing` writes the listings. With `--check` it compares them with the code, prints what
+//! `cargo run -p public-api-listing --features listing` writes the listings. With `--check` it compares them with the code, prints what
 //! was added and removed, and fails if anything was. A removed or changed line breaks users: it needs a line in the
 //! CHANGELOG, and a new minor version before 1.0. The pages of `cargo doc` in `target/doc` are removed.
 
@@ -49,7 +49,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         }
     }
     if changed {
-        println!("if this is meant: cargo run -p public-api-listing, and a line in CHANGELOG.md");
+        println!(
+            "if this is meant: cargo run -p public-api-listing --features listing, and a line in CHANGELOG.md"
+        );
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
