@@ -65,9 +65,7 @@ impl Query {
     pub(super) fn parse(query: &str, accept: &str) -> Result<Self, String> {
         let mut parsed = Self {
             format: Format::preferred(accept),
-            limit: LIMIT,
-            name: None,
-            refresh: None,
+            ..Self::default()
         };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match name.as_ref() {
@@ -144,6 +142,18 @@ impl Query {
         match self.format {
             Format::Json => Shown::Json(serde_json::json!({ name: reports })),
             Format::Text | Format::Html => Shown::Text(text()),
+        }
+    }
+}
+
+/// Text, 100 items, all names, not loaded again.
+impl Default for Query {
+    fn default() -> Self {
+        Self {
+            format: Format::Text,
+            limit: LIMIT,
+            name: None,
+            refresh: None,
         }
     }
 }

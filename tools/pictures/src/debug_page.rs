@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use reeve_controller::debug::Overview;
-use reeve_serve::debug::{document, links};
+use reeve_serve::debug::{Query, document, links};
 use sha2::{Digest as _, Sha256};
 
 /// The reports.
@@ -21,7 +21,7 @@ const PAGES: [&str; 6] = [
 /// The page, as a manager with these reports serves it.
 pub(crate) fn page() -> Result<String, serde_json::Error> {
     let reports: Overview = serde_json::from_str(REPORTS)?;
-    let links = links("", &PAGES, None);
+    let links = links("", &PAGES, &Query::default());
     Ok(document(
         "debug",
         &links,
