@@ -9,4 +9,5 @@
 mod conformance;
 mod control_plane;
 mod kubectl;
+mod mutated;
 mod rules;

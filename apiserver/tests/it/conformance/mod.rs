@@ -15,7 +15,7 @@
 
 mod case;
 mod cases;
-mod client;
+pub mod client;
 mod differences;
 mod guard;
 mod normal;
