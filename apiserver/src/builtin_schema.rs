@@ -1,203 +1,37 @@
-//! Schemas of the built-in kinds, from the Kubernetes types themselves.
+//! Structural schemas of the built-in kinds, from the table of their types.
 //!
-//! `k8s-openapi` describes every type with its feature `schemars`; this module turns the descriptions into
-//! structural schemas, which prune and report unknown fields, and into the components of OpenAPI documents.
-//! Everything is built on first use. The final binary chooses the version of Kubernetes for
-//! `k8s-openapi`.
+//! They prune a body, report unknown fields, and describe wrong types as Go's decoder does. Each is built on first use.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
 
-use k8s_openapi::Resource;
-use k8s_openapi::api;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions;
 use parking_lot::Mutex;
-use schemars::generate::{SchemaGenerator, SchemaSettings};
-use serde_json::{Map, Value, json};
 
+use crate::kinds::data::{Data, Form, Scalar, Special, Type};
 use crate::schema::{Additional, Kind, ObjectSchema, Schema};
 
-const REFERENCE: &str = "#/components/schemas/";
-
 /// The one recursive type.
-const JSON_SCHEMA: &str =
-    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+const JSON_SCHEMA: &str = "apiextensions.v1.JSONSchemaProps";
 
-/// Types that are a schema or another value; the fields of a schema are checked.
-const JSON_SCHEMA_OR_ELSE: &[&str] = &[
-    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray",
-    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool",
-];
+static JSON_SCHEMA_PROPS: LazyLock<Schema> = LazyLock::new(|| {
+    with_stack(|| {
+        let of = Data::get().named(JSON_SCHEMA);
+        of.map_or_else(free, |of| resolve(of, &mut Vec::new()))
+    })
+});
+static SCHEMAS: LazyLock<Mutex<HashMap<&'static str, Arc<ObjectSchema>>>> =
+    LazyLock::new(Mutex::default);
 
-/// Types that hold any JSON.
-const FREE_FORM: &[&str] = &[
-    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
-    "io.k8s.apimachinery.pkg.runtime.RawExtension",
-    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
-];
-
-/// Group, version and kind.
-type Name = (String, String, String);
-
-struct Definitions {
-    /// The component that describes a kind.
-    roots: HashMap<Name, String>,
-    /// Every component by name.
-    components: Map<String, Value>,
-}
-
-static DEFINITIONS: LazyLock<Definitions> = LazyLock::new(Definitions::build);
-static JSON_SCHEMA_PROPS: LazyLock<Schema> =
-    LazyLock::new(|| with_stack(|| resolve(JSON_SCHEMA, &mut Vec::new())));
-static SCHEMAS: LazyLock<Mutex<HashMap<Name, Arc<ObjectSchema>>>> = LazyLock::new(Mutex::default);
-
-/// The schema of a built-in kind; `None` if the server has no type for it.
-pub(crate) fn schema(group: &str, version: &str, kind: &str) -> Option<Arc<ObjectSchema>> {
-    let name = (group.to_owned(), version.to_owned(), kind.to_owned());
-    if let Some(known) = SCHEMAS.lock().get(&name) {
-        return Some(known.clone());
+/// The schema of a built-in kind with this type.
+pub(crate) fn schema(of: &'static Type) -> Arc<ObjectSchema> {
+    if let Some(known) = SCHEMAS.lock().get(of.name) {
+        return known.clone();
     }
-    let root = DEFINITIONS.roots.get(&name)?;
-    let schema = with_stack(|| resolve(root, &mut Vec::new()));
+    let schema = with_stack(|| resolve(of, &mut Vec::new()));
     let parsed = Arc::new(ObjectSchema::built_in(schema));
-    SCHEMAS.lock().insert(name, parsed.clone());
-    Some(parsed)
-}
-
-/// The component of a kind, and every component it refers to, by name.
-pub(crate) fn components(
-    group: &str,
-    version: &str,
-    kind: &str,
-) -> Option<(String, BTreeMap<String, Value>)> {
-    let name = (group.to_owned(), version.to_owned(), kind.to_owned());
-    let root = DEFINITIONS.roots.get(&name)?;
-    let mut needed = BTreeMap::new();
-    collect(root, &mut needed);
-    if let Some(component) = needed.get_mut(root) {
-        component["x-kubernetes-group-version-kind"] =
-            json!([{"group": group, "version": version, "kind": kind}]);
-    }
-    Some((root.clone(), needed))
-}
-
-/// The component of ObjectMeta and those it refers to, for the documents of custom resources.
-pub(crate) fn object_meta() -> (String, BTreeMap<String, Value>) {
-    let name = OBJECT_META.to_owned();
-    let mut needed = BTreeMap::new();
-    collect(&name, &mut needed);
-    (name, needed)
-}
-
-/// The name of ObjectMeta's component.
-pub(crate) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-
-/// The description of a property of a component; empty when there is none.
-pub(crate) fn description(component: &str, property: &str) -> &'static str {
-    DEFINITIONS
-        .components
-        .get(component)
-        .and_then(|component| component["properties"][property]["description"].as_str())
-        .unwrap_or_default()
-}
-
-fn collect(name: &str, needed: &mut BTreeMap<String, Value>) {
-    if needed.contains_key(name) {
-        return;
-    }
-    let Some(component) = DEFINITIONS.components.get(name) else {
-        return;
-    };
-    needed.insert(name.to_owned(), component.clone());
-    visit_references(component, &mut |reference| collect(reference, needed));
-}
-
-fn visit_references(value: &Value, visit: &mut dyn FnMut(&str)) {
-    match value {
-        Value::Object(map) => {
-            for (key, value) in map {
-                match value {
-                    Value::String(text) if key == "$ref" => {
-                        visit(text.strip_prefix(REFERENCE).unwrap_or(text));
-                    }
-                    value => visit_references(value, visit),
-                }
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| visit_references(item, visit)),
-        _ => {}
-    }
-}
-
-// === impl Definitions ===
-
-impl Definitions {
-    fn build() -> Self {
-        let mut generator = SchemaSettings::openapi3().into_generator();
-        let mut roots = HashMap::new();
-        macro_rules! add {
-            ($($kind:ty),* $(,)?) => {
-                $(
-                    let name = register::<$kind>(&mut generator);
-                    roots.insert(
-                        (
-                            <$kind as Resource>::GROUP.to_owned(),
-                            <$kind as Resource>::VERSION.to_owned(),
-                            <$kind as Resource>::KIND.to_owned(),
-                        ),
-                        name,
-                    );
-                )*
-            };
-        }
-        add!(
-            api::core::v1::ConfigMap,
-            api::core::v1::Endpoints,
-            api::core::v1::Event,
-            api::core::v1::Namespace,
-            api::core::v1::Node,
-            api::core::v1::Pod,
-            api::core::v1::Secret,
-            api::core::v1::Service,
-            api::core::v1::ServiceAccount,
-            api::apps::v1::DaemonSet,
-            api::apps::v1::Deployment,
-            api::apps::v1::ReplicaSet,
-            api::apps::v1::StatefulSet,
-            api::authentication::v1::SelfSubjectReview,
-            api::authentication::v1::TokenReview,
-            api::authorization::v1::LocalSubjectAccessReview,
-            api::authorization::v1::SelfSubjectAccessReview,
-            api::authorization::v1::SelfSubjectRulesReview,
-            api::authorization::v1::SubjectAccessReview,
-            api::batch::v1::CronJob,
-            api::batch::v1::Job,
-            api::coordination::v1::Lease,
-            api::events::v1::Event,
-            api::networking::v1::Ingress,
-            api::networking::v1::IngressClass,
-            api::networking::v1::NetworkPolicy,
-            api::policy::v1::PodDisruptionBudget,
-            api::rbac::v1::ClusterRole,
-            api::rbac::v1::ClusterRoleBinding,
-            api::rbac::v1::Role,
-            api::rbac::v1::RoleBinding,
-            apiextensions::CustomResourceDefinition,
-        );
-        let mut components = generator.take_definitions(true);
-        for root in roots.values() {
-            // `k8s-openapi` requires metadata for every kind; a server does not.
-            let required = components
-                .get_mut(root)
-                .and_then(|component| component.get_mut("required"))
-                .and_then(Value::as_array_mut);
-            if let Some(required) = required {
-                required.retain(|name| name != "metadata");
-            }
-        }
-        Self { roots, components }
-    }
+    SCHEMAS.lock().insert(of.name, parsed.clone());
+    parsed
 }
 
 /// Runs `work` on a stack of its own. A schema of a Pod is deep: in a debug build it takes a megabyte, which the thread of a
@@ -213,32 +47,25 @@ fn with_stack<T: Send>(work: impl Fn() -> T + Sync) -> T {
     })
 }
 
-fn register<T: schemars::JsonSchema>(generator: &mut SchemaGenerator) -> String {
-    generator.subschema_for::<T>();
-    T::schema_name().into_owned()
-}
-
 fn json_schema_props() -> &'static Schema {
     &JSON_SCHEMA_PROPS
 }
 
-/// A component as a structural schema.
-fn resolve(name: &str, above: &mut Vec<String>) -> Schema {
-    let free = || Schema {
+/// The schema of any JSON.
+fn free() -> Schema {
+    Schema {
         preserve_unknown: true,
         ..Schema::default()
-    };
-    if FREE_FORM.contains(&name) {
-        return free();
     }
-    if JSON_SCHEMA_OR_ELSE.contains(&name) {
-        return Schema {
-            recursion: Some(json_schema_props),
-            ..Schema::default()
-        };
+}
+
+/// A type as a structural schema; `above` are the types that contain it.
+fn resolve(of: &'static Type, above: &mut Vec<&'static str>) -> Schema {
+    if let Some(special) = of.special {
+        return special_form(special);
     }
-    if above.iter().any(|other| other == name) {
-        return if name == JSON_SCHEMA {
+    if above.contains(&of.name) {
+        return if of.name == JSON_SCHEMA {
             Schema {
                 kind: Some(Kind::Object),
                 recursion: Some(json_schema_props),
@@ -248,80 +75,83 @@ fn resolve(name: &str, above: &mut Vec<String>) -> Schema {
             free()
         };
     }
-    let Some(source) = DEFINITIONS.components.get(name) else {
-        return free();
-    };
-    above.push(name.to_owned());
-    let mut schema = convert(source, above);
+    above.push(of.name);
+    let properties = of.fields.iter().map(|field| {
+        let mut schema = convert(&field.form, above);
+        schema.embedded_in = field.embedded_in;
+        (field.name.to_owned(), schema)
+    });
+    let properties = properties.collect();
     above.pop();
-    if name.ends_with(".resource.Quantity") {
-        schema.limits.format = Some("quantity".to_owned());
+    Schema {
+        kind: Some(Kind::Object),
+        properties,
+        go_type: Some(of.go_name().to_owned()),
+        ..Schema::default()
     }
-    if name.ends_with(".v1.MicroTime") {
-        schema.limits.format = Some("micro-time".to_owned());
-    }
-    if schema.kind == Some(Kind::Object) {
-        schema.go_type = Some(go_type(name));
-    }
-    schema
 }
 
-fn convert(source: &Value, above: &mut Vec<String>) -> Schema {
-    let reference = source["$ref"]
-        .as_str()
-        .or_else(|| source["allOf"][0]["$ref"].as_str());
-    if let Some(reference) = reference {
-        return resolve(
-            reference.strip_prefix(REFERENCE).unwrap_or(reference),
-            above,
-        );
-    }
-    // Children are converted here, because they may be references.
-    let mut shallow = source.clone();
-    if let Some(map) = shallow.as_object_mut() {
-        for name in ["properties", "items", "additionalProperties", "required"] {
-            map.remove(name);
+fn special_form(special: Special) -> Schema {
+    let mut schema = Schema::default();
+    let (kind, format) = match special {
+        Special::Any => return free(),
+        Special::SchemaOrBoolean | Special::SchemaOrList => {
+            schema.recursion = Some(json_schema_props);
+            return schema;
         }
-    }
-    let mut schema = Schema::parse(&shallow);
-    schema.properties = source["properties"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(name, source)| (name.clone(), convert(source, above)))
-        .collect();
-    schema.items = source
-        .get("items")
-        .filter(|items| items.is_object())
-        .map(|items| Box::new(convert(items, above)));
-    schema.additional = match source.get("additionalProperties") {
-        Some(of @ Value::Object(_)) => Additional::Of(Box::new(convert(of, above))),
-        Some(Value::Bool(true)) => Additional::Any,
-        _ => Additional::Unspecified,
+        Special::IntOrString => (None, ""),
+        Special::Quantity => (None, "quantity"),
+        Special::MicroTime => (Some(Kind::String), "micro-time"),
+        Special::Text => (Some(Kind::String), ""),
+        Special::Time => (Some(Kind::String), "date-time"),
     };
-    let says_nothing = schema.properties.is_empty()
-        && matches!(schema.additional, Additional::Unspecified)
-        && matches!(schema.kind, None | Some(Kind::Object))
-        && !schema.int_or_string;
-    schema.preserve_unknown |= says_nothing;
+    schema.int_or_string = kind.is_none();
+    schema.kind = kind;
+    schema.limits.format = (!format.is_empty()).then(|| format.to_owned());
     schema
 }
 
-/// `v1.Container` of `io.k8s.api.core.v1.Container`.
-fn go_type(name: &str) -> String {
-    let mut parts = name.rsplitn(3, '.');
-    let kind = parts.next().unwrap_or_default();
-    let package = parts.next().unwrap_or_default();
-    format!("{package}.{kind}")
+fn convert(form: &'static Form, above: &mut Vec<&'static str>) -> Schema {
+    let mut schema = Schema::default();
+    let name = match form {
+        Form::Named(_) => return form.named().map_or_else(free, |of| resolve(of, above)),
+        Form::Scalar(scalar, name) => {
+            let (kind, format) = match scalar {
+                Scalar::Text => (Kind::String, ""),
+                Scalar::Bytes => (Kind::String, "byte"),
+                Scalar::Boolean => (Kind::Boolean, ""),
+                Scalar::Int32 => (Kind::Integer, "int32"),
+                Scalar::Int64 => (Kind::Integer, "int64"),
+                Scalar::Double => (Kind::Number, "double"),
+            };
+            schema.kind = Some(kind);
+            schema.limits.format = (!format.is_empty()).then(|| format.to_owned());
+            *name
+        }
+        Form::List(name, of) => {
+            schema.kind = Some(Kind::Array);
+            schema.items = Some(Box::new(convert(of, above)));
+            *name
+        }
+        Form::Map(name, of) => {
+            schema.kind = Some(Kind::Object);
+            schema.additional = Additional::Of(Box::new(convert(of, above)));
+            *name
+        }
+    };
+    schema.go_type = (!name.is_empty()).then(|| name.to_owned());
+    schema
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::json_text::{Node, parse};
+    use crate::kinds::data;
+    use serde_json::{Value, json};
 
     fn of(group: &str, kind: &str) -> Arc<ObjectSchema> {
-        schema(group, "v1", kind).unwrap()
+        schema(data::root(group, "v1", kind).unwrap())
     }
 
     /// Texts of kube-apiserver 1.36.
@@ -383,9 +213,7 @@ mod tests {
         );
         let lease = |time: &str| {
             let body = format!(r#"{{"spec":{{"renewTime":"{time}"}}}}"#);
-            schema("coordination.k8s.io", "v1", "Lease")
-                .unwrap()
-                .decode_error(&parse(body.as_bytes()).unwrap())
+            of("coordination.k8s.io", "Lease").decode_error(&parse(body.as_bytes()).unwrap())
         };
         assert_eq!(
             lease("2026-01-01T00:00:00Z").as_deref(),
@@ -449,9 +277,7 @@ mod tests {
             "metadata": {"creationTimestamp": "2026-01-01T01:00:00.5+01:00"},
             "spec": {"renewTime": "2026-01-01T00:00:00.123456+00:00"},
         });
-        schema("coordination.k8s.io", "v1", "Lease")
-            .unwrap()
-            .prune(&mut lease);
+        of("coordination.k8s.io", "Lease").prune(&mut lease);
         assert_eq!(
             lease,
             json!({
@@ -469,24 +295,6 @@ mod tests {
             config_map,
             json!({"data": {"a": "", "b": "1"}, "metadata": {"labels": {"x": ""}, "finalizers": [""]}})
         );
-    }
-
-    #[test]
-    fn every_kind_has_a_schema_and_finds_all_its_components() {
-        for (group, version, kind) in DEFINITIONS.roots.keys() {
-            let schema = schema(group, version, kind).unwrap();
-            assert!(
-                schema.root().properties.contains_key("metadata") || kind.ends_with("Review"),
-                "{kind}"
-            );
-            let (root, components) = components(group, version, kind).unwrap();
-            assert!(components.contains_key(&root));
-            for component in components.values() {
-                visit_references(component, &mut |name| {
-                    assert!(components.contains_key(name), "{kind}: {name}");
-                });
-            }
-        }
     }
 
     #[test]

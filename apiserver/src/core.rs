@@ -63,12 +63,11 @@ impl Core {
         options: Options,
     ) -> Arc<Self> {
         let registry = Registry::default();
-        for info in kinds::builtin() {
-            if !info.storage.is_empty() {
-                store.create_table(&info.storage);
-            }
-            registry.set(&info.storage.clone(), vec![info]);
+        let built_in = kinds::builtin();
+        for info in built_in.iter().filter(|info| !info.storage.is_empty()) {
+            store.create_table(&info.storage);
         }
+        registry.set("", built_in);
         Arc::new(Self {
             store,
             registry,

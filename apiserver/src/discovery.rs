@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::registry::{Group, Served, Version};
 use crate::resource::ResourceInfo;
 
-/// Verbs of `status` and `scale`.
+/// Verbs of `status` and `scale` of a custom resource.
 const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 /// The verbs of a custom resource, in the order a real server lists them.
 const CUSTOM_VERBS: &[&str] = &[
@@ -153,12 +153,10 @@ fn aggregated_resource(info: &ResourceInfo) -> Value {
     let subresources: Vec<Value> = subresources(info)
         .into_iter()
         .map(|subresource| {
+            let (group, version) = subresource.group_version.unwrap_or((group, version));
             json!({
                 "subresource": subresource.name,
-                "responseKind": subresource.kind.map_or_else(
-                    || kind.clone(),
-                    |(group, version, kind)| json!({"group": group, "version": version, "kind": kind}),
-                ),
+                "responseKind": {"group": group, "version": version, "kind": subresource.kind},
                 "verbs": subresource.verbs,
             })
         })
@@ -178,46 +176,42 @@ fn verbs(info: &ResourceInfo) -> &'static [&'static str] {
 }
 
 /// A subresource in discovery.
-struct Subresource {
+struct Subresource<'a> {
     name: &'static str,
-    /// Group, version and kind where they differ from the resource's.
-    kind: Option<(&'static str, &'static str, &'static str)>,
-    verbs: &'static [&'static str],
+    /// Group and version of the kind where they differ from the resource's.
+    group_version: Option<(&'static str, &'static str)>,
+    kind: &'a str,
+    verbs: &'a [&'static str],
 }
 
-fn subresources(info: &ResourceInfo) -> Vec<Subresource> {
+fn subresources(info: &ResourceInfo) -> Vec<Subresource<'_>> {
+    if !info.custom {
+        let all = info.subresources.iter();
+        return all
+            .map(|one| Subresource {
+                name: one.name,
+                group_version: one.group_version,
+                kind: one.kind,
+                verbs: &one.verbs,
+            })
+            .collect();
+    }
     let mut all = Vec::new();
-    if info.group.is_empty() && info.plural == "namespaces" {
+    if info.status {
         all.push(Subresource {
-            name: "finalize",
-            kind: None,
-            verbs: &["update"],
+            name: "status",
+            group_version: None,
+            kind: &info.kind,
+            verbs: SUBRESOURCE_VERBS,
         });
     }
     if info.scale.is_some() {
         all.push(Subresource {
             name: "scale",
-            kind: Some(("autoscaling", "v1", "Scale")),
+            group_version: Some(("autoscaling", "v1")),
+            kind: "Scale",
             verbs: SUBRESOURCE_VERBS,
         });
-    }
-    if info.status {
-        all.push(Subresource {
-            name: "status",
-            kind: None,
-            verbs: SUBRESOURCE_VERBS,
-        });
-    }
-    if info.group.is_empty() && info.plural == "serviceaccounts" {
-        all.push(Subresource {
-            name: "token",
-            kind: Some(("authentication.k8s.io", "v1", "TokenRequest")),
-            verbs: &["create"],
-        });
-    }
-    if info.custom {
-        // By name for built-in kinds, `status` first for custom ones.
-        all.reverse();
     }
     all
 }
@@ -292,13 +286,12 @@ pub(crate) fn resources(group: &str, version: &Version) -> Value {
                 "name": format!("{}/{}", info.plural, subresource.name),
                 "singularName": "",
                 "namespaced": info.namespaced,
-                "kind": info.kind,
+                "kind": subresource.kind,
                 "verbs": subresource.verbs,
             });
-            if let Some((group, version, kind)) = subresource.kind {
+            if let Some((group, version)) = subresource.group_version {
                 entry["group"] = json!(group);
                 entry["version"] = json!(version);
-                entry["kind"] = json!(kind);
             }
             list.push(entry);
         }

@@ -20,7 +20,7 @@ use crate::service::{Call, accept, header, is_pretty};
 use crate::status::Status;
 use crate::verbs::present::{ListMeta, Presenter};
 use crate::verbs::{
-    Content, Written, create, delete, list, patch, prepare, read, scale, update, watch,
+    Content, Written, assignment, create, delete, list, patch, prepare, read, scale, update, watch,
 };
 
 /// Answers a request for objects.
@@ -137,6 +137,17 @@ async fn dispatch(
         request.validation = validation(&call.query)?;
         check_field_manager(&call.query, path.verb)?;
     }
+    if info.storage.is_empty() && path.verb == "list" && info.verbs.contains(&"list") {
+        // The server has no components with a status of their own.
+        return Ok(many(&request, &[], &ListMeta::default()));
+    }
+    if info.storage.is_empty() && path.verb == "get" && info.verbs.contains(&"get") {
+        return Err(request.not_found());
+    }
+    if review && path.resource == "bindings" && path.verb == "create" {
+        let (body, _) = prepare::read(&request, content_type(call), &call.body)?;
+        return bound(core, request, &body);
+    }
     if review {
         return crate::questions::review(
             core,
@@ -151,6 +162,20 @@ async fn dispatch(
         // The path after the subresource does not matter either.
         "status" if info.status && (path.rest.is_empty() || info.custom) => {
             return subresource(core, &request, path, call).await;
+        }
+        "approval" | "ephemeralcontainers" | "resize"
+            if has_subresource(info, &path.subresource) && path.rest.is_empty() =>
+        {
+            return subresource(core, &request, path, call).await;
+        }
+        "binding" | "eviction" if path.resource == "pods" && path.verb == "create" => {
+            let (body, _) = prepare::read(&request, content_type(call), &call.body)?;
+            let done = if path.subresource == "binding" {
+                assignment::bind(core, &request, &body)?
+            } else {
+                assignment::evict(core, &request, &body)?
+            };
+            return Ok(written(&request, done));
         }
         "scale" if info.scale.is_some() && path.rest.is_empty() => {
             return subresource(core, &request, path, call).await;
@@ -215,7 +240,30 @@ async fn dispatch(
     }
 }
 
-/// `status` and `scale`.
+/// POST of a Binding, which names its Pod.
+fn bound(
+    core: &Core,
+    request: Request,
+    binding: &serde_json::Value,
+) -> Result<Response<Body>, Status> {
+    let Some(info) = core.registry.of_storage("pods") else {
+        return Err(Status::no_such_resource());
+    };
+    let of_pod = Request {
+        info,
+        name: crate::meta::text(binding, "name").to_owned(),
+        subresource: "binding".to_owned(),
+        ..request.clone()
+    };
+    let done = assignment::bind(core, &of_pod, binding)?;
+    Ok(written(&request, done))
+}
+
+fn has_subresource(info: &ResourceInfo, name: &str) -> bool {
+    info.subresources.iter().any(|one| one.name == name)
+}
+
+/// `status`, `scale`, and the subresources that change a part of the object.
 async fn subresource(
     core: &Arc<Core>,
     request: &Request,

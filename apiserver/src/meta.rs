@@ -65,6 +65,18 @@ pub(crate) fn set_strings(value: &mut Value, field: &str, strings: &[&str]) {
     }
 }
 
+/// Sets a field to its value in another object, or removes it.
+pub(crate) fn copy_field(from: &Value, to: &mut Value, field: &str) {
+    match from.get(field) {
+        Some(found) => {
+            object_mut(to).insert(field.to_owned(), found.clone());
+        }
+        None => {
+            object_mut(to).remove(field);
+        }
+    }
+}
+
 /// Copies a field of `metadata` from one object to another; removes it if the first has none.
 pub(crate) fn copy(from: &Value, to: &mut Value, field: &str) {
     match from["metadata"].get(field) {

@@ -5,21 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use crate::kinds::data::Data;
 use crate::resource::ResourceInfo;
-
-/// The built-in groups by falling priority; those of definitions follow by name. (kube-apiserver: `apiVersionPriorities`.)
-const BUILT_IN_GROUPS: &[&str] = &[
-    "",
-    "apps",
-    "events.k8s.io",
-    "authentication.k8s.io",
-    "authorization.k8s.io",
-    "batch",
-    "networking.k8s.io",
-    "rbac.authorization.k8s.io",
-    "apiextensions.k8s.io",
-    "coordination.k8s.io",
-];
 
 /// The served resources, by group, version and plural.
 #[derive(Debug, Default)]
@@ -203,8 +190,10 @@ impl Served {
         }
         self.groups.retain(|group| !group.versions.is_empty());
         self.groups.sort_by_cached_key(|group| {
-            let place = BUILT_IN_GROUPS.iter().position(|name| *name == group.name);
-            (place.unwrap_or(BUILT_IN_GROUPS.len()), group.name.clone())
+            // Those of definitions follow by name.
+            let built_in = &Data::get().versions;
+            let place = built_in.iter().position(|one| one.group == group.name);
+            (place.unwrap_or(built_in.len()), group.name.clone())
         });
     }
 }

@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::builtin_schema;
+use crate::kinds::data;
+use crate::kinds::strategy::Strategy;
 use crate::schema::ObjectSchema;
 use crate::status::GroupResource;
 
@@ -35,6 +37,12 @@ pub(crate) struct ResourceInfo {
     pub(crate) namespaced: bool,
     /// The served verbs, as in discovery.
     pub(crate) verbs: &'static [&'static str],
+    /// The subresources of a built-in kind; `status` and `scale` of a custom one follow from the fields below.
+    pub(crate) subresources: &'static [data::Subresource],
+    /// The type of a built-in kind.
+    pub(crate) of: Option<&'static data::Type>,
+    /// The rules of the kind.
+    pub(crate) strategy: &'static dyn Strategy,
     /// Whether there is a `status` subresource.
     pub(crate) status: bool,
     /// The parts that a write to it may change besides the status.
@@ -96,6 +104,10 @@ pub(crate) enum StatusUpdate {
 pub(crate) enum Generation {
     /// Objects have no generation (ConfigMap, Secret, Lease, …).
     None,
+    /// It is 1 (PriorityClass).
+    First,
+    /// A change of `spec`; a new object has none (CSIDriver).
+    Changes,
     /// A change of `spec` (ReplicaSet, Ingress, CustomResourceDefinition, …).
     Spec,
     /// A change of `spec` or of the annotations, which a Deployment's ReplicaSets copy.
@@ -127,6 +139,8 @@ pub(crate) struct Column {
     pub(crate) format: String,
     /// Text for people.
     pub(crate) description: String,
+    /// The type and the field whose description it has instead.
+    pub(crate) described_by: Option<(&'static str, &'static str)>,
     /// 0 is always shown; more only with `-o wide`.
     pub(crate) priority: i64,
     /// The source of the cell's value.
@@ -151,17 +165,25 @@ pub(crate) struct SelectableField {
     pub(crate) extract: Option<fn(&Value) -> String>,
 }
 
-/// The verbs of an ordinary resource.
-pub(crate) const ALL_VERBS: &[&str] = &[
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-];
+// === impl SelectableField ===
+
+impl SelectableField {
+    /// The field at the path `name`.
+    pub(crate) fn at(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            extract: None,
+        }
+    }
+
+    /// A field with a text of its own.
+    pub(crate) fn computed(name: &str, extract: fn(&Value) -> String) -> Self {
+        Self {
+            name: name.to_owned(),
+            extract: Some(extract),
+        }
+    }
+}
 
 // === impl ResourceInfo ===
 
@@ -180,7 +202,7 @@ impl ResourceInfo {
         if self.custom {
             return self.structural.clone();
         }
-        builtin_schema::schema(&self.group, &self.version, &self.kind)
+        self.of.map(builtin_schema::schema)
     }
 
     /// `v1` or `group/version`.

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::core::Core;
+use crate::kinds::data::ALL_VERBS;
+use crate::kinds::strategy::Plain;
 use crate::meta;
-use crate::resource::{ALL_VERBS, Generation, ResourceInfo, Scale, SelectableField, StatusUpdate};
+use crate::resource::{Generation, ResourceInfo, Scale, SelectableField, StatusUpdate};
 use crate::schema::ObjectSchema;
 use crate::table::custom_columns;
 
@@ -122,6 +124,9 @@ pub(super) fn resources(definition: &Value) -> Vec<ResourceInfo> {
                 categories: texts(&names["categories"]),
                 namespaced: spec["scope"] == "Namespaced",
                 verbs: ALL_VERBS,
+                subresources: &[],
+                of: None,
+                strategy: &Plain,
                 status: subresources.get("status").is_some(),
                 scale: subresources.get("scale").map(|scale| Scale {
                     spec_replicas: text(&scale["specReplicasPath"]),

@@ -2,9 +2,20 @@
 //!
 //! Both forms have all fields; five have other names. (kubernetes: `pkg/apis/events/v1/conversion.go`.)
 
+use jiff::Timestamp;
 use serde_json::Value;
 
+use super::strategy::{Context, Strategy};
+use super::{canonical, data};
+use crate::field::{Errors, FieldError, Path};
 use crate::meta::object_mut;
+use crate::resource::{Column, ResourceInfo, SelectableField};
+use crate::table::cells::{ago, column, plain, string, text, wide};
+use crate::table::{count, number};
+
+/// Maximum length of reason, action and instance of an Event.
+const LONGEST: usize = 128;
+const LONGEST_NOTE: usize = 1024;
 
 /// Names in core and in events.k8s.io.
 const RENAMED: &[(&str, &str)] = &[
@@ -17,8 +28,60 @@ const RENAMED: &[(&str, &str)] = &[
     ("reportingComponent", "reportingController"),
 ];
 
+/// Events of both groups.
+#[derive(Debug)]
+pub(super) struct Events;
+
+// === impl Events ===
+
+impl Strategy for Events {
+    fn describe(&self, info: &mut ResourceInfo) {
+        info.storage = "events".to_owned();
+        info.storage_version = info.group.is_empty();
+        info.create_on_update = true;
+        info.selectable_fields = fields(info.group.is_empty());
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        columns()
+    }
+
+    fn validate(
+        &self,
+        context: &Context<'_>,
+        object: &Value,
+        old: Option<&Value>,
+        errors: &mut Errors,
+    ) {
+        if old.is_some() {
+            return;
+        }
+        let mut stored = object.clone();
+        self.convert_to_stored(context.info, &mut stored);
+        event(&stored, !context.info.group.is_empty(), errors);
+    }
+
+    fn convert_to_stored(&self, info: &ResourceInfo, object: &mut Value) {
+        if !info.group.is_empty() {
+            *object = to_core(object.take());
+            if let Some(core) = data::root("", "v1", "Event") {
+                canonical::write(core, object);
+            }
+        }
+    }
+
+    fn convert_from_stored(&self, info: &ResourceInfo, object: &mut Value) {
+        if !info.group.is_empty() {
+            *object = from_core(object.take());
+            if let Some(of) = info.of {
+                canonical::write(of, object);
+            }
+        }
+    }
+}
+
 /// Converts events.k8s.io/v1 to the stored form.
-pub(crate) fn to_core(mut event: Value) -> Value {
+fn to_core(mut event: Value) -> Value {
     let map = object_mut(&mut event);
     for (core, new) in RENAMED {
         if let Some(value) = map.remove(*new) {
@@ -29,39 +92,218 @@ pub(crate) fn to_core(mut event: Value) -> Value {
 }
 
 /// Converts the stored form to events.k8s.io/v1.
-pub(crate) fn from_core(mut event: Value) -> Value {
+fn from_core(mut event: Value) -> Value {
     let map = object_mut(&mut event);
     for (core, new) in RENAMED {
         if let Some(value) = map.remove(*core) {
             map.insert((*new).to_owned(), value);
         }
     }
-    // This form leaves them out when empty.
-    map.retain(|name, value| {
-        !(matches!(
-            name.as_str(),
-            "reportingController" | "reportingInstance" | "note"
-        ) && *value == "")
-    });
     event
 }
 
-/// Sets the fields that an Event always has in Go.
-pub(crate) fn default(event: &mut Value, new_form: bool) {
-    let map = object_mut(event);
-    let name = |core: &'static str| -> &'static str {
-        RENAMED
-            .iter()
-            .find(|(old, _)| *old == core && new_form)
-            .map_or(core, |(_, new)| new)
-    };
-    for field in ["firstTimestamp", "lastTimestamp", "eventTime"] {
-        map.entry(name(field)).or_insert(Value::Null);
+/// Selectable fields of Events. Both groups store them in the form of core.
+fn fields(core: bool) -> Vec<SelectableField> {
+    fn at<'a>(value: &'a Value, path: &[&str]) -> &'a str {
+        path.iter()
+            .fold(value, |value, field| &value[*field])
+            .as_str()
+            .unwrap_or_default()
     }
-    map.entry(name("source"))
-        .or_insert_with(|| serde_json::json!({}));
-    for field in ["reportingComponent", "reportingInstance"] {
-        map.entry(name(field)).or_insert_with(|| "".into());
+    macro_rules! object_field {
+        ($core:literal, $new:literal, $field:literal) => {
+            SelectableField {
+                name: (if core { $core } else { $new }).to_owned(),
+                extract: Some(|value| at(value, &["involvedObject", $field]).to_owned()),
+            }
+        };
+    }
+    let mut fields = vec![
+        object_field!("involvedObject.kind", "regarding.kind", "kind"),
+        object_field!(
+            "involvedObject.namespace",
+            "regarding.namespace",
+            "namespace"
+        ),
+        object_field!("involvedObject.name", "regarding.name", "name"),
+        object_field!("involvedObject.uid", "regarding.uid", "uid"),
+        object_field!(
+            "involvedObject.apiVersion",
+            "regarding.apiVersion",
+            "apiVersion"
+        ),
+        object_field!(
+            "involvedObject.resourceVersion",
+            "regarding.resourceVersion",
+            "resourceVersion"
+        ),
+        object_field!(
+            "involvedObject.fieldPath",
+            "regarding.fieldPath",
+            "fieldPath"
+        ),
+        SelectableField {
+            name: "reason".to_owned(),
+            extract: None,
+        },
+        SelectableField {
+            name: "type".to_owned(),
+            extract: None,
+        },
+    ];
+    if core {
+        fields.push(SelectableField {
+            name: "reportingComponent".to_owned(),
+            extract: None,
+        });
+        fields.push(SelectableField {
+            name: "source".to_owned(),
+            extract: Some(|value| {
+                let component = at(value, &["source", "component"]);
+                if component.is_empty() {
+                    at(value, &["reportingComponent"]).to_owned()
+                } else {
+                    component.to_owned()
+                }
+            }),
+        });
+    } else {
+        fields.push(SelectableField {
+            name: "reportingController".to_owned(),
+            extract: Some(|value| at(value, &["reportingComponent"]).to_owned()),
+        });
+    }
+    fields
+}
+
+fn columns() -> Vec<Column> {
+    let mut name = column("Name", "string", 1, |value, _| {
+        plain(&value["metadata"]["name"])
+    });
+    name.format = "name".to_owned();
+    vec![
+        text("Last Seen", |event, now| {
+            if event["series"].is_object() {
+                return ago(&event["series"]["lastObservedTime"], now).into();
+            }
+            if event["lastTimestamp"].is_string() {
+                return ago(&event["lastTimestamp"], now).into();
+            }
+            first_seen(event, now)
+        }),
+        text("Type", |event, _| plain(&event["type"])),
+        text("Reason", |event, _| plain(&event["reason"])),
+        text("Object", |event, _| {
+            let object = &event["involvedObject"];
+            let kind = string(&object["kind"]).to_lowercase();
+            match string(&object["name"]) {
+                "" => kind.into(),
+                name => format!("{kind}/{name}").into(),
+            }
+        }),
+        wide("Subobject", |event, _| {
+            plain(&event["involvedObject"]["fieldPath"])
+        }),
+        wide("Source", |event, _| {
+            let source = &event["source"];
+            let (component, host) = match string(&source["component"]) {
+                "" => (
+                    string(&event["reportingComponent"]),
+                    string(&event["reportingInstance"]),
+                ),
+                component => (component, string(&source["host"])),
+            };
+            if host.is_empty() {
+                component.into()
+            } else {
+                format!("{component}, {host}").into()
+            }
+        }),
+        text("Message", |event, _| {
+            string(&event["message"]).trim().into()
+        }),
+        wide("First Seen", first_seen),
+        wide("Count", |event, _| {
+            if event["series"].is_object() {
+                return number(count(&event["series"]["count"]));
+            }
+            number(count(&event["count"]).max(1))
+        }),
+        name,
+    ]
+}
+
+fn first_seen(event: &Value, now: Timestamp) -> Value {
+    if event["firstTimestamp"].is_string() {
+        return ago(&event["firstTimestamp"], now).into();
+    }
+    ago(&event["eventTime"], now).into()
+}
+
+/// Checks an Event in its stored form. `new_form`: it was sent through events.k8s.io.
+fn event(object: &Value, new_form: bool, errors: &mut Errors) {
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let involved = object["involvedObject"]["namespace"]
+        .as_str()
+        .unwrap_or_default();
+    let path = Path::new("involvedObject").child("namespace");
+    let fits = if involved.is_empty() {
+        matches!(namespace, "default" | "kube-system")
+    } else {
+        involved == namespace
+    };
+    if !fits {
+        errors.push(FieldError::invalid(
+            &path,
+            involved,
+            "does not match event.namespace",
+        ));
+    }
+    let timed = !text("eventTime").is_empty();
+    if timed {
+        let controller = if new_form {
+            "reportingController"
+        } else {
+            "reportingComponent"
+        };
+        let limited = [
+            (controller, text("reportingComponent"), usize::MAX),
+            ("reportingInstance", text("reportingInstance"), LONGEST),
+            ("action", text("action"), LONGEST),
+            ("reason", text("reason"), LONGEST),
+        ];
+        for (field, value, longest) in limited {
+            if value.is_empty() {
+                errors.push(FieldError::required(&Path::new(field), ""));
+            } else if value.len() > longest {
+                errors.push(FieldError::invalid(
+                    &Path::new(field),
+                    "",
+                    format!("can have at most {longest} characters"),
+                ));
+            }
+        }
+        if text("message").len() > LONGEST_NOTE {
+            errors.push(FieldError::invalid(
+                &Path::new(if new_form { "note" } else { "message" }),
+                "",
+                format!("can have at most {LONGEST_NOTE} characters"),
+            ));
+        }
+    }
+    if !new_form {
+        return;
+    }
+    if !timed {
+        errors.push(FieldError::required(&Path::new("eventTime"), ""));
+    }
+    if !matches!(text("type"), "Normal" | "Warning") {
+        errors.push(FieldError::invalid(
+            &Path::new("type"),
+            "",
+            format!("has invalid value: {}", text("type")),
+        ));
     }
 }
 

@@ -1,22 +1,44 @@
-//! The built-in kinds: their resources, and the rules of each kind.
+//! The built-in kinds.
 //!
-//! Objects of these kinds are stored as sent, after pruning, defaults and the checks of
-//! [`rules`]; no controllers act on them (a Deployment creates no Pods).
+//! [`data`] is the generated table of the resources and of the fields of their types: discovery, schemas, patches, OpenAPI
+//! documents and apply read it. [`strategy`] is what the table cannot know of one kind; each kind has it in one file.
+//! [`rules`] calls it at each step of a write. Objects are stored as sent, after pruning, defaults and checks; no
+//! controllers act on them (a Deployment creates no Pods).
 
-pub(crate) mod checks;
-pub(crate) mod events;
+pub(crate) mod addresses;
+mod admission;
+mod autoscaling;
+pub(crate) mod canonical;
+mod certificates;
+mod config;
+mod controllers;
+pub(crate) mod data;
+mod devices;
+mod endpoints;
+mod events;
+pub(crate) mod flow;
 pub(crate) mod immutable;
 pub(crate) mod ingress_rules;
+mod leases;
 mod namespaces;
+mod networking;
+mod nodes;
 pub(crate) mod pod_spec;
 pub(crate) mod pods;
+pub(crate) mod policy;
+mod rbac;
+mod registration;
+mod required;
 mod resources;
 pub(crate) mod rules;
 pub(crate) mod service_rules;
-pub(crate) mod services;
+mod services;
+mod storage;
+pub(crate) mod strategy;
+#[cfg(test)]
+mod tests;
 pub(crate) mod workload_rules;
-pub(crate) mod workloads;
-pub(crate) mod zeros;
+mod workloads;
 
 pub(crate) use namespaces::FINALIZER as NAMESPACE_FINALIZER;
 pub(crate) use resources::builtin;

@@ -1,27 +1,93 @@
-//! Namespaces: their defaults and their finalizer.
+//! Namespaces.
 
-use serde_json::Value;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
+use super::strategy::{Context, Strategy};
 use crate::meta;
+use crate::names;
+use crate::resource::{Column, ResourceInfo, SelectableField};
+use crate::status::{GroupResource, Status};
+use crate::table::cells::{aged, plain, text};
+
+/// Namespaces that cannot be deleted.
+const IMMORTAL: &[&str] = &["default", "kube-system", "kube-public"];
 
 /// The entry of `spec.finalizers` that stands for the contents of the namespace.
 pub(crate) const FINALIZER: &str = "kubernetes";
 
-/// Completes a Namespace: a spec, and the label that holds its name.
-pub(super) fn default(object: &mut Value) {
-    let name = meta::text(object, "name").to_owned();
-    meta::map_at(meta::object_mut(object), "spec");
-    if !name.is_empty() {
-        let labels = meta::map_at(meta::metadata_mut(object), "labels");
-        labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
-    }
-}
+/// Namespaces.
+#[derive(Debug)]
+pub(super) struct Namespaces;
 
-/// Adds [`FINALIZER`] to a new Namespace.
-pub(super) fn add_finalizer(object: &mut Value) {
-    let spec = meta::map_at(meta::object_mut(object), "spec");
-    let finalizers = meta::list_at(spec, "finalizers");
-    if !finalizers.iter().any(|one| one == FINALIZER) {
-        finalizers.push(FINALIZER.into());
+// === impl Namespaces ===
+
+impl Strategy for Namespaces {
+    fn describe(&self, info: &mut ResourceInfo) {
+        info.delete_returns_object = true;
+        info.selectable_fields = vec![SelectableField::at("status.phase")];
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            text("Status", |value, _| plain(&value["status"]["phase"])),
+            aged(),
+        ]
+    }
+
+    fn name_problems(&self, name: &str) -> Vec<String> {
+        names::dns_label(name)
+    }
+
+    fn prepare_create(&self, _: &Context<'_>, object: &mut Value) {
+        let map = meta::object_mut(object);
+        map.insert("status".to_owned(), json!({"phase": "Active"}));
+        let finalizers = meta::list_at(meta::map_at(map, "spec"), "finalizers");
+        if !finalizers.iter().any(|one| one == FINALIZER) {
+            finalizers.push(FINALIZER.into());
+        }
+    }
+
+    fn prepare_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        // Only the finalize subresource changes these.
+        if context.subresource != "finalize" {
+            let finalizers = old["spec"]["finalizers"].clone();
+            meta::map_at(meta::object_mut(new), "spec").insert("finalizers".to_owned(), finalizers);
+        }
+    }
+
+    fn default(&self, _: &ResourceInfo, object: &mut Value) {
+        let name = meta::text(object, "name").to_owned();
+        if !name.is_empty() {
+            let labels = meta::map_at(meta::metadata_mut(object), "labels");
+            labels.insert("kubernetes.io/metadata.name".to_owned(), name.into());
+        }
+    }
+
+    fn may_delete(&self, name: &str) -> Result<(), Status> {
+        if !IMMORTAL.contains(&name) {
+            return Ok(());
+        }
+        let resource = GroupResource {
+            group: "",
+            resource: "namespaces",
+        };
+        Err(Status::forbidden(
+            resource,
+            name,
+            "this namespace may not be deleted",
+        ))
+    }
+
+    fn may_go(&self, object: &Value) -> bool {
+        let finalizers = object["spec"]["finalizers"].as_array();
+        finalizers.is_none_or(Vec::is_empty)
+    }
+
+    fn mark_deleted(&self, object: &mut Value, now: Timestamp) -> bool {
+        meta::metadata_mut(object).insert("deletionTimestamp".to_owned(), meta::time(now).into());
+        let status = meta::map_at(meta::object_mut(object), "status");
+        status.insert("phase".to_owned(), "Terminating".into());
+        true
     }
 }

@@ -1,11 +1,145 @@
-//! Defaults of Pods and of the templates they are made from. (kubernetes: `pkg/apis/core/v1/defaults.go`.)
+//! Pods: their rules, and the defaults of the templates that they are made from.
+//!
+//! (kubernetes: `pkg/apis/core/v1/defaults.go`.)
 
 use serde_json::{Map, Value, json};
 
+use super::strategy::{Context, Strategy};
+use super::{immutable, pod_spec};
+use crate::field::{Errors, Path};
 use crate::meta;
+use crate::resource::{Column, Generation, ResourceInfo, SelectableField, StatusUpdate};
+use crate::table::cells::{aged, or_none, text, wide};
+use crate::table::pods::{readiness_gates, ready, restarts, status};
+
+/// Pods.
+#[derive(Debug)]
+pub(super) struct Pods;
+
+// === impl Pods ===
+
+impl Strategy for Pods {
+    fn describe(&self, info: &mut ResourceInfo) {
+        info.delete_returns_object = true;
+        // Old kubelets send these incorrectly. (kubernetes: `pkg/registry/core/pod/strategy.go`.)
+        info.status_update = StatusUpdate::Metadata {
+            except: &["ownerReferences"],
+        };
+        info.generation = Generation::Spec;
+        info.selectable_fields = [
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ]
+        .map(SelectableField::at)
+        .into();
+        info.selectable_fields
+            .push(SelectableField::computed("spec.hostNetwork", |pod| {
+                let network = pod["spec"]["hostNetwork"].as_bool();
+                network.unwrap_or(false).to_string()
+            }));
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            text("Ready", ready),
+            text("Status", status),
+            text("Restarts", restarts),
+            aged(),
+            wide("IP", |pod, _| or_none(&pod["status"]["podIPs"][0]["ip"])),
+            wide("Node", |pod, _| or_none(&pod["spec"]["nodeName"])),
+            wide("Nominated Node", |pod, _| {
+                or_none(&pod["status"]["nominatedNodeName"])
+            }),
+            wide("Readiness Gates", readiness_gates),
+        ]
+    }
+
+    fn prepare_create(&self, _: &Context<'_>, pod: &mut Value) {
+        pod["status"] = json!({"phase": "Pending", "qosClass": qos_class(pod)});
+    }
+
+    fn prepare_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        let spec = match context.subresource {
+            "ephemeralcontainers" => {
+                let mut spec = old["spec"].clone();
+                let added = new["spec"]["ephemeralContainers"].clone();
+                meta::object_mut(&mut spec).insert("ephemeralContainers".to_owned(), added);
+                spec
+            }
+            "resize" => resized(&old["spec"], &new["spec"]),
+            _ => return,
+        };
+        new["spec"] = spec;
+    }
+
+    fn default(&self, _: &ResourceInfo, pod: &mut Value) {
+        default_pod(pod);
+    }
+
+    fn checks_spec(&self) -> bool {
+        true
+    }
+
+    fn validate(
+        &self,
+        context: &Context<'_>,
+        pod: &Value,
+        old: Option<&Value>,
+        errors: &mut Errors,
+    ) {
+        let path = Path::new("spec");
+        pod_spec::validate(&pod["spec"], &Value::Null, &path, errors);
+        // The other subresources change what the object itself may not.
+        if let (Some(old), "") = (old, context.subresource) {
+            immutable::pod(pod, old, errors);
+        }
+    }
+
+    fn ends_gracefully(&self) -> bool {
+        true
+    }
+
+    /// More than 0 only for a Pod that runs on a node.
+    fn grace_period(&self, pod: &Value, requested: Option<i64>) -> i64 {
+        let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+        let phase = pod["status"]["phase"].as_str();
+        if node.is_empty() || matches!(phase, Some("Failed" | "Succeeded")) {
+            return 0;
+        }
+        requested
+            .or_else(|| pod["spec"]["terminationGracePeriodSeconds"].as_i64())
+            .unwrap_or(30)
+            .max(0)
+    }
+}
+
+/// The spec with the resources of the containers of another one.
+fn resized(old: &Value, new: &Value) -> Value {
+    let mut spec = old.clone();
+    for list in ["containers", "initContainers"] {
+        for container in items(meta::object_mut(&mut spec), list) {
+            let wanted = new[list].as_array().into_iter().flatten();
+            let mut wanted = wanted.filter(|one| Some(&one["name"]) == container.get("name"));
+            let Some(wanted) = wanted.next() else {
+                continue;
+            };
+            for field in ["resources", "resizePolicy"] {
+                if let Some(value) = wanted.get(field) {
+                    container.insert(field.to_owned(), value.clone());
+                }
+            }
+        }
+    }
+    spec
+}
 
 /// Sets defaults of a Pod's own fields, besides those it shares with templates.
-pub(crate) fn default_pod(object: &mut Value) {
+fn default_pod(object: &mut Value) {
     let spec = meta::map_at(meta::object_mut(object), "spec");
     default_spec(spec);
     put(spec, "enableServiceLinks", true);
@@ -167,7 +301,7 @@ fn requests_from_limits(container: &mut Map<String, Value>) {
 }
 
 /// `status.qosClass` of a Pod.
-pub(crate) fn qos_class(object: &Value) -> &'static str {
+fn qos_class(object: &Value) -> &'static str {
     let containers = ["containers", "initContainers"]
         .into_iter()
         .filter_map(|list| object["spec"][list].as_array())

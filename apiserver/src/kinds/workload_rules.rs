@@ -6,21 +6,22 @@ use serde_json::{Map, Value};
 
 use super::immutable;
 use super::pod_spec::{self, labels, not_negative, one_of};
+use super::workloads::Workload;
 use crate::field::{Errors, FieldError, Path};
 use crate::names;
 
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%'";
 
-/// Checks a workload of this plural.
-pub(crate) fn validate(plural: &str, object: &Value, old: Option<&Value>, errors: &mut Errors) {
+/// Checks a workload.
+pub(crate) fn validate(kind: Workload, object: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = Path::new("spec");
     let spec = &object["spec"];
-    match plural {
-        "deployments" => deployment(spec, &path, errors),
-        "replicasets" => replica_set(spec, &path, errors),
-        "statefulsets" => stateful_set(spec, &path, errors),
-        "daemonsets" => daemon_set(spec, &path, errors),
-        _ => {
+    match kind {
+        Workload::Deployment => deployment(spec, &path, errors),
+        Workload::ReplicaSet => replica_set(spec, &path, errors),
+        Workload::StatefulSet => stateful_set(spec, &path, errors),
+        Workload::DaemonSet => daemon_set(spec, &path, errors),
+        Workload::Job => {
             job(spec, &path, errors);
             if old.is_some() {
                 // A real server checks an update twice, and reports errors twice.
@@ -29,9 +30,9 @@ pub(crate) fn validate(plural: &str, object: &Value, old: Option<&Value>, errors
         }
     }
     let Some(old) = old else { return };
-    match plural {
-        "statefulsets" => immutable::stateful_set(object, old, errors),
-        "jobs" => immutable::job(object, old, errors),
+    match kind {
+        Workload::StatefulSet => immutable::stateful_set(object, old, errors),
+        Workload::Job => immutable::job(object, old, errors),
         _ => immutable::field(
             &spec["selector"],
             &old["spec"]["selector"],

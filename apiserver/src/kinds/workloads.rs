@@ -1,22 +1,139 @@
-//! Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs: defaults.
+//! Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs: their rules, except the checks.
 //!
 //! No controller acts on them: a Deployment creates no ReplicaSet, a Job no Pod.
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::pods::{self, put};
+use super::strategy::{Context, Strategy};
+use super::workload_rules;
+use crate::field::Errors;
 use crate::meta;
+use crate::names;
+use crate::resource::{Column, Generation, ResourceInfo, SelectableField, StatusUpdate};
+use crate::table::cells::{
+    aged, integer, items, labels as shown_labels, ready, selector, string, template_columns, text,
+    wide,
+};
+use crate::table::{count, number, since};
 
-/// Sets the defaults of a workload of this plural.
-pub(crate) fn default(plural: &str, object: &mut Value) {
+/// A workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Workload {
+    Deployment,
+    ReplicaSet,
+    StatefulSet,
+    DaemonSet,
+    Job,
+}
+
+// === impl Workload ===
+
+impl Strategy for Workload {
+    fn describe(&self, info: &mut ResourceInfo) {
+        info.generation = Generation::Spec;
+        match self {
+            Self::Deployment => {
+                info.status_update = StatusUpdate::Metadata {
+                    except: &["labels"],
+                };
+                info.generation = Generation::SpecAndAnnotations;
+            }
+            Self::ReplicaSet => info.selectable_fields = vec![replicas_field()],
+            Self::Job => {
+                info.orphans_by_default = true;
+                let successful = SelectableField::computed("status.successful", |job| {
+                    count(&job["status"]["succeeded"]).to_string()
+                });
+                info.selectable_fields = vec![successful];
+            }
+            Self::StatefulSet | Self::DaemonSet => {}
+        }
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        let mut columns = match self {
+            Self::Deployment => vec![
+                text("Ready", |value, _| ready(value, "readyReplicas")),
+                text("Up-to-date", |value, _| {
+                    number(count(&value["status"]["updatedReplicas"]))
+                }),
+                text("Available", |value, _| {
+                    number(count(&value["status"]["availableReplicas"]))
+                }),
+                aged(),
+            ],
+            Self::ReplicaSet => replica_columns(),
+            Self::StatefulSet => vec![
+                text("Ready", |value, _| ready(value, "readyReplicas")),
+                aged(),
+            ],
+            Self::DaemonSet => daemon_sets(),
+            Self::Job => jobs(),
+        };
+        columns.extend(template_columns());
+        if *self != Self::StatefulSet {
+            columns.push(wide("Selector", |value, _| {
+                selector(&value["spec"]["selector"])
+            }));
+        }
+        columns
+    }
+
+    fn name_problems(&self, name: &str) -> Vec<String> {
+        match self {
+            Self::StatefulSet => names::dns_label(name),
+            _ => names::dns_subdomain(name),
+        }
+    }
+
+    fn default(&self, _: &ResourceInfo, object: &mut Value) {
+        default(self, object);
+    }
+
+    fn checks_spec(&self) -> bool {
+        true
+    }
+
+    fn validate(&self, _: &Context<'_>, object: &Value, old: Option<&Value>, errors: &mut Errors) {
+        workload_rules::validate(*self, object, old, errors);
+    }
+}
+
+/// The field for selectors of a kind with replicas.
+pub(super) fn replicas_field() -> SelectableField {
+    SelectableField::computed("status.replicas", |value| {
+        count(&value["status"]["replicas"]).to_string()
+    })
+}
+
+/// The first columns of a kind with replicas.
+pub(super) fn replica_columns() -> Vec<Column> {
+    vec![
+        integer("Desired", |value, _| {
+            number(count(&value["spec"]["replicas"]))
+        }),
+        integer("Current", |value, _| {
+            number(count(&value["status"]["replicas"]))
+        }),
+        integer("Ready", |value, _| {
+            number(count(&value["status"]["readyReplicas"]))
+        }),
+        aged(),
+    ]
+}
+
+/// Sets the defaults of a workload.
+fn default(kind: &Workload, object: &mut Value) {
     let is_new = meta::text(object, "resourceVersion").is_empty();
-    let labelled = plural == "jobs" && labels(object.pointer("/spec/template")).is_some();
+    let labelled = *kind == Workload::Job && labels(object.pointer("/spec/template")).is_some();
     let uid = meta::text(object, "uid").to_owned();
     let name = meta::text(object, "name").to_owned();
     let map = meta::object_mut(object);
     let spec = meta::map_at(map, "spec");
-    match plural {
-        "deployments" => {
+    match kind {
+        Workload::Deployment => {
             put(spec, "replicas", 1);
             put(spec, "progressDeadlineSeconds", 600);
             put(spec, "revisionHistoryLimit", 10);
@@ -28,8 +145,8 @@ pub(crate) fn default(plural: &str, object: &mut Value) {
                 put(rolling, "maxSurge", "25%");
             }
         }
-        "replicasets" => put(spec, "replicas", 1),
-        "statefulsets" => {
+        Workload::ReplicaSet => put(spec, "replicas", 1),
+        Workload::StatefulSet => {
             put(spec, "replicas", 1);
             put(spec, "revisionHistoryLimit", 10);
             put(spec, "podManagementPolicy", "OrderedReady");
@@ -50,7 +167,7 @@ pub(crate) fn default(plural: &str, object: &mut Value) {
                 put(meta::map_at(claim, "status"), "phase", "Pending");
             }
         }
-        "daemonsets" => {
+        Workload::DaemonSet => {
             put(spec, "revisionHistoryLimit", 10);
             let strategy = meta::map_at(spec, "updateStrategy");
             put(strategy, "type", "RollingUpdate");
@@ -60,7 +177,7 @@ pub(crate) fn default(plural: &str, object: &mut Value) {
                 put(rolling, "maxSurge", 0);
             }
         }
-        _ => job(spec, &uid, &name, is_new),
+        Workload::Job => job(spec, &uid, &name, is_new),
     }
     pods::default_template(spec.entry("template").or_insert_with(|| json!({})));
     if labelled && labels(Some(object)).is_none() {
@@ -107,15 +224,68 @@ fn job(spec: &mut Map<String, Value>, uid: &str, name: &str, is_new: bool) {
     }
 }
 
-/// The status of a new workload.
-pub(crate) fn initial_status(plural: &str) -> Value {
-    match plural {
-        "replicasets" => json!({"replicas": 0}),
-        "statefulsets" => json!({"replicas": 0, "availableReplicas": 0}),
-        "daemonsets" => json!({
-            "currentNumberScheduled": 0, "desiredNumberScheduled": 0,
-            "numberMisscheduled": 0, "numberReady": 0,
+fn daemon_sets() -> Vec<Column> {
+    vec![
+        integer("Desired", |value, _| {
+            number(count(&value["status"]["desiredNumberScheduled"]))
         }),
-        _ => json!({}),
+        integer("Current", |value, _| {
+            number(count(&value["status"]["currentNumberScheduled"]))
+        }),
+        integer("Ready", |value, _| {
+            number(count(&value["status"]["numberReady"]))
+        }),
+        integer("Up-to-date", |value, _| {
+            number(count(&value["status"]["updatedNumberScheduled"]))
+        }),
+        integer("Available", |value, _| {
+            number(count(&value["status"]["numberAvailable"]))
+        }),
+        text("Node Selector", |value, _| {
+            shown_labels(&value["spec"]["template"]["spec"]["nodeSelector"])
+        }),
+        aged(),
+    ]
+}
+
+fn jobs() -> Vec<Column> {
+    fn has(job: &Value, kind: &str) -> bool {
+        items(&job["status"]["conditions"])
+            .iter()
+            .any(|condition| condition["type"] == kind && condition["status"] == "True")
     }
+    vec![
+        text("Status", |job, _| {
+            let deleted = !job["metadata"]["deletionTimestamp"].is_null();
+            let status = match job {
+                _ if has(job, "Complete") => "Complete",
+                _ if has(job, "Failed") => "Failed",
+                _ if deleted => "Terminating",
+                _ if has(job, "Suspended") => "Suspended",
+                _ if has(job, "FailureTarget") => "FailureTarget",
+                _ if has(job, "SuccessCriteriaMet") => "SuccessCriteriaMet",
+                _ => "Running",
+            };
+            status.into()
+        }),
+        text("Completions", |job, _| {
+            let succeeded = count(&job["status"]["succeeded"]);
+            let parallelism = count(&job["spec"]["parallelism"]);
+            match job["spec"]["completions"].as_i64() {
+                Some(wanted) => format!("{succeeded}/{wanted}"),
+                None if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
+                None => format!("{succeeded}/1"),
+            }
+            .into()
+        }),
+        text("Duration", |job, now| {
+            let status = &job["status"];
+            let Ok(start) = string(&status["startTime"]).parse::<Timestamp>() else {
+                return "".into();
+            };
+            let end = string(&status["completionTime"]).parse().unwrap_or(now);
+            since(start, end).into()
+        }),
+        aged(),
+    ]
 }

@@ -7,9 +7,10 @@
 mod chores;
 mod collector;
 mod definitions;
+mod initial;
 mod internal;
 mod namespaces;
-mod policy;
+
 mod task;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::chores::work_off;
-use super::{collector, definitions, namespaces, policy};
+use super::{collector, definitions, initial, namespaces};
 use crate::core::Core;
 use crate::definitions::serve_stored;
 use crate::store::Chore;
@@ -18,8 +18,9 @@ pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(crate) fn start(core: &Core) {
     serve_stored(core);
     namespaces::create_initial(core);
+    initial::objects(core);
     if core.options.rbac {
-        policy::bootstrap(core);
+        initial::roles(core);
     }
     // The chores that the last run left, and those of the objects above, are worked off before the first request.
     loop {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::builtin_schema;
+use super::{components, descriptions};
 use crate::registry::Version;
 use crate::resource::ResourceInfo;
 
@@ -69,25 +69,15 @@ fn gvk(info: &ResourceInfo) -> Value {
 
 /// Adds the schemas of a kind; returns the name of its own.
 fn add_components(info: &ResourceInfo, components: &mut BTreeMap<String, Value>) -> String {
-    if !info.custom
-        && let Some((name, needed)) =
-            builtin_schema::components(&info.group, &info.version, &info.kind)
-    {
-        for (name, component) in needed {
-            // A kind's own component carries its name; another kind's copy must not replace it.
-            if component.get("x-kubernetes-group-version-kind").is_some() {
-                components.insert(name, component);
-            } else {
-                components.entry(name).or_insert(component);
-            }
+    if let Some(of) = info.of {
+        let name = components::add(of, components);
+        if let Some(component) = components.get_mut(&name) {
+            component["x-kubernetes-group-version-kind"] = json!([gvk(info)]);
         }
         return name;
     }
     let name = component_name(info);
-    let (metadata, needed) = builtin_schema::object_meta();
-    for (name, component) in needed {
-        components.entry(name).or_insert(component);
-    }
+    let metadata = components::add_object_meta(components);
     let mut schema = info
         .schema
         .as_ref()
@@ -97,13 +87,12 @@ fn add_components(info: &ResourceInfo, components: &mut BTreeMap<String, Value>)
     }
     let properties = &mut schema["properties"];
     // The descriptions of every kind; those of ConfigMap are available.
-    let description =
-        |property| builtin_schema::description("io.k8s.api.core.v1.ConfigMap", property);
+    let description = |property| descriptions::of_field("io.k8s.api.core.v1.ConfigMap", property);
     properties["apiVersion"] = json!({"type": "string", "description": description("apiVersion")});
     properties["kind"] = json!({"type": "string", "description": description("kind")});
     properties["metadata"] = json!({
         "description": description("metadata"),
-        "allOf": [{"$ref": format!("#/components/schemas/{metadata}")}],
+        "allOf": [{"$ref": format!("{}{metadata}", components::REFERENCE)}],
     });
     schema["x-kubernetes-group-version-kind"] = json!([gvk(info)]);
     components.insert(name.clone(), schema);
@@ -261,7 +250,8 @@ mod tests {
         for group in ["", "apps", "coordination.k8s.io"] {
             let document = document(group, &version(group));
             let paths = document["paths"].as_object().unwrap();
-            for info in version(group).resources.values() {
+            let all = version(group).resources;
+            for info in all.values().filter(|info| info.verbs.contains(&"patch")) {
                 let patch = paths
                     .values()
                     .map(|item| &item["patch"])
@@ -309,6 +299,7 @@ mod tests {
             kind: "CronTab".to_owned(),
             plural: "crontabs".to_owned(),
             custom: true,
+            of: None,
             schema: Some(Arc::new(
                 json!({"type": "object", "properties": {"spec": {"type": "object"}}}),
             )),

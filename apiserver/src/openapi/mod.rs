@@ -6,6 +6,8 @@
 //! types it was compiled with. `explain` reads the component schemas. (kube-openapi: `handler3`.)
 
 mod cache;
+mod components;
+pub(crate) mod descriptions;
 mod document;
 
 pub(crate) use cache::OpenApiCache;

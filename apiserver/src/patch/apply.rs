@@ -3,8 +3,10 @@
 use serde_json::Value;
 
 use super::error::Error;
-use super::{json, keys, strategic};
+use super::types::Type;
+use super::{json, strategic};
 use crate::json_text::{self, Node};
+use crate::kinds::data;
 
 /// Maximum number of operations in a JSON patch; more are refused with 413.
 const MAX_JSON_PATCH_OPERATIONS: usize = 10_000;
@@ -35,7 +37,7 @@ impl Format {
     }
 }
 
-/// Applies `patch` to `original`; `group` and `kind` choose the merge keys.
+/// Applies `patch` to `original`; the type `of` the object has the merge keys.
 ///
 /// The result may have nulls where a JSON patch set them.
 ///
@@ -43,8 +45,7 @@ impl Format {
 /// The patch is malformed or does not fit; see [`Error`].
 pub(crate) fn apply(
     format: Format,
-    group: &str,
-    kind: &str,
+    of: Option<&'static data::Type>,
     original: &Value,
     patch: &[u8],
 ) -> Result<Value, Error> {
@@ -64,7 +65,7 @@ pub(crate) fn apply(
             if patch.is_null() {
                 return Ok(original.clone());
             }
-            strategic::apply(keys::of_kind(group, kind), original, patch)
+            strategic::apply(Type::of_kind(of), original, patch)
         }
     }
 }
@@ -140,7 +141,12 @@ mod tests {
     use serde_json::json;
 
     fn patch(format: Format, original: &Value, patch: &str) -> Result<Value, Error> {
-        apply(format, "", "Pod", original, patch.as_bytes())
+        apply(
+            format,
+            data::root("", "v1", "Pod"),
+            original,
+            patch.as_bytes(),
+        )
     }
 
     #[test]

@@ -6,8 +6,8 @@
 mod apply;
 mod error;
 mod json;
-mod keys;
 mod strategic;
+mod types;
 
 pub(crate) use apply::{Format, apply, duplicate_fields};
 pub(crate) use error::Error;

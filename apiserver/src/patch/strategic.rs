@@ -6,7 +6,8 @@
 use serde_json::{Map, Value};
 
 use super::error::{Error, go_map, no_merge_key, unknown_directive};
-use super::keys::{Field, Strategy, Type};
+use super::types::{Field, Type};
+use crate::kinds::data::Patch as Strategy;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
@@ -361,13 +362,13 @@ fn json_type(value: &Value) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::keys;
     use super::*;
+    use crate::kinds::data;
     use proptest::prelude::*;
     use serde_json::json;
 
     fn pod(original: Value, patch: Value) -> Result<Value, Error> {
-        apply(keys::of_kind("", "Pod"), &original, patch)
+        apply(Type::of_kind(data::root("", "v1", "Pod")), &original, patch)
     }
 
     fn containers(names: &[(&str, &str)]) -> Value {

@@ -239,7 +239,11 @@ impl<'a> Place<'a> {
 
     fn field(&self, schema: &'a Schema, name: &str) -> Self {
         let of = schema.go_type.as_deref().map_or(self.of, short);
-        let path = match inlined(of, name) {
+        let inner = schema
+            .properties
+            .get(name)
+            .and_then(|field| field.embedded_in);
+        let path = match inner {
             Some(inner) => join(&self.path, inner),
             None => self.path.clone(),
         };
@@ -247,29 +251,6 @@ impl<'a> Place<'a> {
             of,
             path: join(&path, name),
         }
-    }
-}
-
-/// The Go name of the struct of a field that is inlined in another one.
-fn inlined(of: &str, field: &str) -> Option<&'static str> {
-    match (of, field) {
-        ("Probe", "exec" | "httpGet" | "tcpSocket" | "grpc") => Some("ProbeHandler"),
-        ("IngressRule", "http") => Some("IngressRuleValue"),
-        ("Volume", field) if field != "name" => Some("VolumeSource"),
-        ("EphemeralContainer", field) if field != "targetContainerName" => {
-            Some("EphemeralContainerCommon")
-        }
-        (
-            "ConfigMapEnvSource"
-            | "ConfigMapKeySelector"
-            | "ConfigMapProjection"
-            | "ConfigMapVolumeSource"
-            | "SecretEnvSource"
-            | "SecretKeySelector"
-            | "SecretProjection",
-            "name",
-        ) => Some("LocalObjectReference"),
-        _ => None,
     }
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct Schema {
     pub(crate) rules: Vec<cel::Rule>,
     /// The Go type of a built-in, such as `v1.ObjectMeta`, for decode errors.
     pub(crate) go_type: Option<String>,
+    /// The embedded Go structs that have the field, for decode errors.
+    pub(crate) embedded_in: Option<&'static str>,
     /// The schema of a built-in type that contains itself.
     pub(crate) recursion: Option<fn() -> &'static Schema>,
 }
@@ -157,6 +159,7 @@ impl Schema {
                 .map(cel::Rule::compile)
                 .collect(),
             go_type: None,
+            embedded_in: None,
             recursion: None,
         }
     }

@@ -49,11 +49,6 @@ impl ObjectSchema {
         }
     }
 
-    /// The schema of the object itself.
-    pub(crate) fn root(&self) -> &Schema {
-        &self.root
-    }
-
     /// Why a body cannot be decoded, with the text of Go's decoder; it follows
     /// `Foo in version "v1" cannot be handled as a Foo: ` with 400.
     pub(crate) fn decode_error(&self, body: &Node) -> Option<String> {

@@ -3,19 +3,17 @@
 //! A server computes the cells; the client only aligns them. (apiserver: `tableconvertor`,
 //! kubernetes: `pkg/printers/internalversion`, apiextensions-apiserver: `tableconvertor`.)
 
-mod built_in;
-mod duration;
+pub(crate) mod cells;
+pub(crate) mod duration;
 pub(crate) mod json_path;
-mod networking;
-mod pods;
-
-pub(crate) use built_in::columns as built_in_columns;
+pub(crate) mod networking;
+pub(crate) mod pods;
 
 use jiff::Timestamp;
 use serde_json::{Number, Value, json};
 
-use crate::builtin_schema;
 use crate::field::quote;
+use crate::openapi::descriptions;
 use crate::resource::{Column, ColumnSource};
 use json_path::JsonPath;
 
@@ -88,7 +86,7 @@ impl<'a> Rows<'a> {
                 "name": "Name",
                 "type": "string",
                 "format": "name",
-                "description": builtin_schema::description(builtin_schema::OBJECT_META, "name"),
+                "description": of_metadata("name"),
                 "priority": 0,
             }));
         }
@@ -170,6 +168,7 @@ pub(crate) fn custom_columns(version: &Value) -> Vec<Column> {
             kind: "date".to_owned(),
             format: String::new(),
             description: String::new(),
+            described_by: None,
             priority: 0,
             source: ColumnSource::JsonPath(".metadata.creationTimestamp".to_owned()),
         }];
@@ -189,6 +188,7 @@ pub(crate) fn custom_columns(version: &Value) -> Vec<Column> {
                 kind: text(&column["type"]),
                 format: text(&column["format"]),
                 description,
+                described_by: None,
                 priority: column["priority"].as_i64().unwrap_or_default(),
                 source: ColumnSource::JsonPath(path),
             }
@@ -196,14 +196,20 @@ pub(crate) fn custom_columns(version: &Value) -> Vec<Column> {
         .collect()
 }
 
-/// The description of a column; for the age, that of every object's metadata.
+/// The description of a column; for the age of a custom resource, that of every object's metadata.
 fn description(column: &Column) -> &str {
-    match column.name.as_str() {
-        "Age" if column.description.is_empty() => {
-            builtin_schema::description(builtin_schema::OBJECT_META, "creationTimestamp")
+    match (column.described_by, column.name.as_str()) {
+        (Some((of, field)), _) => descriptions::of_field(of, field),
+        (None, "Age") if column.description.is_empty() && column.kind == "date" => {
+            of_metadata("creationTimestamp")
         }
         _ => &column.description,
     }
+}
+
+/// The description of a field of ObjectMeta.
+fn of_metadata(field: &str) -> &'static str {
+    descriptions::of_field("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", field)
 }
 
 /// A value as a cell of a column's type; a missing one is null.
@@ -233,16 +239,16 @@ fn cell(kind: &str, found: Option<&Value>, now: Timestamp) -> Value {
 }
 
 /// The time since `time`, in words.
-fn since(time: Timestamp, now: Timestamp) -> String {
+pub(crate) fn since(time: Timestamp, now: Timestamp) -> String {
     duration::human(now.duration_since(time))
 }
 
 /// The number of a field, 0 when absent.
-fn count(value: &Value) -> i64 {
+pub(crate) fn count(value: &Value) -> i64 {
     value.as_i64().unwrap_or_default()
 }
 
-fn number(value: i64) -> Value {
+pub(crate) fn number(value: i64) -> Value {
     Value::Number(Number::from(value))
 }
 

@@ -3,11 +3,13 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::built_in::{NONE, age, items, joined, labels, or_none, plain, string, text, wide};
+use super::cells::{
+    NONE, aged, first_three, items, joined, labels, or_none, plain, string, text, wide,
+};
 use super::count;
 use crate::resource::Column;
 
-pub(super) fn services() -> Vec<Column> {
+pub(crate) fn services() -> Vec<Column> {
     vec![
         text("Type", |value, _| plain(&value["spec"]["type"])),
         text("Cluster-IP", |value, _| {
@@ -35,7 +37,7 @@ pub(super) fn services() -> Vec<Column> {
                 ports.join(",").into()
             }
         }),
-        text("Age", age),
+        aged(),
         wide("Selector", |value, _| labels(&value["spec"]["selector"])),
     ]
 }
@@ -78,7 +80,7 @@ fn load_balancer(value: &Value) -> Vec<String> {
     given
 }
 
-pub(super) fn ingresses() -> Vec<Column> {
+pub(crate) fn ingresses() -> Vec<Column> {
     vec![
         text("Class", |value, _| {
             match string(&value["spec"]["ingressClassName"]) {
@@ -107,11 +109,11 @@ pub(super) fn ingresses() -> Vec<Column> {
                 "80, 443".into()
             }
         }),
-        text("Age", age),
+        aged(),
     ]
 }
 
-pub(super) fn parameters(value: &Value, _: Timestamp) -> Value {
+pub(crate) fn parameters(value: &Value, _: Timestamp) -> Value {
     let parameters = &value["spec"]["parameters"];
     if parameters.is_null() {
         return NONE.into();
@@ -124,7 +126,7 @@ pub(super) fn parameters(value: &Value, _: Timestamp) -> Value {
     }
 }
 
-pub(super) fn endpoints(value: &Value, _: Timestamp) -> Value {
+pub(crate) fn endpoints(value: &Value, _: Timestamp) -> Value {
     let mut all = Vec::new();
     for subset in items(&value["subsets"]) {
         let ports = items(&subset["ports"]);
@@ -143,9 +145,5 @@ pub(super) fn endpoints(value: &Value, _: Timestamp) -> Value {
             }
         }
     }
-    match all.len() {
-        0 => NONE.into(),
-        1..=3 => all.join(",").into(),
-        more => format!("{} + {} more...", all[..3].join(","), more - 3).into(),
-    }
+    first_three(&all)
 }

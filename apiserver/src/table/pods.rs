@@ -14,16 +14,16 @@ struct Summary {
     last_restart: Option<Timestamp>,
 }
 
-pub(super) fn ready(pod: &Value, _: Timestamp) -> Value {
+pub(crate) fn ready(pod: &Value, _: Timestamp) -> Value {
     let summary = summarise(pod);
     format!("{}/{}", summary.ready, summary.total).into()
 }
 
-pub(super) fn status(pod: &Value, _: Timestamp) -> Value {
+pub(crate) fn status(pod: &Value, _: Timestamp) -> Value {
     summarise(pod).status.into()
 }
 
-pub(super) fn restarts(pod: &Value, now: Timestamp) -> Value {
+pub(crate) fn restarts(pod: &Value, now: Timestamp) -> Value {
     let summary = summarise(pod);
     match summary.last_restart {
         Some(last) if summary.restarts > 0 => {
@@ -33,7 +33,7 @@ pub(super) fn restarts(pod: &Value, now: Timestamp) -> Value {
     }
 }
 
-pub(super) fn readiness_gates(pod: &Value, _: Timestamp) -> Value {
+pub(crate) fn readiness_gates(pod: &Value, _: Timestamp) -> Value {
     let gates = items(&pod["spec"]["readinessGates"]);
     if gates.is_empty() {
         return "<none>".into();

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::present::is_new_event;
 use super::{Written, conversion, metadata, prepare};
 use crate::core::Core;
 use crate::definitions;
 use crate::escalation;
-use crate::kinds::{events, rules};
+use crate::kinds::rules;
 use crate::meta;
 use crate::request::Request;
 use crate::status::Status;
@@ -70,9 +69,7 @@ fn store(core: &Core, request: &Request, mut object: Value) -> Result<Arc<Object
         }
         return Err(status);
     }
-    if is_new_event(info) {
-        object = events::to_core(object);
-    }
+    info.strategy.convert_to_stored(info, &mut object);
     conversion::to_stored(info, &mut object)?;
     if request.dry_run {
         return Ok(Arc::new(Object::draft(object)));

@@ -89,7 +89,19 @@ impl Options {
             }
             options
         };
-        check_type(&options)?;
+        Self::parse(&options, &query.all("dryRun"))
+    }
+
+    /// Reads the options of an eviction.
+    ///
+    /// # Errors
+    /// 422 for invalid values.
+    pub(crate) fn from_value(options: &Value) -> Result<Self, Status> {
+        Self::parse(options, &[])
+    }
+
+    fn parse(options: &Value, dry_run_of_query: &[&str]) -> Result<Self, Status> {
+        check_type(options)?;
         let mut errors = Vec::new();
         let both =
             options["propagationPolicy"].is_string() && options["orphanDependents"].is_boolean();
@@ -124,7 +136,7 @@ impl Options {
             .flatten()
             .filter_map(Value::as_str)
             .collect();
-        dry_run.extend(query.all("dryRun"));
+        dry_run.extend(dry_run_of_query);
         if dry_run.iter().any(|&value| value != "All") {
             errors.push(FieldError::not_supported(
                 &Path::new("dryRun"),
@@ -167,7 +179,7 @@ fn check_type(options: &Value) -> Result<(), Status> {
 pub(crate) fn delete(core: &Core, request: &Request, options: &Options) -> Result<Written, Status> {
     let info = &request.info;
     let key = request.key();
-    rules::may_delete(request)?;
+    info.strategy.may_delete(&request.name)?;
     warn_of_orphans(request, options);
     loop {
         let current = core
@@ -219,7 +231,7 @@ pub(crate) fn delete(core: &Core, request: &Request, options: &Options) -> Resul
 }
 
 fn warn_of_orphans(request: &Request, options: &Options) {
-    if request.info.orphans_by_default && options.propagation.is_none() {
+    if request.info.storage == "jobs.batch" && options.propagation.is_none() {
         request.warnings.add(ORPHANS_WARNING);
     }
 }
@@ -229,7 +241,7 @@ fn mark(request: &Request, current: &Object, options: &Options) -> Option<Value>
     let info = &request.info;
     let mut marked = current.value().clone();
     let mut finalizers = finalizers_for(info, current, options.propagation);
-    if let Some(own) = rules::finalizer_on_deletion(info)
+    if let Some(own) = info.strategy.finalizer_on_deletion()
         && !current.is_terminating()
         && !finalizers.iter().any(|finalizer| finalizer == own)
     {
@@ -237,13 +249,15 @@ fn mark(request: &Request, current: &Object, options: &Options) -> Option<Value>
     }
     let finalizers: Vec<&str> = finalizers.iter().map(String::as_str).collect();
     meta::set_strings(&mut marked, "finalizers", &finalizers);
-    let grace = rules::grace_period(info, &marked, options.grace_period_seconds);
-    let waits = !finalizers.is_empty() || !rules::may_go(info, &marked) || grace > 0;
+    let grace = info
+        .strategy
+        .grace_period(&marked, options.grace_period_seconds);
+    let waits = !finalizers.is_empty() || !info.strategy.may_go(&marked) || grace > 0;
     if !waits {
         return None;
     }
     let terminating = current.is_terminating();
-    if !terminating && rules::mark_deleted(info, &mut marked, request.now) {
+    if !terminating && info.strategy.mark_deleted(&mut marked, request.now) {
         return Some(marked);
     }
     if !terminating {
@@ -335,7 +349,7 @@ fn check_preconditions(
 }
 
 fn gone(request: &Request, removed: &Arc<Object>) -> Written {
-    if rules::ends_gracefully(&request.info) && !removed.is_terminating() {
+    if request.info.strategy.ends_gracefully() && !removed.is_terminating() {
         // The answer shows the end of the object; watchers see the last stored state.
         let mut ended = removed.value().clone();
         let generation = meta::generation(&ended);

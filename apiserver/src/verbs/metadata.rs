@@ -14,16 +14,6 @@ use crate::status::Status;
 /// Maximum size of all annotations together, keys and values, in bytes.
 const LARGEST_ANNOTATIONS: usize = 256 * 1024;
 
-/// The rule for the names of a resource's objects.
-pub(crate) fn name_problems(info: &ResourceInfo, name: &str) -> Vec<String> {
-    match (info.group.as_str(), info.plural.as_str()) {
-        ("", "namespaces") => names::dns_label(name),
-        ("", "services") | ("apps", "statefulsets") => names::dns_label(name),
-        ("rbac.authorization.k8s.io", _) => names::path_segment(name),
-        _ => names::dns_subdomain(name),
-    }
-}
-
 /// Checks `metadata` of an object about to be stored. (apimachinery: `ValidateObjectMetaAccessor`.)
 pub(crate) fn validate(info: &ResourceInfo, object: &Value) -> Errors {
     let path = Path::new("metadata");
@@ -31,7 +21,10 @@ pub(crate) fn validate(info: &ResourceInfo, object: &Value) -> Errors {
     let generate_name = meta::text(object, "generateName");
     if !generate_name.is_empty() {
         // A generated name must be valid.
-        for problem in name_problems(info, &format!("{}a", generate_name.trim_end_matches('-'))) {
+        for problem in info
+            .strategy
+            .name_problems(&format!("{}a", generate_name.trim_end_matches('-')))
+        {
             errors.push(FieldError::invalid(
                 &path.child("generateName"),
                 generate_name,
@@ -46,7 +39,7 @@ pub(crate) fn validate(info: &ResourceInfo, object: &Value) -> Errors {
             "name or generateName is required",
         ));
     } else {
-        for problem in name_problems(info, name) {
+        for problem in info.strategy.name_problems(name) {
             errors.push(FieldError::invalid(&path.child("name"), name, problem));
         }
     }
@@ -209,7 +202,7 @@ pub(crate) fn fill_new(core: &Core, request: &Request, object: &mut Value) {
     metadata.insert("uid".to_owned(), meta::uid(&core.clock).into());
     metadata.insert("creationTimestamp".to_owned(), request.time().into());
     // A kind without generations keeps the client's value, as on a real server.
-    if info.generation != Generation::None {
+    if !matches!(info.generation, Generation::None | Generation::Changes) {
         metadata.insert("generation".to_owned(), 1.into());
     }
     tidy(object);

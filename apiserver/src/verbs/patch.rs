@@ -98,7 +98,7 @@ pub(crate) fn apply(
     body: &Bytes,
 ) -> Result<Value, Status> {
     let info = &request.info;
-    patch::apply(format, &info.group, &info.kind, current, body).map_err(|error| match error {
+    patch::apply(format, info.of, current, body).map_err(|error| match error {
         patch::Error::Malformed(text) => Status::bad_request(text),
         patch::Error::TooLarge(text) => Status::too_large(text),
         patch::Error::Unprocessable(_) => Status::new(

@@ -313,7 +313,7 @@ pub(crate) fn default(request: &Request, object: &mut Value) {
     if let Some(schema) = request.info.structural() {
         schema.default(object);
     }
-    rules::default(request, object);
+    rules::default(&request.info, object);
 }
 
 /// Checks a new object, or a changed one against the `old`.

@@ -7,7 +7,6 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::http::media::Shape;
-use crate::kinds::events;
 use crate::resource::ResourceInfo;
 use crate::store::Object;
 use crate::table::{self, IncludeObject, Rows};
@@ -57,6 +56,11 @@ impl Presenter {
         &self.info
     }
 
+    /// Whether the rules of a built-in kind convert the stored form.
+    fn has_own_form(&self) -> bool {
+        !self.info.custom && !self.info.storage_version
+    }
+
     /// The object with its type, whole.
     pub(crate) fn whole(&self, object: &Object) -> Value {
         let mut value = self.converted(object);
@@ -71,8 +75,11 @@ impl Presenter {
     /// fields of the schema, completed with the defaults of the version that it is stored in.
     fn converted(&self, object: &Object) -> Value {
         let mut value = object.value().clone();
-        if is_new_event(&self.info) {
-            return events::from_core(value);
+        if self.has_own_form() {
+            self.info
+                .strategy
+                .convert_from_stored(&self.info, &mut value);
+            return value;
         }
         if self.converts(object)
             && let Some(schema) = self.info.structural()
@@ -89,8 +96,7 @@ impl Presenter {
     }
 
     fn converts(&self, object: &Object) -> bool {
-        is_new_event(&self.info)
-            || (self.info.custom && object.version() <= self.info.converted_up_to)
+        self.has_own_form() || (self.info.custom && object.version() <= self.info.converted_up_to)
     }
 
     fn write_whole(&self, object: &Object, typed: bool, out: &mut BytesMut) {
@@ -240,11 +246,6 @@ impl Presenter {
             .collect();
         table::table(version, metadata, definitions, rows)
     }
-}
-
-/// Whether Events are shown in the form of events.k8s.io.
-pub(crate) fn is_new_event(info: &ResourceInfo) -> bool {
-    info.storage == "events" && !info.group.is_empty()
 }
 
 // === impl ListMeta ===

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::create::commit_status;
-use super::present::{Presenter, is_new_event};
+use super::present::Presenter;
 use super::{Written, conversion, metadata, prepare};
 use crate::core::Core;
 use crate::escalation;
 use crate::field::{FieldError, Path};
 use crate::http::media::Shape;
-use crate::kinds::{events, rules};
+use crate::kinds::rules;
 use crate::meta;
 use crate::request::Request;
 use crate::resource::{Generation, ResourceInfo, StatusUpdate};
@@ -113,10 +113,11 @@ fn settle(
         "resourceVersion".to_owned(),
         current.version().to_string().into(),
     );
-    if request.subresource == "status" {
-        new = with_new_status(info, old, &new);
-    } else if info.status {
-        set_status(&mut new, old.get("status").cloned());
+    match request.subresource.as_str() {
+        "status" | "approval" => new = with_new_status(info, old, &new),
+        "binding" => {}
+        _ if info.status => set_status(&mut new, old.get("status").cloned()),
+        _ => {}
     }
     metadata::refuse_deletion_by_update(request, old, &new)?;
     metadata::carry_over(old, &mut new);
@@ -124,15 +125,17 @@ fn settle(
     rules::before_update(request, old, &mut new);
     prepare::default(request, &mut new);
     rules::allocate(core, request, Some(old), &mut new)?;
-    if request.subresource != "status" && raises_generation(info, old, &new) {
+    let is_spec = !matches!(
+        request.subresource.as_str(),
+        "status" | "approval" | "binding"
+    );
+    if is_spec && raises_generation(info, old, &new) {
         let generation = meta::generation(old) + 1;
         meta::metadata_mut(&mut new).insert("generation".to_owned(), generation.into());
     }
     prepare::validate(request, &new, Some(old))?;
     escalation::check(core, request, &new, Some(old))?;
-    if is_new_event(info) {
-        new = events::to_core(new);
-    }
+    info.strategy.convert_to_stored(info, &mut new);
     conversion::to_stored(info, &mut new)?;
     let map = meta::object_mut(&mut new);
     map.remove("apiVersion");
@@ -153,7 +156,7 @@ fn write(
             .as_i64()
             .unwrap_or(0)
             == 0
-        && rules::may_go(info, &new);
+        && info.strategy.may_go(&new);
     if !gone && new == *current.value() {
         // Nothing changes: no version, no event.
         return Ok(current.clone());
@@ -258,8 +261,8 @@ fn set_status(object: &mut Value, status: Option<Value>) {
 
 fn raises_generation(info: &ResourceInfo, old: &Value, new: &Value) -> bool {
     match info.generation {
-        Generation::None => false,
-        Generation::Spec => old.get("spec") != new.get("spec"),
+        Generation::None | Generation::First => false,
+        Generation::Spec | Generation::Changes => old.get("spec") != new.get("spec"),
         Generation::SpecAndAnnotations => {
             old.get("spec") != new.get("spec")
                 || old["metadata"].get("annotations") != new["metadata"].get("annotations")

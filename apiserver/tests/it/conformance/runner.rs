@@ -6,8 +6,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, Method};
 use reeve_apiserver::assets;
 use reeve_apiserver::control_plane::ControlPlane;
 use reeve_apiserver::rbac::{MASTERS, User};
@@ -130,15 +128,6 @@ impl Target {
             .await
             .expect("the controller manager starts again");
         Some((control_plane, target))
-    }
-
-    /// The document at `path`.
-    pub async fn document(&self, path: &str) -> Value {
-        let client = &self.shared.client;
-        let reply = client
-            .send(&Method::GET, path, &HeaderMap::new(), Bytes::new())
-            .await;
-        serde_json::from_slice(&reply.body).expect("a document is JSON")
     }
 
     fn new(client: Client, compact: Compact, real: bool) -> Self {

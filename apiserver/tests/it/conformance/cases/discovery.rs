@@ -42,8 +42,8 @@ async fn resources(t: &mut crate::conformance::case::Case, path: &str, wanted: &
     }
 }
 
-/// Every resource that the built-in server has, by group.
-pub const SHARED: &[(&str, &[&str])] = &[
+/// The resources that are compared, by group.
+const SHARED: &[(&str, &[&str])] = &[
     (
         "",
         &[

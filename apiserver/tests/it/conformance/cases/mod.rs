@@ -18,8 +18,6 @@ mod validation;
 mod watches;
 mod writes;
 
-pub use discovery::SHARED;
-
 use serde_json::{Value, json};
 
 use crate::conformance::runner::Entry;

@@ -1,0 +1,206 @@
+//! The cluster addresses and node ports of Services.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use serde_json::{Value, json};
+
+use super::services::{has_address, has_node_ports, node_port, node_ports};
+use crate::core::Core;
+use crate::field::{FieldError, Path, quote};
+use crate::meta;
+use crate::request::Request;
+use crate::status::Status;
+use crate::store::Key;
+
+/// The cluster addresses are those of 10.96.0.0/16; the first ten must be requested explicitly.
+const FIRST_IN_RANGE: u32 = 0x0a60_0001;
+const FIRST_ADDRESS: u32 = 0x0a60_000a;
+const LAST_ADDRESS: u32 = 0x0a60_fffe;
+const NODE_PORTS: std::ops::RangeInclusive<u64> = 30_000..=32_767;
+
+/// Chooses missing addresses and node ports, and claims the given ones. The caller holds
+/// [`Core::service_allocation`] until the Service is stored, so that no other write chooses the same.
+///
+/// # Errors
+/// 422 for a value that another Service has or that no Service can have; 500 when none is left.
+pub(crate) fn allocate(
+    core: &Core,
+    request: &Request,
+    old: Option<&Value>,
+    object: &mut Value,
+) -> Result<(), Status> {
+    if has_address(object) && old.is_none_or(|old| !has_address(old)) {
+        allocate_address(core, request, object)?;
+    }
+    if has_node_ports(object) {
+        allocate_node_ports(core, request, old, object)?;
+    }
+    Ok(())
+}
+
+fn allocate_address(core: &Core, request: &Request, object: &mut Value) -> Result<(), Status> {
+    let name = meta::text(object, "name").to_owned();
+    let spec = meta::map_at(meta::object_mut(object), "spec");
+    let first = spec.get("clusterIPs").and_then(|all| all.get(0));
+    let wanted = [first, spec.get("clusterIP")]
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .find(|address| !address.is_empty())
+        .map(str::to_owned);
+    if wanted.as_deref() == Some("None") {
+        spec.insert("clusterIP".to_owned(), json!("None"));
+        spec.entry("clusterIPs").or_insert_with(|| json!(["None"]));
+        return Ok(());
+    }
+    let taken = || -> HashSet<Ipv4Addr> {
+        let services = core.store.list("services", "").1;
+        services
+            .iter()
+            .filter_map(|service| service.value()["spec"]["clusterIP"].as_str()?.parse().ok())
+            .collect()
+    };
+    let address = match wanted {
+        None => {
+            let taken = taken();
+            (FIRST_ADDRESS..=LAST_ADDRESS)
+                .map(Ipv4Addr::from)
+                .find(|address| !taken.contains(address))
+                .ok_or_else(|| {
+                    Status::internal(format!(
+                        "failed to allocate a serviceIP for Service {}: range is full",
+                        quote(&name)
+                    ))
+                })?
+                .to_string()
+        }
+        Some(text) => {
+            let path = Path::new("spec").child("clusterIPs");
+            let refuse = |path: &Path, why: String| {
+                let error = FieldError::invalid(path, json!([text]), why);
+                Err(request.invalid(&name, &[error]))
+            };
+            let Ok(address) = text.parse::<Ipv4Addr>() else {
+                if text.parse::<Ipv6Addr>().is_ok() {
+                    return refuse(
+                        &path.index(0),
+                        "IPv6 is not configured on this cluster".to_owned(),
+                    );
+                }
+                let error = FieldError::invalid(
+                    &path.index(0),
+                    text.as_str(),
+                    "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+                );
+                return Err(request.invalid(&name, &[error]));
+            };
+            if !(FIRST_IN_RANGE..=LAST_ADDRESS).contains(&u32::from(address)) {
+                return refuse(
+                    &path,
+                    format!(
+                        "failed to allocate IP {text}: the provided network does not match the current range"
+                    ),
+                );
+            }
+            // A dry run claims nothing, so it finds no conflict.
+            if !request.dry_run && taken().contains(&address) {
+                return refuse(
+                    &path,
+                    format!("failed to allocate IP {text}: provided IP is already allocated"),
+                );
+            }
+            text
+        }
+    };
+    spec.insert("clusterIPs".to_owned(), json!([address]));
+    spec.insert("clusterIP".to_owned(), address.into());
+    Ok(())
+}
+
+fn allocate_node_ports(
+    core: &Core,
+    request: &Request,
+    old: Option<&Value>,
+    object: &mut Value,
+) -> Result<(), Status> {
+    let name = meta::text(object, "name").to_owned();
+    let key = request_key(request, &name);
+    let own: BTreeSet<u64> = old.map(node_ports).unwrap_or_default();
+    let named = node_ports(object);
+    let chooses = object["spec"]["allocateLoadBalancerNodePorts"] != Value::Bool(false)
+        || object["spec"]["type"] == "NodePort";
+    let ports = object["spec"]["ports"].as_array();
+    let missing = ports.is_some_and(|ports| ports.iter().any(|port| node_port(port) == 0));
+    if named.is_subset(&own) && !(missing && chooses) {
+        return Ok(());
+    }
+    let services = core.store.list("services", "").1;
+    let mut taken: BTreeSet<u64> = services
+        .iter()
+        .filter(|service| service.key() != key && has_node_ports(service.value()))
+        .flat_map(|service| node_ports(service.value()))
+        .collect();
+    for (at, port) in ports.into_iter().flatten().enumerate() {
+        let number = node_port(port);
+        if number == 0 || own.contains(&number) {
+            continue;
+        }
+        let why = if !NODE_PORTS.contains(&number) {
+            format!(
+                "provided port is not in the valid range. The range of valid ports is {}-{}",
+                NODE_PORTS.start(),
+                NODE_PORTS.end()
+            )
+        } else if taken.contains(&number) {
+            "provided port is already allocated".to_owned()
+        } else {
+            continue;
+        };
+        let path = Path::new("spec").child("ports").index(at).child("nodePort");
+        return Err(request.invalid(&name, &[FieldError::invalid(&path, number, why)]));
+    }
+    if !chooses {
+        return Ok(());
+    }
+    taken.extend(named);
+    // Entries for one port, of several protocols, share a node port.
+    let mut of_port: BTreeMap<u64, u64> = BTreeMap::new();
+    if old.is_none() {
+        for port in ports
+            .into_iter()
+            .flatten()
+            .filter(|port| node_port(port) != 0)
+        {
+            of_port
+                .entry(port["port"].as_u64().unwrap_or(0))
+                .or_insert_with(|| node_port(port));
+        }
+    }
+    let ports = object
+        .pointer_mut("/spec/ports")
+        .and_then(Value::as_array_mut);
+    for port in ports
+        .into_iter()
+        .flatten()
+        .filter(|port| node_port(port) == 0)
+    {
+        let number = port["port"].as_u64().unwrap_or(0);
+        let shared = of_port.get(&number).filter(|_| old.is_none()).copied();
+        let free = match shared {
+            Some(shared) => shared,
+            None => NODE_PORTS
+                .clone()
+                .find(|free| !taken.contains(free))
+                .ok_or_else(|| Status::internal("failed to allocate a nodePort: range is full"))?,
+        };
+        taken.insert(free);
+        of_port.insert(number, free);
+        port["nodePort"] = free.into();
+    }
+    Ok(())
+}
+
+fn request_key(request: &Request, name: &str) -> Key {
+    Key::new(Some(&request.namespace_of_object()), name)
+}

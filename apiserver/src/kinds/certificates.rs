@@ -1,0 +1,163 @@
+//! CertificateSigningRequests: who requests, and approval.
+
+use serde_json::{Map, Value, json};
+
+use super::required;
+use super::strategy::{Context, Strategy};
+use crate::field::{Errors, FieldError, Path};
+use crate::meta;
+use crate::resource::{Column, ResourceInfo, SelectableField};
+use crate::table::cells::{NONE, aged, items, or_none, plain, string, text};
+use crate::table::duration;
+
+/// The conditions that only the approval subresource sets.
+const APPROVAL: &[&str] = &["Approved", "Denied"];
+
+/// CertificateSigningRequests.
+#[derive(Debug)]
+pub(super) struct SigningRequests;
+
+// === impl SigningRequests ===
+
+impl Strategy for SigningRequests {
+    fn describe(&self, info: &mut ResourceInfo) {
+        info.selectable_fields = vec![SelectableField::at("spec.signerName")];
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            aged(),
+            text("SignerName", |value, _| {
+                or_none(&value["spec"]["signerName"])
+            }),
+            text("Requestor", |value, _| plain(&value["spec"]["username"])),
+            text("RequestedDuration", |value, _| {
+                let seconds = value["spec"]["expirationSeconds"].as_i64();
+                seconds.map_or_else(
+                    || NONE.into(),
+                    |seconds| duration::human(jiff::SignedDuration::from_secs(seconds)).into(),
+                )
+            }),
+            text("Condition", |value, _| {
+                let conditions = items(&value["status"]["conditions"]);
+                let has = |kind: &str| conditions.iter().any(|one| one["type"] == kind);
+                let mut shown = if has("Denied") {
+                    "Denied".to_owned()
+                } else if has("Approved") {
+                    "Approved".to_owned()
+                } else {
+                    "Pending".to_owned()
+                };
+                if has("Failed") {
+                    shown.push_str(",Failed");
+                }
+                if !string(&value["status"]["certificate"]).is_empty() {
+                    shown.push_str(",Issued");
+                }
+                shown.into()
+            }),
+        ]
+    }
+
+    fn name_problems(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn prepare_create(&self, context: &Context<'_>, request: &mut Value) {
+        let spec = meta::map_at(meta::object_mut(request), "spec");
+        let user = context.user;
+        for field in ["username", "uid", "groups", "extra"] {
+            spec.remove(field);
+        }
+        spec.insert("username".to_owned(), user.name.as_str().into());
+        spec.insert("uid".to_owned(), user.uid.as_str().into());
+        spec.insert("groups".to_owned(), json!(user.groups));
+        if !user.extra.is_empty() {
+            spec.insert("extra".to_owned(), json!(user.extra));
+        }
+    }
+
+    fn prepare_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        meta::copy_field(old, new, "spec");
+        let conditions = new["status"]["conditions"].clone();
+        match context.subresource {
+            "status" => {
+                let kept = items(&old["status"]["conditions"]).iter();
+                let kept = kept.filter(|one| is_approval(one)).cloned();
+                let added = items(&conditions).iter();
+                let added = added.filter(|one| !is_approval(one)).cloned();
+                let all: Vec<Value> = kept.chain(added).collect();
+                set_conditions(new, timed(all, old, context));
+            }
+            "approval" => {
+                meta::copy_field(old, new, "status");
+                set_conditions(new, timed(items(&conditions).to_vec(), old, context));
+            }
+            _ => {}
+        }
+    }
+
+    fn default(&self, _: &ResourceInfo, request: &mut Value) {
+        let conditions = request.pointer_mut("/status/conditions");
+        let conditions = conditions.and_then(Value::as_array_mut);
+        for condition in conditions.into_iter().flatten() {
+            let condition = meta::object_mut(condition);
+            condition.entry("status").or_insert_with(|| "True".into());
+        }
+    }
+
+    fn validate(
+        &self,
+        context: &Context<'_>,
+        request: &Value,
+        old: Option<&Value>,
+        errors: &mut Errors,
+    ) {
+        if old.is_some() {
+            return;
+        }
+        let path = Path::new("spec");
+        let spec = &request["spec"];
+        if items(&spec["usages"]).is_empty() {
+            errors.push(FieldError::required(&path.child("usages"), ""));
+        }
+        if string(&spec["request"]).is_empty() {
+            errors.push(FieldError::required(&path.child("request"), ""));
+        }
+        required::validate(context.info, request, errors);
+    }
+}
+
+fn is_approval(condition: &Value) -> bool {
+    APPROVAL.iter().any(|kind| condition["type"] == *kind)
+}
+
+fn set_conditions(request: &mut Value, conditions: Vec<Value>) {
+    let status = meta::map_at(meta::object_mut(request), "status");
+    status.insert("conditions".to_owned(), conditions.into());
+}
+
+/// The conditions with the times of their changes.
+fn timed(mut conditions: Vec<Value>, old: &Value, context: &Context<'_>) -> Vec<Value> {
+    let now = meta::time(context.now);
+    for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
+        let former = items(&old["status"]["conditions"]).iter();
+        let former = former
+            .filter(|one| Some(&one["type"]) == condition.get("type"))
+            .find(|one| Some(&one["status"]) == condition.get("status"));
+        let kept = former.map(|one| one["lastTransitionTime"].clone());
+        set(condition, "lastUpdateTime", now.as_str().into());
+        set(
+            condition,
+            "lastTransitionTime",
+            kept.unwrap_or_else(|| now.as_str().into()),
+        );
+    }
+    conditions
+}
+
+fn set(condition: &mut Map<String, Value>, field: &str, time: Value) {
+    if condition.get(field).is_none_or(Value::is_null) {
+        condition.insert(field.to_owned(), time);
+    }
+}

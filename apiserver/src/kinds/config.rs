@@ -1,0 +1,163 @@
+//! ConfigMaps, Secrets and ServiceAccounts.
+
+use base64::Engine as _;
+use serde_json::Value;
+
+use super::pods::put;
+use super::strategy::{Context, Strategy};
+use crate::field::{Errors, FieldError, Path};
+use crate::meta;
+use crate::resource::{Column, ResourceInfo, SelectableField};
+use crate::table::cells::{aged, described, number_of, plain, text};
+
+const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+
+/// ConfigMaps.
+#[derive(Debug)]
+pub(super) struct ConfigMaps;
+
+/// Secrets.
+#[derive(Debug)]
+pub(super) struct Secrets;
+
+/// ServiceAccounts.
+#[derive(Debug)]
+pub(super) struct ServiceAccounts;
+
+// === impl ConfigMaps ===
+
+impl Strategy for ConfigMaps {
+    fn columns(&self) -> Vec<Column> {
+        let data = text("Data", |value, _| {
+            number_of(&value["data"], &value["binaryData"])
+        });
+        vec![
+            described(data, "io.k8s.api.core.v1.ConfigMap", "data"),
+            aged(),
+        ]
+    }
+
+    fn validate(&self, _: &Context<'_>, object: &Value, old: Option<&Value>, errors: &mut Errors) {
+        const FIELDS: &[&str] = &["data", "binaryData"];
+        config_keys(object, FIELDS, errors);
+        if let Some(old) = old {
+            immutable_data(object, old, FIELDS, errors);
+        }
+    }
+}
+
+// === impl Secrets ===
+
+impl Strategy for Secrets {
+    fn describe(&self, info: &mut ResourceInfo) {
+        info.selectable_fields = vec![SelectableField::at("type")];
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        const SECRET: &str = "io.k8s.api.core.v1.Secret";
+        vec![
+            described(
+                text("Type", |value, _| plain(&value["type"])),
+                SECRET,
+                "type",
+            ),
+            described(
+                text("Data", |value, _| number_of(&value["data"], &Value::Null)),
+                SECRET,
+                "data",
+            ),
+            aged(),
+        ]
+    }
+
+    fn default(&self, _: &ResourceInfo, object: &mut Value) {
+        let map = meta::object_mut(object);
+        put(map, "type", "Opaque");
+        if let Some(Value::Object(texts)) = map.remove("stringData")
+            && !texts.is_empty()
+        {
+            let data = meta::map_at(map, "data");
+            for (key, text) in texts {
+                let text = text.as_str().unwrap_or_default();
+                let encoded = base64::engine::general_purpose::STANDARD.encode(text);
+                data.insert(key, encoded.into());
+            }
+        }
+    }
+
+    fn validate(&self, _: &Context<'_>, object: &Value, old: Option<&Value>, errors: &mut Errors) {
+        config_keys(object, &["data"], errors);
+        secret(object, errors);
+        if let Some(old) = old {
+            if old["type"] != object["type"] {
+                errors.push(FieldError::invalid(
+                    &Path::new("type"),
+                    object["type"].clone(),
+                    "field is immutable",
+                ));
+            }
+            immutable_data(object, old, &["data"], errors);
+        }
+    }
+}
+
+// === impl ServiceAccounts ===
+
+impl Strategy for ServiceAccounts {
+    fn describe(&self, info: &mut ResourceInfo) {
+        info.delete_returns_object = true;
+    }
+}
+
+/// Checks the keys of a ConfigMap or Secret.
+fn config_keys(object: &Value, fields: &[&str], errors: &mut Errors) {
+    for field in fields {
+        for key in object[*field]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key)
+        {
+            let path = Path::new(field).key(key);
+            let fine = !key.is_empty()
+                && key
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+            if !fine {
+                errors.push(FieldError::invalid(&path, key.as_str(), CONFIG_KEY));
+            }
+        }
+    }
+}
+
+/// Checks the required keys of a Secret of a known type.
+fn secret(object: &Value, errors: &mut Errors) {
+    let needed: &[&str] = match object["type"].as_str().unwrap_or_default() {
+        "kubernetes.io/tls" => &["tls.crt", "tls.key"],
+        "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
+        "kubernetes.io/dockerconfigjson" => &[".dockerconfigjson"],
+        "kubernetes.io/dockercfg" => &[".dockercfg"],
+        _ => &[],
+    };
+    for key in needed {
+        if object["data"].get(*key).is_none() {
+            errors.push(FieldError::required(&Path::new("data").key(key), ""));
+        }
+    }
+}
+
+/// Checks data that was declared immutable.
+fn immutable_data(object: &Value, old: &Value, fields: &[&str], errors: &mut Errors) {
+    const TEXT: &str = "field is immutable when `immutable` is set";
+    if old["immutable"] != Value::Bool(true) {
+        return;
+    }
+    if object["immutable"] != Value::Bool(true) {
+        errors.push(FieldError::forbidden(&Path::new("immutable"), TEXT));
+    }
+    for field in fields {
+        if object[*field] != old[*field] {
+            errors.push(FieldError::forbidden(&Path::new(field), TEXT));
+        }
+    }
+}

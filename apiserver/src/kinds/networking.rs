@@ -1,0 +1,181 @@
+//! Ingresses, IngressClasses, NetworkPolicies, ServiceCIDRs and IPAddresses.
+
+use serde_json::{Value, json};
+
+use super::strategy::{Context, Strategy};
+use super::{ingress_rules, required};
+use crate::field::{Errors, FieldError, Path};
+use crate::meta;
+use crate::resource::{Column, Generation, ResourceInfo};
+use crate::table::cells::{aged, items, joined, plain, selector, string, text};
+use crate::table::networking::{ingresses, parameters};
+
+/// Ingresses.
+#[derive(Debug)]
+pub(super) struct Ingresses;
+
+/// IngressClasses.
+#[derive(Debug)]
+pub(super) struct IngressClasses;
+
+/// NetworkPolicies.
+#[derive(Debug)]
+pub(super) struct NetworkPolicies;
+
+/// ServiceCIDRs.
+#[derive(Debug)]
+pub(super) struct ServiceCidrs;
+
+/// IPAddresses.
+#[derive(Debug)]
+pub(super) struct IpAddresses;
+
+// === impl Ingresses ===
+
+impl Strategy for Ingresses {
+    fn describe(&self, info: &mut ResourceInfo) {
+        info.generation = Generation::Spec;
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        ingresses()
+    }
+
+    fn checks_spec(&self) -> bool {
+        true
+    }
+
+    fn validate(&self, _: &Context<'_>, ingress: &Value, _: Option<&Value>, errors: &mut Errors) {
+        ingress_rules::validate(ingress, errors);
+    }
+}
+
+// === impl IngressClasses ===
+
+impl Strategy for IngressClasses {
+    fn describe(&self, info: &mut ResourceInfo) {
+        info.generation = Generation::Spec;
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            text("Controller", |value, _| plain(&value["spec"]["controller"])),
+            text("Parameters", parameters),
+            aged(),
+        ]
+    }
+
+    fn default(&self, _: &ResourceInfo, class: &mut Value) {
+        if let Some(parameters) = class.pointer_mut("/spec/parameters")
+            && parameters.is_object()
+        {
+            let parameters = meta::object_mut(parameters);
+            parameters
+                .entry("scope")
+                .or_insert_with(|| "Cluster".into());
+        }
+    }
+}
+
+// === impl NetworkPolicies ===
+
+impl Strategy for NetworkPolicies {
+    fn describe(&self, info: &mut ResourceInfo) {
+        info.generation = Generation::Spec;
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            text("Pod-Selector", |value, _| {
+                selector(&value["spec"]["podSelector"])
+            }),
+            aged(),
+        ]
+    }
+
+    fn default(&self, _: &ResourceInfo, policy: &mut Value) {
+        let spec = meta::map_at(meta::object_mut(policy), "spec");
+        for direction in ["ingress", "egress"] {
+            let rules = spec.get_mut(direction).and_then(Value::as_array_mut);
+            for rule in rules.into_iter().flatten() {
+                let ports = rule.get_mut("ports").and_then(Value::as_array_mut);
+                for port in ports.into_iter().flatten() {
+                    let port = meta::object_mut(port);
+                    port.entry("protocol").or_insert_with(|| "TCP".into());
+                }
+            }
+        }
+        if items(spec.get("policyTypes").unwrap_or(&Value::Null)).is_empty() {
+            let egress = items(spec.get("egress").unwrap_or(&Value::Null));
+            let types = if egress.is_empty() {
+                json!(["Ingress"])
+            } else {
+                json!(["Ingress", "Egress"])
+            };
+            spec.insert("policyTypes".to_owned(), types);
+        }
+    }
+}
+
+// === impl ServiceCidrs ===
+
+impl Strategy for ServiceCidrs {
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            text("CIDRs", |value, _| {
+                joined(items(&value["spec"]["cidrs"]).iter().map(string)).into()
+            }),
+            aged(),
+        ]
+    }
+}
+
+// === impl IpAddresses ===
+
+impl Strategy for IpAddresses {
+    fn columns(&self) -> Vec<Column> {
+        vec![text("ParentRef", |value, _| {
+            let parent = &value["spec"]["parentRef"];
+            if parent.is_null() {
+                return "<none>".into();
+            }
+            let mut shown = string(&parent["resource"]).to_lowercase();
+            for (separator, field) in [(".", "group"), ("/", "namespace"), ("/", "name")] {
+                if !string(&parent[field]).is_empty() {
+                    shown.push_str(separator);
+                    shown.push_str(string(&parent[field]));
+                }
+            }
+            shown.into()
+        })]
+    }
+
+    fn name_problems(&self, name: &str) -> Vec<String> {
+        let canonical = name.parse::<std::net::IpAddr>().map(|ip| ip.to_string());
+        if canonical.as_deref() == Ok(name) {
+            return Vec::new();
+        }
+        vec!["must be a valid IP address in canonical form".to_owned()]
+    }
+
+    fn validate(
+        &self,
+        context: &Context<'_>,
+        address: &Value,
+        old: Option<&Value>,
+        errors: &mut Errors,
+    ) {
+        required::validate(context.info, address, errors);
+        let path = Path::new("spec").child("parentRef");
+        if address["spec"]["parentRef"].is_null() {
+            errors.push(FieldError::required(&path, ""));
+        }
+        if old.is_some_and(|old| old["spec"] != address["spec"]) {
+            errors.push(FieldError::invalid(
+                &Path::new("spec"),
+                address["spec"].clone(),
+                "field is immutable",
+            ));
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! PodDisruptionBudgets, ResourceQuotas, LimitRanges, PriorityClasses and RuntimeClasses.
+
+use serde_json::{Value, json};
+
+use super::rbac::created_at;
+use super::required;
+use super::strategy::{Context, Strategy};
+use crate::field::{Errors, FieldError, Path};
+use crate::meta;
+use crate::resource::{Column, Generation, ResourceInfo};
+use crate::table::cells::{aged, boolean, integer, plain, text};
+use crate::table::{count, number};
+
+/// The highest value of a PriorityClass of a user.
+const HIGHEST: i64 = 1_000_000_000;
+/// The classes of the system and their values.
+const SYSTEM_CLASSES: &[(&str, i64, &str)] = &[
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+];
+
+/// PodDisruptionBudgets.
+#[derive(Debug)]
+pub(super) struct Budgets;
+
+/// ResourceQuotas.
+#[derive(Debug)]
+pub(super) struct Quotas;
+
+/// LimitRanges.
+#[derive(Debug)]
+pub(super) struct LimitRanges;
+
+/// PriorityClasses.
+#[derive(Debug)]
+pub(super) struct PriorityClasses;
+
+/// RuntimeClasses.
+#[derive(Debug)]
+pub(super) struct RuntimeClasses;
+
+// === impl Budgets ===
+
+impl Strategy for Budgets {
+    fn describe(&self, info: &mut ResourceInfo) {
+        info.unconditional_update = false;
+        info.generation = Generation::Spec;
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            text("Min Available", |value, _| {
+                amount(&value["spec"]["minAvailable"])
+            }),
+            text("Max Unavailable", |value, _| {
+                amount(&value["spec"]["maxUnavailable"])
+            }),
+            integer("Allowed Disruptions", |value, _| {
+                number(count(&value["status"]["disruptionsAllowed"]))
+            }),
+            aged(),
+        ]
+    }
+
+    fn validate(&self, _: &Context<'_>, budget: &Value, _: Option<&Value>, errors: &mut Errors) {
+        let spec = &budget["spec"];
+        if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
+            errors.push(FieldError::invalid(
+                &Path::new("spec"),
+                spec.clone(),
+                "minAvailable and maxUnavailable cannot be both set",
+            ));
+        }
+    }
+}
+
+/// A number or a percentage.
+fn amount(value: &Value) -> Value {
+    match value {
+        Value::Null => "N/A".into(),
+        Value::String(text) => text.as_str().into(),
+        number => number.to_string().into(),
+    }
+}
+
+// === impl Quotas ===
+
+impl Strategy for Quotas {
+    fn describe(&self, info: &mut ResourceInfo) {
+        info.delete_returns_object = true;
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            text("Request", |value, _| used(value, false)),
+            text("Limit", |value, _| used(value, true)),
+            aged(),
+        ]
+    }
+}
+
+/// What is used of a quota: of limits, or of all else.
+fn used(quota: &Value, limits: bool) -> Value {
+    let status = &quota["status"];
+    let amount = |value: &Value| value.as_str().unwrap_or("0").to_owned();
+    let all: Vec<String> = status["hard"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| name.starts_with("limits.") == limits)
+        .map(|(name, hard)| {
+            let used = amount(&status["used"][name.as_str()]);
+            format!("{name}: {used}/{}", amount(hard))
+        })
+        .collect();
+    all.join(", ").into()
+}
+
+// === impl LimitRanges ===
+
+impl Strategy for LimitRanges {
+    fn describe(&self, info: &mut ResourceInfo) {
+        info.create_on_update = true;
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![created_at()]
+    }
+
+    fn default(&self, _: &ResourceInfo, range: &mut Value) {
+        let limits = range.pointer_mut("/spec/limits");
+        let limits = limits.and_then(Value::as_array_mut);
+        for limit in limits.into_iter().flatten() {
+            if limit["type"] != "Container" {
+                continue;
+            }
+            let limit = meta::object_mut(limit);
+            for (from, to) in [
+                ("max", "default"),
+                ("default", "defaultRequest"),
+                ("min", "defaultRequest"),
+            ] {
+                let amounts = limit.get(from).and_then(Value::as_object).cloned();
+                if let Some(amounts) = amounts {
+                    let into = meta::map_at(limit, to);
+                    for (name, amount) in amounts {
+                        into.entry(name).or_insert(amount);
+                    }
+                }
+            }
+        }
+    }
+}
+
+// === impl PriorityClasses ===
+
+impl Strategy for PriorityClasses {
+    fn describe(&self, info: &mut ResourceInfo) {
+        info.generation = Generation::First;
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![
+            integer("Value", |value, _| number(count(&value["value"]))),
+            boolean("Global-Default", |value, _| {
+                (value["globalDefault"] == true).into()
+            }),
+            aged(),
+            text("PreemptionPolicy", |value, _| {
+                plain(&value["preemptionPolicy"])
+            }),
+        ]
+    }
+
+    fn default(&self, _: &ResourceInfo, class: &mut Value) {
+        let class = meta::object_mut(class);
+        class
+            .entry("preemptionPolicy")
+            .or_insert_with(|| "PreemptLowerPriority".into());
+    }
+
+    fn validate(
+        &self,
+        context: &Context<'_>,
+        class: &Value,
+        old: Option<&Value>,
+        errors: &mut Errors,
+    ) {
+        required::validate(context.info, class, errors);
+        let value = count(&class["value"]);
+        let name = meta::text(class, "name");
+        let known = SYSTEM_CLASSES
+            .iter()
+            .any(|(known, amount, _)| *known == name && *amount == value);
+        if name.starts_with("system-") && !known {
+            errors.push(FieldError::forbidden(
+                &Path::new("metadata").child("name"),
+                format!(
+                    "priority class names with 'system-' prefix are reserved for system use only. error: {name} is not a known system priority class"
+                ),
+            ));
+        } else if value > HIGHEST && !known {
+            errors.push(FieldError::forbidden(
+                &Path::new("value"),
+                format!("maximum allowed value of a user defined priority is {HIGHEST}"),
+            ));
+        }
+        if let Some(old) = old
+            && old["value"] != class["value"]
+        {
+            errors.push(FieldError::forbidden(
+                &Path::new("value"),
+                "may not be changed in an update.",
+            ));
+        }
+    }
+}
+
+/// The PriorityClasses that every cluster has.
+pub(crate) fn system_classes() -> impl Iterator<Item = Value> {
+    SYSTEM_CLASSES.iter().map(|(name, value, description)| {
+        json!({
+            "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+            "metadata": {"name": name}, "value": value, "description": description,
+        })
+    })
+}
+
+// === impl RuntimeClasses ===
+
+impl Strategy for RuntimeClasses {
+    fn describe(&self, info: &mut ResourceInfo) {
+        info.create_on_update = true;
+        info.unconditional_update = false;
+    }
+
+    fn columns(&self) -> Vec<Column> {
+        vec![text("Handler", |value, _| plain(&value["handler"])), aged()]
+    }
+}

@@ -1,0 +1,62 @@
+//! The objects that every cluster has, besides its namespaces.
+
+use serde_json::{Value, json};
+
+use super::internal::internal_request;
+use crate::core::Core;
+use crate::kinds::{flow, policy};
+use crate::rbac;
+use crate::store::Key;
+use crate::verbs::create::create;
+
+/// Creates the roles and bindings of a server that checks rights.
+pub(super) fn roles(core: &Core) {
+    rbac::bootstrap_objects()
+        .iter()
+        .for_each(|object| create_missing(core, object));
+}
+
+/// Creates the PriorityClasses of the system, the levels and schemas of flow control, the range of cluster addresses, and
+/// the Service of the server.
+pub(super) fn objects(core: &Core) {
+    let range = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
+        "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]},
+    });
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {
+            "name": "kubernetes", "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {
+            "clusterIP": "10.96.0.1",
+            "ports": [{"name": "https", "port": 443, "targetPort": 6443}],
+        },
+    });
+    policy::system_classes()
+        .chain(flow::initial())
+        .chain([range, service])
+        .for_each(|object| create_missing(core, &object));
+}
+
+fn create_missing(core: &Core, object: &Value) {
+    let text = |field: &str| object[field].as_str().unwrap_or_default();
+    let api_version = text("apiVersion");
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let served = core.registry.served();
+    let Some(info) = served.of_kind(group, version, text("kind")) else {
+        return;
+    };
+    let metadata = &object["metadata"];
+    let name = metadata["name"].as_str().unwrap_or_default();
+    let key = Key::new(metadata["namespace"].as_str(), name);
+    if core.store.get(&info.storage, key.as_str()).is_some() {
+        return;
+    }
+    let request = internal_request(core, info, &key);
+    if let Err(status) = create(core, &request, object.clone()) {
+        let kind = text("kind");
+        tracing::warn!(%status, kind, name, "could not create an initial object");
+    }
+}
