@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use reeve_controller::client::{Change, Patch, WriteOptions, optional};
+use reeve_controller::client::{Change, Patch, optional};
 use reeve_controller::conditions::Observation;
 use reeve_controller::controller::BuildError;
 use reeve_controller::prelude::*;

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use reeve_controller::client::{Patch, WriteOptions};
+use reeve_controller::client::Patch;
 use reeve_controller::kube_core::CustomResourceExt;
 use reeve_controller::kube_core::params::{DeleteParams, ListParams};
 use reeve_controller::prelude::*;
