@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::field::{FieldError, Path};
 use crate::http::answer;
 use crate::http::body::{self, Body};
-use crate::http::media::{self, Accepted, Shape};
+use crate::http::media::{self, Accepted, Encoding, Objects, Shape};
 use crate::http::query::Parameters;
 use crate::http::route::ResourcePath;
 use crate::http::warnings::Warnings;
@@ -59,20 +59,15 @@ pub(crate) async fn resource(
         return Err(Status::method_not_supported_here());
     }
     let watch = path.verb == "watch";
-    let accepted = media::negotiate(
-        accept(call.headers).as_deref(),
-        matches!(path.verb, "list" | "deletecollection"),
+    let accept = accept(call.headers);
+    let objects = Objects {
+        list: matches!(path.verb, "list" | "deletecollection"),
         watch,
-    )
-    .map_err(|status| {
-        if info.custom && !watch {
-            Status::not_acceptable(media::SERVED)
-        } else {
-            status
-        }
-    })?;
+        custom: info.custom,
+    };
+    let accepted = media::negotiate(accept.as_deref(), objects)?;
     let pretty = is_pretty(&call.query, &call.agent);
-    let encoding = accepted.encoding;
+    let encoding = media::negotiate_errors(accept.as_deref());
     let warnings = Warnings::default();
     warnings.extend(info.deprecation.clone());
     let dispatched = dispatch(core, &info, path, call, accepted, &warnings).await;
@@ -139,7 +134,7 @@ async fn dispatch(
     }
     if info.storage.is_empty() && path.verb == "list" && info.verbs.contains(&"list") {
         // The server has no components with a status of their own.
-        return Ok(many(&request, &[], &ListMeta::default()));
+        return many(&request, &[], &ListMeta::default());
     }
     if info.storage.is_empty() && path.verb == "get" && info.verbs.contains(&"get") {
         return Err(request.not_found());
@@ -175,7 +170,7 @@ async fn dispatch(
             } else {
                 assignment::evict(core, &request, &body)?
             };
-            return Ok(written(&request, done));
+            return written(&request, done);
         }
         "scale" if info.scale.is_some() && path.rest.is_empty() => {
             return subresource(core, &request, path, call).await;
@@ -193,17 +188,21 @@ async fn dispatch(
     match path.verb {
         "get" => {
             let object = read::get(core, &request).await?;
-            Ok(one(&request, 200, &object))
+            one(&request, 200, &object)
         }
         "list" => {
             let (objects, meta) = list::list(core, &request).await?;
-            Ok(many(&request, &objects, &meta))
+            many(&request, &objects, &meta)
         }
         "watch" => {
             let watch = watch::watch(core, &request).await?;
             let mut response = Response::new(body::stream(watch.frames()));
             // The requested shape does not matter.
-            answer::set(&mut response, CONTENT_TYPE, "application/json");
+            let content_type = match request.accepted.encoding {
+                Encoding::Protobuf => media::PROTOBUF_WATCH,
+                other => other.content_type(),
+            };
+            answer::set(&mut response, CONTENT_TYPE, content_type);
             answer::set(
                 &mut response,
                 http::header::CACHE_CONTROL,
@@ -217,24 +216,24 @@ async fn dispatch(
         }
         "create" => {
             let body = prepare::decode(core, &request, content_type(call), &call.body)?;
-            Ok(written(&request, create::create(core, &request, body)?))
+            written(&request, create::create(core, &request, body)?)
         }
         "update" => {
             let body = prepare::decode(core, &request, content_type(call), &call.body)?;
-            Ok(written(&request, update::replace(core, &request, body)?))
+            written(&request, update::replace(core, &request, body)?)
         }
         "patch" => {
             let patched = patch::patch(core, &request, content_type(call), &call.body)?;
-            Ok(written(&request, patched))
+            written(&request, patched)
         }
         "delete" => {
             let options = delete::Options::read(&request.query, content_type(call), &call.body)?;
-            Ok(written(&request, delete::delete(core, &request, &options)?))
+            written(&request, delete::delete(core, &request, &options)?)
         }
         "deletecollection" => {
             let options = delete::Options::read(&request.query, content_type(call), &call.body)?;
             let (objects, meta) = delete::delete_collection(core, &request, &options).await?;
-            Ok(many(&request, &objects, &meta))
+            many(&request, &objects, &meta)
         }
         _ => Err(Status::method_not_supported_here()),
     }
@@ -256,7 +255,7 @@ fn bound(
         ..request.clone()
     };
     let done = assignment::bind(core, &of_pod, binding)?;
-    Ok(written(&request, done))
+    written(&request, done)
 }
 
 fn has_subresource(info: &ResourceInfo, name: &str) -> bool {
@@ -278,30 +277,27 @@ async fn subresource(
     match (path.verb, scale) {
         ("get", None) => {
             let object = read::get(core, request).await?;
-            Ok(one(request, 200, &object))
+            one(request, 200, &object)
         }
         ("update", None) => {
             let body = prepare::decode(core, request, content_type(call), &call.body)?;
-            Ok(written(request, update::replace(core, request, body)?))
+            written(request, update::replace(core, request, body)?)
         }
         ("patch", None) => {
             let patched = patch::patch(core, request, content_type(call), &call.body)?;
-            Ok(written(request, patched))
+            written(request, patched)
         }
         ("get", Some(scale)) => {
             let document = scale::get(core, request, scale).await?;
-            Ok(written(request, Written::document(200, document)))
+            written(request, Written::document(200, document))
         }
         ("update", Some(scale)) => {
             let (body, _) = prepare::read(request, content_type(call), &call.body)?;
-            Ok(written(
-                request,
-                scale::replace(core, request, scale, &body)?,
-            ))
+            written(request, scale::replace(core, request, scale, &body)?)
         }
         ("patch", Some(scale)) => {
             let patched = scale::patch(core, request, scale, content_type(call), &call.body)?;
-            Ok(written(request, patched))
+            written(request, patched)
         }
         ("create" | "delete", _) if request.info.custom => {
             Err(Status::method_not_allowed(request.resource(), path.verb))
@@ -383,38 +379,50 @@ fn presenter(request: &Request) -> Presenter {
     )
 }
 
-fn one(request: &Request, code: u16, object: &crate::store::Object) -> Response<Body> {
-    let content = presenter(request).one(object);
-    answer::encoded(
+fn one(
+    request: &Request,
+    code: u16,
+    object: &crate::store::Object,
+) -> Result<Response<Body>, Status> {
+    let presenter = presenter(request);
+    if request.accepted.encoding == Encoding::Protobuf {
+        let content = presenter.one_in_protobuf(object)?;
+        return Ok(answer::bytes(code, media::PROTOBUF, content));
+    }
+    Ok(answer::encoded(
         code,
         request.accepted.encoding,
         is_pretty(&request.query, &request.agent),
-        content,
-    )
+        presenter.one(object),
+    ))
 }
 
 fn many(
     request: &Request,
     objects: &[Arc<crate::store::Object>],
     meta: &ListMeta,
-) -> Response<Body> {
-    let content = presenter(request).list(objects, meta);
-    answer::encoded(
+) -> Result<Response<Body>, Status> {
+    let presenter = presenter(request);
+    if request.accepted.encoding == Encoding::Protobuf {
+        let content = presenter.list_in_protobuf(objects, meta)?;
+        return Ok(answer::bytes(200, media::PROTOBUF, content));
+    }
+    Ok(answer::encoded(
         200,
         request.accepted.encoding,
         is_pretty(&request.query, &request.agent),
-        content,
-    )
+        presenter.list(objects, meta),
+    ))
 }
 
-fn written(request: &Request, written: Written) -> Response<Body> {
+fn written(request: &Request, written: Written) -> Result<Response<Body>, Status> {
     match &written.content {
         Content::Object(object) => one(request, written.code, object),
-        Content::Document(document) => answer::document(
+        Content::Document(document) => Ok(answer::document(
             written.code,
             request.accepted.encoding,
             is_pretty(&request.query, &request.agent),
             document,
-        ),
+        )),
     }
 }

@@ -18,7 +18,7 @@ use crate::dispatch::resource;
 use crate::faults::{Instead, Plan, StreamEnd};
 use crate::http::answer;
 use crate::http::body::{self, Body};
-use crate::http::media::Encoding;
+use crate::http::media::{self, Encoding};
 use crate::http::query::Parameters;
 use crate::http::route::Target;
 use crate::rbac::User;
@@ -77,6 +77,7 @@ impl Service {
         }
         let mut record = RequestRecord::of(&head, &attributes, agent.clone(), core.clock.now());
         let pretty = is_pretty(&query, &agent);
+        let encoding = media::negotiate_errors(accept(&head.headers).as_deref());
         let mut call = Call {
             method: &head.method,
             headers: &head.headers,
@@ -86,40 +87,38 @@ impl Service {
             user: User::default(),
             stale: plan.stale,
         };
-        let answered =
-            match &plan.instead {
-                Some(Instead::Status(status)) => Ok(answer::failure(status, Encoding::Json, false)),
-                Some(Instead::CloseEmpty) => Ok(answer::bytes(
-                    200,
-                    Encoding::Json.content_type(),
-                    Bytes::new(),
-                )),
-                Some(Instead::Reset) => Err(broken()),
-                Some(Instead::Stall) => {
-                    core.record.push(record.clone());
-                    until_down(core.clone()).await;
-                    Err(broken())
-                }
-                None => {
-                    let result = match access::check(&core, &head.headers, &attributes) {
-                        Ok(user) => {
-                            record.user.clone_from(&user.name);
-                            call.user = user;
-                            match body::read(body).await {
-                                Ok(bytes) => {
-                                    record.body = bytes.clone();
-                                    call.body = bytes;
-                                    respond(&core, &target, &call).await
-                                }
-                                Err(status) => Err(status),
+        let answered = match &plan.instead {
+            Some(Instead::Status(status)) => Ok(answer::failure(status, encoding, false)),
+            Some(Instead::CloseEmpty) => Ok(answer::bytes(
+                200,
+                Encoding::Json.content_type(),
+                Bytes::new(),
+            )),
+            Some(Instead::Reset) => Err(broken()),
+            Some(Instead::Stall) => {
+                core.record.push(record.clone());
+                until_down(core.clone()).await;
+                Err(broken())
+            }
+            None => {
+                let result = match access::check(&core, &head.headers, &attributes) {
+                    Ok(user) => {
+                        record.user.clone_from(&user.name);
+                        call.user = user;
+                        match body::read(body).await {
+                            Ok(bytes) => {
+                                record.body = bytes.clone();
+                                call.body = bytes;
+                                respond(&core, &target, &call).await
                             }
+                            Err(status) => Err(status),
                         }
-                        Err(status) => Err(status),
-                    };
-                    Ok(result
-                        .unwrap_or_else(|status| answer::failure(&status, Encoding::Json, pretty)))
-                }
-            };
+                    }
+                    Err(status) => Err(status),
+                };
+                Ok(result.unwrap_or_else(|status| answer::failure(&status, encoding, pretty)))
+            }
+        };
         if plan.lose_answer {
             core.record.push(record);
             return Err(broken());

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Writes the table and the test corpus of the API server's protobuf decoder, from the Kubernetes types at the versions in
-# go.mod beside this script:
+# Writes the table and the test corpus of the crate reeve-wire, from the Kubernetes types at the versions in go.mod beside
+# this script:
 #
-#   apiserver/src/protobuf/table.txt             the fields of every message
-#   apiserver/src/protobuf/testdata/corpus.txt   objects of every kind, in protobuf and in JSON
+#   wire/src/table.txt              the fields of every message
+#   wire/tests/testdata/corpus.txt  objects of every kind, in protobuf and in JSON
 #
 #   tools/protobuf/generate.sh           writes both
 #   tools/protobuf/generate.sh --check   fails with a diff if a file is not current
@@ -12,7 +12,7 @@
 set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-target="$here/../../apiserver/src/protobuf"
+target="$here/../../wire"
 check=false
 case "${1:-}" in
     "") ;;
@@ -29,7 +29,7 @@ cd "$here"
 GOFLAGS="-mod=readonly -buildvcs=false" go build -trimpath -o "$work/protobuf" .
 
 status=0
-for pair in table:table.txt corpus:testdata/corpus.txt; do
+for pair in table:src/table.txt corpus:tests/testdata/corpus.txt; do
     file="$target/${pair#*:}"
     "$work/protobuf" "${pair%%:*}" > "$work/written"
     if ! $check; then

@@ -1,5 +1,5 @@
-// Generates what the API server knows about protobuf from the Kubernetes types at the versions pinned here: the table of
-// messages, and the corpus of objects in both encodings that its decoder is tested with. See generate.sh.
+// Generates the data of the crate reeve-wire from the Kubernetes types at the versions pinned here: the table of messages,
+// and the corpus of objects in both encodings that the crate is tested with. See generate.sh.
 module reeve/tools/protobuf
 
 go 1.26.0
@@ -8,6 +8,7 @@ require (
 	k8s.io/apiextensions-apiserver v0.36.4
 	k8s.io/apimachinery v0.36.4
 	k8s.io/client-go v0.36.4
+	k8s.io/kube-aggregator v0.36.4
 )
 
 require (

@@ -13,7 +13,7 @@ import (
 
 const tableHead = `# The fields of protobuf messages and their names in JSON. Written by tools/protobuf/generate.sh, not by hand.
 #
-#   = APIVERSION KIND MESSAGE           a kind that can be the body of a request
+#   = APIVERSION KIND MESSAGE           a kind that can be the body of a request or an answer
 #   MESSAGE [@UNION] NUMBER:NAME:TYPE…  a message; an @UNION is written as one of its fields
 #
 # NAME is - for a message whose fields stand in JSON among those of the outer one.
@@ -32,6 +32,7 @@ var special = map[string]string{
 	"util.intstr.IntOrString":      "@intorstring",
 	"authentication.v1.ExtraValue": "@texts",
 	"authorization.v1.ExtraValue":  "@texts",
+	"certificates.v1.ExtraValue":   "@texts",
 }
 
 // Messages that are written to JSON as one of their fields.

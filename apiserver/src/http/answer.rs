@@ -20,7 +20,7 @@ pub(crate) fn bytes(code: u16, content_type: &str, content: impl Into<Bytes>) ->
     response
 }
 
-/// A document as JSON or YAML. `pretty` indents JSON.
+/// A document in the negotiated encoding. `pretty` indents JSON.
 pub(crate) fn document(
     code: u16,
     encoding: Encoding,
@@ -30,11 +30,19 @@ pub(crate) fn document(
     let content = match encoding {
         Encoding::Json => json(value, pretty),
         Encoding::Yaml => crate::yaml::write(value).into_bytes(),
+        Encoding::Protobuf => match reeve_wire::to_vec(value) {
+            Ok(content) => content,
+            Err(error) => {
+                // Only kinds with a message are shown in protobuf.
+                tracing::error!(%error, "could not write an answer in protobuf");
+                return document(code, Encoding::Json, pretty, value);
+            }
+        },
     };
     bytes(code, encoding.content_type(), content)
 }
 
-/// Already encoded JSON, converted to the negotiated encoding.
+/// Already encoded JSON as JSON or YAML.
 pub(crate) fn encoded(
     code: u16,
     encoding: Encoding,

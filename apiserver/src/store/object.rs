@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use reeve_wire::Message;
 use serde_json::Value;
 
 /// `namespace/name`, or `name` of a cluster-scoped object. Ordered bytewise, as etcd orders keys.
@@ -23,6 +24,8 @@ pub(crate) struct Object {
     version: u64,
     weight: usize,
     encoded: OnceLock<Bytes>,
+    /// The content as this message.
+    message: OnceLock<(&'static Message, Bytes)>,
 }
 
 // === impl Key ===
@@ -98,6 +101,7 @@ impl Object {
             last: None,
             version,
             encoded: OnceLock::new(),
+            message: OnceLock::new(),
         }
     }
 
@@ -127,6 +131,7 @@ impl Object {
             version,
             weight: last.weight,
             encoded: OnceLock::new(),
+            message: OnceLock::new(),
         }
     }
 
@@ -174,6 +179,25 @@ impl Object {
             };
             Bytes::from(text.into_bytes())
         })
+    }
+
+    /// The content in protobuf as `message`, made once for the first such message.
+    ///
+    /// # Errors
+    /// For content that the message cannot hold.
+    pub(crate) fn encoded_as(&self, message: &'static Message) -> Result<Bytes, reeve_wire::Error> {
+        let made = self.message.get();
+        if let Some((_, bytes)) = made.filter(|(of, _)| std::ptr::eq(*of, message)) {
+            return Ok(bytes.clone());
+        }
+        let bytes = match self.value.get() {
+            Some(value) => reeve_wire::encode(message, value),
+            None => reeve_wire::encode(message, &self.copied()),
+        };
+        let bytes = Bytes::from(bytes?);
+        // Of two messages at once, either stays.
+        let _ = self.message.set((message, bytes.clone()));
+        Ok(bytes)
     }
 
     fn text(&self, field: &str) -> Option<&str> {

@@ -2,6 +2,7 @@
 //! checks.
 
 use bytes::Bytes;
+use reeve_wire::Cause;
 use serde_json::{Value, json};
 
 use super::{metadata, replicas};
@@ -161,7 +162,7 @@ fn read_protobuf(request: &Request, body: &Bytes) -> Result<Value, Status> {
         _ => (version.as_str(), info.kind.as_str()),
     };
     if info.custom && expected.1 != "Scale" {
-        let mut status = Status::unsupported_media_type(media::SERVED);
+        let mut status = Status::unsupported_media_type(media::READ_OF_CUSTOM);
         status.message = format!(
             "custom resources cannot be read from protobuf: {}",
             status.message
@@ -170,7 +171,7 @@ fn read_protobuf(request: &Request, body: &Bytes) -> Result<Value, Status> {
     }
     protobuf::decode(body, expected).or_else(|error| match error {
         // Another kind than the resource's: the check of the type refuses it.
-        protobuf::Error::UnknownKind { api_version, kind }
+        protobuf::Error::Envelope(Cause::UnknownKind { api_version, kind })
             if (api_version.as_str(), kind.as_str()) != expected =>
         {
             Ok(json!({"apiVersion": api_version, "kind": kind}))
@@ -178,9 +179,9 @@ fn read_protobuf(request: &Request, body: &Bytes) -> Result<Value, Status> {
         protobuf::Error::Object {
             api_version,
             kind,
-            error,
+            cause,
         } => Err(Status::bad_request(format!(
-            "{kind} in version {} cannot be handled as a {}: {error}",
+            "{kind} in version {} cannot be handled as a {}: {cause}",
             quote(api_version.rsplit('/').next().unwrap_or_default()),
             expected.1
         ))),

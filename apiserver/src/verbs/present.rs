@@ -1,5 +1,9 @@
 //! Presentation of stored objects: with `apiVersion` and `kind`, or as metadata, or as rows.
 
+mod binary;
+
+pub(crate) use binary::document_frame;
+
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};

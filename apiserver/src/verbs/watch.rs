@@ -1,4 +1,4 @@
-//! WATCH: events read from the store's ring by a cursor, framed one JSON object a line.
+//! WATCH: events read from the store's ring by a cursor, framed one JSON object a line, or in protobuf with their length.
 //!
 //! Nothing is queued for a watcher: its stream reads the ring when the socket has room, so no
 //! event can be dropped on the way, and memory does not grow with slow readers. One that is so slow
@@ -10,16 +10,18 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::Stream;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::conversion;
 use super::list::options_invalid;
-use super::present::Presenter;
+use super::present::{Presenter, document_frame};
 use super::read::{resource_version, wait_for};
 use super::selection::Selection;
 use crate::core::Core;
 use crate::field::{FieldError, Path};
+use crate::http::media::Encoding;
 use crate::request::Request;
 use crate::status::Status;
 use crate::store::{Change, Event, HistoryError, Object};
@@ -42,6 +44,7 @@ pub(crate) struct Watch {
     prefix: String,
     selection: Selection,
     presenter: Presenter,
+    encoding: Encoding,
     follow: watch::Receiver<u64>,
     closing: watch::Receiver<u64>,
     initial: std::vec::IntoIter<Arc<Object>>,
@@ -140,6 +143,7 @@ pub(crate) async fn watch(core: &Arc<Core>, request: &Request) -> Result<Watch, 
             request.include_object()?,
             request.now,
         ),
+        encoding: request.accepted.encoding,
         follow,
         closing: core.closing.subscribe(),
         initial: start.initial.into_iter(),
@@ -243,8 +247,7 @@ impl Watch {
             return out.freeze();
         }
         if let Some(status) = self.error.take() {
-            failure(&status, &mut out);
-            self.ended = true;
+            self.fail(&status, &mut out);
             return out.freeze();
         }
         for object in self.initial.by_ref().take(BATCH).collect::<Vec<_>>() {
@@ -272,11 +275,13 @@ impl Watch {
                 self.cursor = seen;
                 for event in &events {
                     if let Err(status) = conversion::check(self.presenter.info(), &event.object) {
-                        failure(&status, &mut out);
-                        self.ended = true;
+                        self.fail(&status, &mut out);
                         break;
                     }
                     self.event(event, &mut out);
+                    if self.ended {
+                        break;
+                    }
                 }
                 if events.len() == BATCH && out.is_empty() {
                     // None of these was for this watch, and there may be more.
@@ -285,7 +290,7 @@ impl Watch {
             }
             Err(HistoryError::TooOld { asked, oldest }) => {
                 if !self.started {
-                    failure(&too_old(asked, oldest), &mut out);
+                    self.fail(&too_old(asked, oldest), &mut out);
                 }
                 self.ended = true;
             }
@@ -344,6 +349,13 @@ impl Watch {
     }
 
     fn frame(&mut self, kind: &str, object: &Object, out: &mut BytesMut) {
+        if self.encoding == Encoding::Protobuf {
+            match self.presenter.frame_in_protobuf(kind, object) {
+                Ok(frame) => out.extend_from_slice(&frame),
+                Err(status) => self.fail(&status, out),
+            }
+            return;
+        }
         out.extend_from_slice(b"{\"type\":\"");
         out.extend_from_slice(kind.as_bytes());
         out.extend_from_slice(b"\",\"object\":");
@@ -353,21 +365,39 @@ impl Watch {
         out.extend_from_slice(b"}\n");
     }
 
-    fn bookmark(&self, version: u64, annotation: Option<&str>, out: &mut BytesMut) {
-        out.extend_from_slice(b"{\"type\":\"BOOKMARK\",\"object\":");
+    fn bookmark(&mut self, version: u64, annotation: Option<&str>, out: &mut BytesMut) {
         let object = self.presenter.bookmark(version, annotation);
-        out.extend_from_slice(object.to_string().as_bytes());
+        if let Err(status) = self.document("BOOKMARK", &object, out) {
+            self.fail(&status, out);
+        }
+    }
+
+    /// Writes the frame of an error, the last one of its stream.
+    fn fail(&mut self, status: &Status, out: &mut BytesMut) {
+        self.ended = true;
+        if let Err(error) = self.document("ERROR", &status.to_value(), out) {
+            tracing::error!(
+                error = error.message,
+                "could not write the error of a watch"
+            );
+        }
+    }
+
+    /// Writes an event about a document.
+    fn document(&self, kind: &str, document: &Value, out: &mut BytesMut) -> Result<(), Status> {
+        if self.encoding == Encoding::Protobuf {
+            out.extend_from_slice(&document_frame(kind, document)?);
+            return Ok(());
+        }
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b"\",\"object\":");
+        out.extend_from_slice(document.to_string().as_bytes());
         out.extend_from_slice(b"}\n");
+        Ok(())
     }
 }
 
 fn too_old(asked: u64, oldest: u64) -> Status {
     Status::expired(format!("too old resource version: {asked} ({oldest})"))
-}
-
-/// The frame of an error, the only one of its stream.
-fn failure(status: &Status, out: &mut BytesMut) {
-    out.extend_from_slice(b"{\"type\":\"ERROR\",\"object\":");
-    out.extend_from_slice(status.to_value().to_string().as_bytes());
-    out.extend_from_slice(b"}\n");
 }

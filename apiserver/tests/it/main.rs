@@ -10,4 +10,5 @@ mod conformance;
 mod control_plane;
 mod kubectl;
 mod mutated;
+mod protobuf;
 mod rules;

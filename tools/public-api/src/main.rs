@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The published libraries: folder and name.
-const CRATES: [(&str, &str); 8] = [
+const CRATES: [(&str, &str); 9] = [
     ("clock", "reeve-clock"),
     ("workqueue", "reeve-workqueue"),
+    ("wire", "reeve-wire"),
     ("serve", "reeve-serve"),
     ("client", "reeve-client"),
     ("informer", "reeve-informer"),

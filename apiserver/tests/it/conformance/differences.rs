@@ -2,7 +2,6 @@
 //!
 //! The table is strict: a listed case that passes fails the run.
 
-const PROTOBUF: &str = "answers are not written in protobuf";
 const MANAGED: &str = "managedFields are not kept";
 const APPLY: &str = "server-side apply is not supported: 415 with a text about it";
 
@@ -77,19 +76,6 @@ pub const BUILT_IN: &[Difference] = &[
             "< ",
             "yaml: unclosed bracket",
         ],
-    },
-    Difference {
-        case: "T-1: an Accept header that cannot be served",
-        reason: PROTOBUF,
-        expected: &[
-            "Available representations: application/json, application/yaml\"",
-            "types are accepted: application/json, application/yaml\"",
-        ],
-    },
-    Difference {
-        case: "E-3: a protobuf answer is not forced",
-        reason: PROTOBUF,
-        expected: &["types are accepted: application/json, application/yaml\",\"metadata\""],
     },
     Difference {
         case: "CRD-6: a rule that is estimated to cost too much",

@@ -1,6 +1,7 @@
 //! The rules a client depends upon, asked of the server in process, mostly under paused time.
 
 mod access;
+mod answers;
 mod clients;
 mod definitions;
 mod deletions;

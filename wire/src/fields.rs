@@ -1,10 +1,10 @@
 //! The wire format: tags, numbers, lengths.
 
-use super::Error;
+use crate::error::Cause;
 
 /// The value of a field on the wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Wire<'a> {
+pub(crate) enum Wire<'a> {
     Varint(u64),
     Fixed64(u64),
     Bytes(&'a [u8]),
@@ -14,17 +14,17 @@ pub(super) enum Wire<'a> {
 }
 
 /// The fields of one message, in the order of the wire.
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     bytes: &'a [u8],
     /// The message's name, for errors.
-    message: &'a str,
+    message: &'static str,
 }
 
 // === impl Wire ===
 
 impl Wire<'_> {
     /// The number of the wire type.
-    pub(super) fn number(self) -> u8 {
+    pub(crate) fn number(self) -> u8 {
         match self {
             Self::Varint(_) => 0,
             Self::Fixed64(_) => 1,
@@ -38,15 +38,20 @@ impl Wire<'_> {
 // === impl Fields ===
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(bytes: &'a [u8], message: &'a str) -> Self {
+    pub(crate) fn new(bytes: &'a [u8], message: &'static str) -> Self {
         Self { bytes, message }
+    }
+
+    /// The bytes that were not read yet.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.bytes
     }
 
     /// The next field: its number and its value; `None` at the end.
     ///
     /// # Errors
     /// For anything that is not a field.
-    pub(super) fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, Error> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, Wire<'a>)>, Cause> {
         if self.bytes.is_empty() {
             return Ok(None);
         }
@@ -59,10 +64,10 @@ impl<'a> Fields<'a> {
         )]
         let number = (tag >> 3) as i32;
         if tag & 7 == 4 {
-            return Err(Error::EndGroup(self.short_name()));
+            return Err(Cause::EndGroup(self.short_name()));
         }
         let Ok(known @ 1..) = u32::try_from(number) else {
-            return Err(Error::Tag {
+            return Err(Cause::Tag {
                 message: self.short_name(),
                 number,
                 tag,
@@ -78,30 +83,26 @@ impl<'a> Fields<'a> {
 }
 
 /// The value that follows `tag`.
-fn value<'a>(bytes: &mut &'a [u8], tag: u64) -> Result<Wire<'a>, Error> {
+fn value<'a>(bytes: &mut &'a [u8], tag: u64) -> Result<Wire<'a>, Cause> {
     match tag & 7 {
         0 => varint(bytes).map(Wire::Varint),
-        1 => {
-            let (fixed, rest) = bytes.split_first_chunk().ok_or(Error::End)?;
-            *bytes = rest;
-            Ok(Wire::Fixed64(u64::from_le_bytes(*fixed)))
-        }
+        1 => fixed64(bytes).map(Wire::Fixed64),
         2 => text(bytes).map(Wire::Bytes),
         3 => {
             skip_group(bytes)?;
             Ok(Wire::Group)
         }
         5 => {
-            *bytes = bytes.get(4..).ok_or(Error::End)?;
+            *bytes = bytes.get(4..).ok_or(Cause::End)?;
             Ok(Wire::Fixed32)
         }
         #[allow(clippy::cast_possible_truncation, reason = "three bits")]
-        other => Err(Error::IllegalType(other as u8)),
+        other => Err(Cause::IllegalType(other as u8)),
     }
 }
 
 /// Skips the rest of a group, and the groups within.
-fn skip_group(bytes: &mut &[u8]) -> Result<(), Error> {
+fn skip_group(bytes: &mut &[u8]) -> Result<(), Cause> {
     let mut open = 1usize;
     while open > 0 {
         let tag = varint(bytes)?;
@@ -117,23 +118,30 @@ fn skip_group(bytes: &mut &[u8]) -> Result<(), Error> {
 }
 
 /// A number of up to 64 bits in groups of seven, lowest first.
-pub(super) fn varint(bytes: &mut &[u8]) -> Result<u64, Error> {
+pub(crate) fn varint(bytes: &mut &[u8]) -> Result<u64, Cause> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
-        let (&byte, rest) = bytes.split_first().ok_or(Error::End)?;
+        let (&byte, rest) = bytes.split_first().ok_or(Cause::End)?;
         *bytes = rest;
         number |= u64::from(byte & 0x7f) << shift;
         if byte < 0x80 {
             return Ok(number);
         }
     }
-    Err(Error::Overflow)
+    Err(Cause::Overflow)
 }
 
-fn text<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Error> {
-    let length = i64::try_from(varint(bytes)?).map_err(|_| Error::Length)?;
-    let length = usize::try_from(length).map_err(|_| Error::Length)?;
-    let (text, rest) = bytes.split_at_checked(length).ok_or(Error::End)?;
+/// A number of 64 bits, lowest byte first.
+pub(crate) fn fixed64(bytes: &mut &[u8]) -> Result<u64, Cause> {
+    let (fixed, rest) = bytes.split_first_chunk().ok_or(Cause::End)?;
+    *bytes = rest;
+    Ok(u64::from_le_bytes(*fixed))
+}
+
+fn text<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Cause> {
+    let length = i64::try_from(varint(bytes)?).map_err(|_| Cause::Length)?;
+    let length = usize::try_from(length).map_err(|_| Cause::Length)?;
+    let (text, rest) = bytes.split_at_checked(length).ok_or(Cause::End)?;
     *bytes = rest;
     Ok(text)
 }

@@ -1,4 +1,5 @@
-//! The messages and their fields, from `table.txt`.
+//! The messages and their fields, from `table.txt`, which has what the wire does not show: names, pointers, fields that
+//! are left out when empty, and messages that are inlined in the outer one.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -13,24 +14,24 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
 
 /// Every known message.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     /// apiVersion and kind, and the message.
     roots: HashMap<(&'static str, &'static str), usize>,
     messages: Vec<Message>,
 }
 
-/// A message.
+/// The description of a message: the fields of one kind, or of a part of it.
 #[derive(Debug)]
-pub(super) struct Message {
-    pub(super) name: &'static str,
-    pub(super) union: Option<Union>,
+pub struct Message {
+    pub(crate) name: &'static str,
+    pub(crate) union: Option<Union>,
     /// By number, ascending.
-    pub(super) fields: Vec<Field>,
+    pub(crate) fields: Vec<Field>,
 }
 
 /// The JSON form of a message that is written as one of its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Union {
+pub(crate) enum Union {
     /// A schema or a list of them.
     Array,
     /// A schema or whether it is allowed.
@@ -41,19 +42,19 @@ pub(super) enum Union {
 
 /// A field.
 #[derive(Debug)]
-pub(super) struct Field {
-    pub(super) number: u32,
+pub(crate) struct Field {
+    pub(crate) number: u32,
     /// In JSON; `None` for a message whose fields are inlined in the outer one.
-    pub(super) name: Option<&'static str>,
-    pub(super) shape: Shape,
-    pub(super) of: Type,
-    pub(super) omit_empty: bool,
-    pub(super) omit_zero: bool,
+    pub(crate) name: Option<&'static str>,
+    pub(crate) shape: Shape,
+    pub(crate) of: Type,
+    pub(crate) omit_empty: bool,
+    pub(crate) omit_zero: bool,
 }
 
 /// The number of values of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// One, zero if it is not on the wire.
     Plain,
     /// One or none.
@@ -66,7 +67,7 @@ pub(super) enum Shape {
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Type {
+pub(crate) enum Type {
     Text,
     Bytes,
     Bool,
@@ -88,12 +89,12 @@ pub(super) enum Type {
 // === impl Table ===
 
 impl Table {
-    pub(super) fn get() -> &'static Self {
+    pub(crate) fn get() -> &'static Self {
         &TABLE
     }
 
     /// The message of a kind.
-    pub(super) fn root(&self, api_version: &str, kind: &str) -> Option<&Message> {
+    pub(crate) fn root(&self, api_version: &str, kind: &str) -> Option<&Message> {
         // It belongs to every group version, and the table has it once.
         let api_version = if kind == "DeleteOptions" {
             "v1"
@@ -105,7 +106,7 @@ impl Table {
     }
 
     /// A message by its index.
-    pub(super) fn message(&self, index: usize) -> &Message {
+    pub(crate) fn message(&self, index: usize) -> &Message {
         &self.messages[index]
     }
 
@@ -113,7 +114,7 @@ impl Table {
     ///
     /// # Errors
     /// The first invalid line.
-    pub(super) fn parse(text: &'static str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &'static str) -> Result<Self, String> {
         let lines = || text.lines().filter(|line| !line.starts_with('#'));
         let described = lines().filter(|line| !line.starts_with("= "));
         let indices: HashMap<&str, usize> = described
@@ -143,6 +144,24 @@ impl Table {
 // === impl Message ===
 
 impl Message {
+    /// The message of a kind, such as `apps/v1` and `Deployment`; `None` for a kind that is not in the table, such as a
+    /// custom resource. `DeleteOptions` belongs to every group version.
+    #[must_use]
+    pub fn of(api_version: &str, kind: &str) -> Option<&'static Self> {
+        Table::get().root(api_version, kind)
+    }
+
+    /// Package and name, such as `apps.v1.Deployment`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The field of this name in JSON.
+    pub(crate) fn named(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().find(|field| field.name == Some(name))
+    }
+
     fn parse(line: &'static str, indices: &HashMap<&str, usize>) -> Option<Self> {
         let mut words = line.split(' ').peekable();
         let name = words.next()?;
@@ -163,7 +182,7 @@ impl Message {
     }
 
     /// The index of the field of this number.
-    pub(super) fn field(&self, number: u32) -> Option<usize> {
+    pub(crate) fn field(&self, number: u32) -> Option<usize> {
         self.fields
             .binary_search_by_key(&number, |field| field.number)
             .ok()
@@ -210,11 +229,12 @@ impl Field {
         };
         let is_message = matches!(of, Type::Message(_)) && shape == Shape::Plain;
         let is_known = field.name.is_some() || is_message;
-        (is_known && !(is_message && field.omit_zero)).then_some(field)
+        let is_time = matches!(of, Type::Time | Type::MicroTime) && shape == Shape::Plain;
+        (is_known && (is_time || !field.omit_zero)).then_some(field)
     }
 
     /// The name in Go, with few exceptions.
-    pub(super) fn go_name(&self) -> String {
+    pub(crate) fn go_name(&self) -> String {
         let name = match self.name {
             None => "embedded message",
             Some("metadata") => "ObjectMeta",
@@ -227,5 +247,54 @@ impl Field {
             .flat_map(char::to_uppercase)
             .chain(letters)
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_that_is_not_whole_is_refused() {
+        for line in [
+            "m 1:a",
+            "m x:a:s",
+            "m 1:a:other",
+            "m @odd 1:a:s",
+            "m 2:a:s 1:b:s",
+            "m 1:-:s",
+            "m 1:a:s!",
+            "= v1 Kind",
+            "= v1 Kind m",
+        ] {
+            assert!(Table::parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn every_kind_of_the_core_is_in_the_table() {
+        for (api_version, kind) in [
+            ("v1", "Pod"),
+            ("v1", "PodList"),
+            ("v1", "Status"),
+            ("v1", "DeleteOptions"),
+            ("apps/v1", "DeleteOptions"),
+            ("autoscaling/v1", "Scale"),
+            ("policy/v1", "Eviction"),
+            ("v1", "Binding"),
+            ("authentication.k8s.io/v1", "TokenRequest"),
+            ("authorization.k8s.io/v1", "SubjectAccessReview"),
+            ("meta.k8s.io/v1", "PartialObjectMetadata"),
+            ("meta.k8s.io/v1", "PartialObjectMetadataList"),
+            ("meta.k8s.io/v1beta1", "PartialObjectMetadataList"),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinitionList"),
+            ("apiregistration.k8s.io/v1", "APIService"),
+        ] {
+            assert!(
+                Message::of(api_version, kind).is_some(),
+                "{api_version} {kind}"
+            );
+        }
+        assert!(Message::of("v1", "Nonsense").is_none());
     }
 }

@@ -1,0 +1,155 @@
+//! The members of a message as a map of names and values.
+
+use std::borrow::Cow;
+
+use serde::de::{DeserializeSeed, MapAccess, value};
+
+use super::element::Element;
+use super::scalar::seed_text;
+use super::stack::{Context, Frame, Span};
+use crate::error::Error;
+use crate::table::{Field, Shape, Type};
+
+/// The members of one message, and of the messages that are inlined in it.
+pub(super) struct Members<'a, 'de> {
+    context: &'a Context<'de>,
+    frame: Frame<'a, 'de>,
+    /// The messages in which `frame` is inlined.
+    outer: Vec<Frame<'a, 'de>>,
+    depth: usize,
+    /// `apiVersion` and `kind`, of the outermost object.
+    kind: Option<TypeMeta<'de>>,
+    current: Current<'de>,
+}
+
+/// `apiVersion` and `kind`, which are not in the message.
+#[derive(Clone, Debug)]
+pub(super) struct TypeMeta<'de> {
+    pub(super) api_version: Cow<'de, str>,
+    pub(super) kind: Cow<'de, str>,
+}
+
+/// The member whose name was returned.
+enum Current<'de> {
+    None,
+    Text(&'static str, Cow<'de, str>),
+    Field(&'static Field, Span),
+}
+
+// === impl Members ===
+
+impl<'a, 'de> Members<'a, 'de> {
+    pub(super) fn new(
+        context: &'a Context<'de>,
+        frame: Frame<'a, 'de>,
+        depth: usize,
+        kind: Option<TypeMeta<'de>>,
+    ) -> Self {
+        Self {
+            context,
+            frame,
+            outer: Vec::new(),
+            depth,
+            kind,
+            current: Current::None,
+        }
+    }
+
+    /// The next field that has a value.
+    fn next(&mut self) -> Result<Option<(&'static Field, &'static str, Span)>, Error> {
+        loop {
+            let Some((field, span)) = self.frame.next() else {
+                let Some(outer) = self.outer.pop() else {
+                    return Ok(None);
+                };
+                self.frame = outer;
+                continue;
+            };
+            let Some(name) = field.name else {
+                self.enter(field, span)?;
+                continue;
+            };
+            let shown = self.is_shown(field, span);
+            if shown.map_err(|error| error.in_field(name))? {
+                self.context.count()?;
+                return Ok(Some((field, name, span)));
+            }
+        }
+    }
+
+    /// Goes on with the fields of an inlined message.
+    fn enter(&mut self, field: &'static Field, span: Span) -> Result<(), Error> {
+        if let Type::Message(index) = field.of {
+            let message = self.context.table.message(index);
+            let pieces = self.context.pieces(field, span)?;
+            let inner = Frame::open(self.context, message, pieces)?;
+            self.outer.push(std::mem::replace(&mut self.frame, inner));
+        }
+        Ok(())
+    }
+
+    fn is_shown(&self, field: &'static Field, span: Span) -> Result<bool, Error> {
+        let element = || Element::new(self.context, field, span, self.depth);
+        Ok(match field.shape {
+            Shape::Plain => {
+                !(field.omit_empty && element().is_empty()?
+                    || field.omit_zero && element().is_null()?)
+            }
+            _ if span.is_empty() => !field.omit_empty,
+            Shape::Repeated => !(field.omit_empty && element().is_packed_empty()),
+            Shape::Pointer | Shape::Map => true,
+        })
+    }
+}
+
+impl<'de> MapAccess<'de> for Members<'_, 'de> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Error> {
+        let name = if let Some(kind) = &mut self.kind {
+            if let Current::None = self.current {
+                self.current = Current::Text("apiVersion", std::mem::take(&mut kind.api_version));
+                "apiVersion"
+            } else {
+                self.current = Current::Text("kind", std::mem::take(&mut kind.kind));
+                self.kind = None;
+                "kind"
+            }
+        } else {
+            let Some((field, name, span)) = self.next()? else {
+                return Ok(None);
+            };
+            self.current = Current::Field(field, span);
+            name
+        };
+        seed.deserialize(value::BorrowedStrDeserializer::new(name))
+            .map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        match &mut self.current {
+            Current::None => Err(serde::de::Error::custom("a value without a name")),
+            Current::Text(name, text) => {
+                let (name, text) = (*name, std::mem::take(text));
+                seed_text(text, seed).map_err(|error| error.in_field(name))
+            }
+            Current::Field(field, span) => {
+                let (field, span) = (*field, *span);
+                let element = Element::new(self.context, field, span, self.depth);
+                seed.deserialize(element).map_err(|error| {
+                    let error = match field.name {
+                        Some(name) => error.in_field(name),
+                        None => error,
+                    };
+                    match self.context.offset(span) {
+                        Some(offset) => error.or_at(offset),
+                        None => error,
+                    }
+                })
+            }
+        }
+    }
+}

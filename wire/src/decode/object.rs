@@ -1,0 +1,87 @@
+//! The deserializer of one object.
+
+use std::borrow::Cow;
+
+use serde::de::Visitor;
+use serde::forward_to_deserialize_any;
+
+use super::members::{Members, TypeMeta};
+use super::stack::{Context, Frame};
+use crate::error::Error;
+use crate::limits::Limits;
+use crate::table::Message;
+
+/// A serde `Deserializer` over the bytes of one object, for any type that reads the object's JSON.
+///
+/// It borrows texts from the bytes, and makes no copy of the object. Times, quantities and bytes are passed as they are in
+/// JSON. Envelopes are read by [`Envelope`](crate::Envelope), which makes this deserializer.
+#[derive(Debug)]
+pub struct Deserializer<'de> {
+    message: &'static Message,
+    bytes: &'de [u8],
+    limits: Limits,
+    kind: Option<TypeMeta<'de>>,
+}
+
+// === impl Deserializer ===
+
+impl<'de> Deserializer<'de> {
+    /// Reads `bytes`, a `message` without its envelope.
+    #[must_use]
+    pub fn new(message: &'static Message, bytes: &'de [u8]) -> Self {
+        Self {
+            message,
+            bytes,
+            limits: Limits::default(),
+            kind: None,
+        }
+    }
+
+    /// Sets the limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Adds `apiVersion` and `kind`, which are in the envelope, in front of the members.
+    #[must_use]
+    pub fn with_type(
+        mut self,
+        api_version: impl Into<Cow<'de, str>>,
+        kind: impl Into<Cow<'de, str>>,
+    ) -> Self {
+        self.kind = Some(TypeMeta {
+            api_version: api_version.into(),
+            kind: kind.into(),
+        });
+        self
+    }
+}
+
+impl<'de> serde::Deserializer<'de> for &mut Deserializer<'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let context = Context::new(self.bytes, self.limits);
+        let frame = Frame::open(&context, self.message, std::iter::once(self.bytes))?;
+        visitor.visit_map(Members::new(&context, frame, 0, self.kind.clone()))
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string
+        bytes byte_buf unit unit_struct seq tuple tuple_struct map struct enum identifier ignored_any
+    }
+}

@@ -1,0 +1,271 @@
+//! The fields of the messages that are being read, in one stack for all levels.
+//!
+//! The fields of a message can come in any order, and in pieces. So all fields of a message are found before the first
+//! one is read. The inner message is read to its end before the outer one goes on; so each level is a part of one stack,
+//! and needs no memory of its own.
+
+use std::cell::{Cell, RefCell};
+
+use crate::error::{Cause, Error};
+use crate::fields::{Fields, Wire};
+use crate::limits::Limits;
+use crate::table::{Field, Message, Table};
+
+/// The state that all levels of one object share.
+pub(super) struct Context<'de> {
+    pub(super) table: &'static Table,
+    pub(super) limits: Limits,
+    /// Number of values that are left.
+    left: Cell<usize>,
+    entries: RefCell<Vec<Entry<'de>>>,
+    /// The address of the first byte, for offsets in errors.
+    origin: usize,
+}
+
+/// One field on the wire.
+#[derive(Clone, Copy, Debug)]
+struct Entry<'de> {
+    /// Its index in the description of the message.
+    field: u32,
+    /// Its offset in the bytes of the object.
+    offset: u32,
+    wire: Wire<'de>,
+}
+
+/// The occurrences of one field: a range of the stack.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    begin: usize,
+    end: usize,
+}
+
+/// The fields of one open message.
+pub(super) struct Frame<'a, 'de> {
+    context: &'a Context<'de>,
+    message: &'static Message,
+    begin: usize,
+    end: usize,
+    /// The entry that is next.
+    at: usize,
+    /// The index of the field that is next.
+    field: usize,
+}
+
+/// An entry beside those of a message; dropping it removes it.
+pub(super) struct Pushed<'a, 'de> {
+    context: &'a Context<'de>,
+    at: usize,
+}
+
+// === impl Context ===
+
+impl<'de> Context<'de> {
+    pub(super) fn new(bytes: &'de [u8], limits: Limits) -> Self {
+        Self {
+            table: Table::get(),
+            limits,
+            left: Cell::new(limits.values),
+            entries: RefCell::new(Vec::with_capacity(64)),
+            origin: bytes.as_ptr().addr(),
+        }
+    }
+
+    /// Counts one more value.
+    pub(super) fn count(&self) -> Result<(), Cause> {
+        let left = self.left.get().checked_sub(1);
+        self.left
+            .set(left.ok_or(Cause::TooMany(self.limits.values))?);
+        Ok(())
+    }
+
+    /// The value at a position of the stack.
+    pub(super) fn wire(&self, at: usize) -> Wire<'de> {
+        self.entries.borrow()[at].wire
+    }
+
+    /// The offset of the last occurrence.
+    pub(super) fn offset(&self, span: Span) -> Option<usize> {
+        let entries = self.entries.borrow();
+        let entry = span.positions().next_back().map(|at| entries[at]);
+        entry.map(|entry| entry.offset as usize)
+    }
+
+    /// The bytes of every occurrence of a field.
+    ///
+    /// # Errors
+    /// For an occurrence that is not of bytes.
+    pub(super) fn pieces(
+        &self,
+        field: &Field,
+        span: Span,
+    ) -> Result<impl Iterator<Item = &'de [u8]>, Cause> {
+        for at in span.positions() {
+            match self.wire(at) {
+                Wire::Bytes(_) => {}
+                other => return Err(wrong_type(field, other)),
+            }
+        }
+        let piece = move |at| match self.wire(at) {
+            Wire::Bytes(bytes) => bytes,
+            _ => &[],
+        };
+        Ok(span.positions().map(piece))
+    }
+
+    /// Adds an entry for one value.
+    pub(super) fn push(&self, wire: Wire<'de>) -> Pushed<'_, 'de> {
+        let mut entries = self.entries.borrow_mut();
+        let at = entries.len();
+        entries.push(Entry {
+            field: 0,
+            offset: self.offset_of(wire),
+            wire,
+        });
+        Pushed { context: self, at }
+    }
+
+    fn offset_of(&self, wire: Wire<'de>) -> u32 {
+        match wire {
+            Wire::Bytes(bytes) => self.position(bytes),
+            _ => 0,
+        }
+    }
+
+    fn position(&self, rest: &[u8]) -> u32 {
+        let position = rest.as_ptr().addr().wrapping_sub(self.origin);
+        u32::try_from(position).unwrap_or(u32::MAX)
+    }
+}
+
+// === impl Span ===
+
+impl Span {
+    /// No occurrence.
+    pub(super) const NONE: Self = Self { begin: 0, end: 0 };
+
+    pub(super) fn is_empty(self) -> bool {
+        self.begin == self.end
+    }
+
+    pub(super) fn positions(self) -> std::ops::Range<usize> {
+        self.begin..self.end
+    }
+
+    /// The occurrence at a position.
+    pub(super) fn one(at: usize) -> Self {
+        Self {
+            begin: at,
+            end: at + 1,
+        }
+    }
+}
+
+// === impl Frame ===
+
+impl<'a, 'de> Frame<'a, 'de> {
+    /// Finds the fields of a message that was written in `pieces`.
+    ///
+    /// # Errors
+    /// For bytes that are not fields.
+    pub(super) fn open(
+        context: &'a Context<'de>,
+        message: &'static Message,
+        pieces: impl Iterator<Item = &'de [u8]>,
+    ) -> Result<Self, Error> {
+        let begin = context.entries.borrow().len();
+        let mut frame = Self {
+            context,
+            message,
+            begin,
+            end: begin,
+            at: begin,
+            field: 0,
+        };
+        let mut last = 0;
+        let mut sorted = true;
+        for piece in pieces {
+            let mut fields = Fields::new(piece, message.name);
+            loop {
+                let offset = context.position(fields.rest());
+                let next = fields.next();
+                let next = next.map_err(|cause| Error::at(cause, offset as usize))?;
+                let Some((number, wire)) = next else { break };
+                let Some(index) = message.field(number) else {
+                    continue;
+                };
+                #[allow(clippy::cast_possible_truncation, reason = "a message has few fields")]
+                let field = index as u32;
+                sorted &= field >= last;
+                last = field;
+                let entry = Entry {
+                    field,
+                    offset,
+                    wire,
+                };
+                context.entries.borrow_mut().push(entry);
+            }
+        }
+        let mut entries = context.entries.borrow_mut();
+        frame.end = entries.len();
+        if !sorted {
+            // Stable: the values of one field stay in their order.
+            entries[begin..].sort_by_key(|entry| entry.field);
+        }
+        drop(entries);
+        Ok(frame)
+    }
+
+    /// The next field of the description, and its occurrences.
+    pub(super) fn next(&mut self) -> Option<(&'static Field, Span)> {
+        let field = self.message.fields.get(self.field)?;
+        let entries = self.context.entries.borrow();
+        let begin = self.at;
+        while self.at < self.end && entries[self.at].field as usize == self.field {
+            self.at += 1;
+        }
+        self.field += 1;
+        let span = Span {
+            begin,
+            end: self.at,
+        };
+        Some((field, span))
+    }
+
+    /// The occurrences of the field of this name.
+    pub(super) fn named(&self, name: &str) -> Option<(&'static Field, Span)> {
+        let mut fields = self.message.fields.iter().enumerate();
+        let (index, field) = fields.find(|(_, field)| field.name == Some(name))?;
+        let entries = self.context.entries.borrow();
+        let own = &entries[self.begin..self.end];
+        let begin = self.begin + own.partition_point(|entry| (entry.field as usize) < index);
+        let end = self.begin + own.partition_point(|entry| entry.field as usize <= index);
+        Some((field, Span { begin, end }))
+    }
+}
+
+impl Drop for Frame<'_, '_> {
+    fn drop(&mut self) {
+        self.context.entries.borrow_mut().truncate(self.begin);
+    }
+}
+
+// === impl Pushed ===
+
+impl Pushed<'_, '_> {
+    pub(super) fn span(&self) -> Span {
+        Span::one(self.at)
+    }
+}
+
+impl Drop for Pushed<'_, '_> {
+    fn drop(&mut self) {
+        self.context.entries.borrow_mut().truncate(self.at);
+    }
+}
+
+pub(super) fn wrong_type(field: &Field, found: Wire<'_>) -> Cause {
+    Cause::WrongType {
+        found: found.number(),
+        field: field.go_name(),
+    }
+}

@@ -1,0 +1,49 @@
+//! Kubernetes objects in protobuf: a serde deserializer and an encoder, from a table of the built-in kinds.
+//!
+//! ```
+//! use serde_json::{Value, json};
+//!
+//! let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"key": "value"}});
+//! let body = reeve_wire::to_vec(&map)?;
+//! let read: Value = reeve_wire::from_slice(&body)?;
+//! assert_eq!(read, map);
+//! # Ok::<(), reeve_wire::Error>(())
+//! ```
+//!
+//! # The table
+//! The wire carries numbers where JSON has names, and does not show which Go fields are pointers, are left out when empty,
+//! or are inlined in the outer object. A table holds those facts for every kind that kube-apiserver serves by default; it
+//! is generated from the Go types. Custom resources have no protobuf.
+//!
+//! # Reading
+//! [`from_slice`] reads a body; [`Envelope`] reads its kind first, and takes [`Limits`]. [`Deserializer`] reads a message
+//! without an envelope, such as an item of a list. The result equals that of the Go decoder and its JSON encoder.
+//!
+//! # Writing
+//! [`to_vec`] writes an object in its envelope, [`encode()`] a message alone, [`encode_list`] a list of messages. The bytes
+//! equal those of the Go encoder for the same object, if its quantities have their canonical form, and the JSON texts in it
+//! (`managedFields`, defaults of a schema) that of serde_json.
+//!
+//! # Watches
+//! [`watch`] has the frames of a watch.
+
+mod decode;
+mod encode;
+mod envelope;
+mod error;
+mod fields;
+mod limits;
+mod table;
+mod time;
+pub mod watch;
+
+pub use decode::Deserializer;
+pub use encode::{encode, encode_list, envelope, to_vec};
+pub use envelope::{Envelope, PREFIX, from_slice};
+pub use error::{Cause, Error};
+pub use limits::Limits;
+pub use table::Message;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
