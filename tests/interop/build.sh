@@ -11,7 +11,7 @@ set -euo pipefail
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 output="${REEVE_INTEROP_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/reeve/interop}"
-stamp="$(cd "$here/contender" && cat go.mod go.sum main.go | cksum | cut -d' ' -f1)"
+stamp="$(cd "$here/contender" && cat go.mod go.sum ./*.go | cksum | cut -d' ' -f1)"
 program="$output/contender-$stamp"
 
 if [[ ! -x "$program" ]]; then

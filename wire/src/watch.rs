@@ -67,12 +67,11 @@ fn raw(bytes: &[u8]) -> Result<&[u8], Cause> {
     Ok(raw)
 }
 
-/// Splits the first frame off `stream`: the bytes of its event, and the rest of the stream. `None`: the frame is not whole
-/// yet.
+/// Takes the first frame off `stream`, and returns the bytes of its event. `None`: the frame is not whole yet.
 ///
 /// # Errors
 /// For a frame of more than `limit` bytes.
-pub fn split(stream: &[u8], limit: usize) -> Result<Option<(&[u8], &[u8])>, Cause> {
+pub fn split<'a>(stream: &mut &'a [u8], limit: usize) -> Result<Option<&'a [u8]>, Cause> {
     let Some((head, rest)) = stream.split_first_chunk::<HEAD>() else {
         return Ok(None);
     };
@@ -80,7 +79,11 @@ pub fn split(stream: &[u8], limit: usize) -> Result<Option<(&[u8], &[u8])>, Caus
     if length > limit {
         return Err(Cause::Frame { length, limit });
     }
-    Ok(rest.split_at_checked(length))
+    let Some((event, rest)) = rest.split_at_checked(length) else {
+        return Ok(None);
+    };
+    *stream = rest;
+    Ok(Some(event))
 }
 
 /// Writes the frame of an event: its type, and the message of its object, which gets an envelope.
@@ -101,16 +104,15 @@ mod tests {
             frame("BOOKMARK", "apps/v1", "Deployment", &[0; 300]),
         ];
         let stream = frames.concat();
-        let (first, rest) = split(&stream, 1000).unwrap().unwrap();
-        let event = Event::parse(first).unwrap();
+        let mut rest = stream.as_slice();
+        let event = Event::parse(split(&mut rest, 1000).unwrap().unwrap()).unwrap();
         let object = Envelope::parse(event.object).unwrap();
         assert_eq!(
             (&*event.kind, &*object.kind, object.object),
             ("ADDED", "Pod", &b"one"[..])
         );
-        let (second, rest) = split(rest, 1000).unwrap().unwrap();
+        let event = Event::parse(split(&mut rest, 1000).unwrap().unwrap()).unwrap();
         assert!(rest.is_empty());
-        let event = Event::parse(second).unwrap();
         let object = Envelope::parse(event.object).unwrap();
         assert_eq!(
             (&*event.kind, &*object.api_version),
@@ -123,11 +125,12 @@ mod tests {
     fn a_frame_that_is_not_whole_waits_for_the_rest() {
         let whole = frame("ADDED", "v1", "Pod", b"one");
         for length in 0..whole.len() {
-            assert_eq!(split(&whole[..length], 1000), Ok(None));
+            assert_eq!(split(&mut &whole[..length], 1000), Ok(None));
         }
         let limit = whole.len() - HEAD - 1;
         let length = limit + 1;
-        assert_eq!(split(&whole, limit), Err(Cause::Frame { length, limit }));
+        let cause = split(&mut whole.as_slice(), limit).unwrap_err();
+        assert_eq!(cause, Cause::Frame { length, limit });
     }
 
     #[test]

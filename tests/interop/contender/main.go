@@ -2,6 +2,8 @@
 // believes that it leads. It is the other side of the fail-over campaign in ../tests/failover.rs.
 //
 // Standard output has a line for each event: "leading", "lost".
+//
+// With -walk it takes typed objects through every verb in protobuf instead, for ../tests/walk.rs, and ends with "walked".
 package main
 
 import (
@@ -32,11 +34,16 @@ func main() {
 	renewDeadline := flag.Duration("renew-deadline", 10*time.Second, "how long the leader tries to renew")
 	retryPeriod := flag.Duration("retry-period", 2*time.Second, "how long between two tries")
 	release := flag.Bool("release", true, "whether to release the lease at the end")
+	walks := flag.Bool("walk", false, "whether to walk through every verb in protobuf, instead of contending")
 	flag.Parse()
 
 	config, err := clientcmd.BuildConfigFromFlags("", *kubeconfig)
 	check(err)
 	config.QPS = -1
+	if *walks {
+		walk(config, *namespace)
+		return
+	}
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, *namespace, *lease,
 		resourcelock.ResourceLockConfig{Identity: *identity}, config, *renewDeadline)
 	check(err)

@@ -260,7 +260,8 @@ impl Stream {
     /// Type and object of the next event; `None` at the end.
     async fn next(&mut self) -> Option<(String, Value)> {
         loop {
-            if let Some((event, rest)) = reeve_wire::watch::split(&self.left, 1 << 20).unwrap() {
+            let mut rest = self.left.as_slice();
+            if let Some(event) = reeve_wire::watch::split(&mut rest, 1 << 20).unwrap() {
                 let event = Event::parse(event).unwrap();
                 let found = (event.kind.to_string(), from_slice(event.object).unwrap());
                 self.left = rest.to_vec();
