@@ -227,7 +227,7 @@ func onlyMetadata(ctx context.Context, client kubernetes.Interface, objects meta
 	check(err)
 	one, err := objects.Resource(kind).Namespace(namespace).Get(ctx, "two", metav1.GetOptions{})
 	check(err)
-	expect(one.UID == made.UID && one.Kind == "PartialObjectMetadata", one)
+	expect(one.UID == made.UID && one.Labels["walk"] == "meta", one)
 	list, err := objects.Resource(kind).Namespace(namespace).List(ctx, metav1.ListOptions{LabelSelector: "walk=meta"})
 	check(err)
 	expect(len(list.Items) == 1 && list.Items[0].UID == made.UID, list)
