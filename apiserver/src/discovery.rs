@@ -3,8 +3,11 @@
 //! Aggregated (`apidiscovery.k8s.io/v2` and `v2beta1`) returns everything in two requests; the legacy
 //! forms take one for each group and version. (apiserver: `endpoints/discovery`.)
 
+use base64::Engine as _;
 use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
+use crate::kinds::data::Data;
 use crate::registry::{Group, Served, Version};
 use crate::resource::ResourceInfo;
 
@@ -264,7 +267,7 @@ fn group_entry(group: &Group) -> Value {
 }
 
 /// `/api/v1` and `/apis/GROUP/VERSION`.
-pub(crate) fn resources(group: &str, version: &Version) -> Value {
+pub(crate) fn resources(served: &Served, group: &str, version: &Version) -> Value {
     let mut list = Vec::new();
     for info in version.resources.values() {
         let mut resource = json!({
@@ -279,6 +282,9 @@ pub(crate) fn resources(group: &str, version: &Version) -> Value {
         }
         if !info.categories.is_empty() {
             resource["categories"] = json!(info.categories);
+        }
+        if let Some(hash) = storage_version_hash(served, info) {
+            resource["storageVersionHash"] = json!(hash);
         }
         list.push(resource);
         for subresource in subresources(info) {
@@ -306,6 +312,23 @@ pub(crate) fn resources(group: &str, version: &Version) -> Value {
         document["apiVersion"] = json!("v1");
     }
     document
+}
+
+/// A hash of the version that objects are stored in. (apiserver: `discovery.StorageVersionHash`.)
+fn storage_version_hash(served: &Served, info: &ResourceInfo) -> Option<String> {
+    const BYTES: usize = 8;
+    let stored = served.of_storage(&info.storage)?;
+    let built_in = Data::get().versions.iter();
+    let built_in = built_in
+        .filter(|version| version.group == stored.group && version.name == stored.version)
+        .flat_map(|version| &version.resources);
+    let version = built_in
+        .filter(|resource| resource.plural == stored.plural)
+        .find_map(|resource| resource.stored)
+        .unwrap_or(&stored.version);
+    let name = format!("{}/{version}/{}", stored.group, stored.kind);
+    let digest = Sha256::digest(name.as_bytes());
+    Some(base64::engine::general_purpose::STANDARD.encode(&digest[..BYTES]))
 }
 
 /// `v1` or `group/version`.
@@ -431,7 +454,7 @@ mod tests {
                 "preferredVersion": {"groupVersion": "apps/v1", "version": "v1"},
             })
         );
-        let list = resources("apps", &apps.versions[0]);
+        let list = resources(&served, "apps", &apps.versions[0]);
         let names: Vec<&str> = list["resources"]
             .as_array()
             .unwrap()

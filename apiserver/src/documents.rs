@@ -46,6 +46,10 @@ pub(crate) fn answer(
             .and_then(|value: &http::HeaderValue| value.to_str().ok())
     };
     let accept = header(ACCEPT).unwrap_or_default();
+    if parts == ["openapi", "v2"] && !accept.contains("protobuf") {
+        let content = core.open_api.v2(&served);
+        return answer::bytes(200, Encoding::Json.content_type(), content);
+    }
     if let Some(content) = open_api(core, &served, &parts) {
         return content;
     }
@@ -62,7 +66,7 @@ pub(crate) fn answer(
             header(http::header::HOST).unwrap_or_default(),
         )),
         ["api", version] => match served.version("", version) {
-            Some(version) => Some(discovery::resources("", version)),
+            Some(version) => Some(discovery::resources(&served, "", version)),
             None => {
                 return answer::failure(&Status::no_such_resource(), Encoding::Json, false);
             }
@@ -74,7 +78,7 @@ pub(crate) fn answer(
             .map(discovery::group),
         ["apis", group, version] => served
             .version(group, version)
-            .map(|version| discovery::resources(group, version)),
+            .map(|version| discovery::resources(&served, group, version)),
         [] => Some(root(&served)),
         _ => None,
     };

@@ -123,7 +123,7 @@ impl Served {
     /// The resource of this storage, in its storage version. The core form of Events
     /// wins.
     pub(crate) fn of_storage(&self, storage: &str) -> Option<Arc<ResourceInfo>> {
-        let mut all = self.all();
+        let mut all = self.all().filter(|info| !info.storage.is_empty());
         all.find(|info| info.storage == storage && info.storage_version)
             .or_else(|| self.unserved.get(storage))
             .cloned()

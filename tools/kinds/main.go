@@ -11,7 +11,8 @@ import (
 const head = `# The resources that kube-apiserver serves by default and their types. Written by tools/kinds/generate.sh, not by hand.
 #
 #   version GROUP/VERSION                                in the order of discovery; VERSION alone is the core group
-#   resource PLURAL SINGULAR KIND SCOPE VERBS TYPE …     then short=A,B and categories=A,B; VERBS * are the ordinary eight;
+#   resource PLURAL SINGULAR KIND SCOPE VERBS TYPE …     then short=A,B, categories=A,B, and stored=, the version of
+#                                                        the stored form if it is another; VERBS * are the ordinary eight;
 #                                                        TYPE - is a kind without a type here
 #   subresource NAME KIND VERBS                          of the resource above; GROUP/VERSION/KIND for another group version
 #   type NAME …                                          a struct, and its fields below; atomic: apply replaces it as a whole

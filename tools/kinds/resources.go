@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -101,10 +103,30 @@ func writeResources(out io.Writer, folder string) []reflect.Type {
 			if len(resource.Categories) > 0 {
 				fmt.Fprintf(out, " categories=%s", strings.Join(resource.Categories, ","))
 			}
+			if stored := storedVersion(kind, resource.StorageVersionHash); stored != "" && stored != kind.Version {
+				fmt.Fprintf(out, " stored=%s", stored)
+			}
 			fmt.Fprintln(out)
 		}
 	}
 	return roots
+}
+
+// The version that objects are stored in, from its hash; empty for a resource that is not stored. Events are stored in
+// another group.
+func storedVersion(kind schema.GroupVersionKind, hash string) string {
+	for _, version := range []string{kind.Version, "v1", "v2", "v1beta1", "v1beta2", "v1beta3"} {
+		if hashOf(kind.Group+"/"+version+"/"+kind.Kind) == hash {
+			return version
+		}
+	}
+	return ""
+}
+
+// As in the package discovery of k8s.io/apiserver.
+func hashOf(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return base64.StdEncoding.EncodeToString(sum[:8])
 }
 
 func read(folder, name string, into any) {

@@ -13,8 +13,11 @@ use crate::table::cells::{aged, integer, length, or_unset, plain, string, text};
 pub(super) struct Webhooks;
 
 /// Admission policies.
-#[derive(Debug)]
-pub(super) struct Policies;
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Policies {
+    Validating,
+    Mutating,
+}
 
 /// Bindings of admission policies.
 #[derive(Debug)]
@@ -84,13 +87,13 @@ impl Strategy for Policies {
             }
             format!("{}/{}", string(&kind["apiVersion"]), string(&kind["kind"])).into()
         });
-        vec![
-            integer("Validations", |value, _| {
+        let rules = match self {
+            Self::Validating => integer("Validations", |value, _| {
                 length(&value["spec"]["validations"])
             }),
-            param_kind,
-            aged(),
-        ]
+            Self::Mutating => integer("Mutations", |value, _| length(&value["spec"]["mutations"])),
+        };
+        vec![rules, param_kind, aged()]
     }
 
     fn default(&self, _: &ResourceInfo, object: &mut Value) {

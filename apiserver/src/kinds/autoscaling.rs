@@ -121,6 +121,15 @@ impl Strategy for Autoscalers {
             ));
         }
         required::validate(context.info, object, errors);
+        let target = &spec["scaleTargetRef"];
+        let api_version = string(&target["apiVersion"]);
+        if !api_version.contains('/') && target["kind"] != "ReplicationController" {
+            errors.push(FieldError::invalid(
+                &path.child("scaleTargetRef").child("apiVersion"),
+                api_version,
+                "apiVersion must specify API group",
+            ));
+        }
     }
 
     fn convert_to_stored(&self, info: &ResourceInfo, object: &mut Value) {
@@ -356,17 +365,13 @@ fn metric_to_v1(metric: &Value, side: &str) -> String {
     let [name, selector, value, average] = names(&source, side);
     let amounts = &old[side];
     let zero = json!("0");
-    let fields: Vec<(&str, &Value)> = match source.as_str() {
-        "object" => {
-            let value_or_zero = amounts.get("value").unwrap_or(&zero);
-            vec![
-                ("target", &old["describedObject"]),
-                (name, &old["metric"]["name"]),
-                (value, value_or_zero),
-                (selector, &old["metric"]["selector"]),
-                (average, &amounts["averageValue"]),
-            ]
-        }
+    let mut fields: Vec<(&str, &Value)> = match source.as_str() {
+        "object" => vec![
+            (name, &old["metric"]["name"]),
+            (value, amounts.get("value").unwrap_or(&zero)),
+            (selector, &old["metric"]["selector"]),
+            (average, &amounts["averageValue"]),
+        ],
         "pods" => vec![
             (name, &old["metric"]["name"]),
             (average, &amounts["averageValue"]),
@@ -385,9 +390,21 @@ fn metric_to_v1(metric: &Value, side: &str) -> String {
             ("container", &old["container"]),
         ],
     };
+    fields.retain(|(_, value)| !value.is_null());
+    let mut texts: Vec<(&str, String)> = Vec::new();
+    if source == "object" {
+        let target = &old["describedObject"];
+        let target = ["kind", "name", "apiVersion"].map(|name| (name, &target[name]));
+        texts.push(("target", ordered_values(&target)));
+    }
+    texts.extend(
+        fields
+            .iter()
+            .map(|(name, value)| (*name, value.to_string())),
+    );
     ordered(&[
         ("type", metric["type"].to_string()),
-        (source.as_str(), ordered_values(&fields)),
+        (source.as_str(), ordered(&texts)),
     ])
 }
 

@@ -36,12 +36,16 @@ fn named(of: &Type, value: &mut Value, complete: bool) {
 }
 
 fn structure(of: &Type, map: &mut Map<String, Value>, complete: bool) {
+    // Definitions are stored in JSON, all others in protobuf, which has no empty lists.
+    let keeps_empty = of.name.starts_with("apiextensions.");
     for field in &of.fields {
         match map.get_mut(field.name) {
             Some(value) if !value.is_null() => {
                 form(&field.form, value, complete);
                 if is_left_out(field, value) {
                     map.remove(field.name);
+                } else if !keeps_empty && is_empty_list(field, value) {
+                    *value = Value::Null;
                 }
             }
             _ => match zero(field).filter(|_| complete) {
@@ -88,6 +92,15 @@ fn is_left_out(field: &Field, value: &Value) -> bool {
         }
         Value::Null => true,
     }
+}
+
+fn is_empty_list(field: &Field, value: &Value) -> bool {
+    !field.pointer
+        && match value {
+            Value::Array(items) => items.is_empty(),
+            Value::Object(map) => map.is_empty() && matches!(field.form, Form::Map(..)),
+            _ => false,
+        }
 }
 
 fn is_scalar(field: &Field) -> bool {

@@ -1,4 +1,4 @@
-//! CertificateSigningRequests: who requests, and approval.
+//! CertificateSigningRequests: their requestor, and approval.
 
 use serde_json::{Map, Value, json};
 

@@ -58,6 +58,8 @@ pub(crate) struct Resource {
     pub(crate) short_names: Vec<&'static str>,
     pub(crate) categories: Vec<&'static str>,
     pub(crate) subresources: Vec<Subresource>,
+    /// The version that a real server stores objects in, if it is another one.
+    pub(crate) stored: Option<&'static str>,
     of: Option<usize>,
 }
 
@@ -123,8 +125,8 @@ pub(crate) struct Field {
     pub(crate) list: Option<ListType>,
     /// The keys of an item, of a list with [`ListType::Map`].
     pub(crate) keys: Vec<&'static str>,
-    /// Server-side apply replaces the value, a map or a struct, as a whole.
-    pub(crate) atomic: bool,
+    /// Whether server-side apply replaces the value, a map or a struct, as a whole; `None`: as its type says.
+    pub(crate) atomic: Option<bool>,
     pub(crate) patch: Patch,
     /// The text of the strategy, with `retainKeys`; may be empty.
     pub(crate) patch_strategy: &'static str,
@@ -281,10 +283,12 @@ impl Resource {
             short_names: Vec::new(),
             categories: Vec::new(),
             subresources: Vec::new(),
+            stored: None,
         };
         for word in words {
             match word.split_once('=')? {
                 ("short", names) => resource.short_names = names.split(',').collect(),
+                ("stored", version) => resource.stored = Some(version),
                 ("categories", names) => resource.categories = names.split(',').collect(),
                 _ => return None,
             }
@@ -403,7 +407,7 @@ impl Field {
             required: false,
             list: None,
             keys: Vec::new(),
-            atomic: false,
+            atomic: None,
             patch: Patch::Default,
             patch_strategy: "",
             enumeration: Vec::new(),
@@ -418,8 +422,8 @@ impl Field {
                 ("list", "set") => field.list = Some(ListType::Set),
                 ("list", "map") => field.list = Some(ListType::Map),
                 ("keys", keys) => field.keys = keys.split(',').collect(),
-                ("map", "atomic") => field.atomic = true,
-                ("map", "granular") => field.atomic = false,
+                ("map", "atomic") => field.atomic = Some(true),
+                ("map", "granular") => field.atomic = Some(false),
                 ("patch", strategies) => {
                     field.patch_strategy = strategies;
                     let has = |wanted| strategies.split(',').any(|one| one == wanted);
@@ -544,7 +548,7 @@ mod tests {
         );
         assert_eq!(at(pod, "spec.tolerations").list, Some(ListType::Atomic));
         assert_eq!(at(pod, "metadata.finalizers").list, Some(ListType::Set));
-        assert!(at(pod, "spec.nodeSelector").atomic);
+        assert_eq!(at(pod, "spec.nodeSelector").atomic, Some(true));
         assert!(root("", "v1", "Pod").unwrap().field("spec").is_some());
         assert!(
             Data::get()

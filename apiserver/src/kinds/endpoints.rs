@@ -39,6 +39,19 @@ impl Strategy for Endpoints {
             }
         }
     }
+
+    fn validate(&self, _: &Context<'_>, object: &Value, _: Option<&Value>, errors: &mut Errors) {
+        for (at, subset) in items(&object["subsets"]).iter().enumerate() {
+            let ports = items(&subset["ports"]);
+            let unnamed = |port: &&Value| string(&port["name"]).is_empty();
+            if ports.len() > 1
+                && let Some(first) = ports.iter().position(|port| unnamed(&port))
+            {
+                let path = Path::new("subsets").index(at).child("ports").index(first);
+                errors.push(FieldError::required(&path.child("name"), ""));
+            }
+        }
+    }
 }
 
 // === impl EndpointSlices ===

@@ -251,7 +251,14 @@ fn schemas() -> Vec<Value> {
             if !method.is_empty() {
                 spec["distinguisherMethod"] = json!({"type": method});
             }
-            object("FlowSchema", name, spec)
+            let mut schema = object("FlowSchema", name, spec);
+            let message = format!(
+                "This FlowSchema references the PriorityLevelConfiguration object named \"{level}\" and it exists"
+            );
+            schema["status"] = json!({"conditions": [
+                {"type": "Dangling", "status": "False", "reason": "Found", "message": message},
+            ]});
+            schema
         })
         .collect()
 }

@@ -7,7 +7,7 @@ use super::{ingress_rules, required};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo};
-use crate::table::cells::{aged, items, joined, plain, selector, string, text};
+use crate::table::cells::{age, aged, items, joined, plain, selector, string, text};
 use crate::table::networking::{ingresses, parameters};
 
 /// Ingresses.
@@ -134,7 +134,7 @@ impl Strategy for ServiceCidrs {
 
 impl Strategy for IpAddresses {
     fn columns(&self) -> Vec<Column> {
-        vec![text("ParentRef", |value, _| {
+        let parent = text("ParentRef", |value, _| {
             let parent = &value["spec"]["parentRef"];
             if parent.is_null() {
                 return "<none>".into();
@@ -147,7 +147,8 @@ impl Strategy for IpAddresses {
                 }
             }
             shown.into()
-        })]
+        });
+        vec![parent, text("", age)]
     }
 
     fn name_problems(&self, name: &str) -> Vec<String> {

@@ -1,8 +1,9 @@
 //! Nodes.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::strategy::Strategy;
+use super::strategy::{Context, Strategy};
+use crate::meta;
 use crate::resource::{Column, ResourceInfo, SelectableField};
 use crate::table::cells::{NONE, aged, items, joined, plain, string, text, wide};
 
@@ -15,6 +16,24 @@ pub(super) struct Nodes;
 impl Strategy for Nodes {
     fn describe(&self, info: &mut ResourceInfo) {
         info.selectable_fields = vec![SelectableField::at("spec.unschedulable")];
+    }
+
+    /// A new Node is not ready. (apiserver: admission plugin TaintNodesByCondition.)
+    fn prepare_create(&self, _: &Context<'_>, node: &mut Value) {
+        const NOT_READY: &str = "node.kubernetes.io/not-ready";
+        let spec = meta::map_at(meta::object_mut(node), "spec");
+        let taints = meta::list_at(spec, "taints");
+        if !taints.iter().any(|taint| taint["key"] == NOT_READY) {
+            taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
+        }
+    }
+
+    fn default(&self, _: &ResourceInfo, node: &mut Value) {
+        let capacity = node["status"]["capacity"].clone();
+        if capacity.is_object() && node["status"]["allocatable"].is_null() {
+            let status = meta::map_at(meta::object_mut(node), "status");
+            status.insert("allocatable".to_owned(), capacity);
+        }
     }
 
     fn keeps_status(&self) -> bool {

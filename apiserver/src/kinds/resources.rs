@@ -40,10 +40,12 @@ fn strategy(group: &str, plural: &str) -> &'static dyn Strategy {
             "admissionregistration.k8s.io",
             "mutatingwebhookconfigurations" | "validatingwebhookconfigurations",
         ) => &admission::Webhooks,
-        (
-            "admissionregistration.k8s.io",
-            "mutatingadmissionpolicies" | "validatingadmissionpolicies",
-        ) => &admission::Policies,
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies") => {
+            &admission::Policies::Mutating
+        }
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
+            &admission::Policies::Validating
+        }
         ("admissionregistration.k8s.io", _) => &admission::PolicyBindings,
         ("apiextensions.k8s.io", _) => &registration::Definitions,
         ("apiregistration.k8s.io", _) => &registration::ApiServices,

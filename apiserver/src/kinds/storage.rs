@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::pods::{self, put};
+use super::rbac::created_at;
 use super::required;
 use super::strategy::{Context, Strategy};
 use crate::field::{Errors, FieldError, Path};
@@ -120,10 +121,6 @@ impl Strategy for Volumes {
         let spec = meta::map_at(meta::object_mut(volume), "spec");
         put(spec, "persistentVolumeReclaimPolicy", "Retain");
         put(spec, "volumeMode", "Filesystem");
-        if let Some(claim) = spec.get_mut("claimRef").and_then(Value::as_object_mut) {
-            put(claim, "apiVersion", "v1");
-            put(claim, "kind", "PersistentVolumeClaim");
-        }
         if let Some(source) = spec.get_mut("hostPath").and_then(Value::as_object_mut) {
             put(source, "type", "");
         }
@@ -421,12 +418,7 @@ impl Strategy for Capacities {
     }
 
     fn columns(&self) -> Vec<Column> {
-        vec![
-            text("StorageClassName", |value, _| {
-                plain(&value["storageClassName"])
-            }),
-            text("Capacity", |value, _| or_unset(&value["capacity"])),
-        ]
+        vec![created_at()]
     }
 }
 

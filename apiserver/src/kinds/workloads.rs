@@ -18,6 +18,9 @@ use crate::table::cells::{
 };
 use crate::table::{count, number, since};
 
+/// The annotation of a DaemonSet with the number of its template.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workload {
@@ -88,6 +91,21 @@ impl Strategy for Workload {
         }
     }
 
+    fn prepare_create(&self, _: &Context<'_>, object: &mut Value) {
+        if *self == Self::DaemonSet {
+            set_template_generation(object, 1);
+        }
+    }
+
+    fn prepare_update(&self, context: &Context<'_>, old: &Value, new: &mut Value) {
+        if *self == Self::DaemonSet && context.subresource.is_empty() {
+            let former = old["metadata"]["annotations"][TEMPLATE_GENERATION].as_str();
+            let former = former.and_then(|text| text.parse().ok()).unwrap_or(1);
+            let changed = old["spec"]["template"] != new["spec"]["template"];
+            set_template_generation(new, former + i64::from(changed));
+        }
+    }
+
     fn default(&self, _: &ResourceInfo, object: &mut Value) {
         default(self, object);
     }
@@ -99,6 +117,14 @@ impl Strategy for Workload {
     fn validate(&self, _: &Context<'_>, object: &Value, old: Option<&Value>, errors: &mut Errors) {
         workload_rules::validate(*self, object, old, errors);
     }
+}
+
+fn set_template_generation(object: &mut Value, generation: i64) {
+    let annotations = meta::map_at(meta::metadata_mut(object), "annotations");
+    annotations.insert(
+        TEMPLATE_GENERATION.to_owned(),
+        generation.to_string().into(),
+    );
 }
 
 /// The field for selectors of a kind with replicas.

@@ -6,8 +6,10 @@ use super::internal::internal_request;
 use crate::core::Core;
 use crate::kinds::{flow, policy};
 use crate::rbac;
+use crate::request::Request;
 use crate::store::Key;
 use crate::verbs::create::create;
+use crate::verbs::update;
 
 /// Creates the roles and bindings of a server that checks rights.
 pub(super) fn roles(core: &Core) {
@@ -22,6 +24,9 @@ pub(super) fn objects(core: &Core) {
     let range = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
         "metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.96.0.0/16"]},
+        "status": {"conditions": [
+            {"type": "Ready", "status": "True", "reason": "", "message": "Kubernetes default Service CIDR is ready"},
+        ]},
     });
     let service = json!({
         "apiVersion": "v1", "kind": "Service",
@@ -55,7 +60,23 @@ fn create_missing(core: &Core, object: &Value) {
         return;
     }
     let request = internal_request(core, info, &key);
-    if let Err(status) = create(core, &request, object.clone()) {
+    let mut made = create(core, &request, object.clone());
+    if let (Ok(_), Some(status)) = (&made, object.get("status")) {
+        let mut status = status.clone();
+        for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+            condition["lastTransitionTime"] = request.time().into();
+        }
+        let of_status = Request {
+            subresource: "status".to_owned(),
+            ..request
+        };
+        made = update::change(core, &of_status, &|old| {
+            let mut new = old.clone();
+            new["status"] = status.clone();
+            Ok(new)
+        });
+    }
+    if let Err(status) = made {
         let kind = text("kind");
         tracing::warn!(%status, kind, name, "could not create an initial object");
     }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use super::document::{base_path, document, hash};
+use super::v2;
 use crate::registry::{Served, Version};
 
 /// OpenAPI documents by path, each cached until a resource of its group and version changes.
@@ -55,6 +56,17 @@ impl OpenApiCache {
             }
         }
         json!({"paths": paths})
+    }
+}
+
+impl OpenApiCache {
+    /// The v2 document of all groups, in JSON.
+    pub(crate) fn v2(&self, served: &Served) -> Bytes {
+        let documents = served.groups.iter().flat_map(|group| {
+            let versions = group.versions.iter();
+            versions.map(|version| document(&group.name, version))
+        });
+        Bytes::from(v2::merge(documents).to_string().into_bytes())
     }
 }
 

@@ -25,6 +25,12 @@ pub(super) fn add(of: &'static Type, components: &mut BTreeMap<String, Value>) -
     name
 }
 
+/// The component of ListMeta.
+pub(super) fn add_list_meta(components: &mut BTreeMap<String, Value>) -> String {
+    let of = Data::get().named("meta.v1.ListMeta");
+    of.map(|of| add(of, components)).unwrap_or_default()
+}
+
 /// The component of ObjectMeta and all that it refers to.
 pub(super) fn add_object_meta(components: &mut BTreeMap<String, Value>) -> String {
     let of = Data::get().named(OBJECT_META);
@@ -33,6 +39,8 @@ pub(super) fn add_object_meta(components: &mut BTreeMap<String, Value>) -> Strin
 
 fn component(of: &'static Type, name: &str, components: &mut BTreeMap<String, Value>) -> Value {
     let mut schema = match of.special {
+        // It may be no object, unlike the other types with any content.
+        Some(Special::Any) if of.name.starts_with("apiextensions.") => json!({}),
         Some(special) => special_form(special),
         None => structure(of, name, components),
     };
@@ -89,8 +97,8 @@ fn property(field: &'static Field, components: &mut BTreeMap<String, Value>) -> 
     if !field.keys.is_empty() {
         schema["x-kubernetes-list-map-keys"] = json!(field.keys);
     }
-    if field.atomic {
-        schema["x-kubernetes-map-type"] = json!("atomic");
+    if let Some(atomic) = field.atomic {
+        schema["x-kubernetes-map-type"] = json!(if atomic { "atomic" } else { "granular" });
     }
     if !field.patch_strategy.is_empty() {
         schema["x-kubernetes-patch-strategy"] = json!(field.patch_strategy);

@@ -30,7 +30,8 @@ pub(crate) fn document(group: &str, version: &Version) -> Value {
     let mut components: BTreeMap<String, Value> = BTreeMap::new();
     for info in version.resources.values() {
         let component = add_components(info, &mut components);
-        add_paths(info, &component, &mut paths);
+        let list = add_list(info, &component, &mut components);
+        add_paths(info, &component, &list, &mut paths);
     }
     json!({
         "openapi": "3.0.0",
@@ -99,6 +100,35 @@ fn add_components(info: &ResourceInfo, components: &mut BTreeMap<String, Value>)
     name
 }
 
+/// Adds the schema of a list of a kind; returns its name.
+fn add_list(
+    info: &ResourceInfo,
+    component: &str,
+    components: &mut BTreeMap<String, Value>,
+) -> String {
+    let name = format!("{component}List");
+    let reference = |name: &str| json!({"$ref": format!("{}{name}", components::REFERENCE)});
+    if info.verbs.contains(&"list") {
+        let metadata = components::add_list_meta(components);
+        let item = json!({"allOf": [reference(component)], "default": {}});
+        let schema = json!({
+            "type": "object",
+            "required": ["items"],
+            "properties": {
+                "apiVersion": {"type": "string"},
+                "kind": {"type": "string"},
+                "metadata": {"allOf": [reference(&metadata)], "default": {}},
+                "items": {"type": "array", "items": item},
+            },
+            "x-kubernetes-group-version-kind": [
+                {"group": info.group, "version": info.version, "kind": info.list_kind},
+            ],
+        });
+        components.insert(name.clone(), schema);
+    }
+    name
+}
+
 /// `com.example.stable.v1.CronTab` of `stable.example.com`.
 fn component_name(info: &ResourceInfo) -> String {
     let mut parts: Vec<&str> = info.group.split('.').rev().collect();
@@ -106,7 +136,7 @@ fn component_name(info: &ResourceInfo) -> String {
     parts.join(".")
 }
 
-fn add_paths(info: &ResourceInfo, component: &str, paths: &mut Map<String, Value>) {
+fn add_paths(info: &ResourceInfo, component: &str, list: &str, paths: &mut Map<String, Value>) {
     let has = |verb: &str| info.verbs.contains(&verb);
     let base = base_path(&info.group, &info.version);
     let collection = if info.namespaced {
@@ -126,10 +156,7 @@ fn add_paths(info: &ResourceInfo, component: &str, paths: &mut Map<String, Value
     let mut many = Map::new();
     many.insert("parameters".to_owned(), json!(of_namespace()));
     if has("list") {
-        many.insert(
-            "get".to_owned(),
-            operation(info, "list", component, &[], None),
-        );
+        many.insert("get".to_owned(), operation(info, "list", list, &[], None));
     }
     if has("create") {
         many.insert(

@@ -9,6 +9,7 @@ mod cache;
 mod components;
 pub(crate) mod descriptions;
 mod document;
+mod v2;
 
 pub(crate) use cache::OpenApiCache;
 pub(crate) use document::{V2_CONTENT_TYPE, V2_DOCUMENT};

@@ -90,7 +90,12 @@ impl<'a> Rows<'a> {
                 "priority": 0,
             }));
         }
-        definitions.extend(self.columns.iter().map(|(column, _)| {
+        // A cell without a name is not in the heading, as on a real server.
+        let named = self
+            .columns
+            .iter()
+            .filter(|(column, _)| !column.name.is_empty());
+        definitions.extend(named.map(|(column, _)| {
             json!({
                 "name": column.name,
                 "type": column.kind,
@@ -122,14 +127,20 @@ impl<'a> Rows<'a> {
         cells
     }
 
-    /// One row; `object` carries its type, `version` is that of the Table's group.
-    pub(crate) fn row(&self, object: &Value, include: IncludeObject, version: &str) -> Value {
+    /// One row with the cells of `stored`; `object` carries its type, `version` is that of the Table's group.
+    pub(crate) fn row(
+        &self,
+        stored: &Value,
+        object: &Value,
+        include: IncludeObject,
+        version: &str,
+    ) -> Value {
         let shown = match include {
             IncludeObject::None => Value::Null,
             IncludeObject::Metadata => partial_metadata(object, version),
             IncludeObject::Object => object.clone(),
         };
-        json!({"cells": self.cells(object), "object": shown})
+        json!({"cells": self.cells(stored), "object": shown})
     }
 }
 
@@ -367,15 +378,15 @@ mod tests {
         let object =
             json!({"apiVersion": "g.io/v1", "kind": "Foo", "metadata": {"name": "x"}, "spec": {}});
         assert_eq!(
-            rows.row(&object, IncludeObject::None, "v1")["object"],
+            rows.row(&object, &object, IncludeObject::None, "v1")["object"],
             Value::Null
         );
         assert_eq!(
-            rows.row(&object, IncludeObject::Object, "v1")["object"],
+            rows.row(&object, &object, IncludeObject::Object, "v1")["object"],
             object
         );
         assert_eq!(
-            rows.row(&object, IncludeObject::Metadata, "v1")["object"],
+            rows.row(&object, &object, IncludeObject::Metadata, "v1")["object"],
             json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {"name": "x"}})
         );
         assert_eq!(

@@ -246,7 +246,15 @@ impl Presenter {
         let definitions = columns.then(|| rows.definitions());
         let rows = objects
             .iter()
-            .map(|object| rows.row(&self.whole(object.borrow()), self.include_object, version))
+            .map(|object| {
+                let whole = self.whole(object.borrow());
+                // Columns of a kind in two forms are those of the stored one.
+                let stored = match self.has_own_form() {
+                    true => object.borrow().value(),
+                    false => &whole,
+                };
+                rows.row(stored, &whole, self.include_object, version)
+            })
             .collect();
         table::table(version, metadata, definitions, rows)
     }

@@ -8,6 +8,7 @@
 
 mod conformance;
 mod control_plane;
+mod kinds;
 mod kubectl;
 mod mutated;
 mod protobuf;

@@ -93,6 +93,10 @@ async fn a_real_server_writes_the_same_bytes_for_every_resource() {
             {
                 continue;
             }
+            // A real server lists them in a random order.
+            if kind == "ComponentStatus" {
+                continue;
+            }
             let list = same_list(&client, &format!("{root}/{}", text("name"))).await;
             compared += 1;
             items += list["items"].as_array().map_or(0, Vec::len);

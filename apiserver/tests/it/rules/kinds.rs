@@ -298,3 +298,111 @@ async fn when_no_node_port_is_left_a_service_is_refused() {
     );
     assert_eq!(get(&server, &format!("{SERVICES}/late")).await.code, 404);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_binding_assigns_a_pod_to_a_node_once() {
+    let server = server().await;
+    post(&server, PODS, &pod("p")).await.expect_ok();
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
+    let path = format!("{PODS}/p/binding");
+    let answer = post(&server, &path, &binding).await.expect_ok();
+    assert_eq!(answer["status"], "Success");
+    let stored = get(&server, &format!("{PODS}/p")).await.expect_ok();
+    assert_eq!(stored["spec"]["nodeName"], "n");
+    assert_eq!(stored["metadata"]["generation"], 1);
+    assert_eq!(stored["status"]["conditions"][0]["type"], "PodScheduled");
+    let again = post(&server, &path, &binding).await;
+    assert_eq!(again.code, 409);
+    assert_eq!(
+        again.json()["message"],
+        "Operation cannot be fulfilled on pods/binding \"p\": pod p is already assigned to node \"n\""
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_needs_a_disruption_that_the_budget_allows() {
+    const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let server = server().await;
+    let mut running = pod("p");
+    running["metadata"]["labels"] = json!({"a": "b"});
+    post(&server, PODS, &running).await.expect_ok();
+    let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+    merge(&server, &format!("{PODS}/p/status"), &status)
+        .await
+        .expect_ok();
+    let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}});
+    post(&server, BUDGETS, &budget).await.expect_ok();
+    let allow = |number: i64| json!({"status": {"observedGeneration": 1, "disruptionsAllowed": number, "currentHealthy": 1, "desiredHealthy": 1}});
+    let eviction =
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+    let path = format!("{PODS}/p/eviction");
+    let of_budget = format!("{BUDGETS}/b/status");
+
+    merge(&server, &of_budget, &allow(0)).await.expect_ok();
+    let refused = post(&server, &path, &eviction).await;
+    assert_eq!(refused.code, 429);
+    assert_eq!(
+        refused.json()["details"]["causes"][0]["reason"],
+        "DisruptionBudget"
+    );
+
+    merge(&server, &of_budget, &allow(1)).await.expect_ok();
+    post(&server, &path, &eviction).await.expect_ok();
+    assert_eq!(get(&server, &format!("{PODS}/p")).await.code, 404);
+    let left = get(&server, &format!("{BUDGETS}/b")).await.expect_ok();
+    assert_eq!(left["status"]["disruptionsAllowed"], 0);
+    assert!(left["status"]["disruptedPods"]["p"].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_autoscaler_is_one_object_in_two_versions() {
+    const OLD: &str = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+    const NEW: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let server = server().await;
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
+    let old = json!({"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 60, "scaleTargetRef": target}});
+    post(&server, OLD, &old).await.expect_ok();
+    let new = get(&server, &format!("{NEW}/h")).await.expect_ok();
+    let metric = &new["spec"]["metrics"][0];
+    assert_eq!(metric["resource"]["target"]["averageUtilization"], 60);
+    let memory = json!({"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}});
+    let patch = json!({"spec": {"metrics": [metric, memory]}});
+    merge(&server, &format!("{NEW}/h"), &patch)
+        .await
+        .expect_ok();
+    let old = get(&server, &format!("{OLD}/h")).await.expect_ok();
+    assert_eq!(old["spec"]["targetCPUUtilizationPercentage"], 60);
+    assert_eq!(
+        old["metadata"]["annotations"]["autoscaling.alpha.kubernetes.io/metrics"],
+        r#"[{"type":"Resource","resource":{"name":"memory","targetAverageValue":"1Gi"}}]"#
+    );
+    // A write in the old version keeps what it has no fields for.
+    let patch = json!({"spec": {"maxReplicas": 5}});
+    merge(&server, &format!("{OLD}/h"), &patch)
+        .await
+        .expect_ok();
+    let new = get(&server, &format!("{NEW}/h")).await.expect_ok();
+    assert_eq!(new["spec"]["metrics"].as_array().map(Vec::len), Some(2));
+    assert_eq!(new["spec"]["maxReplicas"], 5);
+    assert!(new["metadata"].get("annotations").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_approval_of_a_certificate_request_sets_its_approval() {
+    const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+    let server = server().await;
+    let request = json!({"metadata": {"name": "r"}, "spec": {"signerName": "example.com/s", "usages": ["client auth"], "request": "YQ==", "username": "mallory"}});
+    let stored = post(&server, REQUESTS, &request).await.expect_ok();
+    assert_ne!(stored["spec"]["username"], "mallory");
+    let approved =
+        json!({"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "R"}]}});
+    let stored = merge(&server, &format!("{REQUESTS}/r/status"), &approved)
+        .await
+        .expect_ok();
+    assert_eq!(stored["status"], json!({}));
+    let stored = merge(&server, &format!("{REQUESTS}/r/approval"), &approved)
+        .await
+        .expect_ok();
+    assert_eq!(stored["status"]["conditions"][0]["type"], "Approved");
+    assert!(stored["status"]["conditions"][0]["lastUpdateTime"].is_string());
+}
