@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::pods::{self, put};
 use super::required;
 use super::strategy::{Context, Strategy};
+use super::workload_rules;
 use super::workloads::{replica_columns, replicas_field};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
@@ -74,6 +75,10 @@ impl Strategy for ReplicationControllers {
         if !has(object["metadata"].get("labels")) {
             meta::metadata_mut(object).insert("labels".to_owned(), of_template);
         }
+    }
+
+    fn validate(&self, _: &Context<'_>, object: &Value, _: Option<&Value>, errors: &mut Errors) {
+        workload_rules::replication_controller(&object["spec"], &Path::new("spec"), errors);
     }
 }
 
@@ -151,6 +156,10 @@ impl Strategy for Templates {
             .entry("template")
             .or_insert_with(|| json!({}));
         pods::default_template(template);
+    }
+
+    fn validate(&self, _: &Context<'_>, object: &Value, _: Option<&Value>, errors: &mut Errors) {
+        workload_rules::stored_template(object, errors);
     }
 }
 

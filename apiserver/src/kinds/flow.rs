@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
+use super::flow_rules;
 use super::pods::put;
-use super::strategy::Strategy;
+use super::strategy::{Context, Strategy};
+use crate::field::Errors;
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo, StatusUpdate};
 use crate::table::cells::{NONE, aged, items, or_none, plain, string, text};
@@ -50,6 +52,10 @@ impl Strategy for FlowSchemas {
         if count(spec.get("matchingPrecedence").unwrap_or(&Value::Null)) == 0 {
             spec.insert("matchingPrecedence".to_owned(), 1000.into());
         }
+    }
+
+    fn validate(&self, _: &Context<'_>, schema: &Value, _: Option<&Value>, errors: &mut Errors) {
+        flow_rules::validate(schema, errors);
     }
 }
 

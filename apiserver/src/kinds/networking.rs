@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::strategy::{Context, Strategy};
-use super::{ingress_rules, required};
+use super::{ingress_rules, network_rules, required};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo};
@@ -75,6 +75,10 @@ impl Strategy for IngressClasses {
                 .or_insert_with(|| "Cluster".into());
         }
     }
+
+    fn validate(&self, _: &Context<'_>, class: &Value, old: Option<&Value>, errors: &mut Errors) {
+        network_rules::ingress_class(class, old, errors);
+    }
 }
 
 // === impl NetworkPolicies ===
@@ -114,6 +118,10 @@ impl Strategy for NetworkPolicies {
             };
             spec.insert("policyTypes".to_owned(), types);
         }
+    }
+
+    fn validate(&self, _: &Context<'_>, policy: &Value, old: Option<&Value>, errors: &mut Errors) {
+        network_rules::policy(policy, old, errors);
     }
 }
 

@@ -4,13 +4,17 @@ use serde_json::{Value, json};
 
 use super::rbac::created_at;
 use super::required;
+use super::selectors;
 use super::strategy::{Context, Strategy};
+use super::workload_rules::{count_or_percent, not_more_than_all};
 use crate::field::{Errors, FieldError, Path};
 use crate::meta;
 use crate::resource::{Column, Generation, ResourceInfo};
-use crate::table::cells::{aged, boolean, integer, plain, text};
+use crate::table::cells::{aged, boolean, integer, plain, string, text};
 use crate::table::{count, number};
 
+/// When Pods that are not ready may be evicted.
+const EVICTION_POLICIES: &[&str] = &["AlwaysAllow", "IfHealthyBudget"];
 /// The highest value of a PriorityClass of a user.
 const HIGHEST: i64 = 1_000_000_000;
 /// The classes of the system and their values.
@@ -77,6 +81,20 @@ impl Strategy for Budgets {
                 &Path::new("spec"),
                 spec.clone(),
                 "minAvailable and maxUnavailable cannot be both set",
+            ));
+        }
+        let path = Path::new("spec");
+        for field in ["minAvailable", "maxUnavailable"] {
+            count_or_percent(&spec[field], &path.child(field), errors);
+            not_more_than_all(&spec[field], &path.child(field), errors);
+        }
+        selectors::validate(&spec["selector"], &path.child("selector"), errors);
+        let policy = &spec["unhealthyPodEvictionPolicy"];
+        if !policy.is_null() && !EVICTION_POLICIES.contains(&string(policy)) {
+            errors.push(FieldError::not_supported(
+                &path.child("unhealthyPodEvictionPolicy"),
+                policy.clone(),
+                EVICTION_POLICIES,
             ));
         }
     }

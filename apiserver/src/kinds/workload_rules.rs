@@ -2,10 +2,11 @@
 //!
 //! (kubernetes: `pkg/apis/apps/validation`, `pkg/apis/batch/validation`.)
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::immutable;
 use super::pod_spec::{self, labels, not_negative, one_of};
+use super::selectors;
 use super::workloads::Workload;
 use crate::field::{Errors, FieldError, Path};
 use crate::names;
@@ -42,10 +43,39 @@ pub(crate) fn validate(kind: Workload, object: &Value, old: Option<&Value>, erro
     }
 }
 
+/// Checks a ReplicationController, whose selector is a set of labels.
+pub(super) fn replication_controller(spec: &Value, path: &Path, errors: &mut Errors) {
+    for field in ["minReadySeconds", "replicas"] {
+        not_negative(&spec[field], &path.child(field), errors);
+    }
+    let mut wanted = spec["selector"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .peekable();
+    if wanted.peek().is_none() {
+        errors.push(FieldError::required(&path.child("selector"), ""));
+    }
+    if spec["template"].is_null() {
+        errors.push(FieldError::required(&path.child("template"), ""));
+        return;
+    }
+    let labels = &spec["template"]["metadata"]["labels"];
+    if !wanted.all(|(key, value)| labels.get(key) == Some(value)) {
+        errors.push(not_selected(labels, path));
+    }
+    template(spec, "ReplicationController", path, errors);
+}
+
+/// Checks the template of a PodTemplate.
+pub(super) fn stored_template(object: &Value, errors: &mut Errors) {
+    pod_template(object, &Path::root(), errors);
+}
+
 fn deployment(spec: &Value, path: &Path, errors: &mut Errors) {
     not_negative(&spec["replicas"], &path.child("replicas"), errors);
-    selector(spec, Some("deployment"), path, errors);
-    template(spec, "ReplicaSet", path, errors);
+    let kind = ("deployment", "ReplicaSet");
+    selected_template(spec, kind, "invalid label selector", path, errors);
     deployment_strategy(&spec["strategy"], &path.child("strategy"), errors);
     for field in [
         "minReadySeconds",
@@ -70,8 +100,8 @@ fn replica_set(spec: &Value, path: &Path, errors: &mut Errors) {
         not_negative(&spec[field], &path.child(field), errors);
     }
     // A real server uses this text for a ReplicaSet, too.
-    selector(spec, Some("deployment"), path, errors);
-    template(spec, "ReplicaSet", path, errors);
+    let kind = ("deployment", "ReplicaSet");
+    selected_template(spec, kind, "invalid label selector", path, errors);
 }
 
 fn stateful_set(spec: &Value, path: &Path, errors: &mut Errors) {
@@ -108,13 +138,15 @@ fn stateful_set(spec: &Value, path: &Path, errors: &mut Errors) {
     for field in ["replicas", "minReadySeconds"] {
         not_negative(&spec[field], &path.child(field), errors);
     }
-    selector(spec, Some("statefulset"), path, errors);
-    template(spec, "StatefulSet", path, errors);
+    selected_template(spec, ("statefulset", "StatefulSet"), "", path, errors);
 }
 
 fn daemon_set(spec: &Value, path: &Path, errors: &mut Errors) {
-    labels_match(spec, path, errors);
-    if spec["selector"].is_object() && is_empty(&spec["selector"]) {
+    selectors::validate(&spec["selector"], &path.child("selector"), errors);
+    if selectors::is_valid(&spec["selector"]) {
+        labels_match(spec, path, errors);
+    }
+    if spec["selector"].is_object() && selectors::is_empty(&spec["selector"]) {
         errors.push(empty_selector(spec, "daemonset", path));
     }
     template(spec, "DaemonSet", path, errors);
@@ -130,7 +162,8 @@ fn daemon_set(spec: &Value, path: &Path, errors: &mut Errors) {
         "RollingUpdate" => {
             let (surge, unavailable) = rolling_update(strategy, &at, errors);
             for field in ["maxUnavailable", "maxSurge"] {
-                at_most_all(strategy, field, &at, errors);
+                let at = at.child("rollingUpdate").child(field);
+                not_more_than_all(&strategy["rollingUpdate"][field], &at, errors);
             }
             let at = at.child("rollingUpdate");
             if unavailable != 0 && surge != 0 {
@@ -201,19 +234,41 @@ fn job(spec: &Value, path: &Path, errors: &mut Errors) {
     if spec["selector"].is_null() {
         errors.push(FieldError::required(&path.child("selector"), ""));
     }
-    labels_match(spec, path, errors);
+    selectors::validate(&spec["selector"], &path.child("selector"), errors);
+    if selectors::is_valid(&spec["selector"]) {
+        labels_match(spec, path, errors);
+    }
 }
 
-/// The selector, which is required and must select the template. `kind`: the kind in the texts.
-fn selector(spec: &Value, kind: Option<&str>, path: &Path, errors: &mut Errors) {
+/// The selector, which is required and must select the template, and the template. `kind`: the kind in the texts;
+/// `invalid`: the text about a selector that cannot be used, without which the template is not checked.
+fn selected_template(
+    spec: &Value,
+    kind: (&str, &str),
+    invalid: &str,
+    path: &Path,
+    errors: &mut Errors,
+) {
     let selector = &spec["selector"];
+    let at = path.child("selector");
+    let mut matched = true;
     if selector.is_null() {
-        errors.push(FieldError::required(&path.child("selector"), ""));
-    } else if let Some(kind) = kind.filter(|_| is_empty(selector)) {
-        errors.push(empty_selector(spec, kind, path));
+        errors.push(FieldError::required(&at, ""));
+    } else {
+        selectors::validate(selector, &at, errors);
+        if selectors::is_empty(selector) {
+            errors.push(empty_selector(spec, kind.0, path));
+            matched = false;
+        }
+    }
+    if !selectors::is_valid(selector) {
+        errors.push(FieldError::invalid(&at, selector.clone(), invalid));
         return;
     }
-    labels_match(spec, path, errors);
+    if matched {
+        labels_match(spec, path, errors);
+    }
+    template(spec, kind.1, path, errors);
 }
 
 fn empty_selector(spec: &Value, kind: &str, path: &Path) -> FieldError {
@@ -224,52 +279,19 @@ fn empty_selector(spec: &Value, kind: &str, path: &Path) -> FieldError {
     )
 }
 
-fn is_empty(selector: &Value) -> bool {
-    selector["matchLabels"]
-        .as_object()
-        .is_none_or(Map::is_empty)
-        && selector["matchExpressions"]
-            .as_array()
-            .is_none_or(Vec::is_empty)
-}
-
 fn labels_match(spec: &Value, path: &Path, errors: &mut Errors) {
     let labels = &spec["template"]["metadata"]["labels"];
-    if !matches(&spec["selector"], labels) {
-        errors.push(FieldError::invalid(
-            &path.child("template").child("metadata").child("labels"),
-            labels.clone(),
-            "`selector` does not match template `labels`",
-        ));
+    if !selectors::matches(&spec["selector"], labels) {
+        errors.push(not_selected(labels, path));
     }
 }
 
-/// Whether a selector, in the form of an object, selects these labels. A missing selector selects nothing.
-fn matches(selector: &Value, labels: &Value) -> bool {
-    if selector.is_null() {
-        return false;
-    }
-    let equal = selector["matchLabels"].as_object().into_iter().flatten();
-    let expressions = selector["matchExpressions"]
-        .as_array()
-        .into_iter()
-        .flatten();
-    equal
-        .into_iter()
-        .all(|(key, value)| labels.get(key) == Some(value))
-        && expressions.into_iter().all(|expression| {
-            let found = labels.get(expression["key"].as_str().unwrap_or_default());
-            let listed = expression["values"]
-                .as_array()
-                .is_some_and(|values| found.is_some_and(|found| values.contains(found)));
-            match expression["operator"].as_str().unwrap_or_default() {
-                "In" => listed,
-                "NotIn" => !listed,
-                "Exists" => found.is_some(),
-                "DoesNotExist" => found.is_none(),
-                _ => false,
-            }
-        })
+fn not_selected(labels: &Value, path: &Path) -> FieldError {
+    FieldError::invalid(
+        &path.child("template").child("metadata").child("labels"),
+        labels.clone(),
+        "`selector` does not match template `labels`",
+    )
 }
 
 /// The template of a workload whose Pods run until they are deleted.
@@ -324,7 +346,8 @@ fn deployment_strategy(strategy: &Value, path: &Path, errors: &mut Errors) {
                     "may not be 0 when `maxSurge` is 0",
                 ));
             }
-            at_most_all(strategy, "maxUnavailable", path, errors);
+            let at = path.child("rollingUpdate").child("maxUnavailable");
+            not_more_than_all(&strategy["rollingUpdate"]["maxUnavailable"], &at, errors);
         }
         _ => errors.push(FieldError::not_supported(
             path,
@@ -339,17 +362,7 @@ fn rolling_update(strategy: &Value, path: &Path, errors: &mut Errors) -> (i64, i
     let rolling = &strategy["rollingUpdate"];
     for field in ["maxUnavailable", "maxSurge"] {
         let path = path.child("rollingUpdate").child(field);
-        let Some(text) = rolling[field].as_str() else {
-            not_negative(&rolling[field], &path, errors);
-            continue;
-        };
-        if percent(text).is_none() {
-            errors.push(FieldError::invalid(
-                &path,
-                text,
-                names::format_error(PERCENT, "[0-9]+%", &["1%", "93%"]),
-            ));
-        }
+        count_or_percent(&rolling[field], &path, errors);
     }
     let number = |field: &str| match &rolling[field] {
         Value::String(text) => percent(text).unwrap_or(0),
@@ -358,12 +371,25 @@ fn rolling_update(strategy: &Value, path: &Path, errors: &mut Errors) -> (i64, i
     (number("maxSurge"), number("maxUnavailable"))
 }
 
-/// Refuses more than 100% of a bound of a rolling update.
-fn at_most_all(strategy: &Value, field: &str, path: &Path, errors: &mut Errors) {
-    let text = strategy["rollingUpdate"][field].as_str();
+/// Refuses a negative number, and a text that is not a percentage.
+pub(super) fn count_or_percent(value: &Value, path: &Path, errors: &mut Errors) {
+    match value.as_str() {
+        None => not_negative(value, path, errors),
+        Some(text) if percent(text).is_none() => errors.push(FieldError::invalid(
+            path,
+            text,
+            names::format_error(PERCENT, "[0-9]+%", &["1%", "93%"]),
+        )),
+        Some(_) => {}
+    }
+}
+
+/// Refuses more than 100%.
+pub(super) fn not_more_than_all(value: &Value, path: &Path, errors: &mut Errors) {
+    let text = value.as_str();
     if let Some(text) = text.filter(|text| percent(text).is_some_and(|number| number > 100)) {
         errors.push(FieldError::invalid(
-            &path.child("rollingUpdate").child(field),
+            path,
             text,
             "must not be greater than 100%",
         ));
@@ -374,35 +400,4 @@ fn percent(text: &str) -> Option<i64> {
     let digits = text.strip_suffix('%')?;
     let only_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|_| only_digits)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn expressions_of_a_selector_count_as_its_labels_do() {
-        let labels = json!({"app": "x"});
-        for (expression, expected) in [
-            (
-                json!({"key": "app", "operator": "In", "values": ["x"]}),
-                true,
-            ),
-            (
-                json!({"key": "app", "operator": "In", "values": ["y"]}),
-                false,
-            ),
-            (
-                json!({"key": "app", "operator": "NotIn", "values": ["y"]}),
-                true,
-            ),
-            (json!({"key": "app", "operator": "Exists"}), true),
-            (json!({"key": "app", "operator": "DoesNotExist"}), false),
-            (json!({"key": "other", "operator": "Exists"}), false),
-        ] {
-            let selector = json!({"matchExpressions": [expression]});
-            assert_eq!(matches(&selector, &labels), expected, "{expression}");
-        }
-    }
 }

@@ -127,12 +127,15 @@ impl Server {
         Verdict::of(&self.send(&Method::POST, &path, &manifest.to_string()).await)
     }
 
-    /// A dry run of a PUT over `state`.
-    pub async fn update(&self, path: &str, state: &Value, manifest: &Value) -> Verdict {
+    /// A dry run of a PUT over the object that `created` has become: a real server writes the status of some.
+    pub async fn update(&self, path: &str, created: &Value, manifest: &Value) -> Verdict {
+        let name = created["metadata"]["name"].as_str().unwrap_or_default();
+        let path = format!("{path}/{name}");
+        let reply = self.send(&Method::GET, &path, "").await;
+        let current: Value = serde_json::from_slice(&reply.body).expect("an object");
         let mut manifest = manifest.clone();
-        manifest["metadata"]["resourceVersion"] = state["metadata"]["resourceVersion"].clone();
-        let name = state["metadata"]["name"].as_str().unwrap_or_default();
-        let path = format!("{path}/{name}?dryRun=All");
+        manifest["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
+        let path = format!("{path}?dryRun=All");
         Verdict::of(&self.send(&Method::PUT, &path, &manifest.to_string()).await)
     }
 
