@@ -165,7 +165,7 @@ fn a_stop_during_a_storm_of_refusals_loses_no_acknowledged_write() {
                 assert_eq!(holder.as_deref(), Some(""), "round {round}");
             }
             for (what, rule) in [("429", refused), ("cut", cut), ("410", expired)] {
-                assert!(rule.hits() > 3, "{what}: {}", rule.hits());
+                assert!(rule.hits() >= 3, "{what}: {}", rule.hits());
             }
         });
 }
